@@ -1,0 +1,95 @@
+/** The Source behind the REST interface. */
+import type { Declaration, Head, Request, Run } from '../lib/analysis'
+import type { Matrix, Tiles } from '../lib/matrix'
+import { readSafetensors, tensor } from '../lib/safetensors'
+import type { Source } from '../lib/source'
+import { watchEvents } from './events'
+import { call, getBytes, getJson, PREFIX, path } from './http'
+import {
+  readAnalysis,
+  readDeclaration,
+  readModel,
+  readRun,
+  type WireAnalysis,
+  type WireDeclaration,
+  type WireModel,
+  type WireRun,
+  type WireValues,
+} from './wire'
+
+interface Page<T> {
+  items: T[]
+}
+
+async function declarations(name: string): Promise<Declaration[]> {
+  return (await getJson<Page<WireDeclaration>>(`/${name}`)).items.map(readDeclaration)
+}
+
+const single = ({ layer, head }: Head) => ({ layer, head })
+
+export const server: Source = {
+  async catalogue() {
+    const [models, lenses, mechanisms, measures] = await Promise.all([
+      getJson<Page<WireModel>>('/models'),
+      declarations('lenses'),
+      declarations('mechanisms'),
+      declarations('measures'),
+    ])
+    return { models: models.items.map(readModel), lenses, mechanisms, measures }
+  },
+
+  async submit(request, signal): Promise<Run> {
+    const response = await call('/analyses', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/json' },
+      body: JSON.stringify(requestBody(request)),
+      signal,
+    })
+    return readRun((await response.json()) as WireRun)
+  },
+
+  watch: watchEvents,
+
+  async cancel(id) {
+    await call(path(['analyses', id]), { method: 'DELETE' })
+  },
+
+  async analysis(id, signal) {
+    return readAnalysis(await getJson<WireAnalysis>(path(['analyses', id]), signal))
+  },
+
+  async grid(id, lens): Promise<Tiles> {
+    const tensors = readSafetensors(await getBytes(path(['analyses', id, 'grid', lens], { tile: 32 })))
+    const tiles = tensor(tensors, 'tiles')
+    const [layers, heads, size] = tiles.shape
+    const [scale, offset] = ['scale', 'offset'].map((name) => Float32Array.from(tensor(tensors, name).data))
+    return { bytes: Uint8Array.from(tiles.data), scale, offset, layers, heads, size }
+  },
+
+  async map(id, lens, head): Promise<Matrix> {
+    const query = { ...single(head), dtype: 'float32' }
+    const { data, shape } = tensor(readSafetensors(await getBytes(path(['analyses', id, 'maps', lens], query))), 'map')
+    if (!(data instanceof Float32Array)) throw new Error('maps: expected float32')
+    return { data, rows: shape[2], cols: shape[3], exact: true }
+  },
+
+  async overview(id, measure, lens) {
+    const query = { lens, summary: 'head', format: 'json' }
+    const { values } = await getJson<WireValues>(path(['analyses', id, 'measures', measure], query))
+    return values as (number | null)[][]
+  },
+
+  async measure(id, measure, lens, head) {
+    const query = { lens, ...single(head), format: 'json' }
+    const { values } = await getJson<WireValues>(path(['analyses', id, 'measures', measure], query))
+    return (values as unknown[]).flat(3) as (number | null)[]
+  },
+
+  exportUrl: (id, format) => PREFIX + path(['analyses', id, 'export'], { format }),
+}
+
+function requestBody(request: Request) {
+  const { model, text, textPair, mechanism, lenses, measures } = request
+  const pair = textPair ? { text_pair: textPair } : {}
+  return { model, text, ...pair, mechanism: { name: mechanism }, lenses, measures }
+}

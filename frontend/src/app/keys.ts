@@ -1,0 +1,35 @@
+/** The keyboard outside of any figure. Keys typed into a field are left to it, except Escape. */
+export interface KeyActions {
+  help: () => void
+  text: () => void
+  lens: (step: number) => void
+  compare: () => void
+  escape: () => void
+  walk: (key: string) => boolean
+  sheet: () => boolean
+}
+
+const typing = (target: EventTarget | null) =>
+  target instanceof HTMLElement &&
+  (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName))
+
+export function handleKey(actions: KeyActions): (event: KeyboardEvent) => void {
+  const keys: Record<string, () => unknown> = {
+    '?': actions.help,
+    '/': actions.text,
+    '[': () => actions.lens(-1),
+    ']': () => actions.lens(1),
+    c: actions.compare,
+  }
+  return (event) => {
+    // An open sheet closes itself; nothing behind it should hear.
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || actions.sheet()) return
+    if (event.key === 'Escape') return actions.escape()
+    if (typing(event.target)) return
+    const action = keys[event.key]
+    if (action) {
+      event.preventDefault()
+      action()
+    } else if (event.key.startsWith('Arrow') && actions.walk(event.key)) event.preventDefault()
+  }
+}

@@ -1,0 +1,29 @@
+/** Numbers for people: a few digits, a real minus sign, units beside them. */
+const minus = (text: string) => text.replace('-', '\u2212')
+
+export const percent = (share: number) =>
+  `${minus((100 * share).toFixed(share !== 0 && Math.abs(share) < 0.1 ? 1 : 0))} %`
+
+/** Four digits after the point where they say something; powers of ten below that. */
+export function weight(value: number): string {
+  if (value === 0) return '0'
+  const size = Math.abs(value)
+  if (size < 1e-4) return minus(value.toExponential(1).replace(/e([+-]?)(\d+)/, '\u00b710^$1$2'))
+  return minus(value.toFixed(4))
+}
+
+/** For legends and cells: three significant digits at most, no trailing zeros. */
+export function short(value: number): string {
+  if (value === 0) return '0'
+  const size = Math.abs(value)
+  if (size < 1e-3) return minus(value.toExponential(0))
+  return minus(Number(value.toPrecision(size >= 100 ? 3 : 2)).toString())
+}
+
+export function duration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`
+  return `${Math.round(ms / 60_000)} min`
+}
+
+export const plural = (count: number, noun: string) => `${count} ${noun}${count === 1 ? '' : 's'}`

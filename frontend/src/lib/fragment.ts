@@ -1,0 +1,28 @@
+/** What is chosen, as the part of the address after `#`. Only what differs from the start is written. */
+export type Fields = Record<string, string>
+
+export function encodeFragment(fields: Fields, initial: Fields): string {
+  const parts: string[] = []
+  for (const [key, value] of Object.entries(fields)) {
+    if (value !== initial[key]) parts.push(`${key}=${encodeURIComponent(value).replaceAll('%20', '+')}`)
+  }
+  return parts.join('&')
+}
+
+/** Unknown keys are dropped; a broken escape is read as it stands, so that a bad link never breaks the page. */
+export function decodeFragment(fragment: string, initial: Fields): Fields {
+  const fields = { ...initial }
+  for (const part of fragment.replace(/^#/, '').split('&')) {
+    const [key, ...rest] = part.split('=')
+    if (Object.hasOwn(initial, key) && rest.length > 0) fields[key] = unescaped(rest.join('=').replaceAll('+', ' '))
+  }
+  return fields
+}
+
+function unescaped(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

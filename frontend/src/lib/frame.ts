@@ -1,0 +1,36 @@
+/** Draws at most once per frame, however often it is asked. `painted` runs in the frame of the drawing itself. */
+export function oncePerFrame(draw: () => void): { request(): void; stop(): void } {
+  let frame = 0
+  return {
+    request() {
+      if (frame !== 0) return
+      frame = requestAnimationFrame(() => {
+        frame = 0
+        draw()
+      })
+    },
+    stop() {
+      cancelAnimationFrame(frame)
+      frame = 0
+    },
+  }
+}
+
+/** Gives a canvas its size in device pixels and a context that counts in CSS pixels. */
+export function fitCanvas(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+  const ratio = pixelRatio()
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)]
+  // Setting the size clears the canvas and costs an allocation, so only where it changes.
+  if (canvas.width !== w) canvas.width = w
+  if (canvas.height !== h) canvas.height = h
+  const context = canvas.getContext('2d')
+  if (!context) throw new Error('This browser gives no 2d canvas.')
+  context.setTransform(ratio, 0, 0, ratio, 0, 0)
+  return context
+}
+
+export const pixelRatio = () => Math.min(3, globalThis.devicePixelRatio || 1)
+
+export function mark(name: string): void {
+  performance.mark(`headscope:${name}`)
+}

@@ -1,0 +1,83 @@
+/** One head's map, [Q, K] row by row. `exact` is false for a thumbnail standing in until the real map arrives. */
+export interface Matrix {
+  data: Float32Array
+  rows: number
+  cols: number
+  exact: boolean
+}
+
+/** Thumbnails of every head under one lens: bytes [L, H, t, t] with value = offset + scale * byte. */
+export interface Tiles {
+  bytes: Uint8Array
+  scale: Float32Array
+  offset: Float32Array
+  layers: number
+  heads: number
+  size: number
+}
+
+export function dequantise(bytes: Uint8Array, scale: number, offset: number): Float32Array {
+  const values = new Float32Array(bytes.length)
+  for (let i = 0; i < bytes.length; i++) values[i] = offset + scale * bytes[i]
+  return values
+}
+
+/** The thumbnail of one head as a coarse map: shown at once, replaced when the exact map arrives. */
+export function tileMatrix(tiles: Tiles, layer: number, head: number): Matrix {
+  const index = layer * tiles.heads + head
+  const area = tiles.size * tiles.size
+  const bytes = tiles.bytes.subarray(index * area, (index + 1) * area)
+  const data = dequantise(bytes, tiles.scale[index], tiles.offset[index])
+  return { data, rows: tiles.size, cols: tiles.size, exact: false }
+}
+
+/** Largest magnitude over all thumbnails. Max-pooling keeps it, so it is the largest over all maps too. */
+export function tilesMax(tiles: Tiles): number {
+  let max = 0
+  const area = tiles.size * tiles.size
+  for (let i = 0; i < tiles.scale.length; i++) {
+    for (let p = i * area; p < (i + 1) * area; p++) {
+      max = Math.max(max, Math.abs(tiles.offset[i] + tiles.scale[i] * tiles.bytes[p]))
+    }
+  }
+  return max
+}
+
+export function maxMagnitude(data: Float32Array): number {
+  let max = 0
+  for (let i = 0; i < data.length; i++) {
+    const size = Math.abs(data[i])
+    if (size > max) max = size
+  }
+  return max
+}
+
+/** a - b, cell by cell: what a lens adds to or takes from another. */
+export function difference(a: Matrix, b: Matrix): Matrix {
+  if (a.rows !== b.rows || a.cols !== b.cols) throw new Error('difference: the two maps differ in shape')
+  const data = new Float32Array(a.data.length)
+  for (let i = 0; i < data.length; i++) data[i] = a.data[i] - b.data[i]
+  return { data, rows: a.rows, cols: a.cols, exact: a.exact && b.exact }
+}
+
+/** Mean over queries of the magnitude each key receives, [K]. */
+export function columnMeans(map: Matrix): Float32Array {
+  const means = new Float32Array(map.cols)
+  for (let q = 0; q < map.rows; q++) {
+    for (let k = 0; k < map.cols; k++) means[k] += Math.abs(map.data[q * map.cols + k])
+  }
+  for (let k = 0; k < map.cols; k++) means[k] /= map.rows
+  return means
+}
+
+/** Indices of the largest magnitudes, largest first. */
+export function topIndices(values: Float32Array, count: number): number[] {
+  const top: number[] = []
+  for (let i = 0; i < values.length; i++) {
+    let at = top.length
+    while (at > 0 && Math.abs(values[top[at - 1]]) < Math.abs(values[i])) at--
+    if (at < count) top.splice(at, 0, i)
+    if (top.length > count) top.pop()
+  }
+  return top
+}

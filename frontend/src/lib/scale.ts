@@ -1,0 +1,52 @@
+/** From a value to one of 256 colours. Unsigned maps use 0..255; signed maps are centred, 128 is exactly 0. */
+export type ScaleKind = 'linear' | 'sqrt' | 'log'
+export interface Scale {
+  kind: ScaleKind
+  signed: boolean
+  /** Largest magnitude shown; everything above it takes the last colour. */
+  max: number
+}
+
+/** The logarithmic scale shows four decades; what is smaller counts as nothing. */
+const DECADES = 4
+
+export function strength(fraction: number, kind: ScaleKind): number {
+  const f = Math.min(1, Math.max(0, fraction))
+  if (kind === 'linear') return f
+  if (kind === 'sqrt') return Math.sqrt(f)
+  return f === 0 ? 0 : Math.max(0, 1 + Math.log10(f) / DECADES)
+}
+
+export function inverse(position: number, kind: ScaleKind): number {
+  if (kind === 'linear') return position
+  if (kind === 'sqrt') return position * position
+  return position === 0 ? 0 : 10 ** ((position - 1) * DECADES)
+}
+
+export function colourIndex(value: number, scale: Scale): number {
+  const s = scale.max === 0 ? 0 : strength(Math.abs(value) / scale.max, scale.kind)
+  if (!scale.signed) return Math.round(255 * s)
+  return value < 0 ? 128 - Math.round(127 * s) : 128 + Math.round(127 * s)
+}
+
+export interface Tick {
+  /** 0..1 along the legend. */
+  at: number
+  value: number
+}
+
+/** Numbers that stand under the legend: the ends, zero, and where the middle of the colours lies. */
+export function ticks(scale: Scale): Tick[] {
+  const half = [0, 0.5, 1].map((at) => ({ at, value: scale.max * inverse(at, scale.kind) }))
+  if (!scale.signed) return half
+  const less = half.slice(1).reverse()
+  return [...less, ...half].map(({ at, value }, i) =>
+    i < less.length ? { at: 0.5 - at / 2, value: -value } : { at: 0.5 + at / 2, value },
+  )
+}
+
+export const SCALE_WORDS: Record<ScaleKind, string> = {
+  linear: 'linear scale',
+  sqrt: 'square-root scale',
+  log: 'logarithmic scale, four decades',
+}

@@ -1,0 +1,38 @@
+/** Where analyses come from. The viewer knows this interface only: a server, or fixed data for the gallery and tests. */
+import type { Analysis, Declaration, Head, Model, Request, Run } from './analysis'
+import type { Matrix, Tiles } from './matrix'
+
+export interface Catalogue {
+  models: Model[]
+  lenses: Declaration[]
+  mechanisms: Declaration[]
+  measures: Declaration[]
+}
+
+export interface Source {
+  catalogue(): Promise<Catalogue>
+  submit(request: Request, signal: AbortSignal): Promise<Run>
+  /** Calls back until a terminal status has been reported. */
+  watch(id: string, report: (run: Run) => void, signal: AbortSignal): Promise<void>
+  cancel(id: string): Promise<void>
+  analysis(id: string, signal: AbortSignal): Promise<Analysis>
+  grid(id: string, lens: string): Promise<Tiles>
+  map(id: string, lens: string, head: Head): Promise<Matrix>
+  /** One number per head, [L][H]. */
+  overview(id: string, measure: string, lens: string): Promise<(number | null)[][]>
+  /** The values of one head along its tokens, or a single number. */
+  measure(id: string, measure: string, lens: string, head: Head): Promise<(number | null)[]>
+  exportUrl(id: string, format: string): string | null
+}
+
+/** A problem the source reports; `message` is the sentence to show. */
+export class SourceError extends Error {
+  constructor(
+    message: string,
+    readonly code: string,
+    readonly status: number,
+  ) {
+    super(message)
+    this.name = 'SourceError'
+  }
+}

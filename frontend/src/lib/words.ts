@@ -1,0 +1,84 @@
+/** Sentences about a head. Every number the right column shows is said here. */
+import type { Declaration, Token } from './analysis'
+import { percent, plural, short } from './format'
+import { topIndices } from './matrix'
+
+/** Tokens keep their own spelling; what cannot be seen gets a sign. */
+export function tokenLabel(token: Token | undefined): string {
+  if (!token) return '?'
+  const text = token.text.replaceAll('\n', '\u21b5').replaceAll('\t', '\u21e5')
+  return text.trim() === '' ? '\u2423' : text
+}
+
+export const quote = (token: Token | undefined) => {
+  const label = tokenLabel(token)
+  return token?.kind === 'special' ? label : `\u201c${label}\u201d`
+}
+
+/** Tokens spelled alike count as one: a repeated word is one thing looked at. */
+export function looksAt(means: Float32Array, tokens: readonly Token[]): string {
+  const shares = new Map<string, number>()
+  let total = 0
+  for (let k = 0; k < means.length; k++) {
+    const name = quote(tokens[k])
+    shares.set(name, (shares.get(name) ?? 0) + means[k])
+    total += means[k]
+  }
+  if (total === 0) return 'Looks at nothing: every entry of this map is 0.'
+  const names = [...shares.keys()]
+  const sizes = Float32Array.from(shares.values(), (share) => share / total)
+  const [first, ...rest] = topIndices(sizes, 3)
+  const others = rest.filter((i) => sizes[i] >= 0.02).map((i) => `${names[i]} (${percent(sizes[i])})`)
+  const lead = `Looks most at ${names[first]}: ${percent(sizes[first])} of all weight`
+  return others.length > 0 ? `${lead}, then ${others.join(' and ')}.` : `${lead}.`
+}
+
+export const nullShareSentence = (share: number) =>
+  share < 5e-4 ? 'All of this map reaches the output.' : `${percent(share)} of this map reaches nothing.`
+
+export const entropySentence = (nats: number, tokens: number) =>
+  `Entropy ${short(nats)} nats: a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`
+
+const plurality = (count: number) => (count < 1.05 ? 'about 1' : `about ${short(count)}`)
+
+export function leverageSentence(leverage: readonly (number | null)[], tokens: readonly Token[]): string {
+  const values = Float32Array.from(leverage, (value) => value ?? 0)
+  const least = values.reduce((low, value, i) => (value < values[low] ? i : low), 0)
+  const [most] = topIndices(values, 1)
+  if (values[least] > 0.995) return 'Every token keeps all the weight put on it.'
+  return `${quote(tokens[most])} keeps ${percent(values[most])} of the weight put on it, ${quote(tokens[least])} keeps ${percent(values[least])}.`
+}
+
+export function attemptsSentence(attempts: number): string {
+  return attempts > 1 ? `The worker stopped and was restarted; trying again (attempt ${attempts}). ` : ''
+}
+
+const STAGES: Record<string, string> = {
+  queued: 'Waiting for the worker',
+  loading: 'Loading the model',
+  forward: 'Running the model',
+  lenses: 'Reading the maps',
+  writing: 'Storing the maps',
+  done: 'Fetching the maps',
+}
+
+/** `elapsed` in ms since the button was pressed. */
+export function progressSentence(
+  stage: string,
+  detail: string,
+  position: number | null,
+  fraction: number,
+  elapsed: number,
+): string {
+  const what = detail || STAGES[stage] || stage
+  const place = position ? `, ${plural(position, 'analysis').replace(/analysiss$/, 'analyses')} ahead` : ''
+  const left = fraction > 0.05 && fraction < 1 && elapsed > 1500 ? (elapsed * (1 - fraction)) / fraction : 0
+  const time = left > 1000 ? `, about ${Math.ceil(left / 1000)} s left` : ''
+  return `${what}${place}${time}. Escape cancels.`
+}
+
+/** A measure nobody wrote a sentence for: its title, its number, its unit. */
+export function measureSentence(declaration: Declaration, value: number): string {
+  const unit = declaration.unit && declaration.unit !== '1' ? ` ${declaration.unit}` : ''
+  return `${declaration.title}: ${short(value)}${unit}.`
+}

@@ -1,0 +1,95 @@
+/** Paints the thumbnails of every head, or one colour per head, on one canvas. */
+import { type ColourTable, css, inkOn } from '../lib/colour'
+import { short } from '../lib/format'
+import { fitCanvas, pixelRatio } from '../lib/frame'
+import { type Tiles, tileMatrix } from '../lib/matrix'
+import type { Palette } from '../lib/palette'
+import { tableFor } from '../lib/palette'
+import { rasterise } from '../lib/raster'
+import { colourIndex, type Scale } from '../lib/scale'
+
+export interface GridLayout {
+  layers: number
+  heads: number
+  /** Side of one cell and the gap after it, in CSS pixels. */
+  cell: number
+  gap: number
+}
+
+export const gridWidth = ({ heads, cell, gap }: GridLayout) => heads * (cell + gap) - gap
+export const gridHeight = ({ layers, cell, gap }: GridLayout) => layers * (cell + gap) - gap
+
+function prepare(canvas: HTMLCanvasElement, layout: GridLayout): CanvasRenderingContext2D {
+  const context = fitCanvas(canvas, gridWidth(layout), gridHeight(layout))
+  context.clearRect(0, 0, gridWidth(layout), gridHeight(layout))
+  return context
+}
+
+export function paintTiles(
+  canvas: HTMLCanvasElement,
+  layout: GridLayout,
+  tiles: Tiles,
+  scale: Scale,
+  palette: Palette,
+): void {
+  const context = prepare(canvas, layout)
+  const side = Math.round(layout.cell * pixelRatio())
+  const image = context.createImageData(side, side)
+  const pixels = new Uint32Array(image.data.buffer)
+  const table = tableFor(palette, scale.signed)
+  const step = (layout.cell + layout.gap) * pixelRatio()
+  for (let layer = 0; layer < tiles.layers; layer++) {
+    for (let head = 0; head < tiles.heads; head++) {
+      rasterise(tileMatrix(tiles, layer, head), scale, table, pixels, [side, side])
+      // putImageData counts in device pixels, whatever the transform.
+      context.putImageData(image, Math.round(head * step), Math.round(layer * step))
+    }
+  }
+}
+
+export function paintValues(
+  canvas: HTMLCanvasElement,
+  layout: GridLayout,
+  values: (number | null)[][],
+  scale: Scale,
+  palette: Palette,
+): void {
+  const context = prepare(canvas, layout)
+  const table = tableFor(palette, scale.signed)
+  const { cell, gap } = layout
+  context.font = "12px ui-monospace, 'DejaVu Sans Mono', monospace"
+  context.textAlign = 'center'
+  context.textBaseline = 'middle'
+  values.forEach((row, layer) => {
+    row.forEach((value, head) => {
+      const [x, y] = [head * (cell + gap), layer * (cell + gap)]
+      if (value === null) hatch(context, x, y, cell, palette.line)
+      else paintValue(context, [x, y, cell], value, table, scale)
+    })
+  })
+}
+
+function paintValue(
+  context: CanvasRenderingContext2D,
+  [x, y, cell]: [number, number, number],
+  value: number,
+  table: ColourTable,
+  scale: Scale,
+): void {
+  const colour = table[colourIndex(value, scale)]
+  context.fillStyle = css(colour)
+  context.fillRect(x, y, cell, cell)
+  if (cell < 26) return
+  context.fillStyle = inkOn(colour)
+  context.fillText(short(value).replace(/^0\./, '.').slice(0, 4), x + cell / 2, y + cell / 2 + 1)
+}
+
+/** What has no value is struck through rather than given the colour of nought. */
+function hatch(context: CanvasRenderingContext2D, x: number, y: number, cell: number, colour: string): void {
+  context.strokeStyle = colour
+  context.lineWidth = 1
+  context.beginPath()
+  context.moveTo(x, y + cell)
+  context.lineTo(x + cell, y)
+  context.stroke()
+}

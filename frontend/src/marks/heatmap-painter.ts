@@ -1,0 +1,168 @@
+/** Paints one head's map with its token labels, and over it what is lit. */
+import { fitCanvas, pixelRatio } from '../lib/frame'
+import { labelStep, shorten } from '../lib/labels'
+import type { Matrix } from '../lib/matrix'
+import { MONO, type Palette, tableFor } from '../lib/palette'
+import { rasterise, type Window } from '../lib/raster'
+import type { Scale } from '../lib/scale'
+
+/** Where the map lies on its canvas, in CSS pixels: labels take `left` and `top`. */
+export interface MapLayout {
+  left: number
+  top: number
+  side: number
+  characters: number
+}
+
+export interface MapPicture {
+  map: Matrix
+  queries: readonly string[]
+  keys: readonly string[]
+  scale: Scale
+  palette: Palette
+  window: Window
+}
+
+const GAP = 5
+
+/** Middle of token `index` along an axis, in pixels from the start of the map; may lie outside it. */
+export const along = (index: number, count: number, start: number, { size }: Window, side: number) =>
+  (((index + 0.5) / count - start) / size) * side
+
+/** The token under a pixel of the map, or undefined outside it. */
+export function tokenAt(
+  pixel: number,
+  count: number,
+  start: number,
+  { size }: Window,
+  side: number,
+): number | undefined {
+  if (pixel < 0 || pixel >= side) return undefined
+  const index = Math.floor((start + (pixel / side) * size) * count)
+  return index >= 0 && index < count ? index : undefined
+}
+
+export function paintMap(canvas: HTMLCanvasElement, layout: MapLayout, picture: MapPicture): void {
+  const { left, top, side } = layout
+  const context = fitCanvas(canvas, left + side + 1, top + side + 1)
+  context.clearRect(0, 0, left + side + 1, top + side + 1)
+  const ratio = pixelRatio()
+  const device = Math.round(side * ratio)
+  const image = context.createImageData(device, device)
+  const { map, scale, palette, window } = picture
+  rasterise(map, scale, tableFor(palette, scale.signed), new Uint32Array(image.data.buffer), [device, device], window)
+  context.putImageData(image, Math.round(left * ratio), Math.round(top * ratio))
+  context.strokeStyle = palette.line
+  context.lineWidth = 1
+  context.strokeRect(left - 0.5, top - 0.5, side + 1, side + 1)
+  context.fillStyle = palette.muted
+  paintLabels(context, layout, picture)
+}
+
+function paintLabels(
+  context: CanvasRenderingContext2D,
+  layout: MapLayout,
+  { queries, keys, window }: MapPicture,
+): void {
+  const { side } = layout
+  const rowStep = labelStep(side / queries.length / window.size)
+  const columnStep = labelStep(side / keys.length / window.size)
+  queries.forEach((label, q) => {
+    const y = along(q, queries.length, window.top, window, side)
+    if (q % rowStep === 0 && y >= 0 && y <= side) rowLabel(context, layout, label, y)
+  })
+  keys.forEach((label, k) => {
+    const x = along(k, keys.length, window.left, window, side)
+    if (k % columnStep === 0 && x >= 0 && x <= side) columnLabel(context, layout, label, x)
+  })
+}
+
+function rowLabel(
+  context: CanvasRenderingContext2D,
+  { left, top, characters }: MapLayout,
+  label: string,
+  y: number,
+): void {
+  context.font = MONO
+  context.textBaseline = 'middle'
+  context.textAlign = 'right'
+  context.fillText(shorten(label, characters), left - GAP, top + y + 0.5)
+}
+
+function columnLabel(context: CanvasRenderingContext2D, layout: MapLayout, label: string, x: number): void {
+  context.save()
+  context.translate(layout.left + x + 0.5, layout.top - GAP)
+  context.rotate(-Math.PI / 2)
+  context.font = MONO
+  context.textBaseline = 'middle'
+  context.textAlign = 'left'
+  context.fillText(shorten(label, layout.characters), 0, 0)
+  context.restore()
+}
+
+export interface LitMap {
+  queries: readonly number[]
+  keys: readonly number[]
+}
+
+/** Rows and columns between two thin lines, their labels on a ground of their own so that they can always be read. */
+export function paintLit(canvas: HTMLCanvasElement, layout: MapLayout, picture: MapPicture, lit: LitMap): void {
+  const { left, top, side } = layout
+  const context = fitCanvas(canvas, left + side + 1, top + side + 1)
+  context.clearRect(0, 0, left + side + 1, top + side + 1)
+  const { queries, keys, window, palette } = picture
+  const rowPitch = side / queries.length / window.size
+  const columnPitch = side / keys.length / window.size
+  context.strokeStyle = palette.accent
+  context.lineWidth = 1
+  context.save()
+  context.beginPath()
+  context.rect(left - 1, top - 1, side + 2, side + 2)
+  context.clip()
+  for (const q of lit.queries)
+    band(context, [left, top + along(q, queries.length, window.top, window, side)], [side, rowPitch])
+  for (const k of lit.keys)
+    band(context, [left + along(k, keys.length, window.left, window, side), top], [columnPitch, side])
+  context.restore()
+  for (const q of lit.queries) {
+    const y = along(q, queries.length, window.top, window, side)
+    if (y >= 0 && y <= side) litRow(context, layout, queries[q], y, palette)
+  }
+  for (const k of lit.keys) {
+    const x = along(k, keys.length, window.left, window, side)
+    if (x >= 0 && x <= side) litColumn(context, layout, keys[k], x, palette)
+  }
+}
+
+function band(context: CanvasRenderingContext2D, [x, y]: [number, number], [width, height]: [number, number]): void {
+  const across = width > height
+  if (across)
+    context.strokeRect(x - 2.5, Math.round(y - height / 2) - 0.5, width + 5, Math.max(2, Math.round(height)) + 1)
+  else context.strokeRect(Math.round(x - width / 2) - 0.5, y - 2.5, Math.max(2, Math.round(width)) + 1, height + 5)
+}
+
+function litRow(
+  context: CanvasRenderingContext2D,
+  layout: MapLayout,
+  label: string,
+  y: number,
+  palette: Palette,
+): void {
+  context.fillStyle = palette.paper
+  context.fillRect(0, layout.top + y - 8, layout.left - 2, 16)
+  context.fillStyle = palette.accent
+  rowLabel(context, layout, label, y)
+}
+
+function litColumn(
+  context: CanvasRenderingContext2D,
+  layout: MapLayout,
+  label: string,
+  x: number,
+  palette: Palette,
+): void {
+  context.fillStyle = palette.paper
+  context.fillRect(layout.left + x - 8, 0, 16, layout.top - 2)
+  context.fillStyle = palette.accent
+  columnLabel(context, layout, label, x)
+}

@@ -1,0 +1,101 @@
+/** The tensors of one analysis, fetched when wanted, kept while likely to be wanted again. */
+import { type Head, headName } from '../lib/analysis'
+import { Cache } from '../lib/cache'
+import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/matrix'
+import type { Source } from '../lib/source'
+
+type Numbers = (number | null)[]
+
+/** About 64 MB of maps at 512 tokens. */
+const MAPS_KEPT = 64
+
+export class Maps {
+  /** Moves whenever something arrives; reading through `#seen` makes a view wait for it. */
+  #arrivals = $state(0)
+  #grids = new Cache<Tiles>(8)
+  #maps = new Cache<Matrix>(MAPS_KEPT)
+  #overviews = new Cache<Numbers[]>(64)
+  #numbers = new Cache<Numbers>(512)
+  #differences = new WeakMap<Matrix, WeakMap<Matrix, Matrix>>()
+
+  constructor(
+    private readonly source: Source,
+    readonly id: string,
+    private readonly failed: (error: unknown) => void,
+  ) {}
+
+  #seen<T>(value: T): T {
+    void this.#arrivals
+    return value
+  }
+
+  #announce<T>(answer: Promise<T>): Promise<T | undefined> {
+    return answer.then(
+      (value) => {
+        this.#arrivals += 1
+        return value
+      },
+      (error) => {
+        this.failed(error)
+        return undefined
+      },
+    )
+  }
+
+  /** Throws, unlike the others: the first paint depends on it. */
+  firstGrid(lens: string): Promise<Tiles> {
+    return this.#grids.get(lens, () => this.source.grid(this.id, lens))
+  }
+
+  grid(lens: string): Tiles | undefined {
+    return this.#seen(this.#grids.peek(lens))
+  }
+
+  wantGrid(lens: string): void {
+    if (!this.#grids.peek(lens)) void this.#announce(this.firstGrid(lens))
+  }
+
+  /** The exact map if it is here, else its thumbnail, else nothing yet. */
+  map(lens: string, head: Head): Matrix | undefined {
+    const exact = this.#seen(this.#maps.peek(`${lens} ${headName(head)}`))
+    if (exact) return exact
+    const tiles = this.grid(lens)
+    return tiles && tileMatrix(tiles, head.layer, head.head)
+  }
+
+  wantMap(lens: string, head: Head): void {
+    const key = `${lens} ${headName(head)}`
+    if (this.#maps.peek(key)) return
+    void this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head)))
+  }
+
+  difference(lens: string, other: string, head: Head): Matrix | undefined {
+    const [a, b] = [this.map(other, head), this.map(lens, head)]
+    if (!a || !b || a.rows !== b.rows) return undefined
+    const known = this.#differences.get(a) ?? new WeakMap<Matrix, Matrix>()
+    this.#differences.set(a, known)
+    const made = known.get(b) ?? difference(a, b)
+    known.set(b, made)
+    return made
+  }
+
+  overview(measure: string, lens: string): Numbers[] | undefined {
+    return this.#seen(this.#overviews.peek(`${measure} ${lens}`))
+  }
+
+  wantOverview(measure: string, lens: string): void {
+    const key = `${measure} ${lens}`
+    if (this.#overviews.peek(key)) return
+    void this.#announce(this.#overviews.get(key, () => this.source.overview(this.id, measure, lens)))
+  }
+
+  numbers(measure: string, lens: string, head: Head): Numbers | undefined {
+    return this.#seen(this.#numbers.peek(`${measure} ${lens} ${headName(head)}`))
+  }
+
+  wantNumbers(measure: string, lens: string, head: Head): void {
+    const key = `${measure} ${lens} ${headName(head)}`
+    if (this.#numbers.peek(key)) return
+    void this.#announce(this.#numbers.get(key, () => this.source.measure(this.id, measure, lens, head)))
+  }
+}

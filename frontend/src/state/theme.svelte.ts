@@ -1,0 +1,45 @@
+/** Light or dark: the system's choice until the reader makes another. */
+import { type Palette, readPalette } from '../lib/palette'
+
+export type ThemeChoice = 'system' | 'light' | 'dark'
+const KEY = 'headscope.theme'
+
+function stored(): ThemeChoice {
+  try {
+    const value = localStorage.getItem(KEY)
+    return value === 'light' || value === 'dark' ? value : 'system'
+  } catch {
+    return 'system'
+  }
+}
+
+export class Theme {
+  choice = $state<ThemeChoice>(stored())
+  palette = $state.raw<Palette>()!
+  #system = matchMedia('(prefers-color-scheme: dark)')
+
+  constructor() {
+    this.#apply()
+    this.#system.addEventListener('change', () => this.#apply())
+  }
+
+  get dark(): boolean {
+    return this.choice === 'dark' || (this.choice === 'system' && this.#system.matches)
+  }
+
+  toggle(): void {
+    this.choice = this.dark ? 'light' : 'dark'
+    try {
+      localStorage.setItem(KEY, this.choice)
+    } catch {
+      // Without storage the choice lasts as long as the page.
+    }
+    this.#apply()
+  }
+
+  #apply(): void {
+    const root = document.documentElement
+    root.dataset.theme = this.dark ? 'dark' : 'light'
+    this.palette = readPalette(root)
+  }
+}

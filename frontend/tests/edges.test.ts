@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest'
+import { random } from '../src/api/fixed-maps'
+import { type Edges, edgesByKey, type Rule, selectEdges } from '../src/lib/edges'
+import type { Matrix } from '../src/lib/matrix'
+
+const matrix = (rows: number[][]): Matrix => ({
+  data: Float32Array.from(rows.flat()),
+  rows: rows.length,
+  cols: rows[0].length,
+  exact: true,
+})
+const list = ({ query, key }: Edges) => Array.from(query, (q, i) => [q, key[i]])
+
+/** The rule in its plainest form: sort, then take. */
+function slow(map: Matrix, rule: Rule): number[][] {
+  const edges: number[][] = []
+  for (let q = 0; q < map.rows; q++) {
+    const row = Array.from(map.data.subarray(q * map.cols, (q + 1) * map.cols), (value, k) => ({
+      k,
+      size: Math.abs(value),
+    }))
+    const ranked = row.filter(({ size }) => size > 0).sort((a, b) => b.size - a.size || a.k - b.k)
+    const total = ranked.reduce((sum, { size }) => sum + size, 0)
+    let sum = 0
+    for (const [i, { k, size }] of ranked.entries()) {
+      if (rule.name === 'top-k' ? i >= rule.k : sum >= (rule.mass - 1e-6) * total) break
+      edges.push([q, k])
+      sum += size
+    }
+  }
+  return edges
+}
+
+describe('selectEdges', () => {
+  it('takes the fewest keys that carry the share', () => {
+    const map = matrix([
+      [0.5, 0.3, 0.2],
+      [0.1, 0.1, 0.8],
+    ])
+    expect(list(selectEdges(map, { name: 'mass', mass: 0.7 }))).toEqual([
+      [0, 0],
+      [0, 1],
+      [1, 2],
+    ])
+  })
+
+  it('takes seven of ten equal keys for 70 %', () => {
+    const map = matrix([new Array(10).fill(0.1)])
+    expect(list(selectEdges(map, { name: 'mass', mass: 0.7 })).map(([, k]) => k)).toEqual([0, 1, 2, 3, 4, 5, 6])
+  })
+
+  it('leaves skipped tokens out on both sides and never draws a nought', () => {
+    const map = matrix([
+      [0.9, 0.1, 0],
+      [0.5, 0.5, 0],
+      [0.2, -0.8, 0],
+    ])
+    const edges = selectEdges(map, { name: 'top-k', k: 3 }, [true, false, false])
+    expect(list(edges)).toEqual([
+      [1, 1],
+      [2, 1],
+    ])
+    expect([...edges.start]).toEqual([0, 0, 1, 2])
+  })
+
+  it.each<Rule>([
+    { name: 'mass', mass: 0.7 },
+    { name: 'mass', mass: 1 },
+    { name: 'top-k', k: 3 },
+  ])('agrees with the plain form: %o', (rule) => {
+    const next = random(5)
+    const map = matrix(Array.from({ length: 40 }, () => Array.from({ length: 40 }, () => next() - 0.3)))
+    expect(list(selectEdges(map, rule))).toEqual(slow(map, rule))
+  })
+
+  it('finds the same edges from the side of the keys', () => {
+    const next = random(9)
+    const map = matrix(Array.from({ length: 12 }, () => Array.from({ length: 12 }, next)))
+    const edges = selectEdges(map, { name: 'top-k', k: 4 })
+    const { start, order } = edgesByKey(edges, 12)
+    for (let k = 0; k < 12; k++) {
+      for (let i = start[k]; i < start[k + 1]; i++) expect(edges.key[order[i]]).toBe(k)
+    }
+    expect(new Set(order).size).toBe(edges.key.length)
+  })
+})

@@ -1,0 +1,72 @@
+import { describe, expect, it } from 'vitest'
+import { random } from '../src/api/fixed-maps'
+import { dequantise, difference, type Matrix, tileMatrix, tilesMax, topIndices } from '../src/lib/matrix'
+import { rasterise, spans, WHOLE } from '../src/lib/raster'
+import { colourIndex, type Scale } from '../src/lib/scale'
+
+const table = Uint32Array.from({ length: 256 }, (_, i) => i)
+const linear: Scale = { kind: 'linear', signed: true, max: 1 }
+
+describe('rasterise', () => {
+  it('gives every cell the same number of pixels where they divide', () => {
+    expect([...spans(3, 6, 0, 1)]).toEqual([0, 1, 0, 1, 1, 2, 1, 2, 2, 3, 2, 3])
+  })
+
+  it('keeps the strongest of many cells under one pixel, with its sign', () => {
+    const data = new Float32Array(100 * 100)
+    data[57 * 100 + 3] = -0.8
+    const pixels = new Uint32Array(25)
+    rasterise({ data, rows: 100, cols: 100, exact: true }, linear, table, pixels, [5, 5], WHOLE)
+    expect(pixels[2 * 5 + 0]).toBe(colourIndex(-0.8, linear))
+    expect([...pixels].filter((colour) => colour !== 128)).toHaveLength(1)
+  })
+
+  it('agrees with colouring cell by cell', () => {
+    const next = random(3)
+    const map: Matrix = { data: Float32Array.from({ length: 64 }, () => 2 * next() - 1), rows: 8, cols: 8, exact: true }
+    for (const kind of ['linear', 'sqrt', 'log'] as const) {
+      const pixels = new Uint32Array(64)
+      rasterise(map, { ...linear, kind }, table, pixels, [8, 8])
+      const wrong = map.data.filter((value, i) => Math.abs(pixels[i] - colourIndex(value, { ...linear, kind })) > 1)
+      expect(wrong).toHaveLength(0)
+    }
+  })
+
+  it('draws 512 tokens well within a frame', () => {
+    const map: Matrix = { data: new Float32Array(512 * 512).fill(0.5), rows: 512, cols: 512, exact: true }
+    const pixels = new Uint32Array(420 * 420)
+    rasterise(map, linear, table, pixels, [420, 420])
+    const began = performance.now()
+    rasterise(map, linear, table, pixels, [420, 420])
+    expect(performance.now() - began).toBeLessThan(50)
+  })
+})
+
+describe('matrix', () => {
+  it('reads bytes as offset + scale * byte', () => {
+    expect([...dequantise(Uint8Array.of(0, 128, 255), 0.5, -64)]).toEqual([-64, 0, 63.5])
+  })
+
+  it('finds one thumbnail among many', () => {
+    const tiles = {
+      bytes: Uint8Array.from({ length: 16 }, (_, i) => i),
+      scale: Float32Array.of(1, 1, 2, 1),
+      offset: Float32Array.of(0, 0, -40, 0),
+      layers: 2,
+      heads: 2,
+      size: 2,
+    }
+    expect([...tileMatrix(tiles, 1, 0).data]).toEqual([-24, -22, -20, -18])
+    expect(tilesMax(tiles)).toBe(24)
+  })
+
+  it('subtracts, and refuses maps of different texts', () => {
+    const a: Matrix = { data: Float32Array.of(1, 2), rows: 1, cols: 2, exact: true }
+    expect([...difference(a, { ...a, data: Float32Array.of(3, 1) }).data]).toEqual([-2, 1])
+    expect(() => difference(a, { ...a, cols: 1 })).toThrow('shape')
+  })
+
+  it('ranks by magnitude', () => {
+    expect(topIndices(Float32Array.of(0.1, -0.9, 0.5, 0.2), 3)).toEqual([1, 2, 3])
+  })
+})

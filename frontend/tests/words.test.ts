@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest'
+import type { Token } from '../src/lib/analysis'
+import { percent, short, weight } from '../src/lib/format'
+import { labelStep, shorten } from '../src/lib/labels'
+import { entropySentence, leverageSentence, looksAt, nullShareSentence, tokenLabel } from '../src/lib/words'
+
+const token = (text: string, kind: Token['kind'] = 'word'): Token => ({
+  text,
+  id: 1,
+  start: 0,
+  end: 0,
+  word: 0,
+  segment: 0,
+  kind,
+})
+const tokens = [token('[CLS]', 'special'), token('bank'), token('river'), token('bank')]
+
+describe('sentences', () => {
+  it('adds up tokens spelled alike', () => {
+    expect(looksAt(Float32Array.of(0.2, 0.25, 0.3, 0.25), tokens)).toBe(
+      'Looks most at \u201cbank\u201d: 50 % of all weight, then \u201criver\u201d (30 %) and [CLS] (20 %).',
+    )
+  })
+
+  it('says what the numbers mean', () => {
+    expect(nullShareSentence(0.612)).toBe('61 % of this map reaches nothing.')
+    expect(nullShareSentence(1e-9)).toBe('All of this map reaches the output.')
+    expect(entropySentence(Math.log(4), 12)).toBe('Entropy 1.4 nats: a query spreads over about 4 of 12 tokens.')
+    expect(leverageSentence([0.05, 0.5, 0.9, 0.4], tokens)).toBe(
+      '\u201criver\u201d keeps 90 % of the weight put on it, [CLS] keeps 5.0 %.',
+    )
+    expect(leverageSentence([1, 1, 1, 1], tokens)).toBe('Every token keeps all the weight put on it.')
+  })
+
+  it('shows tokens that cannot be seen', () => {
+    expect(tokenLabel(token(' '))).toBe('\u2423')
+    expect(tokenLabel(token('\n'))).toBe('\u21b5')
+    expect(tokenLabel(token('<b>'))).toBe('<b>')
+  })
+})
+
+describe('numbers and labels', () => {
+  it('keep sensible digits and a real minus', () => {
+    expect(weight(0.23141)).toBe('0.2314')
+    expect(weight(-0.5)).toBe('\u22120.5000')
+    expect(weight(0)).toBe('0')
+    expect(short(0.027341)).toBe('0.027')
+    expect(percent(0.043)).toBe('4.3 %')
+  })
+
+  it('thin out before they touch', () => {
+    expect(labelStep(20)).toBe(1)
+    expect(labelStep(7)).toBe(2)
+    expect(labelStep(0.8) * 0.8).toBeGreaterThanOrEqual(12)
+    expect(shorten('fishermen', 5)).toBe('fish\u2026')
+  })
+})

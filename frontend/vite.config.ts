@@ -1,0 +1,18 @@
+import { svelte } from '@sveltejs/vite-plugin-svelte'
+import { defineConfig } from 'vitest/config'
+
+// HEADSCOPE_API names a running server for `vite dev`; the built page is served by that server itself.
+const server = process.env.HEADSCOPE_API ?? 'http://127.0.0.1:8000'
+
+export default defineConfig({
+  plugins: [svelte()],
+  build: {
+    target: 'es2022',
+    // The Content-Security-Policy forbids inline scripts and the page is one chunk: nothing to preload, nothing to inline.
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    sourcemap: false,
+  },
+  server: { proxy: { '/api': server } },
+  test: { include: ['tests/**/*.test.ts'] },
+})
