@@ -62,8 +62,9 @@ const declaration = (name: string, title: string, over: Partial<Declaration>): D
   not: '',
   axes: [],
   unit: '',
-  range: null,
+  range: [null, null],
   signed: false,
+  lenses: ['weights'],
   citation: '',
   ...over,
 })
@@ -121,7 +122,7 @@ export function fixedSource(delayMs = 0): Source {
       if (request.text.trim() === '') throw new SourceError('The text is empty. Type a sentence.', 'empty-text', 422)
       const id = `fixed-${requests.size}`
       requests.set(id, request)
-      return run(id, delayMs > 0 ? 'running' : 'done', 0)
+      return { ...analysisOf(id, request, tokensOf(id)), ...run(id, delayMs > 0 ? 'running' : 'done', 0) }
     },
     async watch(id, report, signal) {
       for (let step = 1; step <= 10 && !signal.aborted; step++) {

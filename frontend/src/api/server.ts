@@ -1,5 +1,5 @@
 /** The Source behind the REST interface. */
-import type { Declaration, Head, Request, Run } from '../lib/analysis'
+import type { Declaration, Head, Request } from '../lib/analysis'
 import type { Matrix, Tiles } from '../lib/matrix'
 import { readSafetensors, tensor } from '../lib/safetensors'
 import type { Source } from '../lib/source'
@@ -9,13 +9,15 @@ import {
   readAnalysis,
   readDeclaration,
   readModel,
-  readRun,
   type WireAnalysis,
   type WireDeclaration,
   type WireModel,
-  type WireRun,
+  type WireRequest,
   type WireValues,
 } from './wire'
+
+/** A short text is done within a moment: the answer then comes with the first request. */
+const WAIT_S = 1
 
 interface Page<T> {
   items: T[]
@@ -38,14 +40,14 @@ export const server: Source = {
     return { models: models.items.map(readModel), lenses, mechanisms, measures }
   },
 
-  async submit(request, signal): Promise<Run> {
+  async submit(request, signal) {
     const response = await call('/analyses', {
       method: 'POST',
-      headers: { 'content-type': 'application/json', accept: 'application/json' },
+      headers: { 'content-type': 'application/json', accept: 'application/json', prefer: `wait=${WAIT_S}` },
       body: JSON.stringify(requestBody(request)),
       signal,
     })
-    return readRun((await response.json()) as WireRun)
+    return readAnalysis((await response.json()) as WireAnalysis)
   },
 
   watch: watchEvents,
@@ -88,8 +90,8 @@ export const server: Source = {
   exportUrl: (id, format) => PREFIX + path(['analyses', id, 'export'], { format }),
 }
 
-function requestBody(request: Request) {
+function requestBody(request: Request): Partial<WireRequest> {
   const { model, text, textPair, mechanism, lenses, measures } = request
   const pair = textPair ? { text_pair: textPair } : {}
-  return { model, text, ...pair, mechanism: { name: mechanism }, lenses, measures }
+  return { model, text, ...pair, mechanism: { name: mechanism } as WireRequest['mechanism'], lenses, measures }
 }

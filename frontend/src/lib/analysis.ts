@@ -82,7 +82,7 @@ export interface Model {
   layers: number
   heads: number
   headWidth: number
-  maxTokens: number
+  maxTokens: number | null
   available: boolean
   local: boolean
   isDefault: boolean
@@ -97,8 +97,10 @@ export interface Declaration {
   not: string
   axes: string[]
   unit: string
-  range: [number | null, number | null] | null
+  range: [number | null, number | null]
   signed: boolean
+  /** For measures: the lenses they can be asked about. */
+  lenses: string[]
   citation: string
 }
 
@@ -110,3 +112,7 @@ export interface Request {
   lenses: string[]
   measures: string[]
 }
+
+/** A measure speaks about the open lens where it can, else about the one it is defined for. */
+export const measuredLens = ({ lenses }: Declaration, open: string) =>
+  lenses.includes(open) ? open : (lenses[0] ?? 'weights')

@@ -35,14 +35,11 @@ export interface Tick {
   value: number
 }
 
-/** Numbers that stand under the legend: the ends, zero, and where the middle of the colours lies. */
+/** Numbers that stand under the legend: the ends and the middle, which for a signed map is nought. */
 export function ticks(scale: Scale): Tick[] {
-  const half = [0, 0.5, 1].map((at) => ({ at, value: scale.max * inverse(at, scale.kind) }))
-  if (!scale.signed) return half
-  const less = half.slice(1).reverse()
-  return [...less, ...half].map(({ at, value }, i) =>
-    i < less.length ? { at: 0.5 - at / 2, value: -value } : { at: 0.5 + at / 2, value },
-  )
+  const value = (at: number) => scale.max * inverse(at, scale.kind)
+  if (scale.signed) return [-1, 0, 1].map((side) => ({ at: 0.5 + side / 2, value: side * scale.max }))
+  return [0, 0.5, 1].map((at) => ({ at, value: value(at) }))
 }
 
 export const SCALE_WORDS: Record<ScaleKind, string> = {

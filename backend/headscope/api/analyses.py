@@ -1,0 +1,139 @@
+"""Routes: ask for analyses, follow them, cancel them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import JSONResponse
+
+from ..errors import InvalidRequest
+from ..request import AnalysisRequest
+from ..runtime import Service
+from ..store.mapfile import Corrupt
+from . import documents
+from .deps import AnalysisId, ServiceDep
+from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchRequest, Page
+
+router = APIRouter(prefix="/analyses", tags=["analyses"])
+
+LONGEST_WAIT = 60.0
+
+
+@router.post("", status_code=202, response_model=AnalysisDocument, responses={200: {"model": AnalysisDocument}})
+async def create(
+    body: AnalysisRequest,
+    response: Response,
+    service: ServiceDep,
+    prefer: Annotated[str | None, Header(max_length=200)] = None,
+) -> AnalysisDocument:
+    """Ask for an analysis. 200 when it is stored already, or done within `Prefer: wait=N` seconds; 202 otherwise. The same request has the same id."""
+    _, (id_,) = await asyncio.to_thread(service.submit, [body])
+    waited = wait_seconds(prefer)
+    if waited and not await asyncio.to_thread(service.results.has, id_):
+        await service.watcher.ended(id_, waited)
+        response.headers["Preference-Applied"] = f"wait={waited:g}"
+    document = await _document(service, id_)
+    response.headers["Location"] = f"{documents.PREFIX}/{id_}"
+    response.status_code = 202 if document.status in ("queued", "running") else 200
+    return document
+
+
+@router.post("/batch", status_code=202)
+async def create_batch(body: BatchRequest, service: ServiceDep) -> BatchAccepted:
+    """Ask for up to 1,000 analyses at once: all are accepted, or none."""
+    requests = await asyncio.to_thread(_batch_requests, body)
+    batch, ids = await asyncio.to_thread(service.submit, requests)
+    return BatchAccepted(batch=batch or ids[0], ids=ids)
+
+
+@router.get("")
+async def recent(
+    service: ServiceDep,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    cursor: Annotated[str | None, Query(max_length=40)] = None,
+) -> Page[AnalysisItem]:
+    """The newest analyses first."""
+    try:
+        before = float(cursor) if cursor else float("inf")
+    except ValueError:
+        raise InvalidRequest("cursor is the `next` of the page before.", pointer="/cursor") from None
+    jobs = await asyncio.to_thread(service.record.page, limit, before)
+    return Page(
+        items=[documents.item(job) for job in jobs], next=repr(jobs[-1].created) if len(jobs) == limit else None
+    )
+
+
+@router.get("/{id_}")
+async def show(id_: AnalysisId, service: ServiceDep) -> AnalysisDocument:
+    """An analysis: how far it is, and when it is done tokens, shapes, summaries and links."""
+    return await _document(service, id_)
+
+
+@router.delete("/{id_}", status_code=202, responses={204: {"description": "It had ended; its result is forgotten."}})
+async def delete(id_: AnalysisId, service: ServiceDep) -> Response:
+    """Cancel an analysis that has not ended (202); forget one that has (204)."""
+    cancelled = await asyncio.to_thread(service.cancel, id_)
+    if not cancelled:
+        return Response(status_code=204)
+    return JSONResponse((await _document(service, id_)).model_dump(mode="json"), 202)
+
+
+@router.get("/{id_}/events", response_class=EventSourceResponse)
+async def events(
+    id_: AnalysisId,
+    request: Request,
+    service: ServiceDep,
+    last_event_id: Annotated[str | None, Header(max_length=40)] = None,
+) -> EventSourceResponse:
+    """Progress as server-sent events named `progress`; the last one has a terminal status. Resumes after `Last-Event-ID`."""
+    await asyncio.to_thread(service.find, id_)
+    after = int(last_event_id) if last_event_id and re.fullmatch(r"\d{1,18}", last_event_id) else 0
+    return EventSourceResponse(_stream(service, id_, after), ping=15, send_timeout=30)
+
+
+async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[ServerSentEvent]:
+    seen = False
+    async for job in service.watcher.changes(id_, after):
+        seen = True
+        position = await asyncio.to_thread(service.record.place, job)
+        yield ServerSentEvent(documents.event(job, position).model_dump_json(), event="progress", id=str(job.version))
+    if not seen:  # only the result is left, or everything was sent before
+        document = await _document(service, id_)
+        last = {
+            "id": id_,
+            "status": document.status,
+            "progress": document.progress.model_dump(),
+            "attempts": document.attempts,
+        }
+        import json
+
+        yield ServerSentEvent(json.dumps({**last, "error": None}), event="progress", id=str(after))
+
+
+async def _document(service: Service, id_: str) -> AnalysisDocument:
+    def build() -> AnalysisDocument:
+        try:
+            job, stored = service.find(id_)
+            position = service.record.place(job) if job else None
+            return documents.analysis(id_, job, stored, position)
+        except Corrupt:
+            service.recompute(id_)
+            return documents.analysis(id_, service.record.get(id_), None)
+
+    return await asyncio.to_thread(build)
+
+
+def _batch_requests(body: Any) -> list[AnalysisRequest]:
+    shared = body.model_dump(exclude={"inputs"})
+    return [AnalysisRequest.model_validate({**shared, **entry.model_dump()}) for entry in body.inputs]
+
+
+def wait_seconds(prefer: str | None) -> float:
+    """N of `Prefer: wait=N`, at most a minute; 0 without one."""
+    matched = re.search(r"(?:^|[,;\s])wait=(\d{1,6}(?:\.\d{1,6})?)", prefer or "")
+    return min(float(matched.group(1)), LONGEST_WAIT) if matched else 0.0

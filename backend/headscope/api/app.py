@@ -1,0 +1,75 @@
+"""The application: routes, failures, guard, and the page's files."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, Response
+
+from .._version import __version__
+from ..runtime import Service
+from ..settings import Settings
+from . import analyses, declarations, health, maps, problems
+from .guard import Guard
+
+PREFIX = "/api/v1"
+_HERE = Path(__file__).resolve().parent
+
+
+def create(settings: Settings) -> FastAPI:
+    """The server's application. Its service starts and stops with it."""
+    service = Service(settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        service.stop()
+
+    app = FastAPI(
+        title="Headscope",
+        version=__version__,
+        description="See what attention heads do, and how much of what a head map shows reaches the output.",
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,  # its page would load a script from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        max_body_size=settings.body_bytes,
+    )
+    app.state.service = service
+    for router in (declarations.router, analyses.router, maps.router):
+        app.include_router(router, prefix=PREFIX)
+    app.include_router(health.router)
+    _serve_page(app)
+    problems.install(app)
+    app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes)
+    return app
+
+
+def page_folder() -> Path:
+    """Where the built page is: in an installed package beside this file, in a checkout in frontend/dist."""
+    packaged = _HERE / "page"
+    return packaged if packaged.is_dir() else _HERE.parents[2] / "frontend" / "dist"
+
+
+def _serve_page(app: FastAPI) -> None:
+    folder = page_folder()
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        if not (folder / "index.html").is_file():
+            raise HTTPException(404)
+        return FileResponse(folder / "index.html", headers={"Cache-Control": "no-cache"})
+
+    @app.get("/assets/{name}", include_in_schema=False)
+    async def asset(name: str) -> Response:
+        path = folder / "assets" / name
+        # The name has no slash (it is one path segment), so only a link could lead out.
+        if not path.is_file() or path.resolve().parent != (folder / "assets").resolve():
+            raise HTTPException(404)
+        return FileResponse(path, headers={"Cache-Control": "public, max-age=31536000, immutable"})

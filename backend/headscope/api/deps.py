@@ -1,0 +1,65 @@
+"""What routes share: the service, and reading a result that may have to be computed again."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Annotated, TypeVar, cast
+
+from fastapi import Depends, Path, Request
+
+from ..errors import InvalidRequest, NotReady, Unknown
+from ..lenses import LENSES
+from ..runtime import Service, read_or_recompute
+from ..store import Stored
+
+T = TypeVar("T")
+# How long an answer waits for a result that was found corrupt and is computed again.
+RECOMPUTE_SECONDS = 60.0
+
+
+def _service(request: Request) -> Service:
+    return cast("Service", request.app.state.service)
+
+
+ServiceDep = Annotated[Service, Depends(_service)]
+AnalysisId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The analysis' id.")]
+Slice = str
+
+
+async def read(service: Service, id_: str, reader: Callable[[Stored], T]) -> T:
+    """`reader` applied to a finished analysis, in a thread. A corrupt result is computed again first. Raises Unknown or NotReady."""
+    for _ in range(2):
+        result = await asyncio.to_thread(lambda: read_or_recompute(service, id_, lambda stored: (reader(stored),)))
+        if result is not None:
+            return result[0]
+        await service.watcher.ended(id_, RECOMPUTE_SECONDS)
+    raise NotReady("The stored result was damaged and is being computed again. Try again in a moment.")
+
+
+def places(what: str, asked: str | None, numbers: list[int]) -> slice:
+    """`4` or `2:5` in the model's numbering -> places in the selection that was analysed. Raises InvalidRequest or Unknown."""
+    if asked is None:
+        return slice(0, len(numbers))
+    matched = re.fullmatch(r"(\d{1,6})|(\d{0,6}):(\d{0,6})", asked)
+    if matched is None:
+        raise InvalidRequest(f"{what} is a whole number such as 4, or a range such as 2:5.", pointer=f"/{what}")
+    single, low, high = matched.groups()
+    first, last = (int(single), int(single) + 1) if single else (int(low or 0), int(high or 10**6))
+    found = [place for place, number in enumerate(numbers) if first <= number < last]
+    if not found:
+        raise Unknown(
+            what, f"The analysis has no such {what}; it has {numbers[0]} to {numbers[-1]}.", pointer=f"/{what}"
+        )
+    return slice(found[0], found[-1] + 1)
+
+
+def check_lens(stored: Stored, lens: str) -> None:
+    """Raise Unknown unless the lens was read in this analysis."""
+    if lens not in LENSES:
+        raise Unknown("lens", f"There is no such lens. There are: {', '.join(LENSES)}.", pointer="/lens")
+    if lens not in stored.document["lenses"]:
+        raise Unknown(
+            "lens", "This analysis was not read through that lens. Send the request again with it.", pointer="/lens"
+        )

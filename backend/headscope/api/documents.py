@@ -1,0 +1,131 @@
+"""The JSON document of an analysis, put together from its job and its stored result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jobs import Job
+from ..lenses import LENSES
+from ..measures import MEASURES
+from ..request import AnalysisRequest
+from ..store import Stored
+from .schemas import AnalysisDocument, AnalysisItem, Event, MapSchema, Problem, Progress, Summary
+from .tensors import plain
+
+PREFIX = "/api/v1/analyses"
+
+
+def progress(job: Job | None, position: int | None = None) -> Progress:
+    """How far a job is; done if only its result is left."""
+    if job is None or job.status == "done":
+        return Progress(fraction=1.0, stage="done", detail="", position=None)
+    return Progress.model_validate(
+        {"fraction": job.fraction, "stage": job.stage, "detail": job.detail, "position": position}
+    )
+
+
+def event(job: Job, position: int | None) -> Event:
+    """What the event stream says of a job."""
+    return Event(
+        id=job.id, status=job.status, progress=progress(job, position), attempts=job.attempts, error=_error(job)
+    )
+
+
+def item(job: Job) -> AnalysisItem:
+    """A job as an item of a list."""
+    request = AnalysisRequest.model_validate_json(job.payload)
+    return AnalysisItem(
+        id=job.id,
+        status=job.status,
+        model=request.model,
+        text=request.text,
+        text_pair=request.text_pair,
+        created=job.created,
+    )
+
+
+def analysis(id_: str, job: Job | None, stored: Stored | None, position: int | None = None) -> AnalysisDocument:
+    """The whole document. At least one of job and stored is given."""
+    if stored is not None:
+        job = None if job is None or job.terminal else job
+        request = stored.document["request"]
+    else:
+        request = AnalysisRequest.model_validate_json(job.payload).model_dump() if job else {}
+    document = stored.document if stored else {}
+    return AnalysisDocument.model_validate(
+        {
+            "id": id_,
+            "status": "done" if stored else job.status if job else "done",
+            "progress": progress(None if stored else job, position),
+            "attempts": job.attempts if job else 1,
+            "batch": job.batch if job else None,
+            "model": request["model"],
+            "mechanism": request["mechanism"],
+            "lenses": request["lenses"],
+            "measures": request["measures"],
+            "text": request["text"],
+            "text_pair": request["text_pair"],
+            "layers": len(document.get("layers", ())),
+            "heads": len(document.get("heads", ())),
+            "layer_numbers": document.get("layers", []),
+            "head_numbers": document.get("heads", []),
+            "head_width": document.get("head_width", 0),
+            "causal": document.get("causal", False),
+            "tokens": document.get("tokens", []),
+            "maps": _maps(stored) if stored else {},
+            "summaries": _summaries(stored) if stored else {},
+            "warnings": document.get("warnings", []),
+            "timing_ms": document.get("timing_ms", {}),
+            "links": _links(id_, document),
+            "error": _error(job) if job and not stored else None,
+        }
+    )
+
+
+def _error(job: Job) -> Problem | None:
+    return Problem.model_validate(job.error) if job.error and job.status == "failed" else None
+
+
+def _maps(stored: Stored) -> dict[str, MapSchema]:
+    return {
+        lens: MapSchema(
+            shape=stored.document["shape"],
+            signed=LENSES[lens].signed,
+            stored=lens in stored.document["kept"],
+            **{part: _note(stored, lens, part) for part in ("rank", "condition", "identical")},
+        )
+        for lens in stored.document["lenses"]
+    }
+
+
+def _note(stored: Stored, lens: str, part: str) -> Any:
+    values = stored.arrays.get(f"note/{lens}/{part}")
+    return None if values is None else plain(values)
+
+
+def _summaries(stored: Stored) -> dict[str, dict[str, Summary]]:
+    return {
+        name: {lens: _summary(name, stored.arrays[f"measure/{name}/{lens}"]) for lens in by_lens}
+        for name, by_lens in stored.document["measures"].items()
+    }
+
+
+def _summary(name: str, values: Any) -> Summary:
+    finite = values[np.isfinite(values)]
+    low, mean, high = (
+        (float(finite.min()), float(finite.mean()), float(finite.max())) if finite.size else (None, None, None)
+    )
+    return Summary(unit=MEASURES[name].unit, shape=list(values.shape), min=low, mean=mean, max=high)
+
+
+def _links(id_: str, document: dict[str, Any]) -> dict[str, str]:
+    base = f"{PREFIX}/{id_}"
+    links = {"self": base, "events": f"{base}/events"}
+    if document:
+        links |= {f"maps.{lens}": f"{base}/maps/{lens}" for lens in document["kept"]}
+        links |= {f"grid.{lens}": f"{base}/grid/{lens}" for lens in document["lenses"]}
+        links |= {f"measures.{name}": f"{base}/measures/{name}" for name in document["measures"]}
+        links["export"] = f"{base}/export"
+    return links

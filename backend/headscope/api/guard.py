@@ -1,0 +1,112 @@
+"""What stands before every route: an id for the request, who may ask, how much may be sent, and what a browser may do with the answer."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .problems import problem
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+REQUEST_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+# Only the page's own files; tokens can't become script whatever they hold.
+POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; object-src 'none'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Guard:
+    """ASGI middleware around the whole application.
+
+    The Host is checked against an allow-list on every request, because a page of another site whose name was rebound to this address sends no
+    Origin. What changes something must come from this page or from no page at all.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...], body_bytes: int) -> None:
+        self._app, self._hosts, self._body_bytes = app, frozenset((*LOOPBACK, *hosts)), body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        scope["request_id"] = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answer = MutableHeaders(scope=message)
+                answer["X-Request-ID"] = scope["request_id"]
+                for name, value in HEADERS.items():
+                    answer[name] = value
+            await send(message)
+
+        refused = self._refusal(scope, headers)
+        if refused is not None:
+            status, code, title, detail = refused
+            answer = problem(status, code, title, detail, request_id=scope["request_id"])
+            await answer(scope, receive, send_guarded)
+            return
+        await self._app(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str, str, str] | None:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or _host_name(hosts[0]) not in self._hosts:
+            return (
+                421,
+                "wrong-host",
+                "Wrong host",
+                "This server does not answer to that host name. Set HEADSCOPE_ALLOWED_HOSTS to add it.",
+            )
+        if scope["method"] in SAFE_METHODS:
+            return None
+        origin = headers.get("origin")
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") or (
+            origin and urlsplit_host(origin) != hosts[0]
+        ):
+            return (
+                403,
+                "cross-site",
+                "Not from this page",
+                "Requests that change something are taken from Headscope's own page only.",
+            )
+        if "content-encoding" in headers:
+            return (415, "unsupported-media-type", "Send plain JSON", "Send the body without Content-Encoding.")
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length[:18]) > self._body_bytes:
+            return (
+                413,
+                "too-large",
+                "The request is too large",
+                f"The request's body may have {self._body_bytes} bytes.",
+            )
+        return None
+
+
+def _host_name(host: str) -> str | None:
+    """The name without its port; None for what is not a host."""
+    matched = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?", host)
+    return matched.group(1).lower() if matched else None
+
+
+def urlsplit_host(origin: str) -> str | None:
+    """Host and port of an Origin header."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None

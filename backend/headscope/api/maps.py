@@ -1,0 +1,253 @@
+"""Routes: the numbers of a finished analysis, as bytes and slice by slice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Query, Request
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, Response
+
+from ..errors import InvalidRequest, NotReady, Unknown, Unsupported
+from ..lenses import LENSES
+from ..measures import MEASURES
+from ..measures import edges as edge_rules
+from ..measures.entropy import Unit, convert
+from ..store import Stored, export
+from .deps import AnalysisId, ServiceDep, Slice, check_lens, places, read
+from .schemas import Edge, Edges, MeasureValues
+from .tensors import Array, Format, answer, check_size, chosen_format, plain
+
+router = APIRouter(prefix="/analyses/{id_}", tags=["results"])
+
+SliceQuery = Annotated[Slice | None, Query(max_length=20, description="A number such as 4, or a range such as 2:5.")]
+FormatQuery = Annotated[Format | None, Query(alias="format", description="Instead of an Accept header.")]
+TENSOR: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/vnd.safetensors": {}, "application/x-npy": {}, "application/json": {}}}
+}
+# No answer holds more edges than a person or a drawing can take in.
+MOST_EDGES = 20_000
+# Results never change under their id.
+FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
+
+
+@router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
+async def maps(
+    id_: AnalysisId,
+    lens: str,
+    request: Request,
+    service: ServiceDep,
+    layer: SliceQuery = None,
+    head: SliceQuery = None,
+    query: SliceQuery = None,
+    key: SliceQuery = None,
+    dtype: Literal["float32", "float16", "uint8"] = "float32",
+    format_: FormatQuery = None,
+) -> Response:
+    """`map` [L', H', Q', K']. With dtype=uint8 also `scale`, `offset` and `max_error` [L', H']: value = offset + scale * byte, off by at most max_error."""
+
+    def cut(stored: Stored) -> Array:
+        _kept(stored, lens)
+        document = stored.document
+        layers, heads = places("layer", layer, document["layers"]), places("head", head, document["heads"])
+        n = len(document["tokens"])
+        queries, keys = places("query", query, list(range(n))), places("key", key, list(range(n)))
+        check_size((layers.stop - layers.start) * (heads.stop - heads.start) * n * n, 4)
+        return stored.maps(lens, layers, heads)[:, :, queries, keys]
+
+    values = await read(service, id_, cut)
+    format_ = chosen_format(request, format_)
+    return await asyncio.to_thread(_encoded, values, dtype, LENSES[lens].signed, format_)
+
+
+def _encoded(values: Array, dtype: str, signed: bool, format_: Format) -> Response:
+    arrays = quantise(values, signed) if dtype == "uint8" else {"map": values.astype(dtype)}
+    response = answer(arrays, format_)
+    response.headers.update(FOREVER)
+    return response
+
+
+def quantise(values: Array, signed: bool) -> dict[str, Array]:
+    """[L, H, Q, K] -> map uint8, scale, offset, max_error [L, H]. In a signed map byte 128 is exactly 0, in others byte 0 is."""
+    largest = np.maximum(np.abs(values).max(axis=(2, 3)), np.finfo(np.float32).tiny * 256)
+    scale = (largest / (127 if signed else 255)).astype(np.float32)
+    middle = 128 if signed else 0
+    steps = np.rint(values / scale[:, :, None, None]) + middle
+    return {
+        "map": np.clip(steps, 0, 255).astype(np.uint8),
+        "scale": scale,
+        "offset": (-middle * scale).astype(np.float32),
+        "max_error": (scale * np.float32(0.5001)).astype(np.float32),
+    }
+
+
+@router.get("/grid/{lens}", responses=TENSOR, response_class=Response)
+async def grid(
+    id_: AnalysisId,
+    lens: str,
+    request: Request,
+    service: ServiceDep,
+    tile: Annotated[int, Query(ge=1, le=32)] = 32,
+    format_: FormatQuery = None,
+) -> Response:
+    """A thumbnail per head: `tiles` uint8 [L, H, t, t] with t = min(tile, tokens), `scale` and `offset` [L, H]; each cell its entry of largest magnitude."""
+
+    def tiles(stored: Stored) -> dict[str, Array]:
+        check_lens(stored, lens)
+        parts = {part: stored.arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}
+        return {**parts, "tiles": shrink(parts["tiles"], tile, LENSES[lens].signed)}
+
+    response = answer(await read(service, id_, tiles), chosen_format(request, format_))
+    response.headers.update(FOREVER)
+    return response
+
+
+def shrink(tiles: Array, size: int, signed: bool) -> Array:
+    """Thumbnails [L, H, t, t] pooled further, by the entry of largest magnitude."""
+    if tiles.shape[-1] <= size:
+        return tiles
+    middle = 128 if signed else 0
+    distance = tiles.astype(np.int16) - middle
+    edges = [(i * tiles.shape[-1] // size, -(-(i + 1) * tiles.shape[-1] // size)) for i in range(size)]
+    for axis in (2, 3):
+        bands = [np.take(distance, range(low, high), axis=axis) for low, high in edges]
+        distance = np.stack([np.where(b.max(axis) >= -b.min(axis), b.max(axis), b.min(axis)) for b in bands], axis=axis)
+    return (distance + middle).astype(np.uint8)
+
+
+@router.get("/edges/{lens}")
+async def edges(
+    id_: AnalysisId,
+    lens: str,
+    service: ServiceDep,
+    layer: Annotated[int, Query(ge=0, le=100_000)],
+    head: Annotated[int, Query(ge=0, le=100_000)],
+    rule: edge_rules.Rule = "mass",
+    k: Annotated[int, Query(ge=1, le=10_000, description="Keys per query of rule top-k.")] = 3,
+    mass: Annotated[
+        float, Query(gt=0, le=1, allow_inf_nan=False, description="Share of each query's magnitude of rule mass.")
+    ] = 0.7,
+    value: Annotated[
+        float, Query(ge=0, le=1e6, allow_inf_nan=False, description="Smallest magnitude of rule value.")
+    ] = 0.1,
+    limit: Annotated[int, Query(ge=1, le=MOST_EDGES)] = 2_000,
+) -> Edges:
+    """The connection graph of one head, strongest first."""
+
+    def select(stored: Stored) -> Edges:
+        _kept(stored, lens)
+        where = (
+            places("layer", str(layer), stored.document["layers"]),
+            places("head", str(head), stored.document["heads"]),
+        )
+        weights = stored.maps(lens, *where)[0, 0]
+        pairs = edge_rules.select(weights, rule, k=k, mass=mass, value=value)
+        chosen = [
+            Edge(layer=layer, head=head, query=q, key=j, weight=float(weights[q, j])) for q, j in pairs[:limit].tolist()
+        ]
+        return Edges(edges=chosen, total=len(pairs))
+
+    return await read(service, id_, select)
+
+
+@router.get("/measures/{measure}", responses={200: {"model": MeasureValues, **TENSOR[200]}}, response_class=Response)
+async def measures(
+    id_: AnalysisId,
+    measure: str,
+    request: Request,
+    service: ServiceDep,
+    lens: Annotated[str, Query(max_length=100)] = "weights",
+    layer: SliceQuery = None,
+    head: SliceQuery = None,
+    summary: Annotated[
+        Literal["none", "head"], Query(description="`head`: the mean over tokens, one number per head.")
+    ] = "none",
+    unit: Annotated[Unit | None, Query(description="Of the entropy.")] = None,
+    format_: FormatQuery = None,
+) -> Response:
+    """`values`, shaped as the measure declares; NaN (null in JSON) where undefined."""
+    if unit is not None and measure != "entropy":
+        raise InvalidRequest("Only the entropy has a choice of units.", pointer="/unit")
+
+    def values(stored: Stored) -> Array:
+        check_measure(stored, measure, lens)
+        found = stored.arrays[f"measure/{measure}/{lens}"]
+        if unit is not None:
+            found = convert(found, unit, stored.arrays["keys"][:, None, :]).astype(np.float32)
+        found = found[places("layer", layer, stored.document["layers"]), places("head", head, stored.document["heads"])]
+        return head_mean(found) if summary == "head" and found.ndim > 2 else found
+
+    found = await read(service, id_, values)
+    named = {"name": measure, "lens": lens, "unit": unit or MEASURES[measure].unit}
+    format_ = chosen_format(request, format_)
+    response = answer({"values": found}, format_, {**named, "shape": list(found.shape)} if format_ == "json" else named)
+    response.headers.update(FOREVER)
+    return response
+
+
+def head_mean(values: Array) -> Array:
+    """[L, H, ...] -> [L, H], the mean over what is defined."""
+    defined = np.isfinite(values)
+    axes = tuple(range(2, values.ndim))
+    count = defined.sum(axis=axes)
+    total = np.where(defined, values, 0).sum(axis=axes, dtype=np.float64)
+    means: Array = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    return means.astype(np.float32)
+
+
+@router.get("/export", response_class=FileResponse)
+async def export_file(
+    id_: AnalysisId,
+    service: ServiceDep,
+    format_: Annotated[Literal["safetensors", "npz"], Query(alias="format")] = "safetensors",
+) -> Response:
+    """The whole analysis as one file."""
+    write = export.write_safetensors if format_ == "safetensors" else export.write_npz
+    handle, name = tempfile.mkstemp(prefix="export-", dir=service.settings.home / "incoming")
+    os.close(handle)
+    path = Path(name)
+    try:
+        await read(service, id_, lambda stored: write(stored, path))
+    except BaseException:
+        os.unlink(path)  # noqa: PTH108 - a local file, gone at once
+        raise
+    return FileResponse(
+        path,
+        media_type="application/octet-stream",
+        filename=f"headscope-{id_[:8]}.{format_}",
+        background=BackgroundTask(path.unlink, missing_ok=True),
+    )
+
+
+def _kept(stored: Stored, lens: str) -> None:
+    check_lens(stored, lens)
+    if lens not in stored.document["kept"]:
+        raise NotReady(
+            "This analysis kept no maps, only thumbnails and measures. Send its request again with maps: true."
+        )
+
+
+def check_measure(stored: Stored, measure: str, lens: str) -> None:
+    """Raise Unknown or Unsupported unless the measure of the lens was computed in this analysis."""
+    if measure not in MEASURES:
+        raise Unknown("measure", f"There is no such measure. There are: {', '.join(MEASURES)}.", pointer="/measure")
+    if lens not in LENSES:
+        raise Unknown("lens", f"There is no such lens. There are: {', '.join(LENSES)}.", pointer="/lens")
+    if measure not in stored.document["measures"]:
+        raise Unknown(
+            "measure",
+            "That measure was not computed in this analysis. Send the request again with it.",
+            pointer="/measure",
+        )
+    if lens not in stored.document["measures"][measure]:
+        raise Unsupported(
+            f"{measure} is defined for: {', '.join(stored.document['measures'][measure])}.", pointer="/lens"
+        )
+
+
+__all__ = ["plain", "router"]

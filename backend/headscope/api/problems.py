@@ -1,0 +1,147 @@
+"""Every failure as an RFC 9457 problem document. Never an echo of the input, an exception's text, a path or a traceback."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..errors import HeadscopeError
+
+logger = logging.getLogger("headscope.api")
+
+# pydantic's kinds of error in our words; others say only that the value is not valid.
+SENTENCES = {
+    "missing": "This field is required.",
+    "extra_forbidden": "There is no such field.",
+    "string_type": "This must be a string.",
+    "string_unicode": "This must be text; half of a surrogate pair is not a character.",
+    "string_too_short": "This is too short.",
+    "string_too_long": "This is too long.",
+    "int_type": "This must be a whole number.",
+    "int_parsing": "This must be a whole number.",
+    "int_from_float": "This must be a whole number.",
+    "float_type": "This must be a number.",
+    "float_parsing": "This must be a number.",
+    "finite_number": "This must be a finite number.",
+    "bool_type": "This must be true or false.",
+    "bool_parsing": "This must be true or false.",
+    "list_type": "This must be a list.",
+    "dict_type": "This must be an object.",
+    "model_type": "This must be an object.",
+    "model_attributes_type": "This must be a JSON object.",
+    "too_short": "This list is too short.",
+    "too_long": "This list is too long.",
+    "json_invalid": "The body is not valid JSON.",
+    "greater_than_equal": "This number is too small.",
+    "greater_than": "This number is too small.",
+    "less_than_equal": "This number is too large.",
+    "less_than": "This number is too large.",
+}
+TITLES = {
+    400: ("bad-request", "The request can't be read"),
+    404: ("not-found", "There is nothing here"),
+    405: ("method-not-allowed", "That can't be done here"),
+    413: ("too-large", "The request is too large"),
+    415: ("unsupported-media-type", "Send JSON"),
+    416: ("range-not-satisfiable", "There is no such range"),
+}
+DETAILS = {
+    400: "The request's body can't be read. Send one JSON object in UTF-8.",
+    404: "There is nothing at this address. The interface is described at /api/v1/openapi.json.",
+    405: "This address does not take that method. The interface is described at /api/v1/openapi.json.",
+    413: "The request's body is too large.",
+    415: "Send the body as application/json.",
+}
+
+
+def problem(
+    status: int,
+    code: str,
+    title: str,
+    detail: str,
+    *,
+    errors: Sequence[dict[str, str]] = (),
+    request_id: str | None = None,
+    **more: Any,
+) -> Response:
+    """A problem response."""
+    document = {"type": f"/problems/{code}", "title": title, "status": status, "detail": detail, "code": code}
+    headers = {"Retry-After": "30"} if status in (429, 503) else {}
+    return JSONResponse(
+        {**document, "request_id": request_id, "errors": list(errors), **more},
+        status,
+        headers,
+        media_type="application/problem+json",
+    )
+
+
+def request_id(request: Request) -> str | None:
+    """The id the middleware gave this request."""
+    found: str | None = request.scope.get("request_id")
+    return found
+
+
+def install(app: FastAPI) -> None:
+    """Handlers for every kind of failure."""
+    app.add_exception_handler(HeadscopeError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _ours(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HeadscopeError)  # noqa: S101 - registered for this type
+    document = error.problem()
+    if error.status >= 500:
+        logger.error("%s: %s", error.code, error.detail, extra={"request_id": request_id(request)})
+    headers = {"Retry-After": "30"} if error.status == 429 else {}
+    return JSONResponse(
+        {**document, "request_id": request_id(request)}, error.status, headers, media_type="application/problem+json"
+    )
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101
+    items = [_item(item) for item in error.errors()[:20]]
+    first = items[0] if items else {"pointer": "", "message": "The request is not valid."}
+    detail = f"{first['pointer'].lstrip('/') or 'The request'}: {first['message']}"
+    status = 400 if any(item["type"] == "json_invalid" for item in error.errors()) else 422
+    return problem(
+        status, "invalid-request", "The request is not valid", detail, errors=items, request_id=request_id(request)
+    )
+
+
+def _item(item: dict[str, Any]) -> dict[str, str]:
+    """One field. A key that the caller invented is not repeated."""
+    place = [str(part) for part in item["loc"] if part not in ("body", "query", "path", "header")]
+    if item["type"] == "extra_forbidden" or item["type"] == "json_invalid":
+        place = place[:-1]
+    return {
+        "pointer": "".join(f"/{part}" for part in place),
+        "message": SENTENCES.get(item["type"], "This value is not valid."),
+    }
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101
+    code, title = TITLES.get(error.status_code, ("http-error", "The request failed"))
+    detail = DETAILS.get(error.status_code, "The request could not be answered.")
+    return problem(error.status_code, code, title, detail, request_id=request_id(request))
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    logger.exception("unexpected", extra={"request_id": request_id(request)})
+    return problem(
+        500,
+        "internal",
+        "Something went wrong",
+        "The server failed on this request; its log says why.",
+        request_id=request_id(request),
+    )

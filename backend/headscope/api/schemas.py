@@ -1,0 +1,292 @@
+"""The JSON of the interface. The page's TypeScript types are generated from these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from ..request import AnalysisRequest
+from ..types import ModelKind, TokenKind
+
+T = TypeVar("T")
+
+
+class Strict(BaseModel):
+    """Nothing but what is declared."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+class Page(Strict, Generic[T]):
+    """A page of a list; `next` is the cursor of the following page, null at the end."""
+
+    items: list[T]
+    next: str | None = None
+
+
+class ModelCard(Strict):
+    """A model on offer. `available` false comes with the reason; `local` false means it is fetched on first use."""
+
+    name: str
+    title: str
+    description: str
+    license: str | None
+    default: bool
+    local: bool
+    available: bool
+    reason: str | None
+    family: str
+    kind: ModelKind
+    layers: int
+    heads: int
+    head_width: int
+    max_tokens: int | None
+
+
+class ModelDetail(ModelCard):
+    """The same with what can be done with it."""
+
+    lenses: list[Support]
+    mechanisms: list[Support]
+
+
+class Support(Strict):
+    """Whether a lens or mechanism works with a model, and if not, why."""
+
+    name: str
+    supported: bool
+    reason: str | None
+
+
+class DeclarationSchema(BaseModel):
+    """A mechanism, lens or measure: what it is (doc), what it is not (not), the JSON Schema of its params, unit, range and source."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    name: str
+    title: str
+    doc: str
+    not_: str = Field(alias="not")
+    citation: str
+    params: Annotated[dict[str, Any], Field(description="JSON Schema of the parameters.")]
+    unit: str
+    range: tuple[float | None, float | None]
+    needs: list[str]
+
+
+class LensSchema(DeclarationSchema):
+    """A lens; `signed` maps may be negative."""
+
+    signed: bool
+    shape: str
+
+
+class MeasureSchema(DeclarationSchema):
+    """A measure; `lenses` are those it can be asked about."""
+
+    shape: str
+    lenses: list[str]
+
+
+class TokenSchema(Strict):
+    """One token; start and end are characters of the text of its segment."""
+
+    text: str
+    id: int
+    start: int
+    end: int
+    word: int | None
+    segment: int
+    kind: TokenKind
+    pos: str | None
+
+
+class Progress(Strict):
+    """How far a job is. `position` is the number of jobs before it in the queue."""
+
+    fraction: float
+    stage: Literal["queued", "loading", "forward", "writing", "done", "failed", "cancelled"]
+    detail: str
+    position: int | None
+
+
+class WarningSchema(Strict):
+    """Something to say next to a lens."""
+
+    code: str
+    lens: str | None
+    message: str
+
+
+class MapSchema(Strict):
+    """A map that can be asked for, and what the lens noted per layer and head."""
+
+    shape: list[int]
+    signed: bool
+    stored: bool
+    rank: list[list[int]] | None
+    condition: list[list[float | None]] | None
+    identical: list[list[bool]] | None
+
+
+class Summary(Strict):
+    """A measure in short."""
+
+    unit: str
+    shape: list[int]
+    min: float | None
+    mean: float | None
+    max: float | None
+
+
+class MechanismSchema(BaseModel):
+    """Name and parameters of the mechanism that was used."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+
+
+class ErrorItem(Strict):
+    """One field that is wrong; `pointer` is a JSON pointer into the request."""
+
+    pointer: str
+    message: str
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem document. `code` is stable; `detail` says in one sentence what to do."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str | None = None
+    errors: list[ErrorItem] = []
+    limit: int | None = None
+    actual: int | None = None
+
+
+class AnalysisDocument(Strict):
+    """An analysis, whatever its state. What only a finished one has is empty before."""
+
+    id: str
+    status: Literal["queued", "running", "done", "failed", "cancelled"]
+    progress: Progress
+    attempts: int
+    batch: str | None
+    model: str
+    mechanism: MechanismSchema
+    lenses: list[str]
+    measures: list[str]
+    text: str | None
+    text_pair: str | None
+    layers: int
+    heads: int
+    layer_numbers: list[int]
+    head_numbers: list[int]
+    head_width: int
+    causal: bool
+    tokens: list[TokenSchema]
+    maps: dict[str, MapSchema]
+    summaries: dict[str, dict[str, Summary]]
+    warnings: list[WarningSchema]
+    timing_ms: dict[str, float]
+    links: dict[str, str]
+    error: Problem | None
+
+
+class AnalysisItem(Strict):
+    """An analysis in a list."""
+
+    id: str
+    status: Literal["queued", "running", "done", "failed", "cancelled"]
+    model: str
+    text: str | None
+    text_pair: str | None
+    created: float
+
+
+class Event(Strict):
+    """What an event of the stream carries."""
+
+    id: str
+    status: Literal["queued", "running", "done", "failed", "cancelled"]
+    progress: Progress
+    attempts: int
+    error: Problem | None
+
+
+class BatchInput(Strict):
+    """One input of a batch."""
+
+    model_config = ConfigDict(strict=True)
+
+    text: str | None = None
+    text_pair: str | None = None
+    token_ids: list[Annotated[int, Field(ge=0, le=1_000_000)]] | None = Field(
+        default=None, min_length=1, max_length=100_000
+    )
+
+
+# A batch is an analysis' request with `inputs` in place of its input.
+_shared: dict[str, Any] = {
+    name: (field.annotation, field)
+    for name, field in AnalysisRequest.model_fields.items()
+    if name not in BatchInput.model_fields
+}
+BatchRequest = create_model(
+    "BatchRequest",
+    __config__=ConfigDict(extra="forbid", strict=True, protected_namespaces=()),
+    __doc__="Up to 1,000 inputs, read in the same way.",
+    inputs=(list[BatchInput], Field(min_length=1, max_length=1000)),
+    **_shared,
+)
+
+
+class BatchAccepted(Strict):
+    """The ids of a batch's analyses, in the order of its inputs; the same input twice has the same id twice."""
+
+    batch: str
+    ids: list[str]
+
+
+class Edge(Strict):
+    """One connection: query token attends to key token."""
+
+    layer: int
+    head: int
+    query: int
+    key: int
+    weight: float
+
+
+class Edges(Strict):
+    """The strongest connections, largest magnitude first. `total` is how many the rule selects, whether sent or not."""
+
+    edges: list[Edge]
+    total: int
+
+
+class MeasureValues(Strict):
+    """Values of a measure, null where undefined."""
+
+    name: str
+    lens: str
+    unit: str
+    shape: list[int]
+    values: list[Any]
+
+
+class Health(Strict):
+    """Whether the server takes work, and what it holds."""
+
+    status: Literal["ok", "degraded"]
+    version: str
+    queued: int
+    results: int
+    result_bytes: int

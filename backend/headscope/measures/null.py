@@ -1,0 +1,77 @@
+"""What the null space of the values takes: the share of a map that reaches nothing, and the leverage of each token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..types import Layer, Measure, Reading
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def _kept(readings: Mapping[str, Reading]) -> Tensor:
+    kept = readings["effective"].kept
+    if kept is None:
+        raise ValueError("the effective lens must be read before null_share")
+    return kept
+
+
+def share(layer: Layer, readings: Mapping[str, Reading]) -> dict[str, Tensor]:
+    """||A - A_eff||² / ||A||² per head, [H]. A projection is orthogonal, so this is 1 - ||A_eff||² / ||A||²."""
+    norms = layer.weights.square().sum(-1)  # [H, Q]
+    return {"weights": (1 - (_kept(readings) * norms).sum(-1) / norms.sum(-1)).clamp(0, 1)}
+
+
+def share_rows(layer: Layer, readings: Mapping[str, Reading]) -> dict[str, Tensor]:
+    """The same for every query on its own, [H, Q]."""
+    return {"weights": 1 - _kept(readings)}
+
+
+def leverage(layer: Layer, readings: Mapping[str, Reading]) -> dict[str, Tensor]:
+    """l_j = v_j (VᵀV)⁺ v_jᵀ over all keys, [H, K]: how much of the weight put on token j stays on token j."""
+    values = readings["effective"].leverage
+    if values is None:
+        raise ValueError("the effective lens must be read before leverage")
+    return {"weights": values}
+
+
+NULL_SHARE = Measure(
+    name="null_share",
+    title="Null share",
+    doc="The share of the map, in squared norm, that multiplies to nothing: it lies in the null space of the head's value vectors.",
+    not_="Not a share of attention mass, and 0 by construction while there are no more tokens than the head is wide.",
+    citation="||A - A_eff||² / ||A||², after Sun & Marasović 2021",
+    range=(0.0, 1.0),
+    shape="L H",
+    lenses=("weights",),
+    needs=("effective",),
+    compute=share,
+)
+
+NULL_SHARE_ROWS = Measure(
+    name="null_share_rows",
+    title="Null share by query",
+    doc="The null share of every query token on its own.",
+    not_="Not a statement about the token's importance: it speaks of this head's values only.",
+    citation="||a_i - a_eff,i||² / ||a_i||², after Sun & Marasović 2021",
+    range=(0.0, 1.0),
+    shape="L H Q",
+    lenses=("weights",),
+    needs=("effective",),
+    compute=share_rows,
+)
+
+LEVERAGE = Measure(
+    name="leverage",
+    title="Leverage",
+    doc="How much of the weight put on a token stays on that token in effective attention; the rest is spread over tokens with similar values.",
+    not_="Not linguistics by itself: the average token keeps head width / tokens whatever the model, and a token with a tiny value vector keeps almost nothing.",
+    citation="Diagonal of the hat matrix V V⁺ of the values over all keys",
+    range=(0.0, 1.0),
+    shape="L H K",
+    lenses=("weights",),
+    needs=("effective",),
+    compute=leverage,
+)

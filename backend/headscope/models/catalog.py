@@ -1,0 +1,196 @@
+"""What can be loaded and where it is. Knows names, folders and hub ids; imports neither torch nor transformers."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import tomllib
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..errors import HeadscopeError, InvalidRequest, ModelUnavailable, Unknown
+from ..settings import Settings
+from . import facts, safety
+
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+_HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A model and where its files are: in `folder`, or still on the hub (folder is None)."""
+
+    name: str
+    folder: Path | None
+    hub: str | None = None
+    revision: str = "main"
+
+    def digest(self) -> str:
+        """SHA-256 of what decides the results: every weight, configuration and tokenizer file. For a model not fetched yet, of its hub id."""
+        if self.folder is None:
+            return hashlib.sha256(f"hub:{self.hub}@{self.revision}".encode()).hexdigest()
+        whole = hashlib.sha256()
+        for path in sorted(p for pattern in safety.ALLOWED for p in self.folder.glob(pattern)):
+            whole.update(f"{len(path.name)}:{path.name}:{_file_digest(path)};".encode())
+        return whole.hexdigest()
+
+
+# path -> ((size, mtime, inode), digest): weights are hashed once per process, not once per request.
+_digests: dict[Path, tuple[tuple[int, int, int], str]] = {}
+
+
+def _file_digest(path: Path) -> str:
+    status = path.stat()
+    stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
+    known = _digests.get(path)
+    if known and known[0] == stamp:
+        return known[1]
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    _digests[path] = (stamp, digest)
+    return digest
+
+
+class Catalog:
+    """The models on offer: those of catalog.toml, and one for every subfolder with a config.json of the model folders."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._entries: dict[str, dict[str, Any]] = tomllib.loads(_catalog_file().read_text("utf-8"))
+
+    @property
+    def default(self) -> str:
+        """Name of the model that is used when none is named."""
+        return next(name for name, entry in self._entries.items() if entry.get("default"))
+
+    @cached_property
+    def _roots(self) -> list[Path]:
+        return [*self._settings.model_dirs, self._settings.home / "models"]
+
+    def _local_folders(self) -> dict[str, Path]:
+        """Subfolders of the model folders, by name. A link that leaves its root is not followed."""
+        found: dict[str, Path] = {}
+        for root in self._roots:
+            base = root.resolve()
+            for config in sorted(base.glob("*/config.json")) if base.is_dir() else []:
+                folder = config.parent
+                if NAME.fullmatch(folder.name) and folder.resolve().is_relative_to(base):
+                    found.setdefault(folder.name, folder)
+        return found
+
+    def names(self) -> list[str]:
+        """Every name on offer, catalogue first."""
+        return list(dict.fromkeys([*self._entries, *self._local_folders()]))
+
+    def locate(self, name: str, *, pointer: str | None = "/model") -> Located:
+        """Find a model by catalogue name, name of a local model, or hub id. Raises Unknown, or InvalidRequest where the name can't be one."""
+        if name in self._entries or NAME.fullmatch(name):
+            folder = self._local_folders().get(name)
+            if folder:
+                return Located(name, folder)
+            if entry := self._entries.get(name):
+                packaged = _package_folder(str(entry.get("package", "")))
+                return packaged_or_hub(name, packaged, str(entry["hub"]), str(entry.get("revision", "main")))
+            raise Unknown(
+                "model", "There is no model of that name here. GET /api/v1/models lists the names.", pointer=pointer
+            )
+        if not HUB_ID.fullmatch(name) or ".." in name:
+            raise InvalidRequest("A model is named by a catalogue name or a hub id such as org/name.", pointer=pointer)
+        if self._settings.hub != "any":
+            raise Unknown(
+                "model",
+                "Only models of the catalogue can be used here. Start the server with HEADSCOPE_HUB=any to allow any hub id.",
+                pointer=pointer,
+            )
+        return packaged_or_hub(name, None, name, "main")
+
+    def locate_folder(self, folder: Path) -> Located:
+        """A model in any folder of this machine: for the library and the command line, never for requests."""
+        if not (folder / "config.json").is_file():
+            raise Unknown("model", "That folder holds no model: it has no config.json.")
+        return Located(folder.resolve().name, folder.resolve())
+
+    def may_fetch(self, located: Located) -> None:
+        """Raise ModelUnavailable when the model is not here and may not be fetched."""
+        if located.folder is None and self._settings.hub == "off":
+            raise ModelUnavailable(
+                "The model is not on this machine and fetching is switched off (HEADSCOPE_HUB=off). "
+                "Put its folder into a model folder, or allow the hub."
+            )
+
+    def facts(self, located: Located) -> facts.Facts | None:
+        """Layers, heads and so on, from the files if they are here, else from the catalogue; None when nothing is known yet."""
+        if located.folder is not None:
+            return facts.read(safety.read_json(located.folder / "config.json"))
+        entry = self._entries.get(located.name)
+        if entry is None:
+            return None
+        return facts.Facts(**{key: entry[key] for key in facts.Facts.__slots__})
+
+    def describe(self, name: str) -> dict[str, Any]:
+        """What the API and the page say about a model; `available` and `reason` say whether it can be analysed."""
+        located = self.locate(name, pointer=None)
+        entry = self._entries.get(name, {})
+        card: dict[str, Any] = {
+            "name": name,
+            "title": entry.get("title", name),
+            "description": entry.get("description", "A model in a folder of this server."),
+            "license": entry.get("license"),
+            "default": bool(entry.get("default")),
+            "local": located.folder is not None,
+            "available": bool(entry.get("supported", True)),
+            "reason": entry.get("reason"),
+            "family": "",
+            "kind": "encoder",
+            "layers": 0,
+            "heads": 0,
+            "head_width": 0,
+            "max_tokens": None,
+        }
+        try:
+            known = self.facts(located)
+            card |= asdict(known) if known else {}
+            self.may_fetch(located)
+        except HeadscopeError as error:
+            card |= {"available": False, "reason": error.detail}
+        if card["available"] and card["kind"] in ("vision", "encoder-decoder"):
+            card |= {
+                "available": False,
+                "reason": "Image and encoder-decoder models can't be analysed in this version.",
+            }
+        return card
+
+
+def packaged_or_hub(name: str, packaged: Path | None, hub: str, revision: str) -> Located:
+    """In a Python package, in the hub's local cache, or still to be fetched."""
+    if packaged is not None:
+        return Located(name, packaged, hub, revision)
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(hub, "config.json", revision=revision)
+    weights = [
+        try_to_load_from_cache(hub, file, revision=revision)
+        for file in ("model.safetensors", "model.safetensors.index.json")
+    ]
+    if isinstance(config, str) and any(isinstance(path, str) for path in weights):
+        return Located(name, Path(config).parent, hub, revision)
+    return Located(name, None, hub, revision)
+
+
+def _package_folder(spec: str) -> Path | None:
+    module, _, folder = spec.partition(":")
+    found = importlib.util.find_spec(module) if module else None
+    for place in (found.submodule_search_locations or []) if found else []:
+        if (Path(place) / folder / "config.json").is_file():
+            return Path(place) / folder
+    return None
+
+
+def _catalog_file() -> Path:
+    """In an installed package beside this file, in a checkout in models/ at the top."""
+    packaged = _HERE / "catalog.toml"
+    return packaged if packaged.is_file() else _HERE.parents[2] / "models" / "catalog.toml"

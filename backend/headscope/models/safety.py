@@ -1,0 +1,134 @@
+"""What is checked before transformers sees a model's files: no code, no pickles, nothing outside the folder."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+from ..errors import CorruptModel, UnsafeModel, UnsafeWeights
+
+# Keys that make transformers, or a library it calls, import or download code. The attention ones matter most here: Headscope sets the attention.
+DENIED = frozenset(
+    {
+        "auto_map",
+        "trust_remote_code",
+        "custom_pipelines",
+        "code_revision",
+        "kernels",
+        "kernel_config",
+        "custom_generate",
+    }
+)
+DENIED_PREFIXES = ("_attn_implementation", "attn_implementation", "_experts_implementation", "experts_implementation")
+# Written by older versions of transformers itself; says nothing.
+HARMLESS = frozenset({"_attn_implementation_autoset"})
+
+# The only files that are shown to transformers.
+ALLOWED = (
+    "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
+    "preprocessor_config.json", "model.safetensors.index.json", "*.safetensors",
+)  # fmt: skip
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
+LARGEST_JSON = 4 * 1024 * 1024
+LARGEST_TOKENIZER = 64 * 1024 * 1024
+LARGEST_HEADER = 100 * 1024 * 1024
+
+
+def check(folder: Path) -> dict[str, Any]:
+    """Check a model folder and return its config. Raises UnsafeModel, UnsafeWeights or CorruptModel."""
+    config = read_json(folder / "config.json")
+    for name in ("config.json", "tokenizer_config.json", "preprocessor_config.json", "generation_config.json"):
+        if (folder / name).is_file():
+            refuse_code(read_json(folder / name))
+    if (folder / "tokenizer.json").is_file():
+        read_json(folder / "tokenizer.json", LARGEST_TOKENIZER)
+    for shard in weight_files(folder):
+        check_header(shard)
+    return config
+
+
+def read_json(path: Path, limit: int = LARGEST_JSON) -> dict[str, Any]:
+    """A JSON object from a file of bounded size."""
+    try:
+        if path.stat().st_size > limit:
+            raise CorruptModel(f"The model's {path.name} is larger than {limit} bytes.")
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise CorruptModel(f"The model's folder has no {path.name}.") from None
+    except (ValueError, RecursionError, OSError):
+        raise CorruptModel(f"The model's {path.name} can't be read as JSON.") from None
+    if not isinstance(document, dict):
+        raise CorruptModel(f"The model's {path.name} is not a JSON object.")
+    return document
+
+
+def refuse_code(value: object) -> None:
+    """Raise UnsafeModel if a key anywhere in the document asks for code."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            for key, inner in item.items():
+                denied = key in DENIED or (key.startswith(DENIED_PREFIXES) and key not in HARMLESS)
+                # A false trust_remote_code or an empty auto_map asks for nothing.
+                if denied and inner not in (None, False, {}, []):
+                    raise UnsafeModel(
+                        "The model's configuration asks to run code of its own, which Headscope never does. "
+                        "Use a model whose architecture transformers knows."
+                    )
+                stack.append(inner)
+        elif isinstance(item, list):
+            stack.extend(item)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that hold the weights, all inside the folder."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        shards = read_json(index, LARGEST_TOKENIZER).get("weight_map")
+        if not isinstance(shards, dict) or not shards:
+            raise CorruptModel("The model's index of weight files is empty.")
+        names = sorted({str(name) for name in shards.values()})
+        if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
+            raise UnsafeModel("The model's index of weight files points outside its folder.")
+    elif (folder / "model.safetensors").is_file():
+        names = ["model.safetensors"]
+    elif any(any(folder.glob(pattern)) for pattern in PICKLES):
+        raise UnsafeWeights(
+            "The model has only pickled weights, which can run code. Convert them to safetensors first."
+        )
+    else:
+        raise CorruptModel("The model's folder has no model.safetensors.")
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise CorruptModel(f"{len(missing)} of the model's weight files are missing.")
+    return [folder / name for name in names]
+
+
+def check_header(path: Path) -> None:
+    """Raise CorruptModel unless the safetensors header describes exactly the bytes that follow it."""
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(LARGEST_HEADER, size - 8):
+                raise ValueError
+            header = json.loads(file.read(length))
+            end = max(
+                (tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"), default=0
+            )
+            if 8 + length + end != size:
+                raise ValueError
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, struct.error):
+        raise CorruptModel("A weight file of the model is damaged or cut off. Fetch the model again.") from None
+
+
+def stage(folder: Path, target: Path) -> Path:
+    """Fill `target` with links to the allowed files of `folder`, so that nothing else can be picked up from there."""
+    for pattern in ALLOWED:
+        for path in folder.glob(pattern):
+            (target / path.name).symlink_to(path.resolve())
+    return target

@@ -1,0 +1,194 @@
+"""The composition root: settings become the objects that the API and the command line work with."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from tokenizers import Tokenizer
+
+from . import budget
+from .errors import HeadscopeError, NotReady, QueueFull, Unknown, Unsupported
+from .jobs import Embedded, Job, Record, Watcher
+from .models import tokens
+from .models.catalog import Catalog, Located
+from .request import AnalysisRequest
+from .settings import Settings
+from .store import Results, Stored
+from .store.mapfile import Corrupt
+
+logger = logging.getLogger("headscope")
+T = TypeVar("T")
+
+
+class Service:
+    """Everything one server has: the catalogue, the jobs and the results. Its methods block; the API calls them in threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.catalog = Catalog(settings)
+        self.results = Results(settings.home, settings.quota_bytes)
+        self.record = Record(settings.home / "jobs.db")
+        self.watcher = Watcher(self.record)
+        self._tokenizers: dict[Path, Tokenizer] = {}
+        self._lock: IO[str] | None = None
+        self.jobs = Embedded(
+            self.record,
+            _work,
+            _start_child,
+            (settings,),
+            job_seconds=settings.job_seconds,
+            cancel_seconds=settings.cancel_seconds,
+            on_change=self.watcher.poke,
+        )
+
+    def start(self) -> None:
+        """Take up the jobs of an earlier run and begin. Raises HeadscopeError if another server has this home."""
+        self._lock = (self.settings.home / "server.lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise HeadscopeError(
+                "Another Headscope server uses this home. Stop it, or set HEADSCOPE_HOME to another folder."
+            ) from None
+        self.results.tidy()
+        self.jobs.start(_warm if self.settings.prewarm else None)
+
+    def stop(self) -> None:
+        """Stop at once; unfinished jobs go on at the next start."""
+        self.jobs.stop()
+        if self._lock:
+            self._lock.close()
+
+    def submit(self, requests: Sequence[AnalysisRequest]) -> tuple[str | None, list[str]]:
+        """Check and accept requests; the batch's id (None for one request) and their ids. All of them are accepted, or none.
+
+        Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
+        """
+        work = [(self._check(request), request) for request in requests]
+        missing = [(id_, request.model_dump_json()) for id_, request in work if not self.results.has(id_)]
+        if missing and self.record.waiting() + len(missing) > self.settings.max_queue:
+            raise QueueFull("Too many analyses are waiting. Try again in a minute.", limit=self.settings.max_queue)
+        batch = uuid.uuid4().hex if len(requests) > 1 else None
+        if missing:
+            self.record.enqueue(missing, batch=batch, priority=1 if batch else 0)
+            self.jobs.wake()
+        return batch, [id_ for id_, _ in work]
+
+    def cancel(self, id_: str) -> bool:
+        """Cancel a job that has not ended (True), or forget an ended one and its result (False). Raises Unknown."""
+        if self.record.cancel(id_):
+            self.watcher.poke()
+            return True
+        forgotten = self.record.forget(id_)
+        if not self.results.delete(id_) and not forgotten:
+            raise unknown_analysis()
+        return False
+
+    def find(self, id_: str) -> tuple[Job | None, Stored | None]:
+        """The job and the result of an analysis, whichever there is. Raises Unknown, or Corrupt."""
+        job, stored = self.record.get(id_), None
+        if job is None or job.status in ("done", "queued", "running"):
+            stored = self.results.get(id_)
+        if stored is None and (job is None or job.status == "done"):
+            raise unknown_analysis()
+        return job, stored
+
+    def stored(self, id_: str) -> Stored:
+        """The result of a finished analysis. Raises Unknown, NotReady or Corrupt."""
+        job, stored = self.find(id_)
+        if stored is None:
+            status = job.status if job else "gone"
+            raise NotReady(
+                f"The analysis is {status}; there is nothing to read yet."
+                if status in ("queued", "running")
+                else f"The analysis is {status}; send the request again."
+            )
+        return stored
+
+    def recompute(self, id_: str) -> None:
+        """Put a corrupt result aside and compute it again. Raises Unknown if it is not known what was asked."""
+        logger.warning("analysis %s is corrupt on disk: put aside, computed again", id_)
+        self.record.count("corrupt_results")
+        job = self.record.get(id_)
+        self.results.quarantine(id_)
+        if job is None:
+            raise unknown_analysis()
+        self.record.enqueue([(id_, job.payload)])
+        self.jobs.wake()
+
+    def _check(self, request: AnalysisRequest) -> str:
+        """The request's id, once everything that can be known without the model has been checked."""
+        limit = self.settings.text_bytes
+        for text, pointer in ((request.text, "/text"), (request.text_pair, "/text_pair")):
+            if text is not None:
+                tokens.check_text(text, pointer, limit)
+        located = self.catalog.locate(request.model)
+        self.catalog.may_fetch(located)
+        card = self.catalog.describe(request.model)
+        if not card["available"]:
+            raise Unsupported(str(card["reason"]), pointer="/model")
+        facts = self.catalog.facts(located)
+        count = self._count(located, request)
+        if facts is not None and count is not None:
+            if request.max_tokens is not None:
+                count = min(count, request.max_tokens)
+            tokens.check_length(count, facts.max_tokens)
+            budget.check(budget.plan(request, facts, count), min(self.settings.job_bytes, self.settings.quota_bytes))
+        return request.key(located.digest())
+
+    def _count(self, located: Located, request: AnalysisRequest) -> int | None:
+        """Number of tokens, if the tokenizer's file is here; the worker counts again."""
+        if request.token_ids is not None:
+            return len(request.token_ids)
+        path = located.folder / "tokenizer.json" if located.folder else None
+        if path is None or not path.is_file() or request.text is None:
+            return None
+        if path not in self._tokenizers:
+            self._tokenizers[path] = tokens.prepare(Tokenizer.from_file(str(path)))
+        tokenizer = self._tokenizers[path]
+        return len(
+            tokenizer.encode(request.text)
+            if request.text_pair is None
+            else tokenizer.encode(request.text, request.text_pair)
+        )
+
+
+def unknown_analysis() -> Unknown:
+    """There is no such analysis, or not any more."""
+    return Unknown(
+        "analysis", "There is no analysis of that id, or it made room for newer ones. Send its request again."
+    )
+
+
+def read_or_recompute(service: Service, id_: str, read: Callable[[Stored], T]) -> T | None:
+    """`read` applied to a finished analysis; None after it was found corrupt and queued again."""
+    try:
+        return read(service.stored(id_))
+    except Corrupt:
+        service.recompute(id_)
+        return None
+
+
+# The child imports torch and transformers; this process never does. So its functions are reached by name.
+def _start_child(*arguments: Any) -> None:
+    from . import worker
+
+    worker.start(*arguments)
+
+
+def _work(id_: str, payload: str) -> dict[str, Any] | None:
+    from . import worker
+
+    return worker.run(id_, payload)
+
+
+def _warm() -> None:
+    from . import worker
+
+    worker.warm()

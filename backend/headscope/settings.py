@@ -1,0 +1,48 @@
+"""What can be set, and the only place that reads the environment.
+
+Every setting is an environment variable: HEADSCOPE_ and the name in capitals, for example HEADSCOPE_QUOTA_BYTES.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+GIB = 1024**3
+
+
+class Settings(BaseSettings):
+    """One typed table; each field says its unit."""
+
+    model_config = SettingsConfigDict(env_prefix="HEADSCOPE_", frozen=True, extra="ignore", protected_namespaces=())
+
+    home: Path = Field(
+        default_factory=lambda: Path(platformdirs.user_cache_dir("headscope")), description="Folder where results live."
+    )
+    model_dirs: tuple[Path, ...] = Field(
+        default=(), description="Folders whose subfolders are offered as models, beside the catalogue (JSON list)."
+    )
+    hub: Literal["off", "catalog", "any"] = Field(
+        default="catalog", description="Which models may be fetched from the hub: none, those of the catalogue, or any."
+    )
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(), description="Host names the server answers to, beside the loopback names (JSON list)."
+    )
+    quota_bytes: int = Field(default=20 * GIB, ge=0, description="Room for stored results; the least used go first.")
+    job_bytes: int = Field(default=4 * GIB, ge=0, description="Memory and disk one analysis may take.")
+    warm_bytes: int = Field(
+        default=4 * GIB, ge=0, description="Memory for models kept warm; the least recently used go first."
+    )
+    text_bytes: int = Field(default=32 * 1024, ge=1, description="Longest text of a request, in UTF-8 bytes.")
+    body_bytes: int = Field(default=8 * 1024 * 1024, ge=1, description="Largest request body.")
+    max_queue: int = Field(default=5_000, ge=1, description="Most analyses waiting at once.")
+    job_seconds: float = Field(default=900, gt=0, description="Longest time one analysis may run, model load included.")
+    cancel_seconds: float = Field(
+        default=2.0, gt=0, description="Time a cancelled analysis has to stop by itself before its worker is killed."
+    )
+    threads: int = Field(default=0, ge=0, description="Threads for the models' arithmetic; 0 lets torch choose.")
+    prewarm: bool = Field(default=True, description="Load the default model when the server starts.")

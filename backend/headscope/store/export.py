@@ -1,0 +1,104 @@
+"""A whole analysis as one file: safetensors or npz. The same file is what the library saves and opens.
+
+Tensors are named map/<lens>, measure/<measure>/<lens>, tile/<lens>/<part>, note/<lens>/<part> and keys; the document stands in the safetensors metadata
+under `headscope`, in an npz as the string `headscope`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
+
+Array = NDArray[Any]
+TYPES = {"float32": "F32", "uint8": "U8", "int32": "I32", "int64": "I64", "bool": "BOOL"}
+
+
+class Source(Protocol):
+    """What can be exported: a document, small arrays, and maps head by head."""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What is said about the analysis in JSON."""
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """Small arrays by flat name."""
+
+    def maps(self, lens: str, layers: slice, heads: slice) -> Array:
+        """[L', H', Q, K] float32."""
+
+
+def _layers(source: Source, lens: str) -> Iterator[Array]:
+    for layer in range(source.document["shape"][0]):
+        yield source.maps(lens, slice(layer, layer + 1), slice(None))
+
+
+def _sized(source: Source) -> dict[str, tuple[str, list[int], int]]:
+    """Name -> type, shape, bytes of every tensor, in the order they are written."""
+    shape = list(source.document["shape"])
+    size = int(np.prod(shape, dtype=np.int64)) * 4
+    maps = {f"map/{lens}": ("float32", shape, size) for lens in source.document["kept"]}
+    return maps | {
+        name: (str(array.dtype), list(array.shape), array.nbytes) for name, array in sorted(source.arrays.items())
+    }
+
+
+def write_safetensors(source: Source, path: Path) -> None:
+    """One layer in memory at a time. Raises Corrupt if the source is."""
+    header: dict[str, Any] = {"__metadata__": {"headscope": json.dumps(source.document, allow_nan=False)}}
+    position = 0
+    for name, (dtype, shape, size) in _sized(source).items():
+        header[name] = {"dtype": TYPES[dtype], "shape": shape, "data_offsets": [position, position + size]}
+        position += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for lens in source.document["kept"]:
+            for block in _layers(source, lens):
+                file.write(block.data)
+        for _, array in sorted(source.arrays.items()):
+            file.write(np.ascontiguousarray(array).tobytes())
+
+
+def write_npz(source: Source, path: Path) -> None:
+    """Uncompressed, one layer in memory at a time. Raises Corrupt if the source is."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for lens in source.document["kept"]:
+            with archive.open(f"map/{lens}.npy", "w", force_zip64=True) as file:
+                _npy_header(file, tuple(source.document["shape"]))
+                for block in _layers(source, lens):
+                    file.write(block.tobytes())
+        for name, array in sorted(source.arrays.items()):
+            _write_npy(archive, name, array)
+        _write_npy(archive, "headscope", np.array(json.dumps(source.document, allow_nan=False)))
+
+
+def _npy_header(file: Any, shape: tuple[int, ...]) -> None:
+    np.lib.format.write_array_header_2_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+
+
+def _write_npy(archive: zipfile.ZipFile, name: str, array: Array) -> None:
+    with archive.open(f"{name}.npy", "w") as file:
+        target: BinaryIO = file  # type: ignore[assignment]
+        np.lib.format.write_array(target, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The document and every tensor of a file that write_safetensors made. Raises ValueError for any other file."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            document = json.loads(file.metadata()["headscope"])
+            return document, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (KeyError, TypeError, OSError, ValueError) as error:
+        raise ValueError("not a file that Headscope wrote") from error
+    except Exception as error:  # safetensors raises its own kind for damaged files
+        raise ValueError("not a file that Headscope wrote") from error

@@ -1,0 +1,103 @@
+"""One lens' maps as a safetensors file that is written block by block and read head by head.
+
+The file holds one tensor, `map` float32 [L, H, Q, K]. Each head has a SHA-256 of its own, so that a slice can be verified without reading the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import StorageFull
+
+Array = NDArray[Any]
+Shape = tuple[int, int, int, int]
+
+
+class Corrupt(Exception):
+    """What is on disk is not what was written."""
+
+
+def header(shape: Shape) -> bytes:
+    """The safetensors header of such a file, padded so that the data is aligned."""
+    size = int(np.prod(shape, dtype=np.int64)) * 4
+    text = json.dumps({"map": {"dtype": "F32", "shape": list(shape), "data_offsets": [0, size]}}, separators=(",", ":"))
+    text += " " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+class MapWriter:
+    """Writes map files in a thread of its own, so that hashing and disk overlap with the arithmetic. A Sink of the pipeline."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="maps")
+        self._pending: list[Future[None]] = []
+        self._files: dict[str, Any] = {}
+        self.digests: dict[str, list[str]] = {}
+
+    def open(self, lenses: list[str], shape: Shape) -> None:
+        """Start a file per lens."""
+        for lens in lenses:
+            self._files[lens] = (self._folder / f"{lens}.safetensors").open("wb")
+            self._files[lens].write(header(shape))
+            self.digests[lens] = []
+
+    def write(self, lens: str, layer: int, head: int, block: Array) -> None:
+        """Append a block [h, Q, K]. Raises StorageFull for an earlier block that could not be written."""
+        while len(self._pending) > 2:
+            self._finish(self._pending.pop(0))
+        self._pending.append(self._thread.submit(self._append, lens, np.ascontiguousarray(block, np.float32)))
+
+    def close(self) -> None:
+        """Wait until everything is written."""
+        try:
+            for future in self._pending:
+                self._finish(future)
+        finally:
+            self._thread.shutdown(wait=True)
+            for file in self._files.values():
+                file.close()
+
+    def _append(self, lens: str, block: Array) -> None:
+        for head in block:
+            self.digests[lens].append(hashlib.sha256(head.data).hexdigest())
+        self._files[lens].write(block.data)
+
+    @staticmethod
+    def _finish(future: Future[None]) -> None:
+        try:
+            future.result()
+        except OSError as error:
+            raise StorageFull(
+                "The result could not be written to disk. Free some room, or lower HEADSCOPE_QUOTA_BYTES."
+            ) from error
+
+
+def read_heads(path: Path, shape: Shape, layers: slice, heads: slice, digests: list[str]) -> Array:
+    """Layers and heads of a map file, [L', H', Q, K], verified. Raises Corrupt."""
+    start = len(header(shape))
+    size = shape[2] * shape[3] * 4
+    chosen_layers, chosen_heads = range(*layers.indices(shape[0])), range(*heads.indices(shape[1]))
+    result = np.empty((len(chosen_layers), len(chosen_heads), shape[2], shape[3]), np.float32)
+    try:
+        with path.open("rb") as file:
+            for i, layer in enumerate(chosen_layers):
+                for j, head in enumerate(chosen_heads):
+                    place = layer * shape[1] + head
+                    file.seek(start + place * size)
+                    if (
+                        file.readinto(result[i, j].data) != size
+                        or hashlib.sha256(result[i, j].data).hexdigest() != digests[place]
+                    ):
+                        raise Corrupt
+    except OSError:
+        raise Corrupt from None
+    return result

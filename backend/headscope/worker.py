@@ -1,0 +1,152 @@
+"""What runs in the child: keeps models warm, takes a request through the pipeline, and stores the result."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from . import analysis
+from .errors import Cancelled, CorruptModel, HeadscopeError
+from .jobs.record import Record
+from .models import loading
+from .models.catalog import Catalog, Located
+from .models.loading import Model
+from .request import AnalysisRequest
+from .settings import Settings
+from .store import Results
+
+logger = logging.getLogger("headscope.worker")
+
+Problem = dict[str, Any]
+# Progress is written at most this often, so that short layers do not wait for the record.
+PROGRESS_SECONDS = 0.05
+
+
+class Worker:
+    """One process' models and the way of a job through them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._catalog = Catalog(settings)
+        self._results = Results(settings.home, settings.quota_bytes)
+        self._record = Record(settings.home / "jobs.db")
+        self._warm: OrderedDict[str, Model] = OrderedDict()
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+
+    def model(self, located: Located) -> Model:
+        """The model of these files, loaded now or warm; the least recently used go when they take more than warm_bytes together."""
+        digest = located.digest()
+        if digest not in self._warm:
+            self._record.count("model_loads")
+            model = loading.load(located)
+            digest = model.digest  # a model fetched just now has its files' digest, no longer its hub id's
+            self._warm[digest] = model
+            while sum(kept.bytes for kept in self._warm.values()) > self._settings.warm_bytes and len(self._warm) > 1:
+                self._warm.popitem(last=False)
+        self._warm.move_to_end(digest)
+        return self._warm[digest]
+
+    def run(self, id_: str, payload: str) -> Problem | None:
+        """Analyse and store; None, or the problem as a document. Whatever is wrong with one job stays with that job."""
+        try:
+            if not self._results.has(id_):
+                self._analyse(id_, AnalysisRequest.model_validate_json(payload))
+        except HeadscopeError as error:
+            return error.problem()
+        except MemoryError:
+            return HeadscopeError("The worker ran out of memory. Ask for fewer tokens or layers.").problem()
+        return None
+
+    def _analyse(self, id_: str, request: AnalysisRequest) -> None:
+        started = time.perf_counter()
+        progress = _Progress(self._record, id_)
+        located = self._catalog.locate(request.model)
+        self._catalog.may_fetch(located)
+        if located.folder is not None and request.key(located.digest()) != id_:
+            raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
+        progress(0.0, "loading", "fetching and loading the model" if located.folder is None else "loading the model")
+        model = self.model(located)
+        loaded = time.perf_counter()
+        with self._results.writer(id_) as writer:
+            result = analysis.run(model, request, writer, limit=self._settings.job_bytes, progress=progress)
+            self._record.count("forward_passes")
+            progress(1.0, "writing", "", force=True)
+            result.timing_ms["load"] = round((loaded - started) * 1e3, 1)
+            writer.finish(document(result), arrays(result))
+
+
+class _Progress:
+    """Writes progress to the record, and stops the analysis once its job is no longer wanted."""
+
+    def __init__(self, record: Record, id_: str) -> None:
+        self._record, self._id, self._last = record, id_, 0.0
+
+    def __call__(self, fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if now - self._last < PROGRESS_SECONDS and not force:
+            return
+        self._last = now
+        if not self._record.progress(self._id, round(fraction, 4), stage, detail):
+            raise Cancelled("The analysis was cancelled.")
+
+
+def document(result: analysis.Result) -> dict[str, Any]:
+    """What is said about a result in JSON: everything but the arrays."""
+    request = result.request
+    return {
+        "request": request.model_dump(),
+        "tokens": [asdict(token) for token in result.tokens],
+        "shape": list(result.shape),
+        "layers": result.layers,
+        "heads": result.heads,
+        "head_width": result.head_width,
+        "causal": result.causal,
+        "kept": request.lenses if request.maps else [],
+        "lenses": request.lenses,
+        "measures": {
+            name: {lens: list(values.shape) for lens, values in by_lens.items()}
+            for name, by_lens in result.measures.items()
+        },
+        "warnings": [warning.as_dict() for warning in result.warnings],
+        "timing_ms": result.timing_ms,
+    }
+
+
+def arrays(result: analysis.Result) -> dict[str, Any]:
+    """The small arrays of a result under flat names: tile/weights/scale, measure/entropy/weights, note/effective/rank, keys."""
+    flat: dict[str, Any] = {"keys": result.keys}
+    for group, nested in (("tile", result.tiles), ("measure", result.measures), ("note", result.notes)):
+        for name, parts in nested.items():
+            flat |= {f"{group}/{name}/{part}": values for part, values in parts.items()}
+    return flat
+
+
+_worker: Worker | None = None
+
+
+def start(settings: Settings) -> None:
+    """Set up this process as the worker."""
+    global _worker
+    _worker = Worker(settings)
+
+
+def run(id_: str, payload: str) -> Problem | None:
+    """Run one job in this process."""
+    if _worker is None:
+        raise RuntimeError("start() must be called first")
+    return _worker.run(id_, payload)
+
+
+def warm() -> None:
+    """Load the default model, so that the first request need not wait for it."""
+    if _worker is None:
+        raise RuntimeError("start() must be called first")
+    located = Catalog(_worker._settings).locate(_worker._catalog.default)  # noqa: SLF001
+    if located.folder is not None:
+        _worker.model(located)
