@@ -1,8 +1,12 @@
 /** Numbers for people: a few digits, a real minus sign, units beside them. */
 const minus = (text: string) => text.replace('-', '\u2212')
 
-export const percent = (share: number) =>
-  `${minus((100 * share).toFixed(share !== 0 && Math.abs(share) < 0.1 ? 1 : 0))} %`
+/** One digit after the point where whole numbers would say 0 or 100 and be wrong, or hide half of the value. */
+export function percent(share: number): string {
+  const size = Math.abs(share)
+  const fine = (size > 0 && size < 0.1) || (size > 0.99 && size < 1)
+  return `${minus((100 * share).toFixed(fine ? 1 : 0))}\u00a0%`
+}
 
 /** Four digits after the point where they say something; powers of ten below that. */
 export function weight(value: number): string {

@@ -1,5 +1,5 @@
 /** Token labels along an axis: shortened to fit, thinned out where they would touch. */
-export const LABEL_HEIGHT = 13
+export const LABEL_HEIGHT = 11
 
 /** Every how many tokens a label is written so that labels never overlap. */
 export function labelStep(pitch: number): number {

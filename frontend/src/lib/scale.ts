@@ -43,7 +43,7 @@ export function ticks(scale: Scale): Tick[] {
 }
 
 export const SCALE_WORDS: Record<ScaleKind, string> = {
-  linear: 'linear scale',
-  sqrt: 'square-root scale',
-  log: 'logarithmic scale, four decades',
+  linear: 'linear',
+  sqrt: 'square root',
+  log: 'logarithmic, four decades',
 }

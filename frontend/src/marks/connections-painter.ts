@@ -118,6 +118,7 @@ function strokeEdges(
   const paths: (Path2D | undefined)[] = new Array(2 * BUCKETS)
   const [x0, x1] = [layout.column + GAP, layout.width - layout.column - GAP]
   const bend = (x1 - x0) / 2
+  const thickest = Math.min(3, Math.max(1, layout.pitch / 10))
   let count = 0
   each((edge) => {
     const weight = edges.weight[edge]
@@ -137,7 +138,7 @@ function strokeEdges(
     const strength = ((bucket % BUCKETS) + 1) / BUCKETS
     context.strokeStyle = bucket < BUCKETS ? palette.more : palette.less
     context.globalAlpha = (0.12 + 0.88 * strength ** 2) * ease
-    context.lineWidth = 0.6 + 3 * strength ** 2
+    context.lineWidth = 0.6 + thickest * strength ** 2
     context.stroke(path)
   })
   context.globalAlpha = 1

@@ -10,30 +10,30 @@ export interface Example {
 export const EXAMPLES: readonly [Example, ...Example[]] = [
   {
     title: 'Two banks',
-    look: 'does each \u201cbank\u201d find its own neighbours?',
-    text: 'The boats lay by the river bank, while the bank in town kept the money that the fishermen had earned and would not lend to the poor.',
+    look: 'which words does each \u201cbank\u201d look at?',
+    text: 'The boats lay by the river bank all winter, while the bank in town kept the money that the fishermen had earned and would not lend a penny of it to the poor.',
     pair: '',
-    head: '4.5',
+    head: '4.7',
   },
   {
     title: 'A pronoun',
-    look: 'where does \u201cit\u201d look?',
+    look: 'does \u201cit\u201d look at the trophy or the suitcase?',
     text: 'The trophy did not fit into the suitcase because it was too big.',
     pair: '',
-    head: '4.5',
+    head: '3.1',
   },
   {
     title: 'Two texts',
     look: 'which heads cross from one to the other?',
     text: 'A man is playing a guitar on the stage.',
     pair: 'Somebody is making music for a crowd.',
-    head: '4.5',
+    head: '5.8',
   },
   {
     title: 'A longer text',
-    look: 'past 32 tokens, the effective map departs from the weights',
+    look: 'how much of each map still reaches the output?',
     text: 'When the old clock on the town hall stopped, nobody noticed at first. The baker opened his shop when the bread was done, the children came to school when they were hungry for company, and the mayor held his speeches whenever he saw a crowd. Only the clockmaker, who had wound the clock every morning for forty years, walked past it with a small smile.',
     pair: '',
-    head: '4.5',
+    head: '2.5',
   },
 ]

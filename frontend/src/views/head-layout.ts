@@ -20,12 +20,14 @@ const CHARACTERS = 9
 const GAP = 28
 /** Title above a map and legend below it. */
 const AROUND = 76
-const GRAPH_WIDTH = 240
+const GRAPH_WIDTH = 236
+/** A map smaller than this is not worth standing beside the graph. */
+const LEAST_MAP = 330
 const LARGEST_CELL = 44
 
 export function headLayout(labels: readonly string[], room: Room): HeadLayout {
   const label = labelWidth(labels, CHARACTERS) + 8
-  const beside = room.view === 'both' && room.maps === 1 && room.width >= label + 260 + GRAPH_WIDTH
+  const beside = room.view === 'both' && room.maps === 1 && room.width >= label + LEAST_MAP + GAP + GRAPH_WIDTH
   const side = mapSide(labels.length, label, room, beside)
   const map = { left: label, top: label, side, characters: CHARACTERS }
   return { map, graph: graphLayout(labels.length, label, room, beside, side) }
