@@ -6,16 +6,15 @@ import fcntl
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from tokenizers import Tokenizer
 
 from . import budget
-from .errors import HeadscopeError, NotReady, QueueFull, Unknown, Unsupported
+from .errors import CorruptModel, HeadscopeError, NotReady, QueueFull, Unknown, Unsupported
 from .jobs import Embedded, Job, Record, Watcher
-from .models import tokens
-from .models.catalog import Catalog, Located
+from .models import safety, tokens
+from .models.catalog import Catalog, Located, file_digest
 from .request import AnalysisRequest
 from .settings import Settings
 from .store import Results, Stored
@@ -35,7 +34,7 @@ class Service:
         self.results = Results(settings.home, settings.quota_bytes)
         self.record = Record(settings.home / "jobs.db")
         self.watcher = Watcher(self.record)
-        self._tokenizers: dict[Path, Tokenizer] = {}
+        self._tokenizers: dict[str, Tokenizer] = {}  # by digest of the file
         self._lock: IO[str] | None = None
         self.jobs = Embedded(
             self.record,
@@ -130,10 +129,10 @@ class Service:
                 tokens.check_text(text, pointer, limit)
         located = self.catalog.locate(request.model)
         self.catalog.may_fetch(located)
+        facts = self.catalog.facts(located)
         card = self.catalog.describe(request.model)
         if not card["available"]:
             raise Unsupported(str(card["reason"]), pointer="/model")
-        facts = self.catalog.facts(located)
         count = self._count(located, request)
         if facts is not None and count is not None:
             if request.max_tokens is not None:
@@ -149,9 +148,14 @@ class Service:
         path = located.folder / "tokenizer.json" if located.folder else None
         if path is None or not path.is_file() or request.text is None:
             return None
-        if path not in self._tokenizers:
-            self._tokenizers[path] = tokens.prepare(Tokenizer.from_file(str(path)))
-        tokenizer = self._tokenizers[path]
+        digest = file_digest(path)
+        if digest not in self._tokenizers:
+            safety.read_json(path, safety.LARGEST_TOKENIZER)
+            try:
+                self._tokenizers[digest] = tokens.prepare(Tokenizer.from_file(str(path)))
+            except Exception as error:  # tokenizers raises nothing more precise
+                raise CorruptModel("The model's tokenizer can't be read.") from error
+        tokenizer = self._tokenizers[digest]
         return len(
             tokenizer.encode(request.text)
             if request.text_pair is None

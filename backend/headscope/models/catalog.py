@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
+import stat
 import tomllib
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..errors import HeadscopeError, InvalidRequest, ModelUnavailable, Unknown
+from ..errors import CorruptModel, HeadscopeError, InvalidRequest, ModelUnavailable, Unknown
 from ..settings import Settings
 from . import facts, safety
 
@@ -35,7 +37,7 @@ class Located:
             return hashlib.sha256(f"hub:{self.hub}@{self.revision}".encode()).hexdigest()
         whole = hashlib.sha256()
         for path in sorted(p for pattern in safety.ALLOWED for p in self.folder.glob(pattern)):
-            whole.update(f"{len(path.name)}:{path.name}:{_file_digest(path)};".encode())
+            whole.update(f"{len(path.name)}:{path.name}:{file_digest(path)};".encode())
         return whole.hexdigest()
 
 
@@ -43,8 +45,18 @@ class Located:
 _digests: dict[Path, tuple[tuple[int, int, int], str]] = {}
 
 
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file of a model. Raises CorruptModel for what is not a file, or not there any more."""
+    try:
+        return _file_digest(path)
+    except OSError:
+        raise CorruptModel(f"The model's {path.name} can't be read.") from None
+
+
 def _file_digest(path: Path) -> str:
     status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError
     stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
     known = _digests.get(path)
     if known and known[0] == stamp:
@@ -72,13 +84,13 @@ class Catalog:
         return [*self._settings.model_dirs, self._settings.home / "models"]
 
     def _local_folders(self) -> dict[str, Path]:
-        """Subfolders of the model folders, by name. A link that leaves its root is not followed."""
+        """Subfolders of the model folders, by name. A link that leaves its root is not followed: neither a folder nor a file in one."""
         found: dict[str, Path] = {}
         for root in self._roots:
             base = root.resolve()
             for config in sorted(base.glob("*/config.json")) if base.is_dir() else []:
                 folder = config.parent
-                if NAME.fullmatch(folder.name) and folder.resolve().is_relative_to(base):
+                if NAME.fullmatch(folder.name) and _stays_inside(folder, base):
                     found.setdefault(folder.name, folder)
         return found
 
@@ -163,6 +175,12 @@ class Catalog:
                 "reason": "Image and encoder-decoder models can't be analysed in this version.",
             }
         return card
+
+
+def _stays_inside(folder: Path, base: Path) -> bool:
+    if not folder.resolve().is_relative_to(base):
+        return False
+    return all(Path(entry).resolve().is_relative_to(base) for entry in os.scandir(folder) if entry.is_symlink())
 
 
 def packaged_or_hub(name: str, packaged: Path | None, hub: str, revision: str) -> Located:

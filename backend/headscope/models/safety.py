@@ -53,6 +53,8 @@ def check(folder: Path) -> dict[str, Any]:
 def read_json(path: Path, limit: int = LARGEST_JSON) -> dict[str, Any]:
     """A JSON object from a file of bounded size."""
     try:
+        if path.exists() and not path.is_file():
+            raise CorruptModel(f"The model's {path.name} is not a file.")
         if path.stat().st_size > limit:
             raise CorruptModel(f"The model's {path.name} is larger than {limit} bytes.")
         document = json.loads(path.read_bytes())
