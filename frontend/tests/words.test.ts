@@ -2,7 +2,15 @@ import { describe, expect, it } from 'vitest'
 import type { Token } from '../src/lib/analysis'
 import { percent, short, weight } from '../src/lib/format'
 import { labelStep, shorten } from '../src/lib/labels'
-import { entropySentence, leverageSentence, looksAt, nullShareSentence, tokenLabel } from '../src/lib/words'
+import {
+  attemptsSentence,
+  entropySentence,
+  leverageSentence,
+  looksAt,
+  nullShareSentence,
+  progressSentence,
+  tokenLabel,
+} from '../src/lib/words'
 
 const token = (text: string, kind: Token['kind'] = 'word'): Token => ({
   text,
@@ -53,5 +61,16 @@ describe('numbers and labels', () => {
     expect(labelStep(7)).toBe(2)
     expect(labelStep(0.8) * 0.8).toBeGreaterThanOrEqual(11)
     expect(shorten('fishermen', 5)).toBe('fish\u2026')
+  })
+})
+
+describe('progress', () => {
+  it('says what happens, how long it will take, and how to stop it', () => {
+    expect(progressSentence('forward', 'layer 4', null, 0.5, 4000)).toBe(
+      'Running the model: layer 4, about 4 s left. Escape cancels.',
+    )
+    expect(progressSentence('queued', '', 2, 0, 100)).toBe('Waiting for the worker, 2 analyses ahead. Escape cancels.')
+    expect(attemptsSentence(1)).toBe('')
+    expect(attemptsSentence(2)).toContain('attempt 2')
   })
 })

@@ -18,12 +18,12 @@ export function selectEdges(map: Matrix, rule: Rule, skip?: readonly boolean[]):
   const key: number[] = []
   const weight: number[] = []
   const start = new Int32Array(map.rows + 1)
-  const sorter = sorterFor(map.cols)
+  const strongest = strongestFirst(map.cols)
   for (let q = 0; q < map.rows; q++) {
     start[q] = query.length
     if (skip?.[q]) continue
     const row = map.data.subarray(q * map.cols, (q + 1) * map.cols)
-    for (const k of selectRow(row, rule, sorter, skip)) {
+    for (const k of selectRow(row, rule, strongest, skip)) {
       query.push(q)
       key.push(k)
       weight.push(row[k])
@@ -33,38 +33,71 @@ export function selectEdges(map: Matrix, rule: Rule, skip?: readonly boolean[]):
   return { query: Int32Array.from(query), key: Int32Array.from(key), weight: Float32Array.from(weight), start }
 }
 
-function selectRow(row: Float32Array, rule: Rule, sorter: Sorter, skip?: readonly boolean[]): number[] {
-  const ranked = sorter(row, skip)
+function selectRow(row: Float32Array, rule: Rule, strongest: Strongest, skip?: readonly boolean[]): number[] {
+  const { ranked, total } = strongest(row, rule, skip)
   if (rule.name === 'top-k') return ranked.slice(0, rule.k)
-  let total = 0
-  for (const k of ranked) total += Math.abs(row[k])
   let sum = 0
   let taken = 0
-  // Smallest set that reaches the share; a hair of tolerance so that 0.7 of ten equal keys is seven, not eight.
-  while (taken < ranked.length && sum < (rule.mass - 1e-6) * total) sum += Math.abs(row[ranked[taken++]])
+  while (taken < ranked.length && sum < enough(rule.mass, total)) sum += Math.abs(row[ranked[taken++]])
   return ranked.slice(0, taken)
 }
 
-type Sorter = (row: Float32Array, skip?: readonly boolean[]) => number[]
+/** A hair of tolerance, so that 0.7 of ten equal keys is seven, not eight. */
+const enough = (mass: number, total: number) => (mass - 1e-6) * total
+
+type Strongest = (row: Float32Array, rule: Rule, skip?: readonly boolean[]) => { ranked: number[]; total: number }
+
+/** Magnitudes share a bucket when the first 12 bits after the sign agree: within 6 % of each other. */
+const BUCKETS = 4096
+const KEYS = 2 ** 20
 
 /**
- * Sorts keys by magnitude without a comparator, which would cost several frames at 512 tokens: the bits of a
- * non-negative float order like the float, so magnitude and key fit into one double (32 + 20 bits) to be sorted natively.
+ * Keys by magnitude, strongest first, at least as many as the rule can take. Sorting all of 512 rows would cost two
+ * frames. A histogram tells how far down the rule can reach, and only keys above that are sorted; and that without a
+ * comparator: the bits of a non-negative float order like the float, so bits and key fit into one double.
  */
-function sorterFor(cols: number): Sorter {
+function strongestFirst(cols: number): Strongest {
   const magnitude = new Float32Array(cols)
   const bits = new Uint32Array(magnitude.buffer)
   const packed = new Float64Array(cols)
-  const last = 2 ** 20 - 1
-  return (row, skip) => {
-    let count = 0
-    for (let k = 0; k < cols; k++) magnitude[k] = Math.abs(row[k])
+  const mass = new Float64Array(BUCKETS)
+  const count = new Uint32Array(BUCKETS)
+  return (row, rule, skip) => {
+    mass.fill(0)
+    count.fill(0)
+    let total = 0
+    let top = 0
     for (let k = 0; k < cols; k++) {
-      if (bits[k] !== 0 && !skip?.[k]) packed[count++] = bits[k] * 2 ** 20 + (last - k)
+      magnitude[k] = skip?.[k] ? 0 : Math.abs(row[k])
+      const bucket = bits[k] >>> 19
+      mass[bucket] += magnitude[k]
+      count[bucket] += 1
+      total += magnitude[k]
+      if (bucket > top) top = bucket
     }
-    const sorted = packed.subarray(0, count).sort()
-    return Array.from(sorted, (_, i) => last - (sorted[count - 1 - i] % 2 ** 20))
+    const lowest = reach(rule, total, top, mass, count)
+    let kept = 0
+    for (let k = 0; k < cols; k++) {
+      if (bits[k] !== 0 && bits[k] >>> 19 >= lowest) packed[kept++] = bits[k] * KEYS + (KEYS - 1 - k)
+    }
+    const sorted = packed.subarray(0, kept).sort()
+    const ranked = Array.from(sorted, (_, i) => KEYS - 1 - (sorted[kept - 1 - i] % KEYS))
+    return { ranked, total }
   }
+}
+
+/** The lowest bucket the rule may take from. */
+function reach(rule: Rule, total: number, top: number, mass: Float64Array, count: Uint32Array): number {
+  const wanted = rule.name === 'mass' ? enough(rule.mass, total) : rule.k
+  const amount: ArrayLike<number> = rule.name === 'mass' ? mass : count
+  let sum = 0
+  let bucket = top
+  while (bucket > 0) {
+    sum += amount[bucket]
+    if (sum >= wanted) break
+    bucket--
+  }
+  return bucket
 }
 
 /** Edge numbers that arrive at each key: the same edges seen from the other side. */

@@ -4,7 +4,7 @@ const minus = (text: string) => text.replace('-', '\u2212')
 /** One digit after the point where whole numbers would say 0 or 100 and be wrong, or hide half of the value. */
 export function percent(share: number): string {
   const size = Math.abs(share)
-  const fine = (size > 0 && size < 0.1) || (size > 0.99 && size < 1)
+  const fine = (size > 0 && size < 0.1) || (size > 0.99 && size < 0.9995)
   return `${minus((100 * share).toFixed(fine ? 1 : 0))}\u00a0%`
 }
 

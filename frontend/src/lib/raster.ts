@@ -67,18 +67,32 @@ function rasteriseRow(
   }
 }
 
-/** Logs and roots per pixel would cost a frame at 512 tokens: 2048 steps of magnitude are looked up instead. */
-const STEPS = 2048
+/** Logs and roots per pixel would cost a frame at 512 tokens: colours by magnitude are looked up instead. */
+const STEPS = 8192
+interface Lookup {
+  scale: Scale
+  table: ColourTable
+  more: Uint32Array
+  less: Uint32Array
+}
+let last: Lookup | undefined
+
+/** One scale serves all thumbnails of a grid, so the last lookup is kept. */
 function lookup(scale: Scale, table: ColourTable): (value: number) => number {
-  const steps = scale.kind === 'linear' ? STEPS : STEPS * 8
-  const top = scale.max || 1
-  const more = new Uint32Array(steps + 1)
-  const less = new Uint32Array(steps + 1)
-  for (let i = 0; i <= steps; i++) {
-    more[i] = table[colourIndex((i / steps) * top, { ...scale, max: top })]
-    less[i] = table[colourIndex((-i / steps) * top, { ...scale, max: top })]
-  }
-  const factor = steps / top
+  const known = last?.table === table && sameScale(last.scale, scale) ? last : makeLookup(scale, table)
+  last = known
+  const { more, less } = known
+  const factor = STEPS / (scale.max || 1)
   return (value) =>
-    value < 0 ? less[Math.min(steps, (-value * factor + 0.5) | 0)] : more[Math.min(steps, (value * factor + 0.5) | 0)]
+    value < 0 ? less[Math.min(STEPS, (-value * factor + 0.5) | 0)] : more[Math.min(STEPS, (value * factor + 0.5) | 0)]
+}
+
+const sameScale = (a: Scale, b: Scale) => a.kind === b.kind && a.signed === b.signed && a.max === b.max
+
+function makeLookup(scale: Scale, table: ColourTable): Lookup {
+  const whole = { ...scale, max: 1 }
+  const at = (sign: number) =>
+    Uint32Array.from({ length: STEPS + 1 }, (_, i) => table[colourIndex((sign * i) / STEPS, whole)])
+  const more = at(1)
+  return { scale, table, more, less: scale.signed ? at(-1) : more }
 }

@@ -54,6 +54,7 @@ export function attemptsSentence(attempts: number): string {
 }
 
 const STAGES: Record<string, string> = {
+  sending: 'Sending the text',
   queued: 'Waiting for the worker',
   loading: 'Loading the model',
   forward: 'Running the model',
@@ -70,15 +71,23 @@ export function progressSentence(
   fraction: number,
   elapsed: number,
 ): string {
-  const what = detail || STAGES[stage] || stage
+  const doing = STAGES[stage] ?? stage
+  const what = detail ? `${doing}: ${detail}` : doing
   const place = position ? `, ${plural(position, 'analysis').replace(/analysiss$/, 'analyses')} ahead` : ''
   const left = fraction > 0.05 && fraction < 1 && elapsed > 1500 ? (elapsed * (1 - fraction)) / fraction : 0
   const time = left > 1000 ? `, about ${Math.ceil(left / 1000)} s left` : ''
   return `${what}${place}${time}. Escape cancels.`
 }
 
+/** Between 0 and 1 by definition and without a unit: read as per cent. */
+export const isShare = ({ range, unit }: Declaration) => range[0] === 0 && range[1] === 1 && unit === '1'
+
+export function amount(declaration: Declaration, value: number): string {
+  if (isShare(declaration)) return percent(value)
+  return declaration.unit === '1' ? short(value) : `${short(value)} ${declaration.unit}`
+}
+
 /** A measure nobody wrote a sentence for: its title, its number, its unit. */
 export function measureSentence(declaration: Declaration, value: number): string {
-  const unit = declaration.unit && declaration.unit !== '1' ? ` ${declaration.unit}` : ''
-  return `${declaration.title}: ${short(value)}${unit}.`
+  return `${declaration.title}: ${amount(declaration, value)}.`
 }

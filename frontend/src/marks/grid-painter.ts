@@ -1,6 +1,5 @@
 /** Paints the thumbnails of every head, or one colour per head, on one canvas. */
-import { type ColourTable, css, inkOn } from '../lib/colour'
-import { short } from '../lib/format'
+import { css, inkOn } from '../lib/colour'
 import { fitCanvas, pixelRatio } from '../lib/frame'
 import { type Tiles, tileMatrix } from '../lib/matrix'
 import type { Palette } from '../lib/palette'
@@ -53,6 +52,7 @@ export function paintValues(
   values: (number | null)[][],
   scale: Scale,
   palette: Palette,
+  write: (value: number) => string,
 ): void {
   const context = prepare(canvas, layout)
   const table = tableFor(palette, scale.signed)
@@ -64,24 +64,26 @@ export function paintValues(
     row.forEach((value, head) => {
       const [x, y] = [head * (cell + gap), layer * (cell + gap)]
       if (value === null) hatch(context, x, y, cell, palette.line)
-      else paintValue(context, [x, y, cell], value, table, scale)
+      else paintValue(context, [x, y, cell], write(value), table[colourIndex(value, scale)])
     })
   })
 }
 
+/** At most three characters: that is what fits into a cell. */
+export const asPercent = (value: number) => Math.round(100 * value).toString()
+export const asNumber = (value: number) => value.toFixed(Math.abs(value) < 9.95 ? 1 : 0).replace('-', '\u2212')
+
 function paintValue(
   context: CanvasRenderingContext2D,
   [x, y, cell]: [number, number, number],
-  value: number,
-  table: ColourTable,
-  scale: Scale,
+  text: string,
+  colour: number,
 ): void {
-  const colour = table[colourIndex(value, scale)]
   context.fillStyle = css(colour)
   context.fillRect(x, y, cell, cell)
-  if (cell < 26) return
+  if (cell < 7 * text.length + 2) return
   context.fillStyle = inkOn(colour)
-  context.fillText(short(value).replace(/^0\./, '.').slice(0, 4), x + cell / 2, y + cell / 2 + 1)
+  context.fillText(text, x + cell / 2, y + cell / 2 + 1)
 }
 
 /** What has no value is struck through rather than given the colour of nought. */

@@ -11,7 +11,7 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
   {
     title: 'Two banks',
     look: 'which words does each \u201cbank\u201d look at?',
-    text: 'The boats lay by the river bank all winter, while the bank in town kept the money that the fishermen had earned and would not lend a penny of it to the poor.',
+    text: 'The boats lay by the river bank all winter, while the bank in town kept the money that the fishermen had earned and would not lend it to the poor.',
     pair: '',
     head: '4.7',
   },
@@ -31,7 +31,7 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
   },
   {
     title: 'A longer text',
-    look: 'how much of each map still reaches the output?',
+    look: 'how much of each map survives?',
     text: 'When the old clock on the town hall stopped, nobody noticed at first. The baker opened his shop when the bread was done, the children came to school when they were hungry for company, and the mayor held his speeches whenever he saw a crowd. Only the clockmaker, who had wound the clock every morning for forty years, walked past it with a small smile.',
     pair: '',
     head: '2.5',

@@ -16,6 +16,7 @@ export class Maps {
   #maps = new Cache<Matrix>(MAPS_KEPT)
   #overviews = new Cache<Numbers[]>(64)
   #numbers = new Cache<Numbers>(512)
+  #thumbnails = new Map<string, Matrix>()
   #differences = new WeakMap<Matrix, WeakMap<Matrix, Matrix>>()
 
   constructor(
@@ -60,13 +61,22 @@ export class Maps {
     const exact = this.#seen(this.#maps.peek(`${lens} ${headName(head)}`))
     if (exact) return exact
     const tiles = this.grid(lens)
-    return tiles && tileMatrix(tiles, head.layer, head.head)
+    return tiles && this.#coarse(`${lens} ${headName(head)}`, tiles, head)
   }
 
   wantMap(lens: string, head: Head): void {
     const key = `${lens} ${headName(head)}`
     if (this.#maps.peek(key)) return
     void this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head)))
+  }
+
+  /** The same object as long as the same thumbnail is asked for, so that nothing is painted twice. */
+  #coarse(key: string, tiles: Tiles, head: Head): Matrix {
+    const known = this.#thumbnails.get(key)
+    if (known) return known
+    const made = tileMatrix(tiles, head.layer, head.head)
+    this.#thumbnails.set(key, made)
+    return made
   }
 
   difference(lens: string, other: string, head: Head): Matrix | undefined {

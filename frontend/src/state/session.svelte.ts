@@ -90,7 +90,7 @@ export class Session {
     this.run = {
       id: '',
       status: 'queued',
-      progress: { fraction: 0, stage: 'queued', detail: 'Sending the text', position: null },
+      progress: { fraction: 0, stage: 'sending', detail: '', position: null },
       attempts: 1,
       error: null,
     }

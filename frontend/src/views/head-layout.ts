@@ -12,6 +12,8 @@ export interface Room {
 }
 
 export interface HeadLayout {
+  /** The graph stands beside the map, not below. */
+  beside: boolean
   map: MapLayout
   graph: Omit<GraphLayout, 'scroll'>
 }
@@ -20,17 +22,18 @@ const CHARACTERS = 9
 const GAP = 28
 /** Title above a map and legend below it. */
 const AROUND = 76
-const GRAPH_WIDTH = 236
+const GRAPH_WIDTH = 228
 /** A map smaller than this is not worth standing beside the graph. */
 const LEAST_MAP = 330
 const LARGEST_CELL = 44
+const SCROLLBAR = 10
 
 export function headLayout(labels: readonly string[], room: Room): HeadLayout {
   const label = labelWidth(labels, CHARACTERS) + 8
   const beside = room.view === 'both' && room.maps === 1 && room.width >= label + LEAST_MAP + GAP + GRAPH_WIDTH
   const side = mapSide(labels.length, label, room, beside)
   const map = { left: label, top: label, side, characters: CHARACTERS }
-  return { map, graph: graphLayout(labels.length, label, room, beside, side) }
+  return { beside, map, graph: graphLayout(labels.length, label, room, beside, side) }
 }
 
 function mapSide(n: number, label: number, { width, height, maps, view }: Room, beside: boolean): number {
@@ -45,24 +48,20 @@ function mapSide(n: number, label: number, { width, height, maps, view }: Room, 
 }
 
 function graphLayout(n: number, label: number, room: Room, beside: boolean, side: number): Omit<GraphLayout, 'scroll'> {
-  const { width, height, view } = room
   const cell = side / n
   const aligned = beside && cell >= LABEL_HEIGHT
   const pitch = aligned ? cell : 18
   const top = aligned ? label : 26
-  const wide = beside ? width - side - label - GAP - 2 : Math.min(width, 560)
   const content = Math.ceil(top + n * pitch + 2)
-  const free = Number.isFinite(height)
-    ? beside || view === 'graph'
-      ? height - 40
-      : height - side - label - AROUND - 54
-    : 620
-  return {
-    width: Math.floor(wide),
-    height: Math.floor(Math.min(content, Math.max(150, free))),
-    top,
-    pitch,
-    column: label - 4,
-    characters: CHARACTERS,
-  }
+  const free = graphHeight(label, room, beside, side)
+  // Whole rows only, so that no name is cut in half.
+  const height = content <= free ? content : Math.floor(top + Math.floor((free - top) / pitch) * pitch)
+  const wide = beside ? room.width - side - label - GAP - 2 : Math.min(room.width, 560)
+  const width = Math.floor(wide) - (content > height ? SCROLLBAR : 0)
+  return { width, height, top, pitch, column: label - 4, characters: CHARACTERS }
+}
+
+function graphHeight(label: number, { height, view }: Room, beside: boolean, side: number): number {
+  if (!Number.isFinite(height)) return 900
+  return Math.max(150, beside || view === 'graph' ? height - 40 : height - side - label - AROUND - 34)
 }
