@@ -85,9 +85,16 @@ class Guard:
                 "Not from this page",
                 "Requests that change something are taken from Headscope's own page only.",
             )
-        if "content-encoding" in headers:
-            return (415, "unsupported-media-type", "Send plain JSON", "Send the body without Content-Encoding.")
         length = headers.get("content-length", "0")
+        sends = length != "0" or "transfer-encoding" in headers
+        # A form of another site can send text/plain without asking first, but never application/json.
+        if "content-encoding" in headers or (sends and _media_type(headers) != "application/json"):
+            return (
+                415,
+                "unsupported-media-type",
+                "Send JSON",
+                "Send the body as application/json, without Content-Encoding.",
+            )
         if not length.isdigit() or int(length[:18]) > self._body_bytes:
             return (
                 413,
@@ -102,6 +109,10 @@ def _host_name(host: str) -> str | None:
     """The name without its port; None for what is not a host."""
     matched = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?", host)
     return matched.group(1).lower() if matched else None
+
+
+def _media_type(headers: Headers) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def urlsplit_host(origin: str) -> str | None:
