@@ -68,8 +68,16 @@ def _serve_page(app: FastAPI) -> None:
 
     @app.get("/assets/{name}", include_in_schema=False)
     async def asset(name: str) -> Response:
-        path = folder / "assets" / name
-        # The name has no slash (it is one path segment), so only a link could lead out.
-        if not path.is_file() or path.resolve().parent != (folder / "assets").resolve():
+        path = _file_in(folder / "assets", name)
+        if path is None:
             raise HTTPException(404)
         return FileResponse(path, headers={"Cache-Control": "public, max-age=31536000, immutable"})
+
+
+def _file_in(folder: Path, name: str) -> Path | None:
+    """The file of that name, if there is one in the folder itself, whatever links and odd names are tried."""
+    try:
+        path = (folder / name).resolve(strict=True)
+    except (OSError, ValueError):
+        return None
+    return path if path.parent == folder.resolve() and path.is_file() else None

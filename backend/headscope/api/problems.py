@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..errors import HeadscopeError
+from ..errors import HeadscopeError, StorageFull
 
 logger = logging.getLogger("headscope.api")
 
@@ -93,6 +94,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HeadscopeError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(sqlite3.OperationalError, _disk)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -134,6 +136,14 @@ async def _http(request: Request, error: Exception) -> Response:
     code, title = TITLES.get(error.status_code, ("http-error", "The request failed"))
     detail = DETAILS.get(error.status_code, "The request could not be answered.")
     return problem(error.status_code, code, title, detail, request_id=request_id(request))
+
+
+async def _disk(request: Request, error: Exception) -> Response:
+    logger.error("the record could not be written: %s", error, extra={"request_id": request_id(request)})
+    return await _ours(
+        request,
+        StorageFull("The server can't write to its disk now. Free some room there, then send the request again."),
+    )
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
