@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator, model_validator
 
 from ._version import __version__
 from .errors import InvalidRequest, Unknown, Unsupported
@@ -30,6 +30,16 @@ def _choice(mechanism: Mechanism) -> type[BaseModel]:
     )
 
 
+def _named(value: object) -> object:
+    """A bare name stands for the mechanism with its default parameters."""
+    name = value.get("name") if isinstance(value, dict) else getattr(value, "name", value)
+    if isinstance(name, str) and name not in MECHANISMS:
+        raise Unknown(
+            "mechanism", f"There is no such mechanism. There are: {', '.join(MECHANISMS)}.", pointer="/mechanism"
+        )
+    return {"name": value} if isinstance(value, str) else value
+
+
 _CHOICES = tuple(_choice(mechanism) for mechanism in MECHANISMS.values())
 MechanismChoice: Any = _CHOICES[0] if len(_CHOICES) == 1 else Annotated[_CHOICES, Field(discriminator="name")]
 
@@ -45,7 +55,9 @@ class AnalysisRequest(BaseModel):
     token_ids: list[Count] | None = Field(
         default=None, min_length=1, max_length=100_000, description="Token ids instead of a text, taken as they are."
     )
-    mechanism: MechanismChoice = Field(default=_CHOICES[0](), description="How the model attends.")
+    mechanism: Annotated[MechanismChoice, BeforeValidator(_named)] = Field(
+        default=_CHOICES[0](), description="How the model attends."
+    )
     lenses: list[str] = Field(
         default=["weights", "effective"], max_length=100, description="How its attention is read."
     )
@@ -64,17 +76,6 @@ class AnalysisRequest(BaseModel):
         default="float32", description="Arithmetic of the forward pass."
     )
     maps: bool = Field(default=True, description="Keep the maps themselves; without them thumbnails and measures stay.")
-
-    @field_validator("mechanism", mode="before")
-    @classmethod
-    def _named(cls, value: object) -> object:
-        """A bare name stands for the mechanism with its default parameters."""
-        name = value.get("name") if isinstance(value, dict) else getattr(value, "name", value)
-        if isinstance(name, str) and name not in MECHANISMS:
-            raise Unknown(
-                "mechanism", f"There is no such mechanism. There are: {', '.join(MECHANISMS)}.", pointer="/mechanism"
-            )
-        return {"name": value} if isinstance(value, str) else value
 
     @field_validator("lenses")
     @classmethod
