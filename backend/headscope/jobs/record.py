@@ -23,10 +23,17 @@ CREATE TABLE IF NOT EXISTS jobs (
 CREATE INDEX IF NOT EXISTS jobs_queue ON jobs (status, priority, created);
 CREATE INDEX IF NOT EXISTS jobs_version ON jobs (version);
 CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TRIGGER IF NOT EXISTS jobs_forgotten AFTER DELETE ON jobs BEGIN
+    INSERT INTO counters VALUES ('forgotten_version', OLD.version) ON CONFLICT (name) DO UPDATE SET value = MAX(value, excluded.value);
+END;
 """
 COLUMNS = "id, payload, batch, status, fraction, stage, detail, attempts, error, created, started, finished, version"
-# Versions count changes over all jobs: they order events and tell a reader what is new.
-NEXT = "version = (SELECT COALESCE(MAX(version), 0) + 1 FROM jobs)"
+# Versions count changes over all jobs: they order events and tell a reader what is new. No version is used twice, not even that of a forgotten job.
+NEWEST = (
+    "MAX((SELECT COALESCE(MAX(version), 0) FROM jobs), "
+    "COALESCE((SELECT value FROM counters WHERE name = 'forgotten_version'), 0))"
+)
+NEXT = f"version = {NEWEST} + 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ class Record:
             for id_, payload in work:
                 connection.execute(
                     f"INSERT INTO jobs (id, payload, batch, priority, status, created, version) "
-                    f"VALUES (?, ?, ?, ?, 'queued', ?, (SELECT COALESCE(MAX(version), 0) + 1 FROM jobs)) "
+                    f"VALUES (?, ?, ?, ?, 'queued', ?, {NEWEST} + 1) "
                     f"ON CONFLICT (id) DO UPDATE SET status = 'queued', fraction = 0, stage = 'queued', detail = '', attempts = 0, "
                     f"error = NULL, created = excluded.created, started = NULL, finished = NULL, batch = excluded.batch, "
                     f"priority = excluded.priority, {NEXT} WHERE status IN ('done', 'failed', 'cancelled')",
@@ -88,7 +95,8 @@ class Record:
                 )
             connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             raise
         finally:
             connection.execute("PRAGMA synchronous=NORMAL")
@@ -174,7 +182,7 @@ class Record:
 
     def newest(self) -> int:
         """The newest version."""
-        return int(self._connection.execute("SELECT COALESCE(MAX(version), 0) FROM jobs").fetchone()[0])
+        return int(self._connection.execute(f"SELECT {NEWEST}").fetchone()[0])
 
     def changed_since(self, version: int) -> tuple[int, list[str]]:
         """The newest version, and the ids that changed after `version`."""
