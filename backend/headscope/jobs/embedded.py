@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -100,18 +101,26 @@ class Embedded:
             problem = self._wait(job, self._start_pool().submit(self._work, job.id, job.payload))
         except BrokenProcessPool:
             self._lost(job)
+            return
         except HeadscopeError as error:
-            self._record.finish(job.id, "cancelled" if isinstance(error, Cancelled) else "failed", error.problem())
+            problem = error.problem()
         except Exception:
             logger.exception("job %s", job.id)
-            self._record.finish(
-                job.id, "failed", HeadscopeError("The server failed on this job; its log says why.").problem()
-            )
-        else:
-            status: Status = (
-                "done" if problem is None else "cancelled" if problem["code"] == Cancelled.code else "failed"
-            )
-            self._record.finish(job.id, status, problem)
+            problem = HeadscopeError("The server failed on this job; its log says why.").problem()
+        status: Status = "done" if problem is None else "cancelled" if problem["code"] == Cancelled.code else "failed"
+        self._note(lambda: self._record.finish(job.id, status, problem))
+
+    def _note(self, change: Callable[[], object]) -> None:
+        """Write a job's end down, trying again while the disk is full: no job may stay running for ever."""
+        while True:
+            try:
+                change()
+            except sqlite3.OperationalError:
+                logger.exception("the record could not be written")
+                if self._stopping.wait(1.0):
+                    return
+            else:
+                return
 
     def _wait(self, job: Job, future: Future[Problem | None]) -> Problem | None:
         """The child's answer. Raises TimedOut or Cancelled, after killing a child that does not stop by itself."""
@@ -143,14 +152,14 @@ class Embedded:
         self._kill()
         if self._stopping.is_set():
             return  # recover() queues it again at the next start
-        self._record.count("worker_losses")
+        self._note(lambda: self._record.count("worker_losses"))
         if job.attempts >= ATTEMPTS:
             error = WorkerLost(
                 f"The worker died {job.attempts} times on this analysis, perhaps for lack of memory. Ask for fewer tokens or layers."
             )
-            self._record.finish(job.id, "failed", error.problem())
+            self._note(lambda: self._record.finish(job.id, "failed", error.problem()))
         else:
-            self._record.requeue(job.id, "The worker stopped and was restarted; trying again.")
+            self._note(lambda: self._record.requeue(job.id, "The worker stopped and was restarted; trying again."))
 
     def _start_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
