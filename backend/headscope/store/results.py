@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -106,7 +106,8 @@ class Results:
         if hashlib.sha256(data).hexdigest() != row[0]:
             raise Corrupt
         if time.time() - row[1] > 1:
-            self._connection.execute("UPDATE results SET used = ? WHERE id = ?", (time.time(), id_))
+            with suppress(sqlite3.OperationalError):  # reading goes on when the disk is full
+                self._connection.execute("UPDATE results SET used = ? WHERE id = ?", (time.time(), id_))
         manifest = json.loads(data)
         return Stored(folder, manifest["document"], manifest["digests"])
 
@@ -130,15 +131,17 @@ class Results:
         shutil.rmtree(self._folder(id_), ignore_errors=True)
         return gone
 
-    def quarantine(self, id_: str) -> None:
-        """Move a corrupt result out of the way, for a person to look at; only the newest ten are kept."""
-        self._connection.execute("DELETE FROM results WHERE id = ?", (id_,))
+    def quarantine(self, id_: str) -> bool:
+        """Move a corrupt result out of the way, for a person to look at; only the newest ten are kept. False if there was none."""
+        if self._connection.execute("DELETE FROM results WHERE id = ?", (id_,)).rowcount == 0:
+            return False
         folder = self._folder(id_)
         if folder.is_dir():
             folder.rename(self._quarantine / f"{id_}.{uuid.uuid4().hex[:8]}")
         kept = sorted(self._quarantine.iterdir(), key=lambda path: path.stat().st_mtime)
         for old in kept[:-10]:
             shutil.rmtree(old, ignore_errors=True)
+        return True
 
     def usage(self) -> tuple[int, int]:
         """Number of results and their bytes."""
@@ -146,9 +149,15 @@ class Results:
         return int(count), int(size)
 
     def tidy(self) -> None:
-        """Remove what a killed process left half written. Called once at start, before anything is written."""
-        for folder in self._incoming.iterdir():
-            shutil.rmtree(folder, ignore_errors=True)
+        """Remove what a killed process left half written, or whole but not in the index. Called once at start, before anything is written."""
+        for left in self._incoming.iterdir():
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink()
+        for folder in self._root.glob("*/*"):
+            if not self.has(folder.name):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _folder(self, id_: str) -> Path:
         return self._root / id_[:2] / id_
@@ -174,19 +183,35 @@ class Results:
                 raise StorageFull(
                     "The result is larger than the whole store (HEADSCOPE_QUOTA_BYTES). Ask for fewer layers or lenses, or for no maps."
                 )
-            self._make_room(size)
-            target = self._folder(id_)
-            target.parent.mkdir(exist_ok=True, mode=0o700)
-            shutil.rmtree(target, ignore_errors=True)
-            folder.rename(target)
+            with self._writing() as connection:
+                if self.has(id_):
+                    return  # another process was first; a result is named by its content, so theirs is as good
+                self._make_room(size)
+                target = self._folder(id_)
+                target.parent.mkdir(exist_ok=True, mode=0o700)
+                shutil.rmtree(target, ignore_errors=True)
+                folder.rename(target)
+                connection.execute(
+                    "INSERT INTO results VALUES (?, ?, ?, ?)",
+                    (id_, size, hashlib.sha256(manifest).hexdigest(), time.time()),
+                )
         except OSError as error:
             raise StorageFull(
                 "The result could not be written to disk. Free some room, or lower HEADSCOPE_QUOTA_BYTES."
             ) from error
-        self._connection.execute(
-            "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)",
-            (id_, size, hashlib.sha256(manifest).hexdigest(), time.time()),
-        )
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Folder and index change together: one process at a time, so that neither quota nor digests can disagree."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
 
     def _make_room(self, size: int) -> None:
         _, used = self.usage()
