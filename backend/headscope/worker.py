@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import sqlite3
 import time
 from collections import OrderedDict
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
 from . import analysis
-from .errors import Cancelled, CorruptModel, HeadscopeError
+from .errors import Cancelled, CorruptModel, HeadscopeError, StorageFull
 from .jobs.record import Record
 from .models import loading
 from .models.catalog import Catalog, Located
@@ -25,6 +27,8 @@ logger = logging.getLogger("headscope.worker")
 Problem = dict[str, Any]
 # Progress is written at most this often, so that short layers do not wait for the record.
 PROGRESS_SECONDS = 0.05
+# What the system says when there is no room for a file.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Worker:
@@ -61,6 +65,11 @@ class Worker:
             return error.problem()
         except MemoryError:
             return HeadscopeError("The worker ran out of memory. Ask for fewer tokens or layers.").problem()
+        except (OSError, sqlite3.OperationalError) as error:
+            if isinstance(error, OSError) and error.errno not in FULL:
+                raise
+            logger.exception("job %s", id_)
+            return StorageFull("The result could not be written to disk. Free some room, then send it again.").problem()
         return None
 
     def _analyse(self, id_: str, request: AnalysisRequest) -> None:
@@ -68,7 +77,7 @@ class Worker:
         progress = _Progress(self._record, id_)
         located = self._catalog.locate(request.model)
         self._catalog.may_fetch(located)
-        if located.folder is not None and request.key(located.digest()) != id_:
+        if located.folder is not None and id_ not in _keys(request, located):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
         progress(0.0, "loading", "fetching and loading the model" if located.folder is None else "loading the model")
         model = self.model(located)
@@ -79,6 +88,14 @@ class Worker:
             progress(1.0, "writing", "", force=True)
             result.timing_ms["load"] = round((loaded - started) * 1e3, 1)
             writer.finish(document(result), arrays(result))
+
+
+def _keys(request: AnalysisRequest, located: Located) -> set[str]:
+    """The ids the request may have been accepted under: that of the files, and that of the hub's name if they were fetched since."""
+    keys = {request.key(located.digest())}
+    if located.hub is not None:
+        keys.add(request.key(replace(located, folder=None).digest()))
+    return keys
 
 
 class _Progress:
