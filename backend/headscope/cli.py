@@ -65,8 +65,10 @@ def serve(host: str, port: int, open_page: bool) -> None:
             "Headscope has no access tokens in this version, so it listens on loopback addresses only. To reach it from elsewhere, use an SSH tunnel."
         )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    app = create(Settings())
+    app.state.service.take_home()  # said here, where it is one plain sentence
     config = uvicorn.Config(
-        create(Settings()),
+        app,
         host=host,
         port=port,
         log_level="warning",
@@ -160,7 +162,7 @@ def analyze(
     from .library import analyze as run
     from .library import load
 
-    text = click.get_text_stream("stdin").read() if text == "-" else text
+    text = sys.stdin.read() if text == "-" else text
     bar = _Bar(quiet=as_json)
     bar(0.0, "loading", model)
     loaded = load(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from typing import IO, Any, TypeVar
@@ -35,6 +36,7 @@ class Service:
         self.record = Record(settings.home / "jobs.db")
         self.watcher = Watcher(self.record)
         self._tokenizers: dict[str, Tokenizer] = {}  # by digest of the file
+        self._repairing = threading.Lock()
         self._lock: IO[str] | None = None
         self.jobs = Embedded(
             self.record,
@@ -46,15 +48,23 @@ class Service:
             on_change=self.watcher.poke,
         )
 
-    def start(self) -> None:
-        """Take up the jobs of an earlier run and begin. Raises HeadscopeError if another server has this home."""
-        self._lock = (self.settings.home / "server.lock").open("w")
+    def take_home(self) -> None:
+        """Make this the only server of its home. Raises HeadscopeError if another one has it."""
+        if self._lock is not None:
+            return
+        lock = (self.settings.home / "server.lock").open("w")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            lock.close()
             raise HeadscopeError(
                 "Another Headscope server uses this home. Stop it, or set HEADSCOPE_HOME to another folder."
             ) from None
+        self._lock = lock
+
+    def start(self) -> None:
+        """Take up the jobs of an earlier run and begin. Raises HeadscopeError if another server has this home."""
+        self.take_home()
         self.results.tidy()
         self.jobs.start(_warm if self.settings.prewarm else None)
 
@@ -63,6 +73,7 @@ class Service:
         self.jobs.stop()
         if self._lock:
             self._lock.close()
+            self._lock = None
 
     def submit(self, requests: Sequence[AnalysisRequest]) -> tuple[str | None, list[str]]:
         """Check and accept requests; the batch's id (None for one request) and their ids. All of them are accepted, or none.
@@ -112,13 +123,15 @@ class Service:
 
     def recompute(self, id_: str) -> None:
         """Put a corrupt result aside and compute it again. Raises Unknown if it is not known what was asked."""
-        logger.warning("analysis %s is corrupt on disk: put aside, computed again", id_)
-        self.record.count("corrupt_results")
-        job = self.record.get(id_)
-        self.results.quarantine(id_)
-        if job is None:
-            raise unknown_analysis()
-        self.record.enqueue([(id_, job.payload)])
+        with self._repairing:  # of many readers who find it corrupt, one has it computed again
+            if not self.results.quarantine(id_):
+                return
+            logger.warning("analysis %s is corrupt on disk: put aside, computed again", id_)
+            self.record.count("corrupt_results")
+            job = self.record.get(id_)
+            if job is None:
+                raise unknown_analysis()
+            self.record.enqueue([(id_, job.payload)])
         self.jobs.wake()
 
     def _check(self, request: AnalysisRequest) -> str:
