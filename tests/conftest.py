@@ -1,0 +1,55 @@
+"""Servers and models that the tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.models import tiny_model
+from tests.server import Server
+
+# Long enough to be killed, cancelled or watched half-way.
+SLOW_TEXT = "The cat sat on the mat because it was tired. " * 24
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny model per family, and `slow`, whose forward pass takes seconds."""
+    folder = tmp_path_factory.mktemp("models")
+    for family in ("bert", "gpt2", "llama"):
+        tiny_model(folder / family, family)
+    tiny_model(folder / "slow", "gpt2", layers=64, width=128, heads=8, positions=1024)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+    """A server for tests that leave it as they find it."""
+    with Server(tmp_path_factory.mktemp("shared") / "home", models) as running:
+        yield running
+
+
+@pytest.fixture
+def new_server(tmp_path: Path, models: Path) -> Iterator[Callable[..., Server]]:
+    """Starts servers of the test's own, each time on the test's home; settings as keywords."""
+    started: list[Server] = []
+
+    def start(models: Path = models, **settings: Any) -> Server:
+        started.append(Server(tmp_path / "home", models, **settings).start())
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
+    """The end of every living server's log, beside the failure."""
+    report = yield
+    if report.failed:
+        report.sections += [(f"log of {server.home}", server.log()[-4000:]) for server in Server.living]
+    return report

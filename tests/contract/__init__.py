@@ -1,0 +1,1 @@
+"""What any home of jobs and results has to keep to."""

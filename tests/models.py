@@ -1,0 +1,100 @@
+"""Tiny random models with tokenizers trained on the spot, saved like any model of the hub."""
+
+from __future__ import annotations
+
+import string
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+Family = Literal["bert", "gpt2", "llama"]
+CORPUS = [
+    "The cat sat on the mat because it was tired.",
+    "A researcher types a sentence and sees what every head attends to.",
+    "Heads differ: some look back, some look at commas, some look at nothing.",
+]
+
+
+@cache
+def wordpiece() -> Any:
+    """A lowercase BERT tokenizer that knows every printable ASCII character."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    alphabet = [char for char in string.printable if not char.isspace()]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=300, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    pair = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=pair
+    )
+    names = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    return _fast(tokenizer, **names)
+
+
+@cache
+def byte_bpe() -> Any:
+    """A byte-level BPE tokenizer, which takes any text there is."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return _fast(tokenizer, eos_token="<|endoftext|>", bos_token="<|endoftext|>")
+
+
+def _fast(tokenizer: Any, **names: str) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+
+
+def tiny_model(
+    folder: Path,
+    family: Family = "bert",
+    *,
+    layers: int = 2,
+    heads: int = 4,
+    width: int = 32,
+    positions: int = 256,
+    seed: int = 0,
+) -> Path:
+    """Save a random model of that family in `folder` and return it. Heads are `width // heads` wide."""
+    import torch
+    import transformers
+
+    tokenizer = wordpiece() if family == "bert" else byte_bpe()
+    shape = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "max_position_embeddings": positions,
+    }
+    special = {"bos_token_id": 0, "eos_token_id": 0}
+    torch.manual_seed(seed)
+    if family == "bert":
+        config = transformers.BertConfig(**shape, intermediate_size=2 * width, type_vocab_size=2)
+        model = transformers.BertModel(config)
+    elif family == "gpt2":
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **special))
+    else:
+        config = transformers.LlamaConfig(
+            **shape, **special, num_key_value_heads=heads // 2, intermediate_size=2 * width
+        )
+        model = transformers.LlamaForCausalLM(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -1,0 +1,175 @@
+"""A real Headscope server for tests: started as a process, asked over HTTP, killed, and started again on the same home."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import httpx
+import psutil
+
+T = TypeVar("T")
+API = "/api/v1"
+DEADLINE = 60.0
+
+
+def eventually(condition: Callable[[], T], what: str, seconds: float = DEADLINE) -> T:
+    """The first true value of `condition`; fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)
+    return value
+
+
+def environment(home: Path, models: Path | None = None, **settings: Any) -> dict[str, str]:
+    """The environment of a Headscope process that sees nothing of this machine but `home` and the folder `models`."""
+    values = {"home": home, "prewarm": False, "hub": "off", "threads": 1, **settings}
+    if models is not None:
+        values["model_dirs"] = [str(models)]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HEADSCOPE_", "HF_"))}
+    ours = {
+        f"HEADSCOPE_{name.upper()}": value if isinstance(value, (str, Path)) else json.dumps(value)
+        for name, value in values.items()
+        if not name.startswith("HF_")
+    }
+    hub = {
+        "HF_HOME": str(home / "hf"),
+        **{name: str(value) for name, value in values.items() if name.startswith("HF_")},
+    }
+    return {**clean, **hub, **{name: str(value) for name, value in ours.items()}}
+
+
+class Server:
+    """One server process and its home. Settings are those of settings.py; names that begin with HF_ go to the environment as they are."""
+
+    living: ClassVar[list[Server]] = []
+
+    def __init__(self, home: Path, models: Path | None = None, **settings: Any) -> None:
+        self.home = home
+        self._environment = environment(home, models, **settings)
+        self._log = home.parent / f"{home.name}.log"
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> Server:
+        """Start on a free port and wait until it is ready."""
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"],
+                env=self._environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        Server.living.append(self)
+        assert self.process.stdout is not None
+        announced = self.process.stdout.readline().decode()
+        assert "http://" in announced, f"the server did not start:\n{self.log()}"
+        self.url = announced.split("http://")[1].split("/")[0]
+        self.client = httpx.Client(base_url=f"http://{self.url}", timeout=DEADLINE, trust_env=False)
+        eventually(lambda: self.client.get("/readyz").status_code == 200, "readyz")
+        return self
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End the process and wait for it; nothing happens if it has ended."""
+        if self not in Server.living:
+            return
+        Server.living.remove(self)
+        self.process.send_signal(how)
+        self.process.communicate(timeout=DEADLINE)
+        self.client.close()
+
+    def restart(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End it and start it again on the same home."""
+        self.kill(how)
+        self.start()
+
+    def log(self) -> str:
+        """What it has written to standard error, over all its starts."""
+        return self._log.read_text(errors="replace")
+
+    def children(self) -> list[psutil.Process]:
+        """The worker processes it has now."""
+        found = psutil.Process(self.process.pid).children()
+        return [child for child in found if "spawn_main" in " ".join(_cmdline(child))]
+
+    def kill_child(self) -> int:
+        """Kill the worker process; its id."""
+        child = eventually(self.children, "a worker process")[0]
+        child.send_signal(signal.SIGKILL)
+        return child.pid
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        """GET below /api/v1."""
+        return self.client.get(f"{API}{path}", **more)
+
+    def post(self, body: Any, path: str = "/analyses", **more: Any) -> httpx.Response:
+        """POST a JSON body below /api/v1."""
+        return self.client.post(f"{API}{path}", json=body, **more)
+
+    def submit(self, **body: Any) -> str:
+        """Ask for an analysis; its id."""
+        answer = self.post(body)
+        assert answer.status_code in (200, 202), answer.text
+        return str(answer.json()["id"])
+
+    def events(self, id_: str, last: str | None = None) -> Iterator[dict[str, Any]]:
+        """Events of an analysis until the terminal one, each with its `event_id`."""
+        headers = {"Last-Event-ID": last} if last else {}
+        with self.client.stream("GET", f"{API}/analyses/{id_}/events", headers=headers) as stream:
+            assert stream.status_code == 200, stream.read()
+            number = ""
+            for line in stream.iter_lines():
+                if line.startswith("id: "):
+                    number = line[4:]
+                if line.startswith("data: "):
+                    yield {**json.loads(line[6:]), "event_id": number}
+
+    def until(self, id_: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The first event that satisfies the condition; fails when the analysis ends without one."""
+        for event in self.events(id_):
+            if condition(event):
+                return event
+        raise AssertionError(f"ended before: {event}")
+
+    def forward(self, id_: str) -> None:
+        """Wait until the model is in the middle of its forward pass."""
+        self.until(id_, lambda event: event["progress"]["stage"] == "forward" and event["progress"]["fraction"] > 0)
+
+    def ended(self, id_: str) -> dict[str, Any]:
+        """The document of an analysis once it has ended."""
+        for _ in self.events(id_):
+            pass
+        answer = self.get(f"/analyses/{id_}")
+        assert answer.status_code == 200, answer.text
+        document: dict[str, Any] = answer.json()
+        return document
+
+    def analyse(self, **body: Any) -> dict[str, Any]:
+        """Ask for an analysis and wait for its end."""
+        document = self.ended(self.submit(**body))
+        assert document["status"] == "done", document["error"]
+        return document
+
+    def metric(self, name: str) -> int:
+        """A counter of /metrics."""
+        lines = self.client.get("/metrics").text.splitlines()
+        return int(float(next(line for line in lines if line.startswith(f"headscope_{name} ")).split()[-1]))
+
+
+def _cmdline(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
