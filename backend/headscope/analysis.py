@@ -150,7 +150,8 @@ class _Collector:
 
     def _keep_reading(self, name: str, reading: Reading, place: int, head: int) -> None:
         if name in self._request.lenses:
-            tiles, scale, offset = quantise(pool(reading.map, TILE), LENSES[name].signed)
+            signed = LENSES[name].signed
+            tiles, scale, offset = quantise(pool(reading.map, TILE, signed), signed)
             for part, values in (("tiles", tiles), ("scale", scale), ("offset", offset)):
                 self._keep(("tile", name, part), values, place, head)
         for part in ("rank", "condition", "identical"):

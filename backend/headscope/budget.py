@@ -9,11 +9,11 @@ from math import isqrt
 from .errors import BudgetExceeded, Unknown
 from .models.facts import Facts
 from .request import AnalysisRequest
+from .types import BLOCK_BYTES
 
 FLOAT = 4
 # Blocks alive at once while a layer is read: scores, weights, one projected map per lens, their scratch.
 BLOCKS = 6
-BLOCK_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

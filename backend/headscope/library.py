@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psutil
+from pydantic import ValidationError
 
 from . import analysis
 from .analysis import Analysis, Array, Memory, Progress, Result
@@ -37,7 +38,9 @@ def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Mod
     name = str(model)
     folder = Path(name).expanduser()
     known = isinstance(model, str) and NAME.fullmatch(name) and name in catalog.names()
-    located = catalog.locate_folder(folder) if not known and folder.is_dir() else catalog.locate(name, pointer=None)
+    located = (
+        catalog.locate_folder(folder) if name and not known and folder.is_dir() else catalog.locate(name, pointer=None)
+    )
     return loading.load(located, device)
 
 
@@ -76,7 +79,7 @@ def analyze(
     if image is not None:
         raise Unsupported("Images can't be analysed in this version.", pointer="/image")
     model = load(model)
-    request = AnalysisRequest(
+    request = _request(
         model=model.name[:200],
         text=text,
         text_pair=text_pair,
@@ -95,6 +98,15 @@ def analyze(
     limit = int(psutil.virtual_memory().available * 0.9)
     result = analysis.run(model, request, sink, limit=limit, progress=progress, keep_logits=keep_logits)
     return Analysis(result, sink.maps, lambda: model.digest)
+
+
+def _request(**fields: Any) -> AnalysisRequest:
+    """The request, or InvalidRequest in our words where a value is of the wrong type."""
+    try:
+        return AnalysisRequest(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.") from None
 
 
 class _Held:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# Weights computed at once: larger layers go through in blocks of heads. Small enough for the cache, so faster than whole layers, and memory stays that of
+# a few blocks whatever the length.
+BLOCK_BYTES = 4 * 1024 * 1024
 
 TokenKind = Literal["special", "punct", "word", "subword"]
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
@@ -57,6 +61,7 @@ class Layer:
 
     weights [H, Q, K]  rows sum to 1 over the allowed keys and are 0 elsewhere
     values  [G, K, D]
+    output  [H, Q, D]  weights @ values
     `epsilon` is the machine epsilon of the arithmetic that made them: it decides what counts as zero.
     """
 
@@ -64,6 +69,7 @@ class Layer:
     heads: tuple[int, ...]
     weights: Tensor
     values: Tensor
+    output: Tensor
     keys: Keys
     epsilon: float
 
@@ -73,9 +79,15 @@ class Layer:
         if len(chosen) == len(self.heads):
             return self
         group = self.weights.shape[0] // self.values.shape[0]
-        names = tuple(self.heads[place] for place in chosen)
-        values = self.values[[place // group for place in chosen]]
-        return Layer(self.index, names, self.weights[chosen], values, self.keys, self.epsilon) if chosen else None
+        if not chosen:
+            return None
+        return replace(
+            self,
+            heads=tuple(self.heads[place] for place in chosen),
+            weights=self.weights[chosen],
+            values=self.values[[place // group for place in chosen]],
+            output=self.output[chosen],
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,9 @@ from ..errors import NonFinite, Unsupported
 from ..mechanisms import MECHANISMS
 from ..models.loading import Model
 from ..models.tokens import Encoded
-from ..types import Keys, Layer
+from ..types import BLOCK_BYTES, Keys, Layer
 
 NAME = "headscope"
-# Weights computed at once. Larger layers go through in blocks of heads, so that memory stays that of a few blocks whatever the length.
-BLOCK_BYTES = 64 * 1024 * 1024
 
 
 @dataclass
@@ -99,7 +97,15 @@ def attention(
             )
         names = tuple(range(block.start, block.stop))
         recorder.on_layer(
-            Layer(recorder.calls, names, weights.float(), value[0, low:high], allowed, torch.finfo(value.dtype).eps)
+            Layer(
+                recorder.calls,
+                names,
+                weights.float(),
+                value[0, low:high],
+                output[block],
+                allowed,
+                torch.finfo(value.dtype).eps,
+            )
         )
         del weights
     recorder.calls += 1

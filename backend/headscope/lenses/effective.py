@@ -13,7 +13,7 @@ def read(layer: Layer) -> Reading:
     """
     from .rowspace import project
 
-    return project(layer.weights, layer.values, layer.keys, layer.epsilon)
+    return project(layer.weights, layer.values, layer.output, layer.keys, layer.epsilon)
 
 
 EFFECTIVE = Lens(

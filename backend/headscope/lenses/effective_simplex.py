@@ -18,7 +18,17 @@ def read(layer: Layer) -> Reading:
     # The column of ones is scaled to the size of the values' columns: the space is the same, the condition number smaller.
     scale = layer.values.double().square().mean(dim=(1, 2)).sqrt().clamp_min(torch.finfo(torch.float64).tiny)
     ones = scale[:, None, None].expand(-1, layer.values.shape[1], 1)
-    return project(layer.weights, torch.cat([layer.values.double(), ones], dim=-1), layer.keys, layer.epsilon)
+    per_group = layer.weights.shape[0] // layer.values.shape[0]
+    sums = scale.repeat_interleave(per_group)[:, None, None].expand(
+        -1, layer.output.shape[1], 1
+    )  # the weights of a row sum to 1
+    return project(
+        layer.weights,
+        torch.cat([layer.values.double(), ones], dim=-1),
+        torch.cat([layer.output.double(), sums], dim=-1),
+        layer.keys,
+        layer.epsilon,
+    )
 
 
 EFFECTIVE_SIMPLEX = Lens(

@@ -16,12 +16,14 @@ from ..types import Keys, Reading
 
 # Errors of the Gram route grow like eps(float64) * condition²: 1e-6 at this bound, a hundred times below what is promised.
 SAFE_CONDITION = 1e5
+# Up to here the head's output in float32 gives the coordinates of the projection, with errors of eps(float32) * condition: 1e-5. Beyond, the weights do.
+DIRECT_CONDITION = 100.0
 # Rows decomposed or factorised at once; bounds the scratch memory to a few tens of MB.
 ROWS = 64
 
 
-def project(weights: Tensor, values: Tensor, keys: Keys, epsilon: float) -> Reading:
-    """Weights [H, Q, K], values [G, K, D] -> the projected map [H, Q, K] with rank, condition, kept share and leverage.
+def project(weights: Tensor, values: Tensor, output: Tensor, keys: Keys, epsilon: float) -> Reading:
+    """weights [H, Q, K], values [G, K, D], output = weights @ values [H, Q, D] -> the projected map [H, Q, K], rank, condition, kept share, leverage.
 
     A singular value counts as zero below sigma_1 * max(K, D) * epsilon, where epsilon is that of the arithmetic the values were computed in.
     Raises Unsupported when that arithmetic is so coarse that the threshold says nothing (half precision).
@@ -29,15 +31,16 @@ def project(weights: Tensor, values: Tensor, keys: Keys, epsilon: float) -> Read
     n, width = values.shape[1:]
     if max(n, width) * epsilon > 0.05:
         raise Unsupported(
-            'Effective attention needs values computed in float32 or wider: in half precision no rank can be decided. Ask for dtype="float32".'
+            "Effective attention needs values computed in float32 or wider: in half precision no rank can be decided. "
+            'Ask for dtype="float32".'
         )
     V = values.double()
     if keys.rule == "all":
-        return _project_all(weights, V, epsilon)
+        return _project_all(weights, V, output, epsilon)
     if keys.rule == "prefix":
-        return _project_prefix(weights, V, epsilon)
+        return _project_prefix(weights, V, output, epsilon)
     assert keys.mask is not None  # noqa: S101 - the type of Keys, not a check of input
-    return _project_rows(weights, V, keys.mask, epsilon)
+    return _project_rows(weights, V, output, keys.mask, epsilon)
 
 
 def _safe(n: int, width: int, epsilon: float) -> float:
@@ -46,37 +49,40 @@ def _safe(n: int, width: int, epsilon: float) -> float:
 
 
 def _factor(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Gram [..., D, D] -> Cholesky factor and an upper bound of the condition number of V, [...] (inf where it has none).
+    """gram [..., D, D] = L Lᵀ -> L⁻¹ and an upper bound of the condition number of V, [...] (inf where it has none).
 
     cond(V)² = lambda_max / lambda_min <= |G|_F |G⁻¹|_F.
     """
     factor, failed = torch.linalg.cholesky_ex(gram)
-    ok = (failed == 0) & (factor.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
-    factor = torch.where(ok[..., None, None], factor, torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device))
-    bound = (torch.linalg.matrix_norm(gram) * torch.linalg.matrix_norm(torch.cholesky_inverse(factor))).sqrt()
-    return factor, torch.where(ok & bound.isfinite(), bound, torch.inf)
+    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    if bool(failed.any()):
+        factor = torch.where((failed == 0)[..., None, None], factor, identity)
+    inverse = torch.linalg.solve_triangular(factor, identity.expand_as(gram), upper=False)
+    bound = (gram.norm(dim=(-2, -1)) * (inverse.mT @ inverse).norm(dim=(-2, -1))).sqrt()
+    return inverse, torch.where((failed == 0) & bound.isfinite(), bound, torch.inf)
 
 
-def _project_all(weights: Tensor, V: Tensor, epsilon: float) -> Reading:
+def _project_all(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> Reading:
     groups, n, width = V.shape
     per_group = weights.shape[0] // groups
     wide = n <= width
-    factor, condition = _factor(V @ V.mT if wide else V.mT @ V)
+    inverse, condition = _factor(V @ V.mT if wide else V.mT @ V)
     proven = condition <= _safe(n, width, epsilon)
-
     rank = torch.full((groups,), min(n, width))
     if wide:
-        basis = torch.eye(n, dtype=V.dtype, device=V.device).expand(groups, n, n)
-        projected = weights.clone() if not proven.all() else weights
+        projected = weights if bool(proven.all()) else weights.clone()
+        kept = torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device)
+        leverage = torch.ones((groups, n), dtype=V.dtype, device=V.device)
     else:
-        basis = torch.linalg.solve_triangular(factor, V.mT, upper=False).mT  # [G, K, D], orthonormal columns
-        by_head = _by_head(basis, per_group).to(weights.dtype)
-        coordinates = weights @ by_head  # [H, Q, D]
+        basis = V @ inverse.mT  # [G, K, D], orthonormal columns
+        leverage = basis.square().sum(-1).clamp(0, 1)
+        by_head = _by_head(basis.to(weights.dtype), per_group)
+        if bool((condition <= DIRECT_CONDITION).all()):
+            coordinates = (output.double() @ _by_head(inverse, per_group).mT).to(weights.dtype)  # [H, Q, D]
+        else:
+            coordinates = weights @ by_head
         projected = coordinates @ by_head.mT
-    kept = torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device)
-    if not wide:
         kept = (coordinates.square().sum(-1) / _squared_norms(weights)).clamp(0, 1)
-    leverage = basis.square().sum(-1).clamp(0, 1)
 
     for group in (~proven).nonzero().flatten().tolist():
         U, sigma = _decompose(V[group], n, epsilon)
@@ -96,7 +102,7 @@ def _project_all(weights: Tensor, V: Tensor, epsilon: float) -> Reading:
         condition=_by_head(condition, per_group),
         identical=_by_head(rank == n, per_group),
         kept=kept,
-        leverage=_by_head(leverage, per_group).to(weights.dtype),
+        leverage=_by_head(leverage.to(weights.dtype), per_group),
     )
 
 
@@ -107,13 +113,13 @@ def _decompose(V: Tensor, n: int, epsilon: float) -> tuple[Tensor, Tensor]:
     return U[:, significant], sigma[significant]
 
 
-def _project_prefix(weights: Tensor, V: Tensor, epsilon: float) -> Reading:
+def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> Reading:
     """Causal rows: row i on the values of keys 0..i. Prefix Gram matrices only grow, so once one is well conditioned all later ones are."""
     groups, n, width = V.shape
     per_group = weights.shape[0] // groups
     projected, kept = weights.clone(), torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device)
     whole = _project_all(
-        weights[:, -1:], V, epsilon
+        weights[:, -1:], V, output[:, -1:], epsilon
     )  # the last row sees every key: rank, condition and leverage are those of all keys
     causal = torch.ones(n, n, dtype=torch.bool, device=V.device).tril()
     for group in range(groups):
@@ -125,7 +131,7 @@ def _project_prefix(weights: Tensor, V: Tensor, epsilon: float) -> Reading:
         start = head_rows if condition <= _safe(head_rows, width, epsilon) else 0
         if start < first_safe:
             rows = slice(start, first_safe)
-            part = _project_rows(weights[heads, rows], V[group : group + 1], causal[rows], epsilon)
+            part = _project_rows(weights[heads, rows], V[group : group + 1], output[heads, rows], causal[rows], epsilon)
             projected[heads, rows], kept[heads, rows] = part.map, _required(part.kept)
         for low in range(max(first_safe, head_rows), n, ROWS):
             rows = slice(low, min(low + ROWS, n))
@@ -170,7 +176,7 @@ def _causal_block(weights: Tensor, V: Tensor, low: int) -> tuple[Tensor, Tensor]
     return projected, kept.clamp(0, 1).to(weights.dtype)
 
 
-def _project_rows(weights: Tensor, V: Tensor, mask: Tensor, epsilon: float) -> Reading:
+def _project_rows(weights: Tensor, V: Tensor, output: Tensor, mask: Tensor, epsilon: float) -> Reading:
     """Any mask [Q, K]: one decomposition per row, batched. Slow, obvious, and right for sliding windows and near-dependent values."""
     groups, _, width = V.shape
     per_group = weights.shape[0] // groups
@@ -194,7 +200,7 @@ def _project_rows(weights: Tensor, V: Tensor, mask: Tensor, epsilon: float) -> R
             projected[heads, rows] = torch.where(independent[None, :, None], exact, result).to(weights.dtype)
             share = (coordinates.square().sum(-1) / _squared_norms(exact)).clamp(0, 1)
             kept[heads, rows] = torch.where(independent, 1.0, share).to(kept.dtype)
-    whole = _project_all(weights[:, :1], V, epsilon)
+    whole = _project_all(weights[:, :1], V, output[:, :1], epsilon)
     identical = torch.stack([(projected[h] == weights[h]).all() for h in range(weights.shape[0])])
     return Reading(projected, whole.rank, whole.condition, identical, kept, whole.leverage)
 
@@ -205,7 +211,7 @@ def _squared_norms(rows: Tensor) -> Tensor:
 
 
 def _by_head(per_group: Tensor, heads: int) -> Tensor:
-    return per_group.repeat_interleave(heads, dim=0)
+    return per_group if heads == 1 else per_group.repeat_interleave(heads, dim=0)
 
 
 def _required(value: Tensor | None) -> Tensor:

@@ -23,10 +23,9 @@ def row_entropy(weights: Tensor) -> Tensor:
     >>> row_entropy(torch.full((1, 4), 0.25)).item()
     1.3862943649291992
     """
-    import torch
-
-    rows: Tensor = torch.special.entr(weights).sum(-1)
-    return rows
+    # ln of the smallest float times a weight of 0 is 0, as it should be; several times faster than torch.special.entr.
+    logarithms = weights.clamp_min(1e-38).log_()
+    return logarithms.mul_(weights).sum(-1).neg_()
 
 
 def compute(layer: Layer, readings: Mapping[str, Reading]) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ def _kept(readings: Mapping[str, Reading]) -> Tensor:
 
 def share(layer: Layer, readings: Mapping[str, Reading]) -> dict[str, Tensor]:
     """||A - A_eff||² / ||A||² per head, [H]. A projection is orthogonal, so this is 1 - ||A_eff||² / ||A||²."""
-    norms = layer.weights.square().sum(-1)  # [H, Q]
+    norms = layer.weights.norm(dim=-1).square()  # [H, Q]
     return {"weights": (1 - (_kept(readings) * norms).sum(-1) / norms.sum(-1)).clamp(0, 1)}
 
 

@@ -8,18 +8,29 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def pool(maps: Tensor, tile: int) -> Tensor:
-    """Each cell of at most tile × tile takes the entry of largest magnitude. [H, Q, K] -> [H, min(tile, Q), min(tile, K)]."""
+def pool(maps: Tensor, tile: int, signed: bool) -> Tensor:
+    """Each cell of at most tile × tile takes the entry of largest magnitude. [H, Q, K] -> [H, min(tile, Q), min(tile, K)].
+
+    All cells are ceil(n / t) entries long; where t does not divide n, neighbours overlap.
+    """
+    high, low = maps, maps
+    for axis in (1, 2):
+        high = _bands(high, axis, tile).amax(axis + 1)
+        low = _bands(low, axis, tile).amin(axis + 1) if signed else high
+    return high.where(high >= -low, low) if signed else high
+
+
+def _bands(maps: Tensor, axis: int, tile: int) -> Tensor:
+    """The axis of n entries split in two: min(tile, n) cells of ceil(n / tile) entries."""
     import torch
 
-    size = (min(tile, maps.shape[1]), min(tile, maps.shape[2]))
-    if size == tuple(maps.shape[1:]):
-        return maps
-    high = torch.nn.functional.adaptive_max_pool2d(maps, size)
-    if maps.amin() >= 0:
-        return high
-    low = -torch.nn.functional.adaptive_max_pool2d(-maps, size)
-    return torch.where(high >= -low, high, low)
+    n = maps.shape[axis]
+    cells = min(tile, n)
+    width = -(-n // cells)
+    if n % cells:
+        starts = torch.arange(cells, device=maps.device) * (n - width) // (cells - 1)
+        maps = maps.index_select(axis, (starts[:, None] + torch.arange(width, device=maps.device)).flatten())
+    return maps.view(*maps.shape[:axis], cells, width, *maps.shape[axis + 1 :])
 
 
 def quantise(maps: Tensor, signed: bool) -> tuple[Tensor, Tensor, Tensor]:

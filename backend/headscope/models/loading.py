@@ -129,6 +129,8 @@ class _Converted(AbstractContextManager[None]):
 def wrap(module: Any, tokenizer: Any = None, name: str | None = None) -> Model:
     """A model already in memory, with its tokenizer (a fast transformers tokenizer, or a tokenizers.Tokenizer)."""
     known = facts.read(module.config.to_dict())
+    if known.kind in ("vision", "encoder-decoder"):
+        raise Unsupported("Image and encoder-decoder models can't be analysed in this version.")
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if backend is not None and not isinstance(backend, Tokenizer):
         raise Unsupported("The tokenizer must be a fast one (one with exact character offsets).")
@@ -149,9 +151,6 @@ def load(located: Located, device: str | None = None) -> Model:
     """
     folder = located.folder or fetch(located)
     config = safety.check(folder)
-    known = facts.read(config)
-    if known.kind in ("vision", "encoder-decoder"):
-        raise Unsupported("Image and encoder-decoder models can't be analysed in this version.")
     with tempfile.TemporaryDirectory(prefix="headscope-") as target:
         staged = safety.stage(folder, Path(target))
         module = _module(staged, _model_class(config))

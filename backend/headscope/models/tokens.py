@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from tokenizers import Tokenizer
 
@@ -164,6 +166,7 @@ def find_words(text: str) -> list[Span]:
     return [(start, end) for start, end in words]
 
 
+@cache
 def _char_kind(char: str) -> str:
     category = unicodedata.category(char)
     if char.isspace() or category in ("Cc", "Zs", "Zl", "Zp"):
@@ -202,11 +205,7 @@ def _trim(text: str, span: Span) -> Span:
 
 def _word_at(words: list[Span], position: int) -> int:
     """Index of the word that holds the position, else of the next one, else of the last."""
-    low, high = 0, len(words)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if words[middle][1] <= position else (low, middle)
-    return min(low, len(words) - 1)
+    return min(bisect_right(words, position, key=lambda word: word[1]), len(words) - 1)
 
 
 def _owners(words: list[Span], spans: list[Span]) -> dict[int, int]:

@@ -1,0 +1,207 @@
+"""What is captured is what the model computes: against eager attention, for encoders, decoders and grouped heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+
+import headscope
+from headscope import Model
+from headscope.capture import attention, ensure_exact
+from headscope.errors import ModelNotExact, NonFinite, Unsupported
+
+from .conftest import eager, projected, relative
+from .texts import TEXTS
+
+Ids = Callable[[int], list[int]]
+
+
+def values_of(model: Model, inputs: dict[str, torch.Tensor]) -> list[np.ndarray]:
+    """The values of every layer, [H, K, D], caught by hooks on the projections and not by Headscope's own capture."""
+    caught: list[torch.Tensor] = []
+    heads, width = model.facts.heads, model.facts.head_width
+
+    def keep(module: torch.nn.Module, _: object, output: torch.Tensor) -> None:
+        caught.append(output.detach())
+
+    names = [
+        name
+        for name, _ in model.module.named_modules()
+        if name.endswith(("attention.self.value", "attn.c_attn", "self_attn.v_proj"))
+    ]
+    hooks = [model.module.get_submodule(name).register_forward_hook(keep) for name in names]
+    eager(model, inputs)
+    for hook in hooks:
+        hook.remove()
+    result = []
+    for output in caught:
+        values = output[0, :, -heads * width :] if "c_attn" in names[0] else output[0]
+        groups = values.shape[-1] // width
+        result.append(values.view(-1, groups, width).transpose(0, 1).repeat_interleave(heads // groups, 0).numpy())
+    return result
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 9, 40])
+def test_tiny_models_are_exact(tiny: Model, ids: Ids, n: int) -> None:
+    """Weights equal eager ones within 1e-5 and logits are unchanged; effective equals the float64 reference; nothing on future keys."""
+    a = headscope.analyze(
+        tiny, token_ids=ids(n), lenses=("weights", "effective", "effective-simplex"), keep_logits=True
+    )
+    inputs = tiny.inputs(tiny.encode(token_ids=ids(n)))
+    theirs = eager(tiny, inputs)
+    causal = tiny.facts.kind == "decoder"
+    allowed = np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n), bool)
+    assert a.result.causal is causal or n == 1
+    np.testing.assert_allclose(a.logits, theirs.logits[0].numpy(), atol=1e-4)
+    for layer, (expected, values) in enumerate(zip(theirs.attentions, values_of(tiny, inputs), strict=True)):
+        np.testing.assert_allclose(a.maps["weights"][layer], expected[0].numpy(), atol=1e-5)
+        effective = a.maps["effective"][layer]
+        assert relative(effective, projected(expected[0].numpy(), values, allowed)) < 1e-4
+        assert relative(effective @ values, expected[0].numpy() @ values) < 1e-4
+        assert not effective[:, ~allowed].any()
+        np.testing.assert_allclose(a.maps["effective-simplex"][layer].sum(-1), 1, atol=1e-4)
+        if n <= tiny.facts.head_width:
+            np.testing.assert_array_equal(effective, a.maps["weights"][layer])
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=list(TEXTS))
+def test_minilm_is_exact(minilm: Model, text: str) -> None:
+    """The same on the real model and varied texts."""
+    a = headscope.analyze(minilm, TEXTS[text], max_tokens=160, lenses=("weights", "effective", "effective-simplex"))
+    inputs = minilm.inputs(minilm.encode(TEXTS[text], max_tokens=160))
+    theirs, n = eager(minilm, inputs), len(a.tokens)
+    for layer, (expected, values) in enumerate(zip(theirs.attentions, values_of(minilm, inputs), strict=True)):
+        np.testing.assert_allclose(a.maps["weights"][layer], expected[0].numpy(), atol=1e-5)
+        effective = a.maps["effective"][layer]
+        heads = range(0, 12, 3) if n > 64 else range(12)  # the reference takes its time
+        for head in heads:
+            V = values[head].astype(np.float64)
+            U, sigma, _ = np.linalg.svd(V, full_matrices=True)
+            null = U[:, int((sigma > sigma[0] * max(V.shape) * np.finfo(np.float32).eps).sum()) :]
+            row = expected[0, head].numpy().astype(np.float64)
+            assert relative(effective[head], row - row @ null @ null.T) < 1e-4
+        assert relative(effective @ values, expected[0].numpy() @ values) < 1e-4
+        np.testing.assert_allclose(a.maps["effective-simplex"][layer].sum(-1), 1, atol=1e-4)
+        if n <= 32:
+            np.testing.assert_array_equal(effective, a.maps["weights"][layer])
+
+
+def test_sliding_window_is_seen(ids: Ids) -> None:
+    """A window cuts keys off, which must be columns neither of the weights nor of the effective map."""
+    torch.manual_seed(0)
+    config = MistralConfig(
+        vocab_size=200,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=64,
+        sliding_window=5,
+    )
+    model = headscope.load(MistralForCausalLM(config))
+    a = headscope.analyze(model, token_ids=ids(24))
+    outside = ~np.tril(np.ones((24, 24), bool)) | np.tril(np.ones((24, 24), bool), -5)
+    assert not a.maps["weights"][..., outside].any()
+    assert not a.maps["effective"][..., outside].any()
+    assert a.result.keys.max() == 5
+
+
+def test_blocks_of_heads_change_nothing(tiny: Model, ids: Ids, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One head at a time gives what whole layers give."""
+    whole = headscope.analyze(tiny, token_ids=ids(30), measures=("entropy", "null_share", "leverage"))
+    monkeypatch.setattr(attention, "BLOCK_BYTES", 1)
+    parts = headscope.analyze(tiny, token_ids=ids(30), measures=("entropy", "null_share", "leverage"))
+    for lens, maps in whole.maps.items():
+        np.testing.assert_allclose(parts.maps[lens], maps, atol=1e-6)
+    for name, by_lens in whole.measures.items():
+        np.testing.assert_allclose(parts.measures[name]["weights"], by_lens["weights"], atol=1e-5)
+    np.testing.assert_array_equal(parts.result.tiles["weights"]["tiles"], whole.result.tiles["weights"]["tiles"])
+
+
+def test_selection_of_layers_and_heads(tiny: Model, ids: Ids) -> None:
+    """Chosen layers and heads are the same slices of the whole, in the model's numbering."""
+    whole = headscope.analyze(tiny, token_ids=ids(20))
+    part = headscope.analyze(tiny, token_ids=ids(20), layers=[2, 0], heads=[3, 1])
+    assert (part.layers, part.heads) == ([0, 2], [1, 3])
+    for lens, maps in whole.maps.items():
+        np.testing.assert_allclose(part.maps[lens], maps[[0, 2]][:, [1, 3]], atol=1e-6)
+
+
+def test_the_model_is_left_as_it_was(ids: Ids) -> None:
+    """Attention implementation, training mode, precision and weights of a user's model are untouched, also after an error."""
+    torch.manual_seed(0)
+    module = LlamaForCausalLM(
+        LlamaConfig(vocab_size=200, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
+    ).train()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    implementation = module.config._attn_implementation
+    model = headscope.load(module)
+    headscope.analyze(model, token_ids=ids(9), dtype="float64")
+    with pytest.raises(RuntimeError, match="stop"):
+        headscope.analyze(model, token_ids=ids(9), progress=stop)
+    assert module.training
+    assert module.config._attn_implementation == implementation
+    assert all(
+        torch.equal(tensor, before[name]) and tensor.dtype == before[name].dtype
+        for name, tensor in module.state_dict().items()
+    )
+
+
+def stop(fraction: float, stage: str, detail: str) -> None:
+    raise RuntimeError("stop")
+
+
+def test_inexact_capture_is_refused(ids: Ids) -> None:
+    """A model whose attention does something the capture does not know is refused, not drawn wrongly."""
+    torch.manual_seed(0)
+    module = LlamaForCausalLM(
+        LlamaConfig(vocab_size=200, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
+    )
+    attend = module.model.layers[1].self_attn
+    forward = attend.forward
+
+    def other(*args: object, **kwargs: object) -> object:
+        attend.scaling = 0.5 if module.config._attn_implementation == "eager" else 0.1
+        return forward(*args, **kwargs)
+
+    attend.forward = other
+    with pytest.raises(ModelNotExact, match="layer 1"):
+        ensure_exact(headscope.load(module))
+
+
+def test_models_that_can_not_be_captured_are_refused() -> None:
+    """Encoder-decoders are not for this version."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(vocab_size=200, d_model=32, d_kv=8, num_layers=2, num_heads=4, d_ff=64)
+    with pytest.raises(Unsupported):
+        headscope.load(T5ForConditionalGeneration(config))
+
+
+def test_nan_is_refused(ids: Ids) -> None:
+    """A model that computes NaN gets an error that names the layer."""
+    torch.manual_seed(0)
+    module = LlamaForCausalLM(
+        LlamaConfig(vocab_size=200, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=64)
+    )
+    module.model.layers[1].self_attn.v_proj.weight.data.fill_(float("nan"))
+    with pytest.raises(NonFinite, match="Layer 1"):
+        headscope.analyze(module, token_ids=ids(9))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_other_precisions(tiny: Model, ids: Ids, dtype: str) -> None:
+    """Half precision gives weights but refuses lenses that decide ranks; float64 gives everything."""
+    if dtype == "float64":
+        a = headscope.analyze(tiny, token_ids=ids(12), dtype="float64")
+        np.testing.assert_allclose(a.maps["weights"].sum(-1), 1, atol=1e-6)
+        return
+    with pytest.raises(Unsupported):
+        headscope.analyze(tiny, token_ids=ids(12), dtype=dtype)
+    a = headscope.analyze(tiny, token_ids=ids(12), dtype=dtype, lenses=("weights",))
+    assert a.maps["weights"].dtype == np.float32
+    np.testing.assert_allclose(a.maps["weights"].sum(-1), 1, atol=2e-2)

@@ -1,0 +1,157 @@
+"""The Python interface: load, analyze, save, open, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headscope
+from headscope import Model
+from headscope.budget import Plan, check
+from headscope.errors import BudgetExceeded, HeadscopeError, InvalidRequest, Unknown, Unsupported
+
+
+def test_the_example_of_the_readme(minilm: Model) -> None:
+    """Every name of the interface, on the default model."""
+    a = headscope.analyze(minilm, "The cat sat.", lenses=("weights", "effective"), measures=("entropy", "null_share"))
+    assert (a.model, a.mechanism) == ("minilm", {"name": "softmax"})
+    assert [token.text for token in a.tokens] == ["[CLS]", "The", "cat", "sat", ".", "[SEP]"]
+    assert a.maps["effective"].shape == (6, 12, 6, 6)
+    assert a.maps["effective"].dtype == np.float32
+    assert a.measures["entropy"]["weights"].shape == (6, 12, 6)
+    assert a.measures["null_share"]["weights"].shape == (6, 12)
+    assert a.logits is None
+    assert [warning.code for warning in a.warnings] == ["identical-to-weights"]
+    assert len(a.id) == 32
+
+
+def test_same_request_same_id(minilm: Model) -> None:
+    """The id names the content: order and repetition of lenses do not matter, everything else does."""
+    first = headscope.analyze(minilm, "One text.", lenses=("weights", "effective")).id
+    assert headscope.analyze(minilm, "One text.", lenses=("effective", "weights", "weights")).id == first
+    assert headscope.analyze(minilm, "One text!").id != first
+    assert headscope.analyze(minilm, "One text.", lenses=("weights",)).id != first
+    assert headscope.analyze(minilm, "One text.", max_tokens=4).id != first
+
+
+def test_in_memory_models_are_named_by_their_weights() -> None:
+    """Two models of equal weights give the same id, other weights another."""
+    import torch
+
+    from .conftest import TINY
+
+    def id_of(seed: int) -> str:
+        torch.manual_seed(seed)
+        return headscope.analyze(TINY["gpt2"](), token_ids=[1, 2, 3]).id
+
+    assert id_of(0) == id_of(0) != id_of(1)
+
+
+def test_save_and_open(minilm: Model, tmp_path: Path) -> None:
+    """What is opened is what was saved, to the last bit."""
+    a = headscope.analyze(
+        minilm, "The cat sat on the mat.", "Did it?", measures=("entropy", "null_share", "leverage"), layers=[1, 3]
+    )
+    a.save(tmp_path / "a.safetensors")
+    b = headscope.open(tmp_path / "a.safetensors")
+    assert (b.id, b.tokens, b.layers, b.heads, b.warnings) == (a.id, a.tokens, a.layers, a.heads, a.warnings)
+    for lens, maps in a.maps.items():
+        np.testing.assert_array_equal(b.maps[lens], maps)
+    for name, by_lens in a.measures.items():
+        np.testing.assert_array_equal(b.measures[name]["weights"], by_lens["weights"])
+
+
+@pytest.mark.parametrize("content", [b"", b"not safetensors", b"\x08\0\0\0\0\0\0\0{}      "])
+def test_open_refuses_other_files(tmp_path: Path, content: bytes) -> None:
+    """One plain sentence, whatever the file holds."""
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(InvalidRequest, match="not a file that Headscope wrote"):
+        headscope.open(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "code"),
+    [
+        ({"lenses": ("nope",)}, Unknown, "unknown-lens"),
+        ({"measures": ("nope",)}, Unknown, "unknown-measure"),
+        ({"mechanism": "nope"}, Unknown, "unknown-mechanism"),
+        ({"mechanism": {"name": "nope"}}, Unknown, "unknown-mechanism"),
+        ({"layers": [6]}, Unknown, "unknown-layer"),
+        ({"heads": [12]}, Unknown, "unknown-head"),
+        ({"kind": "cross"}, Unsupported, "unsupported"),
+        ({"image": b"png"}, Unsupported, "unsupported"),
+        ({"keep_logits": True}, Unsupported, "unsupported"),
+        ({"token_ids": [1]}, InvalidRequest, "invalid-request"),
+        ({"text": None}, InvalidRequest, "invalid-request"),
+        ({"text": None, "text_pair": "x", "token_ids": [1]}, InvalidRequest, "invalid-request"),
+        ({"lenses": (), "measures": ()}, InvalidRequest, "invalid-request"),
+        ({"text": 5}, InvalidRequest, "invalid-request"),
+        ({"max_tokens": "many"}, InvalidRequest, "invalid-request"),
+        ({"dtype": "int8"}, InvalidRequest, "invalid-request"),
+    ],
+    ids=str,
+)
+def test_refusals(minilm: Model, arguments: dict[str, object], error: type[HeadscopeError], code: str) -> None:
+    """Every error is ours, with a stable code and a sentence."""
+    with pytest.raises(error) as raised:
+        headscope.analyze(minilm, **{"text": "A text.", **arguments})
+    assert raised.value.code == code
+    assert raised.value.detail.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("no-such-model", "unknown-model"),
+        ("../etc", "invalid-request"),
+        ("a/b/c", "invalid-request"),
+        ("", "invalid-request"),
+    ],
+)
+def test_unknown_models(name: str, code: str) -> None:
+    """Names that can't be one are told apart from names that nobody has."""
+    with pytest.raises(HeadscopeError) as raised:
+        headscope.load(name)
+    assert raised.value.code == code
+
+
+def test_without_maps(minilm: Model) -> None:
+    """maps=False keeps thumbnails and measures only, and they are the same."""
+    kept = headscope.analyze(minilm, "The cat sat on the mat.", measures=("entropy",))
+    light = headscope.analyze(minilm, "The cat sat on the mat.", measures=("entropy",), maps=False)
+    assert light.maps == {}
+    np.testing.assert_array_equal(light.result.tiles["effective"]["tiles"], kept.result.tiles["effective"]["tiles"])
+    np.testing.assert_array_equal(light.measures["entropy"]["weights"], kept.measures["entropy"]["weights"])
+
+
+def test_what_does_not_fit_is_refused_with_what_would() -> None:
+    """The estimate names its limit, and what it suggests does fit."""
+    too_much = Plan(list(range(12)), list(range(12)), 4096, 2)
+    with pytest.raises(BudgetExceeded) as raised:
+        check(too_much, 4 * 1024**3)
+    error = raised.value
+    assert error.actual is not None
+    assert error.limit == 4 * 1024**3 < error.actual
+    fitting = int(error.detail.split(" tokens (max_tokens)")[0].rsplit(" ", 1)[1])
+    check(Plan(too_much.layers, too_much.heads, fitting, 2), 4 * 1024**3)
+    check(Plan(too_much.layers, too_much.heads, 4096, 0), 4 * 1024**3)
+    layers = int(error.detail.split(" layers at a time")[0].rsplit(" ", 1)[1])
+    check(Plan(list(range(layers)), too_much.heads, 4096, 2), 4 * 1024**3)
+
+
+def test_public_names() -> None:
+    """The interface is exactly this."""
+    assert headscope.__all__ == [
+        "LENSES",
+        "MEASURES",
+        "MECHANISMS",
+        "Analysis",
+        "Model",
+        "__version__",
+        "analyze",
+        "load",
+        "open",
+    ]
+    assert all(getattr(headscope, name) is not None for name in headscope.__all__)

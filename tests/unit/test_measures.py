@@ -1,0 +1,141 @@
+"""Measures, thumbnails and edges against closed forms and plain loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import headscope
+from headscope import LENSES, MEASURES, MECHANISMS, Model
+from headscope.measures import edges
+from headscope.measures.entropy import convert, row_entropy
+from headscope.measures.thumbnail import pool, quantise
+
+
+def test_entropy_closed_forms() -> None:
+    """Uniform: ln n. One-hot: 0. Half and half: ln 2. Against a loop in float64 on random rows."""
+    rows = torch.stack([torch.full((8,), 1 / 8), torch.eye(8)[3], torch.tensor([0.5, 0.5, 0, 0, 0, 0, 0, 0])])
+    np.testing.assert_allclose(row_entropy(rows[None]).numpy(), [[math.log(8), 0, math.log(2)]], atol=1e-6)
+    random = torch.randn(3, 5, 40, generator=torch.Generator().manual_seed(0)).mul(6).softmax(-1)
+    expected = [[-sum(w * math.log(w) for w in row if w > 0) for row in head] for head in random.double().tolist()]
+    np.testing.assert_allclose(row_entropy(random).numpy(), expected, atol=1e-5)
+
+
+def test_entropy_units() -> None:
+    """Bits, perplexity and normalised; a query with one key has no normalised entropy."""
+    nats, keys = np.log(np.array([[1.0, 2.0, 2.0]])), np.array([1, 2, 4])
+    np.testing.assert_allclose(convert(nats, "bits", keys), [[0, 1, 1]])
+    np.testing.assert_allclose(convert(nats, "perplexity", keys), [[1, 2, 2]])
+    np.testing.assert_allclose(convert(nats, "normalised", keys), [[np.nan, 1, 0.5]])
+    assert convert(nats, "nats", keys) is nats
+
+
+def test_null_share_is_what_the_difference_says(tiny: Model) -> None:
+    """||A - A_eff||² / ||A||², per head and per query, from the maps themselves."""
+    ids = np.random.default_rng(0).integers(0, 200, 50).tolist()
+    a = headscope.analyze(tiny, token_ids=ids, measures=("null_share", "null_share_rows", "leverage"))
+    weights, effective = a.maps["weights"].astype(np.float64), a.maps["effective"].astype(np.float64)
+    lost, norms = np.square(weights - effective).sum(-1), np.square(weights).sum(-1)
+    np.testing.assert_allclose(a.measures["null_share"]["weights"], lost.sum(-1) / norms.sum(-1), atol=1e-5)
+    np.testing.assert_allclose(a.measures["null_share_rows"]["weights"], lost / norms, atol=1e-5)
+    leverage = a.measures["leverage"]["weights"]
+    assert leverage.shape == (3, 4, 50)
+    np.testing.assert_allclose(leverage.sum(-1), a.result.notes["effective"]["rank"], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", LENSES)
+def test_every_lens_keeps_its_promises(tiny: Model, name: str) -> None:
+    """Shape, type, finiteness, range, and that a map which is not signed is not negative. For every entry of LENSES."""
+    ids = np.random.default_rng(1).integers(0, 200, 20).tolist()
+    found = headscope.analyze(tiny, token_ids=ids, lenses=(name,), measures=()).maps[name]
+    lens = LENSES[name]
+    assert found.shape == (3, 4, 20, 20)
+    assert found.dtype == np.float32
+    assert np.isfinite(found).all()
+    low, high = lens.range
+    assert low is None or found.min() >= low - 1e-6
+    assert high is None or found.max() <= high + 1e-6
+    assert lens.signed or found.min() >= 0
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_every_measure_keeps_its_promises(tiny: Model, name: str) -> None:
+    """Shape by its declaration, range, finiteness. For every entry of MEASURES."""
+    ids = np.random.default_rng(1).integers(0, 200, 20).tolist()
+    found = headscope.analyze(tiny, token_ids=ids, measures=(name,)).measures[name]
+    sizes = {"L": 3, "H": 4, "Q": 20, "K": 20}
+    low, high = MEASURES[name].range
+    assert set(found) == set(MEASURES[name].lenses)
+    for values in found.values():
+        assert values.shape == tuple(sizes[axis] for axis in MEASURES[name].shape.split())
+        assert np.isfinite(values).all()
+        assert low is None or values.min() >= low - 1e-6
+        assert high is None or values.max() <= high + 1e-6
+
+
+@pytest.mark.parametrize(
+    "entry", [*LENSES.values(), *MEASURES.values(), *MECHANISMS.values()], ids=lambda entry: entry.name
+)
+def test_every_declaration_says_what_it_is(entry: headscope.types.Declaration) -> None:
+    """Title, what it is, what it is not, source, and parameters as a JSON Schema."""
+    described = entry.describe()
+    assert all(len(described[key]) > 10 for key in ("doc", "not", "citation"))
+    assert described["doc"].endswith(".")
+    assert described["not"].startswith("Not ")
+    assert described["params"]["type"] == "object"
+
+
+@pytest.mark.parametrize("n", [1, 5, 31, 32, 33, 64, 100])
+@pytest.mark.parametrize("signed", [False, True])
+def test_thumbnails(n: int, signed: bool) -> None:
+    """Every cell is the entry of largest magnitude of its patch, every entry is in some patch, bytes are off by half a step at most."""
+    maps = torch.randn(3, n, n, generator=torch.Generator().manual_seed(n))
+    maps = maps if signed else maps.abs()
+    tiles, size = pool(maps, 32, signed), min(n, 32)
+    assert tiles.shape == (3, size, size)
+    width = -(-n // size)
+    starts = [i * (n - width) // (size - 1) if n % size else i * width for i in range(size)]
+    for i, top in enumerate(starts):
+        for j, left in enumerate(starts):
+            patch = maps[:, top : top + width, left : left + width].reshape(3, -1)
+            expected = patch[torch.arange(3), patch.abs().argmax(1)]
+            assert torch.equal(tiles[:, i, j], expected)
+    assert {row for top in starts for row in range(top, top + width)} == set(range(n))
+    bytes_, scale, offset = quantise(tiles, signed)
+    restored = offset[:, None, None] + scale[:, None, None] * bytes_
+    assert ((restored - tiles).abs() <= scale[:, None, None] * 0.501).all()
+    zero = 128 if signed else 0
+    np.testing.assert_allclose((offset + scale * zero).numpy(), 0, atol=1e-7)
+
+
+def slow_edges(weights: np.ndarray, rule: edges.Rule, k: int, mass: float, value: float) -> set[tuple[int, int]]:
+    chosen: set[tuple[int, int]] = set()
+    for q, row in enumerate(weights):
+        order = sorted(range(len(row)), key=lambda j: -abs(row[j]))
+        total, seen = sum(abs(w) for w in row), 0.0
+        for place, j in enumerate(order):
+            keep = {
+                "top-k": place < k,
+                "mass": seen < mass * total,
+                "value": abs(row[j]) >= value,
+                "mean+std": row[j] > weights.mean() + weights.std(),
+            }[rule]
+            seen += abs(row[j])
+            if keep and row[j] != 0:
+                chosen.add((q, j))
+    return chosen
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("rule", ["top-k", "mass", "value", "mean+std"])
+def test_edges(rule: edges.Rule, signed: bool) -> None:
+    """The same edges as a plain loop, strongest first, never a zero."""
+    weights = np.random.default_rng(0).dirichlet(np.full(12, 0.4), 12)
+    weights = np.tril(weights - 0.05) if signed else weights
+    found = edges.select(weights, rule, k=2, mass=0.7, value=0.2)
+    assert {(int(q), int(j)) for q, j in found} == slow_edges(weights, rule, 2, 0.7, 0.2)
+    strengths = [abs(weights[q, j]) for q, j in found]
+    assert strengths == sorted(strengths, reverse=True)

@@ -1,0 +1,188 @@
+"""The fast projection against a full SVD per row, on random and on hard inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headscope.errors import Unsupported
+from headscope.lenses import LENSES
+from headscope.types import Keys, Layer, Reading
+
+from .conftest import projected, relative
+
+EPSILON = float(np.finfo(np.float32).eps)
+
+
+def make_layer(
+    n: int,
+    rule: str,
+    *,
+    heads: int = 4,
+    groups: int = 2,
+    width: int = 16,
+    seed: int = 0,
+    values: torch.Tensor | None = None,
+) -> Layer:
+    generator = torch.Generator().manual_seed(seed)
+    mask = {"all": torch.ones(n, n), "prefix": torch.ones(n, n).tril(), "mask": torch.ones(n, n).tril().triu(-7)}[
+        rule
+    ].bool()
+    scores = 2 * torch.randn(heads, n, n, generator=generator)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
+    values = torch.randn(groups, n, width, generator=generator) if values is None else values
+    output = weights @ values.repeat_interleave(heads // groups, 0)
+    return Layer(0, tuple(range(heads)), weights, values, output, Keys(rule, mask if rule == "mask" else None), EPSILON)
+
+
+def allowed(layer: Layer) -> np.ndarray:
+    n = layer.weights.shape[-1]
+    if layer.keys.mask is not None:
+        return layer.keys.mask.numpy()
+    return np.tril(np.ones((n, n), bool)) if layer.keys.rule == "prefix" else np.ones((n, n), bool)
+
+
+def reference(layer: Layer, ones: bool) -> np.ndarray:
+    values = layer.values.repeat_interleave(layer.weights.shape[0] // layer.values.shape[0], 0)
+    return projected(layer.weights.numpy(), values.numpy(), allowed(layer), ones)
+
+
+def read(layer: Layer, ones: bool) -> Reading:
+    return LENSES["effective-simplex" if ones else "effective"].read(layer)
+
+
+@pytest.mark.parametrize("ones", [False, True], ids=["effective", "simplex"])
+@pytest.mark.parametrize("rule", ["all", "prefix", "mask"])
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(n=st.integers(1, 90), seed=st.integers(0, 1000))
+def test_equals_svd(rule: str, ones: bool, n: int, seed: int) -> None:
+    """Map, kept share and output agree with the float64 reference; nothing falls on forbidden keys."""
+    layer = make_layer(n, rule, seed=seed)
+    found, expected = read(layer, ones), reference(layer, ones)
+    assert relative(found.map.numpy(), expected) < 1e-5
+    norms = np.square(layer.weights.numpy().astype(np.float64)).sum(-1)
+    assert found.kept is not None
+    np.testing.assert_allclose(found.kept.numpy(), np.square(expected).sum(-1) / norms, atol=1e-5)
+    assert not found.map.numpy()[:, ~allowed(layer)].any()
+    values = layer.values.repeat_interleave(2, 0)
+    assert relative((found.map @ values).numpy(), layer.output.numpy()) < 1e-5
+    if ones:
+        np.testing.assert_allclose(found.map.numpy().sum(-1), 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("rule", ["all", "prefix"])
+def test_identical_up_to_the_head_width(rule: str) -> None:
+    """As many independent values as tokens: the map is the weights, bit for bit, and says so. One token more and it is not."""
+    for n, same in ((15, True), (16, True), (17, False)):
+        layer = make_layer(n, rule)
+        found = read(layer, ones=False)
+        assert found.identical is not None
+        assert bool(found.identical.all()) is same
+        assert torch.equal(found.map, layer.weights) is same
+
+
+def hard_values(kind: str, n: int, width: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1)
+    values = torch.randn(2, n, width, generator=generator)
+    match kind:
+        case "repeated tokens":
+            values[:, n // 2 :] = values[:, : n - n // 2]
+        case "dead dimension":
+            values[0, :, 3] = 0
+        case "dependent dimensions":
+            values[1, :, 5] = values[1, :, 6] * 2
+        case "ill-conditioned":
+            values = values * torch.logspace(0, -5, width)
+        case "below the threshold":
+            values = values * torch.logspace(0, -9, width)
+        case "tiny first token":
+            values[:, 0] *= 1e-4
+        case "huge last tokens":
+            values[:, n // 2 :] *= 1e4
+        case "all zero":
+            values[0] = 0
+        case "large common offset":
+            values = values + 300
+    return values
+
+
+@pytest.mark.parametrize("rule", ["all", "prefix"])
+@pytest.mark.parametrize("n", [10, 16, 40])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "repeated tokens",
+        "dead dimension",
+        "dependent dimensions",
+        "ill-conditioned",
+        "below the threshold",
+        "tiny first token",
+        "huge last tokens",
+        "all zero",
+        "large common offset",
+    ],
+)
+def test_hard_values(kind: str, n: int, rule: str) -> None:
+    """Dependent and badly scaled values take the way of the decomposition and still agree with the reference."""
+    layer = make_layer(n, rule, values=hard_values(kind, n, 16))
+    found, expected = read(layer, ones=False), reference(layer, ones=False)
+    # The reference decides ranks with the same threshold, on the same float32 values.
+    assert relative(found.map.numpy(), expected) < 1e-4
+    ranks = [
+        np.linalg.matrix_rank(v.double().numpy(), tol=np.linalg.norm(v.double().numpy(), 2) * max(n, 16) * EPSILON)
+        for v in layer.values
+    ]
+    assert found.rank is not None
+    assert found.rank.tolist() == [ranks[0], ranks[0], ranks[1], ranks[1]]
+
+
+def test_condition_is_an_upper_bound() -> None:
+    """The reported condition number is never below the true one, nor far above it."""
+    layer = make_layer(60, "all", seed=3)
+    found = read(layer, ones=False)
+    true = np.array([np.linalg.cond(v.double().numpy()) for v in layer.values]).repeat(2)
+    assert found.condition is not None
+    assert (found.condition.numpy() >= true * (1 - 1e-9)).all()
+    assert (found.condition.numpy() <= true * 16).all()
+
+
+def test_leverage_is_the_diagonal_of_the_projection() -> None:
+    """0..1, sums to the rank, equals the diagonal of V V⁺."""
+    layer = make_layer(40, "all")
+    found = read(layer, ones=False)
+    assert found.leverage is not None
+    for head, values in enumerate(layer.values.repeat_interleave(2, 0).double().numpy()):
+        np.testing.assert_allclose(found.leverage[head].numpy(), np.diag(values @ np.linalg.pinv(values)), atol=1e-6)
+        assert found.leverage[head].sum().item() == pytest.approx(16, abs=1e-4)
+
+
+def test_simplex_ignores_the_value_bias() -> None:
+    """Adding the same vector to every value changes the effective map but not the simplex one."""
+    layer = make_layer(40, "all")
+    moved = make_layer(40, "all", values=layer.values + torch.linspace(-2, 2, 16))
+    assert relative(read(layer, ones=True).map.numpy(), read(moved, ones=True).map.numpy()) < 1e-5
+    assert relative(read(layer, ones=False).map.numpy(), read(moved, ones=False).map.numpy()) > 1e-2
+
+
+def test_equivariant_to_the_order_of_tokens() -> None:
+    """Permuting the tokens permutes the map."""
+    layer = make_layer(40, "all")
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(2))
+    weights, values = layer.weights[:, order][:, :, order], layer.values[:, order]
+    moved = Layer(0, layer.heads, weights, values, layer.output[:, order], layer.keys, EPSILON)
+    assert (
+        relative(read(moved, ones=False).map.numpy(), read(layer, ones=False).map[:, order][:, :, order].numpy()) < 1e-5
+    )
+
+
+def test_refuses_half_precision() -> None:
+    """With bfloat16's epsilon no singular value can be told from zero."""
+    layer = make_layer(40, "all")
+    coarse = Layer(
+        0, layer.heads, layer.weights, layer.values, layer.output, layer.keys, float(torch.finfo(torch.bfloat16).eps)
+    )
+    with pytest.raises(Unsupported):
+        read(coarse, ones=False)
