@@ -1,6 +1,16 @@
 import { mount } from 'svelte'
-import { fixedSource } from '../api/fixed'
+import { fixedSource, fixedText } from '../api/fixed'
+import Gallery from '../views/Gallery.svelte'
+import { ENTRIES } from '../views/gallery'
 import App from './App.svelte'
 import './styles.css'
 
-mount(App, { target: document.getElementById('app')!, props: { source: fixedSource() } })
+const target = document.getElementById('app')!
+const wanted = new URLSearchParams(location.search).get('entry')
+const entry = ENTRIES.find(({ name }) => name === wanted)
+
+if (entry) {
+  const fragment = `text=${encodeURIComponent(fixedText(entry.tokens))}&${entry.fragment ?? ''}`
+  history.replaceState(null, '', `#${fragment}`)
+  mount(App, { target, props: { source: fixedSource(entry.delayMs) } })
+} else mount(Gallery, { target })

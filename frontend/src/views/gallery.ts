@@ -1,0 +1,28 @@
+/** What the gallery shows: every view in every state worth looking at, over fixed data. */
+export interface Entry {
+  name: string
+  tokens: number
+  /** Choices as they stand in the address. */
+  fragment?: string
+  /** How long the run takes, to see it running. */
+  delayMs?: number
+}
+
+export const ENTRIES: readonly Entry[] = [
+  { name: 'both-12', tokens: 12 },
+  { name: 'both-34', tokens: 34 },
+  { name: 'both-128', tokens: 128 },
+  { name: 'both-512', tokens: 512 },
+  { name: 'map-34', tokens: 34, fragment: 'view=map' },
+  { name: 'graph-128', tokens: 128, fragment: 'view=graph' },
+  { name: 'graph-top-k', tokens: 34, fragment: 'view=graph&rule=top-k&k=2&special=hide' },
+  { name: 'effective-64', tokens: 64, fragment: 'lens=effective' },
+  { name: 'side-64', tokens: 64, fragment: 'compare=side' },
+  { name: 'difference-64', tokens: 64, fragment: 'compare=difference' },
+  { name: 'identical-12', tokens: 12, fragment: 'lens=effective' },
+  { name: 'colour-entropy', tokens: 64, fragment: 'colour=entropy' },
+  { name: 'colour-null-share', tokens: 64, fragment: 'colour=null_share' },
+  { name: 'scale-linear', tokens: 64, fragment: 'scale=linear' },
+  { name: 'scale-log', tokens: 64, fragment: 'scale=log' },
+  { name: 'running', tokens: 34, delayMs: 60_000 },
+]
