@@ -1,0 +1,263 @@
+"""The docs say what the code does: names, defaults, help, links, examples. Nothing here needs a network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import select
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headscope import cli, errors
+from headscope.api.schemas import AnalysisDocument
+from headscope.lenses import LENSES
+from headscope.measures import MEASURES
+from headscope.mechanisms import MECHANISMS
+from headscope.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+ADDRESS = "http://127.0.0.1:8000"
+FENCE = re.compile(r"(?:^<!-- (?P<note>[^\n]*) -->\n)?^```(?P<lang>\w+)\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def _module(path: Path):
+    spec = importlib.util.spec_from_file_location(f"docs_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+generate = _module(DOCS / "generate.py")
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _text(*parts: str) -> str:
+    return DOCS.joinpath(*parts).read_text("utf-8")
+
+
+# What the code has, the docs have
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_is_in_the_table(name):
+    assert f"| `HEADSCOPE_{name.upper()}` |" in _text("reference", "settings.md")
+
+
+def _raised() -> set[str]:
+    codes, classes = set(), [errors.HeadscopeError]
+    while classes:
+        cls = classes.pop()
+        classes += cls.__subclasses__()
+        codes.add(cls.code)
+    return codes | set(generate.codes())
+
+
+@pytest.mark.parametrize("code", sorted(_raised()))
+def test_every_error_code_has_a_page(code):
+    page = _text("reference", "errors", f"{code}.md")
+    assert page.startswith(f"# {code}\n")
+    for heading in ("Symptom", "Cause", "Fix"):
+        body = re.search(rf"^## {heading}\n\n(.+?)(?=\n## |\Z)", page, re.MULTILINE | re.DOTALL)
+        assert body, heading
+        assert body[1].strip()
+
+
+def test_no_page_for_a_code_that_is_gone():
+    assert {path.stem for path in (DOCS / "reference" / "errors").glob("*.md")} - {"index"} == _raised()
+
+
+def test_codes_are_found_in_the_source():
+    """The names that Unknown is raised with are read from the source; this fails if that stops working."""
+    for what in ("model", "lens", "measure", "mechanism", "layer", "head", "analysis", "query", "key"):
+        assert f"unknown-{what}" in generate.codes()
+    assert {"wrong-host", "cross-site", "not-found", "bad-request"} <= set(generate.codes())
+
+
+DECLARED = [
+    (folder, name)
+    for folder, known in (("lenses", LENSES), ("mechanisms", MECHANISMS), ("measures", MEASURES))
+    for name in known
+]
+
+
+@pytest.mark.parametrize(("folder", "name"), DECLARED)
+def test_every_lens_mechanism_and_measure_has_a_page(folder, name):
+    page = _text("explanation", folder, f"{name}.md")
+    kind = {"lenses": "lens", "mechanisms": "mechanism", "measures": "measure"}[folder]
+    assert f"<!-- generated: declaration:{kind}/{name} -->" in page
+    for heading in ("## Equation", "## Edge cases", "## Source"):
+        assert f"\n{heading}\n" in page
+    assert re.search(r"\n## Where (the )?published code goes wrong\n", page)
+    assert "## What it is not" in page or "## Reading it" in page
+    assert 'class="equation"' in page
+    assert re.search(r"!\[[^\]]{10,}\]\(\.\./\.\./pictures/[\w-]+\.svg\)", page), (
+        "a picture with words for those who can't see it"
+    )
+    assert f"explanation/{folder}/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("path", generate.pages(), ids=_name)
+def test_generated_parts_are_as_the_code_would_have_them(path):
+    page = path.read_text("utf-8")
+    assert generate.render(page) == page, "run: python docs/generate.py"
+
+
+@pytest.mark.parametrize("command", ["", *sorted(cli.main.commands)])
+def test_help_in_the_docs_is_the_real_help(command):
+    headscope = [sys.executable, "-c", "from headscope.cli import main; main(prog_name='headscope')"]
+    words = [command] if command else []
+    real = subprocess.run(
+        [*headscope, *words, "--help"], capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"}
+    )
+    shown = re.search(
+        rf"```text\n\$ {' '.join(['headscope', *words, '--help'])}\n(.*?)```", _text("reference", "cli.md"), re.DOTALL
+    )
+    # click breaks lines differently from version to version.
+    assert shown[1].split() == real.stdout.split()
+
+
+@pytest.mark.parametrize("field", AnalysisDocument.model_fields)
+def test_every_field_of_an_analysis_is_described(field):
+    table = _text("reference", "rest.md").partition("## What is answered")[2].partition("## Tensors")[0]
+    assert re.search(rf"^\|[^|]*`{field}`[^|]*\|", table, re.MULTILINE)
+
+
+def test_every_warning_is_described():
+    source = (ROOT / "backend" / "headscope" / "analysis.py").read_text("utf-8")
+    codes = set(re.findall(r'Warned\(\s*"([a-z-]+)"', source))
+    assert codes
+    assert codes == set(re.findall(r"^## ([a-z-]+)$", _text("reference", "warnings.md"), re.MULTILINE))
+
+
+def test_tree_in_the_readme_is_the_repository():
+    tree = re.search(r"## What is where\n\n```text\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[1]
+    named = {line.split("/")[0] for line in tree.splitlines()}
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    there = {line.split("/")[0] for line in listed.stdout.splitlines() if "/" in line}
+    assert named == {name for name in there if not name.startswith(".")}
+
+
+# Links and pictures
+
+LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
+
+
+def _prose(page: str) -> str:
+    return re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
+
+
+def _anchors(page: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", _prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_name)
+def test_every_link_leads_somewhere(path):
+    broken = []
+    for found in LINK.finditer(_prose(path.read_text("utf-8"))):
+        target, _, anchor = (found[1] or found[2]).partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        there = (path.parent / target).resolve() if target else path
+        if not there.is_file() or (anchor and anchor not in _anchors(there.read_text("utf-8"))):
+            broken.append(found[1] or found[2])
+    assert broken == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_name)
+def test_no_place_of_one_machine_in_the_docs(path):
+    assert not re.search(r"(?<![\w.])/(?:work|home|root|Users|tmp)/", path.read_text("utf-8"))
+
+
+def test_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path):
+    pytest.importorskip("mkdocs")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"},
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    for page in tmp_path.rglob("*.html"):
+        tags = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*>", page.read_text("utf-8"))
+        assert not [tag for tag in tags if re.search(r"(?:src|href|srcset)=\"?(?:https?:)?//", tag)], page.name
+
+
+# Examples
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The real server, as its command starts it, on a free port."""
+    environment = {**os.environ, "HEADSCOPE_HOME": str(tmp_path_factory.mktemp("home")), "HEADSCOPE_HUB": "off"}
+    command = [sys.executable, "-c", "from headscope.cli import main; main()", "serve", "--port", "0", "--no-open"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            assert select.select([process.stdout], [], [], 120)[0], "the server did not come up"
+            yield re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())[0]
+        finally:
+            process.terminate()
+
+
+def _blocks(path: Path, *languages: str) -> list[tuple[int, str, str]]:
+    page = path.read_text("utf-8")
+    return [
+        (page[: found.start("code")].count("\n"), found["code"], found["note"] or "")
+        for found in FENCE.finditer(page)
+        if found["lang"] in languages
+    ]
+
+
+WITH_PYTHON = [path for path in PAGES if any(not note.startswith("not run:") for _, _, note in _blocks(path, "python"))]
+WITH_SHELL = [path for path in PAGES if any(note == "run" for _, _, note in _blocks(path, "sh"))]
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("path", WITH_PYTHON, ids=_name)
+def test_python_in_the_docs_runs(path, request, tmp_path, monkeypatch):
+    """The blocks of a page run one after another, as a reader would type them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADSCOPE_HOME", str(tmp_path / "home"))
+    names: dict[str, object] = {"__name__": "__main__"}
+    for line, code, note in _blocks(path, "python"):
+        if note.startswith("not run:"):
+            continue
+        if ADDRESS in code:
+            code = code.replace(ADDRESS, request.getfixturevalue("address"))
+        exec(compile("\n" * line + code, str(path), "exec"), names)
+
+
+@pytest.mark.parametrize("path", WITH_SHELL, ids=_name)
+def test_shell_in_the_docs_runs(path, address, tmp_path):
+    if not shutil.which("curl") or not shutil.which("bash"):
+        pytest.skip("needs curl and bash")
+    for _, code, note in _blocks(path, "sh"):
+        if note != "run":
+            continue
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", code.replace(ADDRESS, address)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout.strip()
+        assert '"code"' not in ran.stdout.partition('"warnings"')[0], ran.stdout
