@@ -16,6 +16,18 @@ export function oncePerFrame(draw: () => void): { request(): void; stop(): void 
   }
 }
 
+/** Runs a task once the frame that is now in the making is on screen; answers how to call it off. */
+export function afterPaint(task: () => void): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const frame = requestAnimationFrame(() => {
+    timer = setTimeout(task)
+  })
+  return () => {
+    cancelAnimationFrame(frame)
+    clearTimeout(timer)
+  }
+}
+
 /** Gives a canvas its size in device pixels and a context that counts in CSS pixels. */
 export function fitCanvas(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
   const ratio = pixelRatio()

@@ -33,8 +33,8 @@ export function looksAt(means: Float32Array, tokens: readonly Token[]): string {
   return others.length > 0 ? `${lead}, then ${others.join(' and ')}.` : `${lead}.`
 }
 
-export const nullShareSentence = (share: number) =>
-  share < 5e-4 ? 'All of this map reaches the output.' : `${percent(share)} of this map reaches nothing.`
+export const nullShareSentence = (share: number, map = 'this map') =>
+  share < 5e-4 ? `All of ${map} reaches the output.` : `${percent(share)} of ${map} reaches nothing.`
 
 export const entropySentence = (nats: number, tokens: number) =>
   `Entropy ${short(nats)} nats: a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`

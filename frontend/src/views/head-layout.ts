@@ -9,6 +9,8 @@ export interface Room {
   height: number
   maps: number
   view: 'map' | 'graph' | 'both'
+  /** A sentence stands below a map. */
+  warned: boolean
 }
 
 export interface HeadLayout {
@@ -22,6 +24,7 @@ const CHARACTERS = 9
 const GAP = 28
 /** Title above a map and legend below it. */
 const AROUND = 76
+const WARNING = 44
 const GRAPH_WIDTH = 228
 /** A map smaller than this is not worth standing beside the graph. */
 const LEAST_MAP = 330
@@ -36,12 +39,12 @@ export function headLayout(labels: readonly string[], room: Room): HeadLayout {
   return { beside, map, graph: graphLayout(labels.length, label, room, beside, side) }
 }
 
-function mapSide(n: number, label: number, { width, height, maps, view }: Room, beside: boolean): number {
+function mapSide(n: number, label: number, { width, height, maps, view, warned }: Room, beside: boolean): number {
   const graph = beside ? Math.max(GRAPH_WIDTH, width * 0.29) + GAP : 0
   const across = (width - graph - GAP * (maps - 1)) / (width < 560 ? 1 : maps) - label - 2
   // Side by side, the graph stands below and keeps a strip of its own.
   const below = view === 'both' && !beside ? 190 : 0
-  const down = Number.isFinite(height) ? height - label - AROUND - below : 620
+  const down = Number.isFinite(height) ? height - label - AROUND - (warned ? WARNING : 0) - below : 620
   const side = Math.max(120, Math.floor(Math.min(across, down, n * LARGEST_CELL)))
   // Equal cells where they can be seen one by one.
   return side / n >= 4 ? Math.floor(side / n) * n : side
@@ -61,7 +64,10 @@ function graphLayout(n: number, label: number, room: Room, beside: boolean, side
   return { width, height, top, pitch, column: label - 4, characters: CHARACTERS }
 }
 
-function graphHeight(label: number, { height, view }: Room, beside: boolean, side: number): number {
+function graphHeight(label: number, { height, view, warned }: Room, beside: boolean, side: number): number {
   if (!Number.isFinite(height)) return 900
-  return Math.max(150, beside || view === 'graph' ? height - 40 : height - side - label - AROUND - 34)
+  return Math.max(
+    150,
+    beside || view === 'graph' ? height - 40 : height - side - label - AROUND - (warned ? WARNING : 0) - 34,
+  )
 }

@@ -1,0 +1,97 @@
+import { describe, expect, it, vi } from 'vitest'
+import { fixedSource } from '../src/api/fixed'
+import type { Request, Run } from '../src/lib/analysis'
+import { type Source, SourceError } from '../src/lib/source'
+import { Session } from '../src/state/session.svelte'
+
+const request: Request = {
+  model: 'minilm',
+  text: 'One two three.',
+  textPair: '',
+  mechanism: 'softmax',
+  lenses: ['weights', 'effective'],
+  measures: ['entropy'],
+}
+const session = (over: Partial<Source> = {}, delayMs = 0) => new Session({ ...fixedSource(delayMs), ...over })
+
+describe('Session', () => {
+  it('shows an analysis together with its first grid', async () => {
+    const it = session()
+    expect(await it.submit(request, 'weights')).toBe(true)
+    expect(it.shown?.analysis.tokens.map(({ text }) => text)).toEqual(['[CLS]', 'One', 'two', 'three', '.', '[SEP]'])
+    expect(it.shown?.maps.grid('weights')?.size).toBe(6)
+    expect(it.busy).toBe(false)
+  })
+
+  it('follows a run and keeps the old picture meanwhile', async () => {
+    const it = session({}, 30)
+    await it.submit(request, 'weights')
+    const old = it.shown
+    const next = it.submit({ ...request, text: 'Four.' }, 'weights')
+    expect(it.busy).toBe(true)
+    expect(it.shown).toBe(old)
+    expect(await next).toBe(true)
+    expect(it.shown?.analysis.text).toBe('Four.')
+  })
+
+  it('shows the last of two submissions, whichever ends first', async () => {
+    const it = session({}, 30)
+    const [first, second] = [it.submit(request, 'weights'), it.submit({ ...request, text: 'Four.' }, 'weights')]
+    expect(await Promise.all([first, second])).toEqual([false, true])
+    expect(it.shown?.analysis.text).toBe('Four.')
+  })
+
+  it('cancels a run, and says nothing went wrong', async () => {
+    const cancel = vi.fn(async () => {})
+    const it = session({ cancel }, 200)
+    const run = it.submit(request, 'weights')
+    await vi.waitFor(() => expect(it.run?.id).toBe('fixed-0'))
+    await it.cancel()
+    expect(it.busy).toBe(false)
+    expect(await run).toBe(false)
+    expect(cancel).toHaveBeenCalledWith('fixed-0')
+    expect(it.error).toBe('')
+  })
+
+  it('cancels a run whose id it does not know yet as soon as it learns it', async () => {
+    const cancel = vi.fn(async () => {})
+    const it = session({ cancel })
+    const run = it.submit(request, 'weights')
+    await it.cancel()
+    expect(it.busy).toBe(false)
+    expect(await run).toBe(false)
+    expect(cancel).toHaveBeenCalledOnce()
+    expect(it.shown).toBeUndefined()
+  })
+
+  it('shows the sentence of a problem and keeps what was there', async () => {
+    const it = session()
+    await it.submit(request, 'weights')
+    const old = it.shown
+    expect(await it.submit({ ...request, text: ' ' }, 'weights')).toBe(false)
+    expect(it.error).toBe('The text is empty. Type a sentence.')
+    expect(it.shown).toBe(old)
+  })
+
+  it('shows why a run failed', async () => {
+    const error = { title: 'Failed', status: 500, code: 'engine-died', detail: 'The engine died twice.' }
+    const watch = async (id: string, report: (run: Run) => void) =>
+      report({
+        id,
+        status: 'failed',
+        progress: { fraction: 0, stage: 'failed', detail: '', position: null },
+        attempts: 2,
+        error,
+      })
+    const it = session({ watch }, 10)
+    await it.submit(request, 'weights')
+    expect(it.error).toBe('The engine died twice.')
+  })
+
+  it('says so when the server cannot be reached', async () => {
+    const catalogue = () => Promise.reject(new SourceError('The server cannot be reached.', 'unreachable', 0))
+    const it = session({ catalogue })
+    await it.start()
+    expect(it.error).toBe('The server cannot be reached.')
+  })
+})
