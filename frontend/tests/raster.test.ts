@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { random } from '../src/api/fixed-maps'
-import { dequantise, difference, type Matrix, tileMatrix, tilesMax, topIndices } from '../src/lib/matrix'
+import { dequantise, difference, type Matrix, ownScale, tileMatrix, tilesMax, topIndices } from '../src/lib/matrix'
 import { rasterise, spans, WHOLE } from '../src/lib/raster'
 import { colourIndex, type Scale } from '../src/lib/scale'
 
@@ -58,6 +58,11 @@ describe('matrix', () => {
     }
     expect([...tileMatrix(tiles, 1, 0).data]).toEqual([-24, -22, -20, -18])
     expect(tilesMax(tiles)).toBe(24)
+  })
+
+  it('puts a thumbnail on its own scale', () => {
+    const tile: Matrix = { data: Float32Array.of(0.5, -1, 0.25, 0), rows: 2, cols: 2, exact: false }
+    expect([...ownScale({ ...tile, data: tile.data.map((value) => value / 10) }).data]).toEqual([...tile.data])
   })
 
   it('subtracts, and refuses maps of different texts', () => {

@@ -31,6 +31,12 @@ export function tileMatrix(tiles: Tiles, layer: number, head: number): Matrix {
   return { data, rows: tiles.size, cols: tiles.size, exact: false }
 }
 
+/** A thumbnail as shares of its own largest magnitude: one strong head then leaves the others their colours. */
+export function ownScale(tile: Matrix): Matrix {
+  const max = maxMagnitude(tile.data)
+  return max === 0 ? tile : { ...tile, data: tile.data.map((value) => value / max) }
+}
+
 /** Largest magnitude over all thumbnails. Max-pooling keeps it, so it is the largest over all maps too. */
 export function tilesMax(tiles: Tiles): number {
   let max = 0

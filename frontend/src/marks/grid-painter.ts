@@ -1,7 +1,7 @@
 /** Paints the thumbnails of every head, or one colour per head, on one canvas. */
 import { css, inkOn } from '../lib/colour'
 import { fitCanvas, pixelRatio } from '../lib/frame'
-import { type Tiles, tileMatrix } from '../lib/matrix'
+import { ownScale, type Tiles, tileMatrix } from '../lib/matrix'
 import type { Palette } from '../lib/palette'
 import { tableFor } from '../lib/palette'
 import { rasterise } from '../lib/raster'
@@ -30,6 +30,7 @@ export function paintTiles(
   tiles: Tiles,
   scale: Scale,
   palette: Palette,
+  own: boolean,
 ): void {
   const context = prepare(canvas, layout)
   const side = Math.round(layout.cell * pixelRatio())
@@ -39,7 +40,8 @@ export function paintTiles(
   const step = (layout.cell + layout.gap) * pixelRatio()
   for (let layer = 0; layer < tiles.layers; layer++) {
     for (let head = 0; head < tiles.heads; head++) {
-      rasterise(tileMatrix(tiles, layer, head), scale, table, pixels, [side, side])
+      const tile = tileMatrix(tiles, layer, head)
+      rasterise(own ? ownScale(tile) : tile, scale, table, pixels, [side, side])
       // putImageData counts in device pixels, whatever the transform.
       context.putImageData(image, Math.round(head * step), Math.round(layer * step))
     }

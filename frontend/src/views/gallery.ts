@@ -22,6 +22,7 @@ export const ENTRIES: readonly Entry[] = [
   { name: 'identical-12', tokens: 12, fragment: 'lens=effective' },
   { name: 'colour-entropy', tokens: 64, fragment: 'colour=entropy' },
   { name: 'colour-null-share', tokens: 64, fragment: 'colour=null_share' },
+  { name: 'colour-own-scale', tokens: 64, fragment: 'colour=own&lens=effective' },
   { name: 'scale-linear', tokens: 64, fragment: 'scale=linear' },
   { name: 'scale-log', tokens: 64, fragment: 'scale=log' },
   { name: 'running', tokens: 34, delayMs: 60_000 },
