@@ -37,6 +37,7 @@ class Service:
         self.watcher = Watcher(self.record)
         self._tokenizers: dict[str, Tokenizer] = {}  # by digest of the file
         self._repairing = threading.Lock()
+        self._repairs: set[str] = set()
         self._lock: IO[str] | None = None
         self.jobs = Embedded(
             self.record,
@@ -102,12 +103,18 @@ class Service:
 
     def find(self, id_: str) -> tuple[Job | None, Stored | None]:
         """The job and the result of an analysis, whichever there is. Raises Unknown, or Corrupt."""
-        job, stored = self.record.get(id_), None
-        if job is None or job.status in ("done", "queued", "running"):
-            stored = self.results.get(id_)
+        job, stored = self._look(id_)
         if stored is None and (job is None or job.status == "done"):
-            raise unknown_analysis()
+            with self._repairing:  # whoever is just putting it aside queues it again before letting go
+                job, stored = self._look(id_)
+            if stored is None and (job is None or job.status == "done"):
+                raise unknown_analysis()
         return job, stored
+
+    def _look(self, id_: str) -> tuple[Job | None, Stored | None]:
+        job = self.record.get(id_)
+        looks = job is None or job.status in ("done", "queued", "running")
+        return job, self.results.get(id_) if looks else None
 
     def stored(self, id_: str) -> Stored:
         """The result of a finished analysis. Raises Unknown, NotReady or Corrupt."""
@@ -132,7 +139,15 @@ class Service:
             if job is None:
                 raise unknown_analysis()
             self.record.enqueue([(id_, job.payload)])
+            self._repairs.add(id_)
         self.jobs.wake()
+
+    def under_repair(self, id_: str) -> bool:
+        """Whether a result that was there before is being computed again."""
+        job = self.record.get(id_)
+        if job is None or job.terminal:
+            self._repairs.discard(id_)
+        return id_ in self._repairs
 
     def _check(self, request: AnalysisRequest) -> str:
         """The request's id, once everything that can be known without the model has been checked."""
@@ -184,12 +199,15 @@ def unknown_analysis() -> Unknown:
 
 
 def read_or_recompute(service: Service, id_: str, read: Callable[[Stored], T]) -> T | None:
-    """`read` applied to a finished analysis; None after it was found corrupt and queued again."""
+    """`read` applied to a finished analysis; None while one that was found corrupt is computed again."""
     try:
         return read(service.stored(id_))
     except Corrupt:
         service.recompute(id_)
-        return None
+    except NotReady:
+        if not service.under_repair(id_):
+            raise
+    return None
 
 
 # The child imports torch and transformers; this process never does. So its functions are reached by name.

@@ -49,7 +49,6 @@ def item(job: Job) -> AnalysisItem:
 def analysis(id_: str, job: Job | None, stored: Stored | None, position: int | None = None) -> AnalysisDocument:
     """The whole document. At least one of job and stored is given."""
     if stored is not None:
-        job = None if job is None or job.terminal else job
         request = stored.document["request"]
     else:
         request = AnalysisRequest.model_validate_json(job.payload).model_dump() if job else {}

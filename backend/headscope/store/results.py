@@ -128,19 +128,18 @@ class Results:
     def delete(self, id_: str) -> bool:
         """Forget a result; whether there was one."""
         gone = self._connection.execute("DELETE FROM results WHERE id = ?", (id_,)).rowcount > 0
-        shutil.rmtree(self._folder(id_), ignore_errors=True)
+        _remove(self._folder(id_))
         return gone
 
     def quarantine(self, id_: str) -> bool:
         """Move a corrupt result out of the way, for a person to look at; only the newest ten are kept. False if there was none."""
         if self._connection.execute("DELETE FROM results WHERE id = ?", (id_,)).rowcount == 0:
             return False
-        folder = self._folder(id_)
-        if folder.is_dir():
-            folder.rename(self._quarantine / f"{id_}.{uuid.uuid4().hex[:8]}")
+        with suppress(FileNotFoundError):
+            self._folder(id_).rename(self._quarantine / f"{id_}.{uuid.uuid4().hex[:8]}")
         kept = sorted(self._quarantine.iterdir(), key=lambda path: path.stat().st_mtime)
         for old in kept[:-10]:
-            shutil.rmtree(old, ignore_errors=True)
+            _remove(old)
         return True
 
     def usage(self) -> tuple[int, int]:
@@ -151,13 +150,10 @@ class Results:
     def tidy(self) -> None:
         """Remove what a killed process left half written, or whole but not in the index. Called once at start, before anything is written."""
         for left in self._incoming.iterdir():
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink()
+            _remove(left)
         for folder in self._root.glob("*/*"):
             if not self.has(folder.name):
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
 
     def _folder(self, id_: str) -> Path:
         return self._root / id_[:2] / id_
@@ -189,7 +185,7 @@ class Results:
                 self._make_room(size)
                 target = self._folder(id_)
                 target.parent.mkdir(exist_ok=True, mode=0o700)
-                shutil.rmtree(target, ignore_errors=True)
+                _remove(target)
                 folder.rename(target)
                 connection.execute(
                     "INSERT INTO results VALUES (?, ?, ?, ?)",
@@ -220,3 +216,11 @@ class Results:
                 return
             self.delete(id_)
             used -= bytes_
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, or whatever else stands in its place."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
