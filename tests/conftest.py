@@ -11,9 +11,6 @@ import pytest
 from tests.models import tiny_model
 from tests.server import Server
 
-# Long enough to be killed, cancelled or watched half-way.
-SLOW_TEXT = "The cat sat on the mat because it was tired. " * 24
-
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -21,7 +18,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     for family in ("bert", "gpt2", "llama"):
         tiny_model(folder / family, family)
-    tiny_model(folder / "slow", "gpt2", layers=64, width=128, heads=8, positions=1024)
+    tiny_model(folder / "slow", "gpt2", layers=40, width=128, heads=8, positions=1024)
     return folder
 
 

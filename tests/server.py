@@ -18,6 +18,14 @@ import psutil
 T = TypeVar("T")
 API = "/api/v1"
 DEADLINE = 60.0
+# A request that takes seconds: long enough to be killed, cancelled or watched half-way. See the fixture `models`.
+SLOW: dict[str, Any] = {
+    "model": "slow",
+    "text": "The cat sat on the mat because it was tired. " * 24,
+    "lenses": ["weights"],
+    "measures": ["entropy"],
+    "maps": False,
+}
 
 
 def eventually(condition: Callable[[], T], what: str, seconds: float = DEADLINE) -> T:
@@ -104,11 +112,15 @@ class Server:
         found = psutil.Process(self.process.pid).children()
         return [child for child in found if "spawn_main" in " ".join(_cmdline(child))]
 
-    def kill_child(self) -> int:
-        """Kill the worker process; its id."""
-        child = eventually(self.children, "a worker process")[0]
-        child.send_signal(signal.SIGKILL)
-        return child.pid
+    def child(self) -> psutil.Process:
+        """The worker process, once there is one."""
+        return eventually(self.children, "a worker process")[0]
+
+    def kill_child(self) -> None:
+        """Kill the worker process and wait for its end."""
+        child = self.child()
+        child.kill()
+        eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the worker's end")
 
     def get(self, path: str, **more: Any) -> httpx.Response:
         """GET below /api/v1."""
@@ -143,9 +155,14 @@ class Server:
                 return event
         raise AssertionError(f"ended before: {event}")
 
-    def forward(self, id_: str) -> None:
-        """Wait until the model is in the middle of its forward pass."""
-        self.until(id_, lambda event: event["progress"]["stage"] == "forward" and event["progress"]["fraction"] > 0)
+    def forward(self, id_: str, attempt: int = 1) -> None:
+        """Wait until that attempt is in the middle of its forward pass."""
+
+        def midway(event: dict[str, Any]) -> bool:
+            progress = event["progress"]
+            return event["attempts"] == attempt and progress["stage"] == "forward" and progress["fraction"] > 0
+
+        self.until(id_, midway)
 
     def ended(self, id_: str) -> dict[str, Any]:
         """The document of an analysis once it has ended."""

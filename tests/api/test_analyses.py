@@ -1,0 +1,329 @@
+"""Asking for analyses, following them, and what there is to ask for."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import headscope
+from headscope.lenses import LENSES
+from headscope.measures import MEASURES
+from headscope.mechanisms import MECHANISMS
+from tests.server import SLOW, Server
+
+ANALYSES = "/api/v1/analyses"
+
+
+def test_an_analysis_from_request_to_document(server: Server) -> None:
+    """202 with a Location, then a document with tokens, shapes, summaries and links that all work."""
+    body = {"model": "bert", "text": "The cat sat.", "measures": ["entropy", "null_share"]}
+    accepted = server.post(body)
+    assert accepted.status_code == 202
+    id_ = accepted.json()["id"]
+    assert accepted.headers["location"] == f"{ANALYSES}/{id_}"
+    document = server.ended(id_)
+    assert document["status"] == "done"
+    assert document["progress"] == {"fraction": 1.0, "stage": "done", "detail": "", "position": None}
+    assert (document["model"], document["mechanism"]) == ("bert", {"name": "softmax"})
+    assert (document["lenses"], document["measures"]) == (["weights", "effective"], ["entropy", "null_share"])
+    assert (document["layers"], document["heads"], document["head_width"], document["causal"]) == (2, 4, 8, False)
+    assert (document["layer_numbers"], document["head_numbers"]) == ([0, 1], [0, 1, 2, 3])
+    assert document["error"] is None
+    assert document["maps"]["weights"]["shape"] == [2, 4, len(document["tokens"]), len(document["tokens"])]
+    assert document["summaries"]["entropy"]["weights"]["unit"] == "nats"
+    assert document["timing_ms"]["total"] > 0
+    for name, link in document["links"].items():
+        assert server.client.get(link).status_code == 200, name
+
+
+def test_tokens_stand_where_they_say(server: Server) -> None:
+    """start and end cut the token's text out of the text; special tokens have none."""
+    text = "Die Katze, 猫 😀 saß."
+    for model in ("bert", "gpt2", "llama"):
+        for token in server.analyse(model=model, text=text)["tokens"]:
+            if token["kind"] != "special" and token["text"] not in ("[UNK]",):
+                assert text[token["start"] : token["end"]].strip() == token["text"].strip()
+
+
+def test_pairs_have_two_segments(server: Server) -> None:
+    """A second text is segment 1 and its offsets are its own."""
+    tokens = server.analyse(model="bert", text="a cat", text_pair="the mat")["tokens"]
+    assert {token["segment"] for token in tokens} == {0, 1}
+    second = [token for token in tokens if token["segment"] == 1 and token["kind"] != "special"]
+    assert all("the mat"[token["start"] : token["end"]] == token["text"] for token in second)
+
+
+def test_stored_is_answered_at_once(server: Server) -> None:
+    """What is stored already is 200 with the whole document."""
+    body = {"model": "bert", "text": "Stored already."}
+    document = server.analyse(**body)
+    again = server.post(body)
+    assert (again.status_code, again.json()) == (200, document)
+
+
+def test_same_request_same_id(server: Server) -> None:
+    """Order of lenses, repetitions and spelled-out defaults are the same request; other models and texts are not."""
+    base = {"model": "bert", "text": "Same.", "lenses": ["weights", "effective"], "measures": ["entropy", "leverage"]}
+    same = [
+        {**base, "lenses": ["effective", "weights"]},
+        {**base, "lenses": ["effective", "weights", "effective"]},
+        {**base, "measures": ["leverage", "entropy"]},
+        {**base, "mechanism": "softmax"},
+        {**base, "mechanism": {"name": "softmax"}},
+        {**base, "dtype": "float32", "kind": "self", "maps": True, "layers": None},
+    ]
+    assert {server.submit(**body) for body in same} == {server.submit(**base)}
+    different = [
+        {**base, "model": "gpt2"},
+        {**base, "text": "same."},
+        {**base, "lenses": ["weights"]},
+        {**base, "layers": [0]},
+        {**base, "maps": False},
+    ]
+    ids = [server.submit(**body) for body in different]
+    assert len({*ids, server.submit(**base)}) == len(different) + 1
+    assert all(server.ended(id_)["status"] == "done" for id_ in ids)
+
+
+def test_a_hundred_at_once_are_computed_once(server: Server) -> None:
+    """100 identical requests at the same time: one id, one forward pass, 100 answers."""
+    passes = server.metric("forward_passes_total")
+    body = {"model": "bert", "text": "A hundred people ask the same."}
+    with ThreadPoolExecutor(100) as threads:
+        answers = list(threads.map(lambda _: server.post(body, headers={"Prefer": "wait=50"}), range(100)))
+    assert {(answer.status_code, answer.json()["status"]) for answer in answers} == {(200, "done")}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert server.metric("forward_passes_total") == passes + 1
+
+
+def test_different_requests_do_not_disturb_each_other(server: Server) -> None:
+    """Two clients at once each get their own text back, every time."""
+
+    def ask(number: int) -> tuple[str, str]:
+        text = f"Client {number % 2} asks for number {number}."
+        answer = server.post({"model": "bert", "text": text, "lenses": ["weights"]}, headers={"Prefer": "wait=50"})
+        return text, answer.json()["text"]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(asked == got for asked, got in threads.map(ask, range(24)))
+
+
+def test_the_library_computes_the_same(server: Server, models: Any) -> None:
+    """What the service stores is what the library computes, and under the same id."""
+    import numpy as np
+    from safetensors.numpy import load
+
+    text = "The cat sat on the mat."
+    for name in ("bert", "llama"):
+        document = server.analyse(model=name, text=text)
+        a = headscope.analyze(headscope.load(models / name), text)
+        assert a.id == document["id"]
+        for lens in ("weights", "effective"):
+            got = load(server.get(f"/analyses/{document['id']}/maps/{lens}").content)["map"]
+            assert np.allclose(got, a.maps[lens], atol=1e-5)
+
+
+@pytest.mark.parametrize("prefer", ["wait=30", "respond-async, wait=30", "wait=30; x=y"])
+def test_prefer_wait(server: Server, prefer: str) -> None:
+    """Prefer: wait holds the answer back until the analysis is done, and says so."""
+    answer = server.post({"model": "bert", "text": f"Waiting {prefer}."}, headers={"Prefer": prefer})
+    assert (answer.status_code, answer.json()["status"]) == (200, "done")
+    assert answer.headers["preference-applied"] == "wait=30"
+
+
+def test_prefer_wait_is_bounded(server: Server) -> None:
+    """After the time is up the answer is 202, with the progress so far."""
+    answer = server.post({**SLOW, "max_tokens": 200}, headers={"Prefer": "wait=0.2"})
+    assert (answer.status_code, answer.json()["status"] in ("queued", "running")) == (202, True)
+    server.client.delete(answer.headers["location"])
+
+
+@pytest.mark.parametrize("prefer", ["wait=0", "wait=-1", "wait=abc", "wait", "respond-async", "", "wait=1e9x"])
+def test_other_preferences_are_ignored(server: Server, prefer: str) -> None:
+    """A preference that can't be followed is no error."""
+    answer = server.post({"model": "bert", "text": "The cat sat."}, headers={"Prefer": prefer})
+    assert answer.status_code in (200, 202)
+
+
+def test_events_tell_the_whole_story(server: Server) -> None:
+    """Progress only grows, ids only grow, the one terminal event comes last and agrees with the document."""
+    id_ = server.submit(**{**SLOW, "max_tokens": 150})
+    events = list(server.events(id_))
+    fractions = [event["progress"]["fraction"] for event in events]
+    numbers = [int(event["event_id"]) for event in events]
+    assert fractions == sorted(fractions)
+    assert numbers == sorted(set(numbers))
+    assert [event["status"] for event in events[:-1]].count("done") == 0
+    assert (events[-1]["status"], events[-1]["progress"]["fraction"], events[-1]["error"]) == ("done", 1.0, None)
+    assert len(events) > 3
+    assert server.get(f"/analyses/{id_}").json()["status"] == "done"
+
+
+def test_events_resume(server: Server) -> None:
+    """Last-Event-ID continues after that event; with the last id the end is told once more."""
+    id_ = server.submit(**{**SLOW, "max_tokens": 160})
+    first = list(itertools.islice(server.events(id_), 2))
+    rest = list(server.events(id_, last=first[-1]["event_id"]))
+    assert int(rest[0]["event_id"]) > int(first[-1]["event_id"])
+    assert rest[-1]["status"] == "done"
+    for late in (rest[-1]["event_id"], "999999999999999999", None):
+        assert list(server.events(id_, last=late))[-1]["status"] == "done"
+
+
+def test_fifty_listeners_all_see_the_end(server: Server) -> None:
+    """Every one of many event streams ends with the terminal event."""
+    id_ = server.submit(**{**SLOW, "max_tokens": 170})
+    with ThreadPoolExecutor(50) as threads:
+        ends = list(threads.map(lambda _: list(server.events(id_))[-1]["status"], range(50)))
+    assert ends == ["done"] * 50
+
+
+def test_batch(server: Server) -> None:
+    """Many inputs in one request: ids in their order, the same input the same id, each like a single request."""
+    inputs = [{"text": f"Batch number {number}."} for number in (1, 2, 3, 1)]
+    answer = server.post({"model": "bert", "lenses": ["weights"], "inputs": inputs}, "/analyses/batch")
+    assert answer.status_code == 202
+    ids = answer.json()["ids"]
+    assert ids[0] == ids[3]
+    assert len(set(ids)) == 3
+    documents = [server.ended(id_) for id_ in ids]
+    assert [document["text"] for document in documents] == [entry["text"] for entry in inputs]
+    assert {document["batch"] for document in documents} == {answer.json()["batch"]}
+    assert server.submit(model="bert", lenses=["weights"], **inputs[0]) == ids[0]
+
+
+def test_a_batch_is_accepted_whole_or_not_at_all(server: Server) -> None:
+    """One bad input refuses the batch, and nothing of it was queued."""
+    good = {"text": "Never queued by a refused batch."}
+    answer = server.post({"model": "bert", "inputs": [good, {"text": "   "}]}, "/analyses/batch")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid-text")
+    texts = [item["text"] for item in server.get("/analyses", params={"limit": 200}).json()["items"]]
+    assert good["text"] not in texts
+
+
+def test_batch_takes_what_single_requests_take(server: Server) -> None:
+    """A bare mechanism name, token ids, and up to 1,000 inputs; not one more."""
+    body = {"model": "bert", "mechanism": "softmax", "inputs": [{"token_ids": [1, 2, 3]}]}
+    assert server.post(body, "/analyses/batch").status_code == 202
+    too_many = {"model": "bert", "inputs": [{"text": "a"}] * 1001}
+    assert server.post(too_many, "/analyses/batch").status_code == 422
+
+
+def test_queue_is_bounded(server: Server, models: Any, tmp_path: Any) -> None:
+    """More than max_queue waiting analyses are 429 with Retry-After; what is stored is still answered."""
+    with Server(tmp_path / "home", models, max_queue=2) as small:
+        inputs = [{"text": f"Number {number}."} for number in range(3)]
+        answer = small.post({"model": "bert", "inputs": inputs}, "/analyses/batch")
+        assert (answer.status_code, answer.json()["code"], answer.json()["limit"]) == (429, "queue-full", 2)
+        assert int(answer.headers["retry-after"]) > 0
+        assert small.post({"model": "bert", "inputs": inputs[:2]}, "/analyses/batch").status_code == 202
+
+
+def test_list_is_paginated(server: Server) -> None:
+    """Pages follow one another without gaps or repetitions, newest first."""
+    for number in range(5):
+        server.analyse(model="bert", text=f"Page {number}.", lenses=["weights"])
+    items, cursor = [], None
+    for _ in range(100):
+        page = server.get("/analyses", params={"limit": 2, **({"cursor": cursor} if cursor else {})}).json()
+        assert len(page["items"]) <= 2
+        items += page["items"]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    created = [item["created"] for item in items]
+    assert created == sorted(created, reverse=True)
+    assert len({item["id"] for item in items}) == len(items) >= 5
+    assert items == server.get("/analyses", params={"limit": 200}).json()["items"][: len(items)]
+
+
+def test_models_are_described(server: Server) -> None:
+    """Catalogue and local models with their shapes; those that can't be analysed say why."""
+    cards = {card["name"]: card for card in server.get("/models").json()["items"]}
+    assert {"minilm", "bert", "gpt2", "llama", "slow", "t5-small"} <= set(cards)
+    assert (cards["bert"]["layers"], cards["bert"]["heads"], cards["bert"]["head_width"]) == (2, 4, 8)
+    assert (cards["bert"]["kind"], cards["gpt2"]["kind"], cards["llama"]["family"]) == ("encoder", "decoder", "llama")
+    assert all(card["available"] or card["reason"] for card in cards.values())
+    assert not cards["t5-small"]["available"]
+    one = server.get("/models/bert").json()
+    assert one["available"]
+    assert {lens["name"] for lens in one["lenses"]} == set(LENSES)
+    assert {mechanism["name"] for mechanism in one["mechanisms"]} == set(MECHANISMS)
+
+
+def test_models_are_paginated(server: Server) -> None:
+    """Pages of models put together are the list of models."""
+    whole = server.get("/models").json()["items"]
+    names, cursor = [], "0"
+    while cursor is not None:
+        page = server.get("/models", params={"limit": 3, "cursor": cursor}).json()
+        names += [card["name"] for card in page["items"]]
+        cursor = page["next"]
+    assert names == [card["name"] for card in whole]
+
+
+@pytest.mark.parametrize(
+    ("path", "registry"),
+    [("lenses", LENSES), ("mechanisms", MECHANISMS), ("measures", MEASURES)],
+    ids=lambda p: str(p)[:10],
+)
+def test_declarations_are_those_of_the_registry(server: Server, path: str, registry: dict[str, Any]) -> None:
+    """Each lens, mechanism and measure says what it is, what it is not, and the schema of its parameters."""
+    items = server.get(f"/{path}").json()["items"]
+    assert [item["name"] for item in items] == list(registry)
+    for item in items:
+        assert item == {**registry[item["name"]].describe(), "range": item["range"]}
+        assert item["doc"]
+        assert item["not"]
+        assert item["citation"]
+        assert item["params"]["type"] == "object"
+
+
+def test_the_interface_describes_itself(server: Server) -> None:
+    """The OpenAPI document names every route of version 1."""
+    paths = server.get("/openapi.json").json()["paths"]
+    for path in ("", "/batch", "/{id_}", "/{id_}/events", "/{id_}/maps/{lens}", "/{id_}/export"):
+        assert f"{ANALYSES}{path}" in paths
+
+
+def test_health(server: Server) -> None:
+    """Alive, ready, and numbers that Prometheus reads."""
+    assert server.client.get("/healthz").json() == {"status": "ok"}
+    ready = server.client.get("/readyz").json()
+    assert (ready["status"], ready["version"]) == ("ok", headscope.__version__)
+    text = server.client.get("/metrics")
+    assert text.headers["content-type"].startswith("text/plain; version=0.0.4")
+    for name in (
+        "forward_passes_total",
+        "model_loads_total",
+        "worker_losses_total",
+        "corrupt_results_total",
+        "results",
+    ):
+        assert server.metric(name) >= 0
+
+
+def test_metrics_do_not_grow_with_hostile_requests(server: Server) -> None:
+    """Random paths, methods and model names add no series."""
+
+    def series() -> list[str]:
+        lines = server.client.get("/metrics").text.splitlines()
+        return sorted(line.rsplit(" ", 1)[0] for line in lines if "jobs{" not in line)
+
+    before = series()
+    for number in range(40):
+        server.client.request(f"M{number}", f"/random/{number}")
+        server.post({"model": f"random-{number}", "text": "x"})
+    assert series() == before
+
+
+def test_minilm_end_to_end(server: Server) -> None:
+    """The default model, as it comes with the installation."""
+    document = server.analyse(model="minilm", text="The cat sat on the mat.", measures=["entropy", "null_share"])
+    assert (document["layers"], document["heads"], document["head_width"]) == (6, 12, 32)
+    assert [token["text"] for token in document["tokens"]][:3] == ["[CLS]", "The", "cat"]
+    assert [warning["code"] for warning in document["warnings"]] == ["identical-to-weights"]
+    assert document["summaries"]["null_share"]["weights"]["max"] < 1e-6

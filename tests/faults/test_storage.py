@@ -1,0 +1,202 @@
+"""Files damaged, removed, or impossible to write: the answer is right or a clear refusal, and all is well once there is room again."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from safetensors.numpy import load
+
+from tests.server import SLOW, Server, environment, eventually
+
+Start = Callable[..., Server]
+NO_LIMIT = (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY)
+# Fills the 256 tokens of the tiny models, so that its maps are some megabytes.
+LONG = {"model": "gpt2", "text": "cats sat on mats. " * 60, "max_tokens": 256, "lenses": ["weights"]}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+    """One server whose files are damaged."""
+    with Server(tmp_path_factory.mktemp("storage") / "home", models) as server:
+        yield server
+
+
+def folder(server: Server, id_: str) -> Path:
+    """Where a result lies."""
+    return server.home / "results" / id_[:2] / id_
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the last byte but ten."""
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 4
+    path.write_bytes(data)
+
+
+def read_map(server: Server, id_: str) -> np.ndarray:
+    """The whole map of the weights."""
+    answer = server.get(f"/analyses/{id_}/maps/weights")
+    assert answer.status_code == 200, answer.text
+    return load(answer.content)["map"]
+
+
+DAMAGE: dict[str, Callable[[Path], Any]] = {
+    "map-bit": lambda place: flip(place / "weights.safetensors"),
+    "map-cut": lambda place: (place / "weights.safetensors").write_bytes(b"cut"),
+    "map-missing": lambda place: (place / "weights.safetensors").unlink(),
+    "manifest-bit": lambda place: flip(place / "manifest.json"),
+    "manifest-missing": lambda place: (place / "manifest.json").unlink(),
+    "folder-missing": shutil.rmtree,
+    "folder-is-a-file": lambda place: (shutil.rmtree(place), place.write_bytes(b"")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_maps_are_computed_again(shared: Server, damage: str) -> None:
+    """Reading a damaged result gives the right map, computed again, and counts it."""
+    id_ = shared.analyse(model="bert", text=f"Damaged by {damage}.")["id"]
+    before, counted = read_map(shared, id_), shared.metric("corrupt_results_total")
+    DAMAGE[damage](folder(shared, id_))
+    assert np.array_equal(read_map(shared, id_), before)
+    assert shared.metric("corrupt_results_total") == counted + 1
+    assert np.array_equal(read_map(shared, id_), before)
+    assert shared.metric("corrupt_results_total") == counted + 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["grid/weights", "measures/entropy", "export", "edges/weights?layer=0&head=0"],
+    ids=lambda p: p.split("/")[0],
+)
+def test_other_answers_survive_damage_too(shared: Server, path: str) -> None:
+    """Thumbnails, measures, edges and exports of a damaged result are the same as before."""
+    id_ = shared.analyse(model="bert", text=f"Damaged before {path}.")["id"]
+    before = shared.get(f"/analyses/{id_}/{path}")
+    for file in ("small.safetensors", "weights.safetensors"):
+        flip(folder(shared, id_) / file)
+    after = shared.get(f"/analyses/{id_}/{path}")
+    assert (before.status_code, after.status_code) == (200, 200)
+    if path.startswith("edges"):
+        assert after.json() == before.json()
+        return
+    one, other = load(before.content), load(after.content)
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name], equal_nan=True) for name in one)
+
+
+def test_damaged_document_is_computed_again(shared: Server) -> None:
+    """Asking for the analysis itself finds the damage, says it is queued again, and it is done soon."""
+    id_ = shared.analyse(model="bert", text="Damaged document.")["id"]
+    flip(folder(shared, id_) / "small.safetensors")
+    assert shared.get(f"/analyses/{id_}").json()["status"] in ("queued", "running", "done")
+    assert shared.ended(id_)["status"] == "done"
+
+
+def test_sending_the_request_again_finds_the_damage(shared: Server) -> None:
+    """A damaged result does not count as stored."""
+    body = {"model": "bert", "text": "Damaged and asked for again."}
+    id_ = shared.analyse(**body)["id"]
+    shutil.rmtree(folder(shared, id_))
+    assert shared.submit(**body) == id_
+    assert shared.ended(id_)["status"] == "done"
+
+
+def test_many_readers_one_repair(shared: Server) -> None:
+    """Sixteen readers find the same damage: all get the right map, and it is computed again once."""
+    id_ = shared.analyse(model="bert", text="Damaged for many.")["id"]
+    before, passes = read_map(shared, id_), shared.metric("forward_passes_total")
+    flip(folder(shared, id_) / "weights.safetensors")
+    with ThreadPoolExecutor(16) as threads:
+        for got in threads.map(lambda _: read_map(shared, id_), range(16)):
+            assert np.array_equal(got, before)
+    assert shared.metric("forward_passes_total") == passes + 1
+
+
+def test_lost_index_entry(shared: Server) -> None:
+    """A result the index has lost is gone, not wrong: 404, and asked for again it is there again."""
+    body = {"model": "bert", "text": "Lost from the index."}
+    id_ = shared.analyse(**body)["id"]
+    index = sqlite3.connect(shared.home / "results.db")
+    index.execute("DELETE FROM results WHERE id = ?", (id_,))
+    index.commit()
+    index.close()
+    answer = shared.get(f"/analyses/{id_}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown-analysis")
+    assert shared.analyse(**body)["id"] == id_
+
+
+def test_no_room_for_a_result(new_server: Start) -> None:
+    """Files can't grow: the job fails with storage-full, leaves nothing behind, and works once there is room."""
+    server = new_server()
+    server.analyse(model="gpt2", text="A small one, to start the worker.")
+    child = server.child()
+    child.rlimit(psutil.RLIMIT_FSIZE, (1_000_000, psutil.RLIM_INFINITY))
+    document = server.ended(server.submit(**LONG))
+    assert (document["status"], document["error"]["code"], document["error"]["status"]) == (
+        "failed",
+        "storage-full",
+        507,
+    )
+    assert not list((server.home / "incoming").iterdir())
+    assert server.analyse(model="gpt2", text="Small ones still fit.")["status"] == "done"
+    child.rlimit(psutil.RLIMIT_FSIZE, NO_LIMIT)
+    assert server.analyse(**LONG)["id"] == document["id"]
+
+
+def test_no_room_for_the_record(new_server: Start) -> None:
+    """The server can't write at all: reads go on, new requests get 507, a job's end waits; all is well once there is room."""
+    server = new_server()
+    stored = server.analyse(model="bert", text="Stored before.")["id"]
+    before = read_map(server, stored)
+    running = server.submit(**SLOW)
+    server.forward(running)
+    process = psutil.Process(server.process.pid)
+    process.rlimit(psutil.RLIMIT_FSIZE, (1, psutil.RLIM_INFINITY))
+    assert np.array_equal(read_map(server, stored), before)
+    answer = server.post({"model": "bert", "text": "No room for this one."})
+    assert (answer.status_code, answer.json()["code"]) == (507, "storage-full")
+    eventually(lambda: server.child().status() == psutil.STATUS_SLEEPING, "the worker to be idle")
+    process.rlimit(psutil.RLIMIT_FSIZE, NO_LIMIT)
+    assert server.ended(running)["status"] == "done"
+    assert server.analyse(model="bert", text="No room for this one.")["status"] == "done"
+
+
+def test_quota_makes_room(new_server: Start) -> None:
+    """The store never grows over its quota; what had to go is 404 and can be computed again."""
+    server = new_server(quota_bytes=10_000_000)
+    first = server.analyse(**LONG)["id"]
+    for number in range(6):
+        server.analyse(**{**LONG, "text": f"{number} {LONG['text']}"})
+        assert server.client.get("/readyz").json()["result_bytes"] <= 10_000_000
+    answer = server.get(f"/analyses/{first}")
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown-analysis")
+    assert server.analyse(**LONG)["id"] == first
+    refused = server.post({**LONG, "lenses": ["weights", "effective", "effective-simplex"]})
+    assert (refused.status_code, refused.json()["code"]) == (422, "attention-budget-exceeded")
+    assert refused.json()["limit"] == 10_000_000 < refused.json()["actual"]
+
+
+def test_two_servers_on_one_home(new_server: Start, models: Path) -> None:
+    """The second refuses in one plain sentence; the first does not notice."""
+    server = new_server()
+    second = subprocess.run(
+        [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"],
+        env=environment(server.home, models),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (second.returncode, second.stdout) == (1, "")
+    assert second.stderr.startswith("headscope: Another Headscope server uses this home.")
+    assert len(second.stderr.splitlines()) == 1
+    assert server.client.get("/readyz").json()["status"] == "ok"

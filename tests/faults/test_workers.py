@@ -1,0 +1,167 @@
+"""The worker dies, hangs, or is told to stop: every accepted job still ends exactly once, and nobody else's is touched."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.server import SLOW, Server, eventually
+
+Start = Callable[..., Server]
+QUICK = {"model": "bert", "text": "The cat sat."}
+TERMINAL = {"done", "failed", "cancelled"}
+
+
+def accounted(server: Server, jobs: int) -> None:
+    """Every accepted job has ended."""
+    text = server.client.get("/metrics").text
+    counts = {
+        line.split('"')[1]: int(float(line.split()[-1])) for line in text.splitlines() if "headscope_jobs{" in line
+    }
+    assert sum(counts.get(status, 0) for status in TERMINAL) == sum(counts.values()) == jobs
+
+
+def test_killed_worker_costs_nothing_but_time(new_server: Start) -> None:
+    """SIGKILL in mid-job: it is done on its second attempt and ends once; the job behind it does not notice. Nor does one after an idle kill."""
+    server = new_server()
+    slow, other = server.submit(**SLOW), server.submit(**QUICK)
+    server.forward(slow)
+    server.kill_child()
+    events = list(server.events(slow))
+    assert [event["status"] for event in events if event["status"] in TERMINAL] == ["done"]
+    assert events[-1]["attempts"] == 2
+    assert server.ended(slow)["attempts"] == 2
+    unharmed = server.ended(other)
+    assert (unharmed["status"], unharmed["attempts"]) == ("done", 1)
+    assert (server.metric("worker_losses_total"), server.metric("forward_passes_total")) == (1, 2)
+    server.kill_child()
+    assert server.analyse(**{**QUICK, "text": "Another one."})["status"] == "done"
+    accounted(server, 3)
+
+
+def test_poison_job_fails_after_three_workers(new_server: Start) -> None:
+    """A job whose worker dies each time fails with worker-lost; the next job runs."""
+    server = new_server()
+    poison, other = server.submit(**SLOW), server.submit(**QUICK)
+    for attempt in (1, 2, 3):
+        server.forward(poison, attempt)
+        server.kill_child()
+    document = server.ended(poison)
+    assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "worker-lost", 3)
+    assert server.ended(other)["status"] == "done"
+    accounted(server, 2)
+
+
+def test_failed_job_can_be_sent_again(new_server: Start) -> None:
+    """A job out of time fails with timed-out, is not tried again by itself, and the server goes on."""
+    server = new_server(job_seconds=0.5)
+    document = server.ended(server.submit(**QUICK))  # the worker needs longer than that to start
+    assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
+    assert server.submit(**QUICK) == document["id"]
+    assert server.ended(document["id"])["error"]["code"] == "timed-out"
+    accounted(server, 1)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_server_stopped_mid_job(new_server: Start, how: signal.Signals) -> None:
+    """After a restart what ran is done, what waited is done, what was stored is there; the worker did not outlive its server."""
+    server = new_server()
+    before = server.analyse(**QUICK)
+    slow, waiting = server.submit(**SLOW), server.submit(**{**QUICK, "text": "A third one."})
+    server.forward(slow)
+    child = server.child()
+    server.kill(how)
+    eventually(lambda: not psutil.pid_exists(child.pid), "the orphan's end", 10)
+    server.start()
+    after = server.get(f"/analyses/{before['id']}").json()
+    assert {**after, "timing_ms": None} == {**before, "timing_ms": None}
+    document = server.ended(slow)
+    assert (document["status"], document["attempts"]) == ("done", 1)
+    assert server.ended(waiting)["status"] == "done"
+    assert server.metric("forward_passes_total") == 3
+    accounted(server, 3)
+    assert "Traceback" not in server.log()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, models: Any) -> Any:
+    """One server for all the cancelling."""
+    with Server(tmp_path_factory.mktemp("cancel") / "home", models) as server:
+        yield server
+
+
+def cancel(server: Server, id_: str) -> int:
+    """DELETE an analysis; the answer's status."""
+    return server.client.delete(f"/api/v1/analyses/{id_}").status_code
+
+
+def test_cancel_queued(shared: Server) -> None:
+    """A waiting job is cancelled at once and never runs; the running one goes on."""
+    passes = shared.metric("forward_passes_total")
+    running = shared.submit(**SLOW)
+    waiting = shared.submit(**QUICK)
+    shared.forward(running)
+    assert cancel(shared, waiting) == 202
+    assert shared.get(f"/analyses/{waiting}").json()["status"] == "cancelled"
+    assert shared.ended(running)["status"] == "done"
+    assert shared.metric("forward_passes_total") == passes + 1
+
+
+def test_cancel_running(shared: Server) -> None:
+    """A running job stops by itself between two layers; the same worker takes the next job."""
+    passes = shared.metric("forward_passes_total")
+    running = shared.submit(**{**SLOW, "max_tokens": 280})
+    shared.forward(running)
+    child = shared.child()
+    assert cancel(shared, running) == 202
+    assert shared.get(f"/analyses/{running}").json()["status"] == "cancelled"
+    shared.analyse(**{**QUICK, "text": "The next one."})
+    assert shared.child() == child
+    assert shared.metric("forward_passes_total") == passes + 1
+    assert shared.get(f"/analyses/{running}").json()["status"] == "cancelled"
+
+
+def test_cancel_a_worker_that_hangs(shared: Server) -> None:
+    """A worker that does not listen is killed, and the next job gets another one."""
+    running = shared.submit(**{**SLOW, "max_tokens": 281})
+    shared.forward(running)
+    child = shared.child()
+    child.suspend()
+    assert cancel(shared, running) == 202
+    shared.analyse(**{**QUICK, "text": "After the hang."})
+    assert not child.is_running()
+    assert shared.get(f"/analyses/{running}").json()["status"] == "cancelled"
+
+
+def test_cancel_twice_and_again(shared: Server) -> None:
+    """The second time an ended job is forgotten, the third time there is none; sent again it runs."""
+    body = {**SLOW, "max_tokens": 282}
+    id_ = shared.submit(**body)
+    assert [cancel(shared, id_) for _ in range(3)] == [202, 204, 404]
+    assert shared.get(f"/analyses/{id_}").status_code == 404
+    assert shared.submit(**body) == id_
+    assert shared.ended(id_)["status"] == "done"
+
+
+def test_cancel_and_ask_again_at_once(shared: Server) -> None:
+    """Asked for again while it is still being stopped, it is done in the end."""
+    body = {**SLOW, "max_tokens": 283}
+    id_ = shared.submit(**body)
+    shared.forward(id_)
+    assert cancel(shared, id_) == 202
+    assert shared.submit(**body) == id_
+    assert shared.ended(id_)["status"] == "done"
+
+
+def test_delete_after_done(shared: Server) -> None:
+    """Deleting a finished analysis forgets it: 204, then 404 everywhere; sent again it is computed again."""
+    body = {**QUICK, "text": "To be forgotten."}
+    id_ = shared.analyse(**body)["id"]
+    assert cancel(shared, id_) == 204
+    for path in ("", "/events", "/maps/weights", "/grid/weights", "/measures/entropy", "/export"):
+        assert shared.get(f"/analyses/{id_}{path}").status_code == 404, path
+    assert shared.analyse(**body)["id"] == id_
