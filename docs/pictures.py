@@ -45,7 +45,7 @@ LONG = (
 ALL = ("entropy", "null_share", "null_share_rows", "leverage")
 
 # What the page shows in the README: text and choices, as they stand in its address.
-SHOWN = {"text": MIDDLE, "head": "4.5"}
+SHOWN = {"text": MIDDLE, "head": "3.1", "compare": "side", "other": "effective"}
 SIZE = {"width": 1440, "height": 900}
 
 

@@ -7,10 +7,12 @@ import os
 import re
 import select
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from headscope import cli, errors
@@ -142,7 +144,13 @@ def test_every_warning_is_described():
 def test_tree_in_the_readme_is_the_repository():
     tree = re.search(r"## What is where\n\n```text\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[1]
     named = {line.split("/")[0] for line in tree.splitlines()}
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if listed.returncode:
         pytest.skip("not a git checkout")
     there = {line.split("/")[0] for line in listed.stdout.splitlines() if "/" in line}
@@ -171,9 +179,17 @@ def test_every_link_leads_somewhere(path):
         if re.match(r"[a-z]+:", target):
             continue
         there = (path.parent / target).resolve() if target else path
-        if not there.is_file() or (anchor and anchor not in _anchors(there.read_text("utf-8"))):
+        if not there.is_file() or (
+            anchor and there.suffix == ".md" and anchor not in _anchors(there.read_text("utf-8"))
+        ):
             broken.append(found[1] or found[2])
     assert broken == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_picture_of_the_page_has_its_size(theme):
+    head = (DOCS / "pictures" / f"page-{theme}.png").read_bytes()[:24]
+    assert struct.unpack(">8x4x4sII", head) == (b"IHDR", 1440, 900)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=_name)
@@ -241,6 +257,9 @@ def test_python_in_the_docs_runs(path, request, tmp_path, monkeypatch):
         if ADDRESS in code:
             code = code.replace(ADDRESS, request.getfixturevalue("address"))
         exec(compile("\n" * line + code, str(path), "exec"), names)
+    for value in names.values():
+        if isinstance(value, httpx.Client):
+            value.close()
 
 
 @pytest.mark.parametrize("path", WITH_SHELL, ids=_name)
