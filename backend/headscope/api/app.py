@@ -39,7 +39,6 @@ def create(settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
-        max_body_size=settings.body_bytes,
     )
     app.state.service = service
     for router in (declarations.router, analyses.router, maps.router):

@@ -7,6 +7,7 @@ import uuid
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .problems import problem
@@ -62,7 +63,17 @@ class Guard:
             answer = problem(status, code, title, detail, request_id=scope["request_id"])
             await answer(scope, receive, send_guarded)
             return
-        await self._app(scope, receive, send_guarded)
+        received = 0
+
+        async def receive_bounded() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._body_bytes:  # of a body that did not say its length
+                raise HTTPException(413)
+            return message
+
+        await self._app(scope, receive_bounded, send_guarded)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str, str, str] | None:
         hosts = headers.getlist("host")

@@ -75,6 +75,8 @@ def problem(
     """A problem response."""
     document = {"type": f"/problems/{code}", "title": title, "status": status, "detail": detail, "code": code}
     headers = {"Retry-After": "30"} if status in (429, 503) else {}
+    if status == 413:
+        headers["Connection"] = "close"  # or the rest of the body would be read for as long as it is sent
     return JSONResponse(
         {**document, "request_id": request_id, "errors": list(errors), **more},
         status,
