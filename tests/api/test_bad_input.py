@@ -1,0 +1,143 @@
+"""Bad input never gives 5xx, is answered by a problem document of our own words, and harms nobody."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.api.corpus import CASES, EITHER, GOOD, HOSTILE_TEXTS, MARK, Case
+from tests.server import Server
+
+MEMBERS = {"type", "title", "status", "detail", "code", "request_id", "errors"}
+
+
+def check_problem(answer: httpx.Response) -> None:
+    """A problem document: exactly its members, consistent, without what was sent."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text[:300]
+    document = answer.json()
+    assert MEMBERS <= set(document) <= MEMBERS | {"limit", "actual"}
+    assert document["status"] == answer.status_code
+    assert document["type"] == f"/problems/{document['code']}"
+    assert document["request_id"] == answer.headers["x-request-id"]
+    assert document["title"]
+    assert document["detail"].endswith((".", '"'))
+    assert all(set(item) == {"pointer", "message"} for item in document["errors"])
+    assert len(answer.content) < 4000
+    for leak in (MARK, MARK.upper(), "Traceback", "headscope/", ".py", "site-packages", "0x"):
+        assert leak not in answer.text
+
+
+def send(server: Server, case: Case) -> httpx.Response:
+    """The case as it is: no client in between that tidies the path."""
+    as_it_is = {"target": case.path.encode()}
+    return server.client.request(case.method, "/", content=case.body or None, headers=case.headers, extensions=as_it_is)
+
+
+def test_the_corpus_is_large() -> None:
+    """As many cases as promised, each with a name of its own."""
+    assert len({case.id for case in CASES}) == len(CASES) >= 300
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_bad_input(server: Server, case: Case) -> None:
+    """Refused with a problem document, or accepted where that is right; the server goes on."""
+    answer = send(server, case)
+    assert answer.status_code in case.allowed, answer.text[:300]
+    if answer.status_code >= 400:
+        check_problem(answer)
+    else:
+        server.ended(answer.json()["id"])
+    assert server.post(GOOD).status_code in (200, 202)
+
+
+@pytest.mark.parametrize("model", ["gpt2", "bert", "llama"])
+@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+def test_hostile_text_comes_back_as_it_is(server: Server, model: str, text: str) -> None:
+    """Markup, control characters and the like are text: analysed, and returned literally."""
+    document = server.ended(server.submit(model=model, text=text))
+    assert document["status"] == "done", document["error"]
+    assert document["text"] == text
+    for token in document["tokens"]:
+        assert 0 <= token["start"] <= token["end"] <= len(text)
+        if token["kind"] != "special" and token["text"] != "[UNK]":
+            assert token["text"] == text[token["start"] : token["end"]] or token["start"] == token["end"]
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["bert", "weights"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = ["model", "text", "text_pair", "token_ids", "mechanism", "lenses", "measures", "layers", "heads", "kind", "max_tokens", "dtype", "maps", "inputs"]  # fmt: skip
+BODIES = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), JSON_VALUES, max_size=5).map(
+    lambda body: {**({"model": "bert", "text": "a"} if len(body) % 2 else {}), **body}
+)
+RELAXED = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@settings(RELAXED, max_examples=400)
+@given(body=BODIES | JSON_VALUES, path=st.sampled_from(["", "/batch"]))
+def test_random_json(server: Server, body: Any, path: str) -> None:
+    """Whatever JSON is sent, the answer is no failure of the server."""
+    data = json.dumps(body, ensure_ascii=True).encode()
+    answer = server.client.post(f"/api/v1/analyses{path}", content=data, headers={"Content-Type": "application/json"})
+    assert answer.status_code in EITHER, answer.text
+    if answer.status_code >= 400:
+        check_problem(answer)
+
+
+@settings(RELAXED, max_examples=200)
+@given(data=st.binary(max_size=60) | st.text(alphabet='{}[]",:01eE.-\\un \n', max_size=40).map(str.encode))
+def test_random_bytes(server: Server, data: bytes) -> None:
+    """Bytes that are hardly ever JSON are 4xx."""
+    answer = server.client.post("/api/v1/analyses", content=data, headers={"Content-Type": "application/json"})
+    assert 400 <= answer.status_code < 500
+    check_problem(answer)
+
+
+QUERIES = [
+    "layer",
+    "head",
+    "query",
+    "key",
+    "dtype",
+    "format",
+    "tile",
+    "rule",
+    "k",
+    "mass",
+    "value",
+    "limit",
+    "lens",
+    "summary",
+    "unit",
+]
+
+
+@settings(RELAXED, max_examples=300)
+@given(
+    route=st.sampled_from(["maps/weights", "grid/effective", "edges/weights", "measures/entropy", "export"]),
+    query=st.dictionaries(
+        st.sampled_from(QUERIES), st.text(max_size=6) | st.integers().map(str) | st.just("0"), max_size=4
+    ),
+)
+def test_random_queries(server: Server, route: str, query: dict[str, str]) -> None:
+    """Whatever is asked of a result, the answer is the result or 4xx."""
+    id_ = server.submit(**GOOD)
+    if server.get(f"/analyses/{id_}").json()["status"] != "done":
+        server.ended(id_)
+    clean = {name: value.encode("utf-8", "replace").decode() for name, value in query.items()}
+    answer = server.get(f"/analyses/{id_}/{route}", params=clean)
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400:
+        check_problem(answer)

@@ -1,0 +1,337 @@
+"""The numbers of a finished analysis: any slice, any format, any precision, and the same numbers everywhere."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load, load_file
+
+import headscope
+from tests.server import Server, eventually
+
+LENSES = ["weights", "effective", "effective-simplex"]
+TEXT = "The cat sat on the mat because it was tired, and the mat was warm."
+
+
+@pytest.fixture(scope="module", params=["bert", "gpt2"])
+def document(server: Server, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """A finished analysis with every lens and measure, of an encoder and of a decoder."""
+    measures = ["entropy", "null_share", "null_share_rows", "leverage"]
+    return server.analyse(model=request.param, text=TEXT, lenses=LENSES, measures=measures)
+
+
+@pytest.fixture(scope="module")
+def part(server: Server) -> dict[str, Any]:
+    """An analysis of some layers and heads only."""
+    return server.analyse(model="bert", text=TEXT, layers=[1], heads=[1, 3])
+
+
+def fetch(server: Server, document: dict[str, Any], path: str, **query: Any) -> dict[str, np.ndarray]:
+    """Tensors of a route below an analysis."""
+    answer = server.get(f"/analyses/{document['id']}/{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return load(answer.content)
+
+
+def problem(server: Server, document: dict[str, Any], path: str, **query: Any) -> tuple[int, str]:
+    """Status and code of a refusal."""
+    answer = server.get(f"/analyses/{document['id']}/{path}", params=query)
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    return answer.status_code, answer.json()["code"]
+
+
+def test_weights_are_attention(server: Server, document: dict[str, Any]) -> None:
+    """Float32 [L, H, Q, K], rows sum to one, nothing above the diagonal of a decoder."""
+    whole = fetch(server, document, "maps/weights")["map"]
+    n = len(document["tokens"])
+    assert (whole.dtype, whole.shape) == (np.float32, (2, 4, n, n))
+    assert np.allclose(whole.sum(-1), 1, atol=1e-5)
+    assert whole.min() >= 0
+    assert document["causal"] == (document["model"] == "gpt2")
+    if document["causal"]:
+        assert np.all(np.triu(whole, 1) == 0)
+
+
+@pytest.mark.parametrize("lens", LENSES)
+@pytest.mark.parametrize(
+    ("query", "cut"),
+    [
+        ({}, np.s_[:, :, :, :]),
+        ({"layer": "1"}, np.s_[1:2]),
+        ({"layer": "0:1", "head": "2"}, np.s_[0:1, 2:3]),
+        ({"head": "1:3"}, np.s_[:, 1:3]),
+        ({"head": ":2"}, np.s_[:, :2]),
+        ({"head": "3:"}, np.s_[:, 3:]),
+        ({"head": ":"}, np.s_[:, :]),
+        ({"head": "2:99"}, np.s_[:, 2:]),
+        ({"query": "4"}, np.s_[:, :, 4:5]),
+        ({"layer": "1", "head": "0", "query": "2:5", "key": "3"}, np.s_[1:2, 0:1, 2:5, 3:4]),
+    ],
+    ids=lambda value: "&".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else "",
+)
+def test_slices(server: Server, document: dict[str, Any], lens: str, query: dict[str, str], cut: Any) -> None:
+    """A slice is that part of the whole, bit by bit."""
+    whole = fetch(server, document, f"maps/{lens}")["map"]
+    assert np.array_equal(fetch(server, document, f"maps/{lens}", **query)["map"], whole[cut])
+
+
+def test_slices_speak_of_the_models_numbers(server: Server, part: dict[str, Any]) -> None:
+    """With some layers and heads analysed, a number still means the model's layer and head."""
+    whole = fetch(server, part, "maps/weights")["map"]
+    assert whole.shape[:2] == (1, 2)
+    assert (part["layer_numbers"], part["head_numbers"]) == ([1], [1, 3])
+    assert np.array_equal(fetch(server, part, "maps/weights", layer="1", head="3")["map"], whole[:, 1:])
+    assert problem(server, part, "maps/weights", layer="0") == (404, "unknown-layer")
+    assert problem(server, part, "maps/weights", head="2") == (404, "unknown-head")
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_float16_is_rounding(server: Server, document: dict[str, Any], lens: str) -> None:
+    """Half precision is the rounded map."""
+    whole = fetch(server, document, f"maps/{lens}")["map"]
+    assert np.array_equal(fetch(server, document, f"maps/{lens}", dtype="float16")["map"], whole.astype(np.float16))
+
+
+@pytest.mark.parametrize("lens", LENSES)
+def test_uint8_keeps_its_promise(server: Server, document: dict[str, Any], lens: str) -> None:
+    """offset + scale * byte is off by at most the stated error, and zeros stay exactly zero."""
+    whole = fetch(server, document, f"maps/{lens}")["map"]
+    small = fetch(server, document, f"maps/{lens}", dtype="uint8")
+    assert small["map"].dtype == np.uint8
+    spread = {name: small[name][:, :, None, None] for name in ("scale", "offset", "max_error")}
+    back = spread["offset"] + spread["scale"] * small["map"]
+    assert np.all(np.abs(back - whole) <= spread["max_error"])
+    assert np.all(
+        spread["max_error"] <= np.abs(whole).max((2, 3), keepdims=True) / 250 + np.finfo(np.float32).tiny * 256
+    )
+    assert np.all(back[whole == 0] == 0)
+
+
+@pytest.mark.parametrize("how", ["query", "accept"])
+def test_formats_hold_the_same_numbers(server: Server, document: dict[str, Any], how: str) -> None:
+    """safetensors, npy and json, by ?format= or by Accept."""
+    path, whole = f"/analyses/{document['id']}/maps/effective", fetch(server, document, "maps/effective")["map"]
+    media = {"npy": "application/x-npy", "json": "application/json", "safetensors": "application/vnd.safetensors"}
+    got = {}
+    for name, accept in media.items():
+        more = {"params": {"format": name}} if how == "query" else {"headers": {"Accept": accept}}
+        answer = server.get(path, **more)
+        assert answer.headers["content-type"] == accept
+        got[name] = answer.content
+    assert np.array_equal(np.load(io.BytesIO(got["npy"])), whole)
+    assert np.array_equal(np.array(json.loads(got["json"])["map"], np.float32), whole)
+    assert np.array_equal(load(got["safetensors"])["map"], whole)
+
+
+def test_results_may_be_kept_for_ever(server: Server, document: dict[str, Any]) -> None:
+    """Results never change under their id, and the headers say so."""
+    for path in ("maps/weights", "grid/weights", "measures/entropy"):
+        control = server.get(f"/analyses/{document['id']}/{path}").headers["cache-control"]
+        assert "immutable" in control
+        assert "private" in control
+
+
+@pytest.mark.parametrize("lens", LENSES)
+@pytest.mark.parametrize("tile", [1, 2, 5, 8, 32])
+def test_grid_is_max_pooled(server: Server, document: dict[str, Any], lens: str, tile: int) -> None:
+    """Each cell of a thumbnail holds the entry of largest magnitude of its patch, within a step or two."""
+    whole = fetch(server, document, f"maps/{lens}")["map"]
+    grid = fetch(server, document, f"grid/{lens}", tile=tile)
+    n = whole.shape[-1]
+    size = min(tile, n)
+    assert grid["tiles"].shape == (2, 4, size, size)
+    assert grid["tiles"].dtype == np.uint8
+    shown = grid["offset"][:, :, None, None] + grid["scale"][:, :, None, None] * grid["tiles"]
+    # A smaller thumbnail is pooled from the stored one, whose patches may reach a little over this patch's edge.
+    stored = min(32, n)
+    edges = [(i * stored // size, -(-(i + 1) * stored // size)) for i in range(size)]
+    spans = [(low * n // stored, -(-high * n // stored)) for low, high in edges]
+    for i, (top, bottom) in enumerate(spans):
+        for j, (left, right) in enumerate(spans):
+            largest = np.abs(whole[:, :, top:bottom, left:right]).max((2, 3))
+            assert np.allclose(np.abs(shown[:, :, i, j]), largest, atol=1.01 * grid["scale"].max())
+
+
+def naive_edges(weights: np.ndarray, rule: str, k: int, mass: float, value: float) -> set[tuple[int, int]]:
+    """The rules once more, in the most obvious way."""
+    chosen = set()
+    mean, std = weights.mean(), weights.std()
+    for query, row in enumerate(weights):
+        order = sorted(range(len(row)), key=lambda key: -abs(row[key]))
+        held, total = 0.0, sum(abs(float(entry)) for entry in row)
+        for place, key in enumerate(order):
+            entry = float(row[key])
+            wanted = {
+                "top-k": place < k,
+                "mass": held < mass * total,
+                "mean+std": entry > mean + std,
+                "value": abs(entry) >= value,
+            }[rule]
+            held += abs(entry)
+            if wanted and entry != 0:
+                chosen.add((query, key))
+    return chosen
+
+
+@pytest.mark.parametrize("lens", ["weights", "effective"])
+@pytest.mark.parametrize(
+    ("rule", "more"),
+    [("top-k", {"k": 1}), ("top-k", {"k": 3}), ("top-k", {"k": 999}), ("mass", {"mass": 0.5}), ("mass", {"mass": 0.9}),
+     ("mean+std", {}), ("value", {"value": 0.05}), ("value", {"value": 0}), ("value", {"value": 2})],
+    ids=lambda value: str(value).replace(" ", ""),
+)  # fmt: skip
+def test_edges_by_every_rule(
+    server: Server, document: dict[str, Any], lens: str, rule: str, more: dict[str, float]
+) -> None:
+    """The connection graph is what an obvious loop over the map gives, strongest first."""
+    weights = fetch(server, document, f"maps/{lens}", layer="1", head="2")["map"][0, 0]
+    parameters = {"k": 3, "mass": 0.7, "value": 0.1, **more}
+    query = {"layer": 1, "head": 2, "rule": rule, "limit": 20_000, **more}
+    got = server.get(f"/analyses/{document['id']}/edges/{lens}", params=query).json()
+    assert {(edge["query"], edge["key"]) for edge in got["edges"]} == naive_edges(weights, rule, **parameters)
+    assert got["total"] == len(got["edges"])
+    strengths = [abs(edge["weight"]) for edge in got["edges"]]
+    assert strengths == sorted(strengths, reverse=True)
+    assert all(edge["weight"] == weights[edge["query"], edge["key"]] for edge in got["edges"])
+    assert all((edge["layer"], edge["head"]) == (1, 2) for edge in got["edges"])
+
+
+def test_edges_are_bounded(server: Server, document: dict[str, Any]) -> None:
+    """limit cuts the list to the strongest and leaves the total."""
+    path, query = f"/analyses/{document['id']}/edges/weights", {"layer": 0, "head": 0, "rule": "value", "value": 0}
+    whole = server.get(path, params=query).json()
+    cut = server.get(path, params={**query, "limit": 5}).json()
+    assert cut == {"edges": whole["edges"][:5], "total": whole["total"]}
+
+
+def test_entropy_in_every_unit(server: Server, document: dict[str, Any]) -> None:
+    """Nats from the map itself; bits, perplexity and normalised from the nats."""
+    weights = fetch(server, document, "maps/weights")["map"].astype(np.float64)
+    nats = -np.where(weights > 0, weights * np.log(np.where(weights > 0, weights, 1)), 0).sum(-1)
+    get = lambda **query: fetch(server, document, "measures/entropy", **query)["values"]  # noqa: E731
+    assert np.allclose(get(), nats, atol=1e-5)
+    assert np.allclose(get(unit="bits"), nats / math.log(2), atol=1e-5)
+    assert np.allclose(get(unit="perplexity"), np.exp(nats), rtol=1e-4)
+    n = weights.shape[-1]
+    keys = np.arange(1, n + 1) if document["causal"] else np.full(n, n)
+    normalised = get(unit="normalised")
+    assert np.array_equal(np.isnan(normalised), np.broadcast_to(keys == 1, nats.shape))
+    assert np.allclose(normalised[:, :, keys > 1], (nats / np.log(np.maximum(keys, 2)))[:, :, keys > 1], atol=1e-5)
+
+
+def test_measures_in_short(server: Server, document: dict[str, Any]) -> None:
+    """summary=head is the mean over tokens; the document's summaries are over everything."""
+    for name in ("entropy", "null_share_rows", "leverage", "null_share"):
+        values = fetch(server, document, f"measures/{name}")["values"]
+        means = fetch(server, document, f"measures/{name}", summary="head")["values"]
+        expected = values if values.ndim == 2 else values.mean(-1)
+        assert np.allclose(means, expected, atol=1e-5)
+        summary = document["summaries"][name]["weights"]
+        assert summary["shape"] == list(values.shape)
+        assert np.allclose([summary["min"], summary["max"]], [values.min(), values.max()], atol=1e-6)
+
+
+def test_measures_as_json_name_themselves(server: Server, document: dict[str, Any]) -> None:
+    """JSON comes with name, lens, unit and shape; what is undefined is null, never NaN."""
+    query = {"format": "json", "unit": "normalised", "layer": "1", "head": "0:2"}
+    answer = server.get(f"/analyses/{document['id']}/measures/entropy", params=query)
+    body = json.loads(answer.text, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    n = len(document["tokens"])
+    assert (body["name"], body["lens"], body["unit"], body["shape"]) == ("entropy", "weights", "normalised", [1, 2, n])
+    assert np.array(body["values"], dtype=float).shape == (1, 2, n)
+    assert (body["values"][0][0][0] is None) == document["causal"]
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "npz"])
+def test_export_is_everything(server: Server, document: dict[str, Any], kind: str, tmp_path: Path) -> None:
+    """One file with the document and every tensor, under a name the server made."""
+    answer = server.get(f"/analyses/{document['id']}/export", params={"format": kind})
+    assert answer.headers["content-disposition"] == f'attachment; filename="headscope-{document["id"][:8]}.{kind}"'
+    path = tmp_path / f"export.{kind}"
+    path.write_bytes(answer.content)
+    if kind == "safetensors":
+        tensors: Any = load_file(path)
+        described = headscope.open(path).result
+        assert [token.text for token in described.tokens] == [token["text"] for token in document["tokens"]]
+    else:
+        with np.load(path) as archive:
+            tensors = dict(archive)
+        described = json.loads(str(tensors["headscope"]))
+        assert [token["text"] for token in described["tokens"]] == [token["text"] for token in document["tokens"]]
+    for lens in LENSES:
+        assert np.array_equal(tensors[f"map/{lens}"], fetch(server, document, f"maps/{lens}")["map"])
+    for name in document["measures"]:
+        whole = fetch(server, document, f"measures/{name}")["values"]
+        assert np.array_equal(tensors[f"measure/{name}/weights"], whole)
+    eventually(lambda: not list((server.home / "incoming").iterdir()), "the server's copy of the export to be gone")
+
+
+def test_without_maps(server: Server) -> None:
+    """maps: false keeps thumbnails and measures; the maps themselves are 409 with what to do."""
+    document = server.analyse(model="bert", text="No maps kept.", maps=False)
+    assert document["maps"]["weights"]["stored"] is False
+    assert fetch(server, document, "grid/weights")["tiles"].shape[:2] == (2, 4)
+    assert fetch(server, document, "measures/entropy")["values"].shape[:2] == (2, 4)
+    assert problem(server, document, "maps/weights") == (409, "not-ready")
+    assert problem(server, document, "edges/weights", layer=0, head=0) == (409, "not-ready")
+    assert "map/weights" not in load(server.get(f"/analyses/{document['id']}/export").content)
+
+
+@pytest.mark.parametrize(
+    "path", ["maps/weights", "grid/weights", "measures/entropy", "edges/weights?layer=0&head=0", "export"]
+)
+def test_before_the_end_there_is_nothing_to_read(server: Server, path: str) -> None:
+    """Results of a failed analysis are 409."""
+    failed = server.ended(server.submit(model="bert", token_ids=[1, 999_999]))
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "invalid-request")
+    answer = server.get(f"/analyses/{failed['id']}/{path}")
+    assert (answer.status_code, answer.json()["code"]) == (409, "not-ready")
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "expected"),
+    [
+        ("maps/norm", {}, (404, "unknown-lens")),
+        ("maps/effective-simplex", {}, (404, "unknown-lens")),
+        ("maps/weights", {"layer": "2"}, (404, "unknown-layer")),
+        ("maps/weights", {"head": "4"}, (404, "unknown-head")),
+        ("maps/weights", {"head": "9:1"}, (404, "unknown-head")),
+        ("maps/weights", {"query": "999"}, (404, "unknown-query")),
+        ("maps/weights", {"layer": "a:b"}, (422, "invalid-request")),
+        ("maps/weights", {"layer": "-1"}, (422, "invalid-request")),
+        ("maps/weights", {"layer": "1:2:3"}, (422, "invalid-request")),
+        ("maps/weights", {"layer": ""}, (422, "invalid-request")),
+        ("maps/weights", {"layer": "9" * 21}, (422, "invalid-request")),
+        ("maps/weights", {"dtype": "float64"}, (422, "invalid-request")),
+        ("maps/weights", {"format": "csv"}, (422, "invalid-request")),
+        ("grid/weights", {"tile": "0"}, (422, "invalid-request")),
+        ("grid/weights", {"tile": "33"}, (422, "invalid-request")),
+        ("grid/norm", {}, (404, "unknown-lens")),
+        ("edges/weights", {}, (422, "invalid-request")),
+        ("edges/weights", {"layer": "0", "head": "4"}, (404, "unknown-head")),
+        ("edges/weights", {"layer": "0", "head": "0", "rule": "all"}, (422, "invalid-request")),
+        ("edges/weights", {"layer": "0", "head": "0", "mass": "nan"}, (422, "invalid-request")),
+        ("edges/weights", {"layer": "0", "head": "0", "mass": "0"}, (422, "invalid-request")),
+        ("edges/weights", {"layer": "0", "head": "0", "value": "inf"}, (422, "invalid-request")),
+        ("edges/weights", {"layer": "0", "head": "0", "limit": "1000000"}, (422, "invalid-request")),
+        ("measures/rank", {}, (404, "unknown-measure")),
+        ("measures/leverage", {}, (404, "unknown-measure")),
+        ("measures/entropy", {"lens": "norm"}, (404, "unknown-lens")),
+        ("measures/entropy", {"lens": "effective"}, (422, "unsupported")),
+        ("measures/entropy", {"unit": "bans"}, (422, "invalid-request")),
+        ("measures/entropy", {"summary": "all"}, (422, "invalid-request")),
+        ("measures/null_share", {"unit": "bits"}, (422, "invalid-request")),
+        ("export", {"format": "exe"}, (422, "invalid-request")),
+    ],
+    ids=str,
+)
+def test_refusals(server: Server, part: dict[str, Any], path: str, query: dict[str, str], expected: Any) -> None:
+    """What is not there, or makes no sense, has its own code."""
+    whole = {**part, "id": server.analyse(model="bert", text="Refusals.")["id"]}
+    assert problem(server, whole, path, **query) == expected
