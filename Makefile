@@ -36,7 +36,8 @@ bench: $(VENV)/.serve $(VENV)/.test $(VENV)/.bench $(PAGE)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.serve $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The TypeScript types of the interface, from the interface itself.
 types: $(VENV)/.serve frontend/node_modules/.package-lock.json

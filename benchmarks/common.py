@@ -1,0 +1,64 @@
+"""What every benchmark needs: interleaved repeats, ratios with their spread, and the machine they were taken on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, smallest and largest of some repeats."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Spread:
+        """Of measured values."""
+        return cls(statistics.median(values), min(values), max(values))
+
+    def text(self, scale: float = 1.0, digits: int = 0) -> str:
+        """`median (low-high)`, scaled."""
+        return f"{self.median * scale:.{digits}f} ({self.low * scale:.{digits}f}-{self.high * scale:.{digits}f})"
+
+
+def interleaved(
+    candidates: Mapping[str, Callable[[], object]], repeats: int, warmup: int = 2
+) -> dict[str, list[float]]:
+    """Seconds of each candidate, taken in turn, so that whatever else the machine does hits all of them alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for turn in range(warmup + repeats):
+        for name, candidate in candidates.items():
+            started = time.perf_counter()
+            candidate()
+            if turn >= warmup:
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def ratios(values: list[float], reference: list[float]) -> Spread:
+    """Of the same turn each."""
+    return Spread.of([value / base for value, base in zip(values, reference, strict=True)])
+
+
+def machine() -> dict[str, str | int]:
+    """Processor, cores, and the versions that matter."""
+    cpu = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.machine(),
+    )
+    names = ("headscope", "torch", "transformers", "numpy")
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count() or 0,
+        "python": platform.python_version(),
+        **{name: version(name) for name in names},
+    }

@@ -1,0 +1,71 @@
+"""What the effective lens costs on top of a plain forward pass, beside a full SVD per head as in the paper's code.
+
+BERT-base-shaped random model on the CPU. `plain` is the model's eager forward pass that returns its attentions.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import BertConfig, BertModel
+
+import headscope
+from headscope import LENSES
+from headscope.analysis import Memory, run
+from headscope.capture import capture
+from headscope.request import AnalysisRequest
+from headscope.types import Layer
+
+from .common import Spread, interleaved, ratios
+
+REPEATS = 9
+
+
+def measure(lengths: tuple[int, ...] = (128, 512)) -> list[dict[str, Any]]:
+    """One row per length: milliseconds of the plain pass, and ratios to it."""
+    torch.manual_seed(0)
+    module = BertModel(BertConfig(), add_pooling_layer=False).eval()
+    model = headscope.load(module)
+    return [_row(model, module, length) for length in lengths]
+
+
+def _row(model: headscope.Model, module: Any, length: int) -> dict[str, Any]:
+    ids = np.random.default_rng(length).integers(1000, 30000, length).tolist()
+    encoded = model.encode(token_ids=ids)
+    inputs = model.inputs(encoded)
+    request = AnalysisRequest(model="random", token_ids=ids)
+
+    def plain() -> None:
+        module.set_attn_implementation("eager")
+        with torch.inference_mode():
+            module(**inputs, output_attentions=True)
+
+    def lens(name: str, layer: Layer) -> None:
+        LENSES[name].read(layer)
+
+    def full_svd(layer: Layer) -> None:
+        U, _, _ = torch.linalg.svd(layer.values, full_matrices=True)
+        null = U[:, :, layer.values.shape[-1] :]
+        _ = layer.weights - layer.weights @ null @ null.mT
+
+    candidates = {
+        "plain": plain,
+        "weights": lambda: capture(model, encoded, partial(lens, "weights")),
+        "effective": lambda: capture(model, encoded, partial(lens, "effective")),
+        "default": lambda: run(model, request, Memory()),
+    }
+    seconds = interleaved(candidates, REPEATS)
+    svd = interleaved({"plain": plain, "svd": lambda: capture(model, encoded, full_svd)}, 3, 1)
+    added = [(e - w) / p for e, w, p in zip(seconds["effective"], seconds["weights"], seconds["plain"], strict=True)]
+    added_svd = [(s - p) / p for s, p in zip(svd["svd"], svd["plain"], strict=True)]
+    return {
+        "tokens": length,
+        "plain_ms": Spread.of(seconds["plain"]).text(1e3),
+        "capture_ratio": ratios(seconds["weights"], seconds["plain"]).text(1, 2),
+        "effective_adds_percent": Spread.of(added).text(100, 1),
+        "full_svd_adds_percent": Spread.of(added_svd).text(100, 0),
+        "default_analysis_ratio": ratios(seconds["default"], seconds["plain"]).text(1, 2),
+    }

@@ -1,0 +1,65 @@
+"""Peak memory of analysing a long input with measures and thumbnails only, beside the model's own eager forward pass without attentions.
+
+12 layers x 12 heads x 2,048 tokens; each in a process of its own, from the same start.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from .common import Spread
+
+REPEATS = 3
+TOKENS = 2048
+LAYERS = 12
+
+
+def measure() -> list[dict[str, Any]]:
+    """One row: peaks in MB and their ratio."""
+    peaks: dict[str, list[float]] = {"eager": [], "headscope": []}
+    for _ in range(REPEATS):
+        for name, values in peaks.items():
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.memory", name], check=True, capture_output=True, text=True
+            )
+            values.append(json.loads(done.stdout)["peak_mb"])
+    ratio = [ours / theirs for ours, theirs in zip(peaks["headscope"], peaks["eager"], strict=True)]
+    return [
+        {
+            "tokens": TOKENS,
+            "eager_forward_mb": Spread.of(peaks["eager"]).text(),
+            "headscope_mb": Spread.of(peaks["headscope"]).text(),
+            "ratio": Spread.of(ratio).text(1, 2),
+        }
+    ]
+
+
+def _run(name: str) -> float:
+    """Peak resident memory of this process in MB after the work."""
+    import resource
+
+    import numpy as np
+    import torch
+    from transformers import BertConfig, BertModel
+
+    import headscope
+
+    torch.manual_seed(0)
+    config = BertConfig(max_position_embeddings=TOKENS, num_hidden_layers=LAYERS)
+    module = BertModel(config, add_pooling_layer=False).eval()
+    ids = np.random.default_rng(0).integers(1000, 30000, TOKENS).tolist()
+    if name == "headscope":
+        measures = ("entropy", "null_share", "leverage")
+        headscope.analyze(headscope.load(module), token_ids=ids, measures=measures, maps=False)
+    else:
+        module.set_attn_implementation("eager")
+        with torch.inference_mode():
+            module(torch.tensor([ids]))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps({"peak_mb": _run(sys.argv[1])}))
