@@ -110,7 +110,7 @@ class Catalog:
             raise Unknown(
                 "model", "There is no model of that name here. GET /api/v1/models lists the names.", pointer=pointer
             )
-        if not HUB_ID.fullmatch(name) or ".." in name:
+        if not HUB_ID.fullmatch(name) or not _hub_takes(name):
             raise InvalidRequest("A model is named by a catalogue name or a hub id such as org/name.", pointer=pointer)
         if self._settings.hub != "any":
             raise Unknown(
@@ -183,20 +183,35 @@ def _stays_inside(folder: Path, base: Path) -> bool:
     return all(Path(entry).resolve().is_relative_to(base) for entry in os.scandir(folder) if entry.is_symlink())
 
 
+def _hub_takes(name: str) -> bool:
+    """Whether the hub's own rules allow the name: no `--`, no `..`, no `.git` at the end."""
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except ValueError:
+        return False
+    return True
+
+
 def packaged_or_hub(name: str, packaged: Path | None, hub: str, revision: str) -> Located:
     """In a Python package, in the hub's local cache, or still to be fetched."""
     if packaged is not None:
         return Located(name, packaged, hub, revision)
-    from huggingface_hub import try_to_load_from_cache
+    return Located(name, _cached(hub, revision), hub, revision)
 
-    config = try_to_load_from_cache(hub, "config.json", revision=revision)
-    weights = [
-        try_to_load_from_cache(hub, file, revision=revision)
-        for file in ("model.safetensors", "model.safetensors.index.json")
-    ]
-    if isinstance(config, str) and any(isinstance(path, str) for path in weights):
-        return Located(name, Path(config).parent, hub, revision)
-    return Located(name, None, hub, revision)
+
+def _cached(hub: str, revision: str) -> Path | None:
+    """The hub's local copy of a model; None for one that is not here, or only in part because fetching it was interrupted."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        found = snapshot_download(hub, revision=revision, allow_patterns=list(safety.ALLOWED), local_files_only=True)
+    except (OSError, ValueError):
+        return None
+    folder = Path(found)
+    whole = (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
+    return folder if whole else None
 
 
 def _package_folder(spec: str) -> Path | None:

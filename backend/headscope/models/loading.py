@@ -17,7 +17,15 @@ import transformers
 from tokenizers import Tokenizer
 from transformers.models.auto import modeling_auto
 
-from ..errors import CorruptModel, HeadscopeError, InvalidRequest, ModelUnavailable, UnsafeModel, Unsupported
+from ..errors import (
+    CorruptModel,
+    HeadscopeError,
+    InvalidRequest,
+    ModelUnavailable,
+    UnsafeModel,
+    UnsafeWeights,
+    Unsupported,
+)
 from . import facts, safety, tokens
 from .catalog import Located
 
@@ -164,15 +172,19 @@ def load(located: Located, device: str | None = None) -> Model:
 def fetch(located: Located) -> Path:
     """Download the allowed files of a hub model into the hub's cache and return their folder."""
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(located.hub, revision=located.revision, allow_patterns=list(safety.ALLOWED)))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        folder = Path(snapshot_download(located.hub, revision=located.revision, allow_patterns=list(safety.ALLOWED)))
+    except Exception as error:  # its own errors, the operating system's, and those of the HTTP library underneath
         raise ModelUnavailable(
             "The model is not on this machine and could not be fetched from the hub. "
             "Check the connection, or put the model's folder into a model folder."
         ) from error
+    if not any(folder.glob("*.safetensors")):
+        raise UnsafeWeights(
+            "The model has no safetensors weights on the hub. Pickled ones can run code and are never fetched."
+        )
+    return folder
 
 
 def _model_class(config: dict[str, Any]) -> Any:
