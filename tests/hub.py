@@ -1,0 +1,116 @@
+"""A small model hub on this machine: as much of its HTTP interface as huggingface_hub's snapshot_download asks for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class Hub:
+    """Serves the folders org/name below `root` as repositories with one commit. `asked` counts requests by path.
+
+    `broken` names a file that is cut off half-way through; `down` answers everything with 503.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.asked: Counter[str] = Counter()
+        self.broken: str | None = None
+        self.down = False
+
+    def __enter__(self) -> Hub:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def downloads(self) -> set[str]:
+        """Names of the files that were asked for."""
+        return {path.rsplit("/", 1)[1] for path in self.asked if "/resolve/" in path}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    hub: Hub
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: the test says what matters."""
+
+    def do_HEAD(self) -> None:
+        self._answer(send_body=False)
+
+    def do_GET(self) -> None:
+        self._answer(send_body=True)
+
+    def _answer(self, *, send_body: bool) -> None:
+        path = unquote(urlsplit(self.path).path)
+        self.hub.asked[path] += 1
+        parts = path.strip("/").split("/")
+        if self.hub.down:
+            self._send(503, b"{}", send_body=send_body)
+        elif parts[:2] == ["api", "models"]:
+            folder = self.hub.root / "/".join(parts[2:4])
+            kind = parts[4] if len(parts) > 4 else "revision"
+            self._json({"revision": self._info, "tree": self._tree}[kind](folder) if folder.is_dir() else None)
+        else:
+            repository, _, rest = path.strip("/").partition("/resolve/")
+            self._file(self.hub.root / repository / rest.partition("/")[2], send_body=send_body)
+
+    def _info(self, folder: Path) -> object:
+        name = folder.relative_to(self.hub.root).as_posix()
+        files = [{"rfilename": path.name} for path in sorted(folder.iterdir())]
+        return {"id": name, "modelId": name, "sha": COMMIT, "private": False, "tags": [], "siblings": files}
+
+    def _tree(self, folder: Path) -> object:
+        return [
+            {"type": "file", "path": path.name, "size": path.stat().st_size, "oid": _etag(path)}
+            for path in sorted(folder.iterdir())
+        ]
+
+    def _json(self, document: object) -> None:
+        if document is None:
+            self._send(404, b'{"error": "Repository not found"}', {"X-Error-Code": "RepoNotFound"})
+        else:
+            self._send(200, json.dumps(document).encode())
+
+    def _file(self, path: Path, *, send_body: bool) -> None:
+        if not path.is_file():
+            self._send(404, b"", {"X-Error-Code": "EntryNotFound"}, send_body=send_body)
+            return
+        headers = {"ETag": f'"{_etag(path)}"', "X-Repo-Commit": COMMIT}
+        self._send(200, path.read_bytes(), headers, send_body=send_body, cut=send_body and path.name == self.hub.broken)
+
+    def _send(
+        self,
+        status: int,
+        body: bytes,
+        headers: dict[str, str] | None = None,
+        *,
+        send_body: bool = True,
+        cut: bool = False,
+    ) -> None:
+        self.send_response(status)
+        for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if send_body:
+            self.wfile.write(body[: len(body) // 2] if cut else body)
+        self.close_connection = cut
+
+
+def _etag(path: Path) -> str:
+    return hashlib.sha1(path.read_bytes()).hexdigest()
