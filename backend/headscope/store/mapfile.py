@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,51 +35,51 @@ def header(shape: Shape) -> bytes:
 
 
 class MapWriter:
-    """Writes map files in a thread of its own, so that hashing and disk overlap with the arithmetic. A Sink of the pipeline."""
+    """Writes map files block by block, as a Sink of the pipeline.
+
+    In the thread that computes: a thread of its own takes a core away from the arithmetic, whose threads wait for each other, and comes out slower.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="maps")
-        self._pending: list[Future[None]] = []
         self._files: dict[str, Any] = {}
         self.digests: dict[str, list[str]] = {}
 
     def open(self, lenses: list[str], shape: Shape) -> None:
-        """Start a file per lens."""
-        for lens in lenses:
-            self._files[lens] = (self._folder / f"{lens}.safetensors").open("wb")
-            self._files[lens].write(header(shape))
-            self.digests[lens] = []
+        """Start a file per lens. Raises StorageFull."""
+        with _storing():
+            for lens in lenses:
+                self._files[lens] = (self._folder / f"{lens}.safetensors").open("wb", buffering=0)
+                self._files[lens].write(header(shape))
+                self.digests[lens] = []
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
-        """Append a block [h, Q, K]. Raises StorageFull for an earlier block that could not be written."""
-        while len(self._pending) > 2:
-            self._finish(self._pending.pop(0))
-        self._pending.append(self._thread.submit(self._append, lens, np.ascontiguousarray(block, np.float32)))
+        """Append a block [h, Q, K]; blocks come in the file's order. Raises StorageFull."""
+        block = np.ascontiguousarray(block, np.float32)
+        self.digests[lens] += [hashlib.sha256(one.data).hexdigest() for one in block]
+        with _storing():
+            _write_all(self._files[lens], block.data.cast("B"))
 
     def close(self) -> None:
-        """Wait until everything is written."""
-        try:
-            for future in self._pending:
-                self._finish(future)
-        finally:
-            self._thread.shutdown(wait=True)
-            for file in self._files.values():
-                file.close()
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
 
-    def _append(self, lens: str, block: Array) -> None:
-        for head in block:
-            self.digests[lens].append(hashlib.sha256(head.data).hexdigest())
-        self._files[lens].write(block.data)
 
-    @staticmethod
-    def _finish(future: Future[None]) -> None:
-        try:
-            future.result()
-        except OSError as error:
-            raise StorageFull(
-                "The result could not be written to disk. Free some room, or lower HEADSCOPE_QUOTA_BYTES."
-            ) from error
+@contextmanager
+def _storing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageFull(
+            "The result could not be written to disk. Free some room, or lower HEADSCOPE_QUOTA_BYTES."
+        ) from error
+
+
+def _write_all(file: Any, data: memoryview) -> None:
+    """All of it: an unbuffered write may take only a part."""
+    while data:
+        data = data[file.write(data) :]
 
 
 def read_heads(path: Path, shape: Shape, layers: slice, heads: slice, digests: list[str]) -> Array:
