@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import logging
+import socket
 import sys
 import threading
 import webbrowser
@@ -20,6 +21,7 @@ from .errors import HeadscopeError
 from .lenses import LENSES
 from .measures import MEASURES
 from .models.catalog import Catalog
+from .models.tokens import check_text
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -82,9 +84,17 @@ def serve(host: str, port: int, open_page: bool) -> None:
         http="h11",
     )
     server = _Server(config, lambda address: _announce(address, open_page))
-    server.run()
+    server.run(sockets=[_listen(host, port)])
     if not server.started:
         sys.exit(1)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket at that address. Raises HeadscopeError if it can't be had."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError:
+        raise HeadscopeError(f"Port {port} is taken or not allowed. Choose another one with --port.") from None
 
 
 def _server_class() -> Any:
@@ -159,10 +169,15 @@ def analyze(
     as_json: bool,
 ) -> None:
     """Analyse TEXT ("-" reads standard input) and print a summary of every head."""
+    text = sys.stdin.read() if text == "-" else text
+    check_text(text)
+    if not Path(model).expanduser().is_dir():
+        Catalog(Settings(hub="any")).locate(model, pointer=None)
+
+    # Only now: torch takes seconds to load.
     from .library import analyze as run
     from .library import load
 
-    text = sys.stdin.read() if text == "-" else text
     bar = _Bar(quiet=as_json)
     bar(0.0, "loading", model)
     loaded = load(model)
