@@ -26,14 +26,23 @@ class Hub:
         self.down = False
 
     def __enter__(self) -> Hub:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        return self
+        return self.listen()
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def listen(self, port: int = 0) -> Hub:
+        """Begin to answer."""
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"hub": self}))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+        self.port = self._server.server_port
+        self.url = f"http://127.0.0.1:{self.port}"
+        return self
+
+    def close(self) -> None:
+        """Nobody listens any more."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -45,7 +54,7 @@ class Hub:
 
 class _Handler(BaseHTTPRequestHandler):
     hub: Hub
-    protocol_version = "HTTP/1.1"
+    protocol_version = "HTTP/1.0"  # a connection per request, so that a hub that is closed is closed
 
     def log_message(self, *_: object) -> None:
         """Nothing: the test says what matters."""
@@ -109,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if send_body:
             self.wfile.write(body[: len(body) // 2] if cut else body)
-        self.close_connection = cut
+        self.close_connection = True
 
 
 def _etag(path: Path) -> str:

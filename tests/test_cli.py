@@ -1,0 +1,164 @@
+"""The command line, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headscope
+from tests.models import tiny_model
+from tests.server import Server, environment
+
+COMMANDS = ["serve", "analyze", "models", "doctor"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home for the commands."""
+    return tmp_path_factory.mktemp("cli") / "home"
+
+
+def run(
+    home: Path, *arguments: str, models: Path | None = None, text: str | None = None, **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """headscope with these arguments; `text` goes to standard input."""
+    return subprocess.run(
+        [sys.executable, "-m", "headscope", *arguments],
+        env=environment(home, models, **settings),
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def refusal(ended: subprocess.CompletedProcess[str], code: str) -> str:
+    """The one plain sentence on standard error of a refusal."""
+    assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
+    assert ended.stderr.startswith("headscope: ")
+    assert ended.stderr.endswith(f"[{code}]\n")
+    return ended.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["-h"], *([command, "--help"] for command in COMMANDS)], ids=" ".join
+)
+def test_help(home: Path, arguments: list[str]) -> None:
+    """Every command says what it does; the first page names them all."""
+    ended = run(home, *arguments)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "Usage: headscope" in ended.stdout
+    if len(arguments) == 1:
+        assert all(command in ended.stdout for command in COMMANDS)
+
+
+def test_help_is_quick_to_load(home: Path) -> None:
+    """Help loads neither torch nor transformers."""
+    command = [sys.executable, "-X", "importtime", "-m", "headscope", "--help"]
+    loaded = subprocess.run(command, env=environment(home), capture_output=True, text=True).stderr
+    names = {line.rpartition("|")[2].strip() for line in loaded.splitlines()}
+    assert "headscope.cli" in names
+    assert not names & {"torch", "transformers"}
+
+
+def test_version(home: Path) -> None:
+    """The version, and nothing else needed."""
+    assert headscope.__version__ in run(home, "--version").stdout
+
+
+def test_analyze_prints_every_head(home: Path, models: Path) -> None:
+    """One line per head, with a column per measure."""
+    ended = run(home, "analyze", "The cat sat.", "-m", "bert", models=models)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("bert: 6 tokens, 2 layers × 4 heads")
+    assert [line.split()[0] for line in lines[-8:]] == [f"{layer}.{head}" for layer in (0, 1) for head in range(4)]
+    assert all(len(line.split()) == 3 for line in lines[-8:])
+
+
+def test_analyze_as_json_and_to_a_file(home: Path, models: Path, tmp_path: Path) -> None:
+    """--json is one document; -o writes a file that opens with everything in it, under the id that the library gives."""
+    out = tmp_path / "cat.safetensors"
+    ended = run(home, "analyze", "-", "-m", "gpt2", "--json", "-l", "weights", "-x", "entropy", "-o", str(out), models=models, text="The cat sat.")  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    opened = headscope.open(out)
+    again = headscope.analyze(headscope.load(models / "gpt2"), "The cat sat.", lenses=["weights"], measures=["entropy"])
+    assert document["id"] == opened.id == again.id
+    assert (document["lenses"], list(document["measures"])) == (["weights"], ["entropy"])
+    assert np.allclose(opened.maps["weights"], again.maps["weights"], atol=1e-6)
+    assert [token.text for token in opened.tokens] == [token["text"] for token in document["tokens"]]
+
+
+def test_models(home: Path, models: Path) -> None:
+    """The models on offer, as a table and as JSON."""
+    cards = json.loads(run(home, "models", "--json", models=models).stdout)
+    assert {"minilm", "bert", "gpt2"} <= {card["name"] for card in cards}
+    table = run(home, "models", models=models).stdout.splitlines()
+    assert [line.split()[0] for line in table] == [card["name"] for card in cards]
+
+
+def test_doctor(home: Path) -> None:
+    """Checks with a sentence each; all well here, but for what this checkout may not have built."""
+    checks = json.loads(run(home, "doctor", "--json", quota_bytes="1000000").stdout)
+    assert {check["name"]: check["ok"] for check in checks if check["name"] != "page"} == {
+        "versions": True, "kernels": True, "home": True, "default model": True,
+    }  # fmt: skip
+    assert all(check["message"] for check in checks)
+
+
+def test_doctor_finds_a_home_that_can_not_be_written(tmp_path: Path) -> None:
+    """A home that is a file is said in one line, and the exit status is 1."""
+    home = tmp_path / "home"
+    home.write_text("")
+    ended = run(home, "doctor")
+    assert ended.returncode == 1
+    assert "BAD  home:" in ended.stdout
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["no-such-model", "../bert", "org/name"])
+def test_unknown_model(home: Path, name: str) -> None:
+    """One plain sentence and exit status 1."""
+    ended = run(home, "analyze", "The cat sat.", "-m", name, HF_ENDPOINT="http://127.0.0.1:9")
+    code = {"org/name": "model-unavailable", "no-such-model": "unknown-model"}.get(name, "invalid-request")
+    refusal(ended, code)
+
+
+def test_bad_text_and_bad_place(home: Path, models: Path, tmp_path: Path) -> None:
+    """An empty text, and a file that can't be written, are one sentence each."""
+    refusal(run(home, "analyze", "  ", "-m", "bert", models=models), "invalid-text")
+    nowhere = str(tmp_path / "nowhere" / "cat.safetensors")
+    refusal(run(home, "analyze", "Cat.", "-m", "bert", "-o", nowhere, models=models), "internal")
+
+
+def test_local_folder(home: Path, tmp_path: Path) -> None:
+    """A directory is a model."""
+    folder = tiny_model(tmp_path / "mine", "llama")
+    assert run(home, "analyze", "Cat.", "-m", str(folder)).stdout.startswith("mine: ")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "::", "example.org", ""])
+def test_serves_loopback_only(home: Path, host: str) -> None:
+    """Any other address is refused before anything listens."""
+    assert "loopback" in refusal(run(home, "serve", "--host", host, "--no-open"), "internal")
+
+
+def test_port_in_use(home: Path, server: Server) -> None:
+    """A port that is taken is one plain sentence."""
+    port = server.url.split(":")[1]
+    assert port in refusal(run(home, "serve", "--port", port, "--no-open"), "internal")
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["serve", "--port", "x"], ["analyze"], ["analyze", "a", "-l", "norm"], ["models", "x"]])  # fmt: skip
+def test_wrong_usage(home: Path, arguments: list[str]) -> None:
+    """Usage errors are status 2 with a hint."""
+    ended = run(home, *arguments)
+    assert ended.returncode == 2
+    assert "Usage:" in ended.stderr
