@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
-from math import isqrt
+from dataclasses import dataclass, replace
 
 from .errors import BudgetExceeded, Unknown
 from .models.facts import Facts
@@ -35,6 +35,11 @@ class Plan:
         """Memory for the layer at work."""
         return BLOCKS * max(min(len(self.heads) * self.tokens**2 * FLOAT, BLOCK_BYTES), self.tokens**2 * FLOAT)
 
+    @property
+    def bytes(self) -> int:
+        """Both together."""
+        return self.map_bytes + self.work_bytes
+
 
 def plan(request: AnalysisRequest, facts: Facts, tokens: int) -> Plan:
     """Which heads of which layers. Raises Unknown for a number the model does not have."""
@@ -45,18 +50,17 @@ def plan(request: AnalysisRequest, facts: Facts, tokens: int) -> Plan:
 
 def check(planned: Plan, limit: int) -> None:
     """Raise BudgetExceeded when the maps kept and the memory at work exceed `limit` bytes, and say what would fit."""
-    actual = planned.map_bytes + planned.work_bytes
+    actual = planned.bytes
     if actual <= limit:
         return
-    per_pair = (len(planned.layers) * len(planned.heads) * planned.lenses + BLOCKS) * FLOAT
-    fitting_tokens = isqrt(max(limit, 0) // per_pair)
+    fitting_tokens = bisect_right(range(planned.tokens), limit, key=lambda n: replace(planned, tokens=n).bytes) - 1
     hints = []
     if planned.lenses and planned.work_bytes <= limit:
         per_layer = len(planned.heads) * planned.tokens**2 * FLOAT * planned.lenses
         if fitting_layers := (limit - planned.work_bytes) // per_layer:
             hints.append(f"{fitting_layers} layers at a time (layers)")
         hints.append("measures and thumbnails without the maps (maps: false)")
-    if fitting_tokens:
+    if fitting_tokens > 0:
         hints.append(f"{fitting_tokens} tokens (max_tokens)")
     raise BudgetExceeded(
         f"{planned.tokens} tokens need {_size(actual)}; one analysis may take {_size(limit)}. What would fit: {', or '.join(hints) or 'nothing'}.",
