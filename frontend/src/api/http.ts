@@ -1,4 +1,5 @@
 /** fetch with our errors: a problem document becomes its own sentence, a dead line becomes a plain one. */
+import { type Problem, problemSentence } from '../lib/problem'
 import { SourceError } from '../lib/source'
 
 export const PREFIX = '/api/v1'
@@ -28,16 +29,11 @@ async function reach(path: string, init: RequestInit): Promise<Response> {
 }
 
 async function problem(response: Response): Promise<SourceError> {
-  const fallback = `The server answered ${response.status} ${response.statusText}.`.replace(' .', '.')
-  try {
-    const { detail, title, code, errors } = await response.json()
-    const fields: unknown = Array.isArray(errors) ? errors.map((error) => error?.message).filter(Boolean) : []
-    const sentence = detail || title || fallback
-    const more = Array.isArray(fields) && fields.length > 0 && !detail ? ` ${fields.join(' ')}` : ''
-    return new SourceError(String(sentence) + more, String(code ?? 'error'), response.status)
-  } catch {
-    return new SourceError(fallback, 'error', response.status)
-  }
+  const { status, statusText } = response
+  const fallback = `The server answered ${status} ${statusText}`.trimEnd()
+  const known: Partial<Problem> = await response.json().catch(() => ({}))
+  const { title = fallback, detail = '', code = 'error', limit = null, actual = null } = known
+  return new SourceError(problemSentence({ title, detail, code, status, limit, actual }), code, status)
 }
 
 /** `/analyses/{id}/...` with every part escaped and only the query that is set. */

@@ -1,4 +1,6 @@
 /** The nouns of one analysis, as the viewer knows them, whoever provides them. */
+import type { Problem } from './problem'
+
 export interface Token {
   text: string
   id: number
@@ -26,13 +28,6 @@ export interface Progress {
   stage: string
   detail: string
   position: number | null
-}
-
-export interface Problem {
-  title: string
-  status: number
-  detail: string
-  code: string
 }
 
 export interface Warning {

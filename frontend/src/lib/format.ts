@@ -24,6 +24,11 @@ export function short(value: number): string {
   return minus(Number(value.toPrecision(size >= 100 ? 3 : 2)).toString())
 }
 
+export function bytes(count: number): string {
+  const [size, unit] = count >= 2 ** 30 ? [count / 2 ** 30, 'GiB'] : [count / 2 ** 20, 'MiB']
+  return `${size.toFixed(size < 9.95 ? 1 : 0)}\u00a0${unit}`
+}
+
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`

@@ -11,7 +11,7 @@ export interface Catalogue {
 
 export interface Source {
   catalogue(): Promise<Catalogue>
-  /** Answers when the run is done or, if it takes longer than a moment, while it runs; `watch` follows it then. */
+  /** Answers as soon as the run has an id, done or not; `watch` follows it then. */
   submit(request: Request, signal: AbortSignal): Promise<Analysis>
   /** Calls back until a terminal status has been reported. */
   watch(id: string, report: (run: Run) => void, signal: AbortSignal): Promise<void>

@@ -2,6 +2,7 @@
 import type { Analysis, Request, Run } from '../lib/analysis'
 import { mark } from '../lib/frame'
 import { latest } from '../lib/latest'
+import { problemSentence } from '../lib/problem'
 import { type Catalogue, type Source, SourceError } from '../lib/source'
 import { Maps } from './maps.svelte'
 
@@ -136,7 +137,7 @@ export class Session {
 
 const failure = ({ error }: Run) =>
   new SourceError(
-    error?.detail ?? 'The analysis failed. Your text is kept; try again.',
+    problemSentence(error ?? { title: '', detail: '', code: '', status: 500 }),
     error?.code ?? 'failed',
     error?.status ?? 500,
   )
