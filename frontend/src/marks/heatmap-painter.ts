@@ -24,6 +24,8 @@ export interface MapPicture {
 }
 
 const GAP = 5
+/** Half a line beyond the map, where the last names would otherwise be cut. */
+export const EDGE = 8
 
 /** Middle of token `index` along an axis, in pixels from the start of the map; may lie outside it. */
 export const along = (index: number, count: number, start: number, { size }: Window, side: number) =>
@@ -42,10 +44,17 @@ export function tokenAt(
   return index >= 0 && index < count ? index : undefined
 }
 
+function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+  const context = fitCanvas(canvas, width, height)
+  context.clearRect(0, 0, width, height)
+  context.font = MONO
+  context.textBaseline = 'middle'
+  return context
+}
+
 export function paintMap(canvas: HTMLCanvasElement, layout: MapLayout, picture: MapPicture): void {
   const { left, top, side } = layout
-  const context = fitCanvas(canvas, left + side + 1, top + side + 1)
-  context.clearRect(0, 0, left + side + 1, top + side + 1)
+  const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
   const ratio = pixelRatio()
   const device = Math.round(side * ratio)
   const image = context.createImageData(device, device)
@@ -55,16 +64,16 @@ export function paintMap(canvas: HTMLCanvasElement, layout: MapLayout, picture: 
   context.strokeStyle = palette.line
   context.lineWidth = 1
   context.strokeRect(left - 0.5, top - 0.5, side + 1, side + 1)
-  context.fillStyle = palette.muted
-  paintLabels(context, layout, picture)
 }
 
-function paintLabels(
-  context: CanvasRenderingContext2D,
-  layout: MapLayout,
-  { queries, keys, window }: MapPicture,
-): void {
-  const { side } = layout
+export type AxesPicture = Pick<MapPicture, 'queries' | 'keys' | 'window' | 'palette'>
+
+/** The names along the map, on a canvas of their own: walking the heads changes the map and not them. */
+export function paintAxes(canvas: HTMLCanvasElement, layout: MapLayout, picture: AxesPicture): void {
+  const { left, top, side } = layout
+  const { queries, keys, window, palette } = picture
+  const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
+  context.fillStyle = palette.muted
   const rowStep = labelStep(side / queries.length / window.size)
   const columnStep = labelStep(side / keys.length / window.size)
   queries.forEach((label, q) => {
@@ -83,8 +92,6 @@ function rowLabel(
   label: string,
   y: number,
 ): void {
-  context.font = MONO
-  context.textBaseline = 'middle'
   context.textAlign = 'right'
   context.fillText(shorten(label, characters), left - GAP, top + y + 0.5)
 }
@@ -93,8 +100,6 @@ function columnLabel(context: CanvasRenderingContext2D, layout: MapLayout, label
   context.save()
   context.translate(layout.left + x + 0.5, layout.top - GAP)
   context.rotate(-Math.PI / 2)
-  context.font = MONO
-  context.textBaseline = 'middle'
   context.textAlign = 'left'
   context.fillText(shorten(label, layout.characters), 0, 0)
   context.restore()
@@ -108,8 +113,7 @@ export interface LitMap {
 /** Rows and columns between two thin lines, their labels on a ground of their own so that they can always be read. */
 export function paintLit(canvas: HTMLCanvasElement, layout: MapLayout, picture: MapPicture, lit: LitMap): void {
   const { left, top, side } = layout
-  const context = fitCanvas(canvas, left + side + 1, top + side + 1)
-  context.clearRect(0, 0, left + side + 1, top + side + 1)
+  const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
   const { queries, keys, window, palette } = picture
   const rowPitch = side / queries.length / window.size
   const columnPitch = side / keys.length / window.size

@@ -34,14 +34,20 @@ const between = (text: string, low: number, high: number, fallback: number) => {
   return text !== '' && Number.isFinite(value) ? Math.min(high, Math.max(low, value)) : fallback
 }
 
+/** Writing the address costs milliseconds and browsers complain when it is done at every frame. */
+const ADDRESS_MS = 50
+
 export class Selection {
   #fields = $state<Fields>({ ...INITIAL })
+  #later: ReturnType<typeof setTimeout> | undefined
 
   constructor(fragment = '') {
     this.read(fragment)
   }
 
   read(fragment: string): void {
+    clearTimeout(this.#later)
+    this.#later = undefined
     this.#fields = decodeFragment(fragment, INITIAL) as Fields
   }
 
@@ -49,12 +55,25 @@ export class Selection {
     return encodeFragment(this.#fields, INITIAL)
   }
 
-  /** Steps worth going back to are pushed; adjustments replace the current entry. */
+  /** Steps worth going back to are pushed; adjustments replace the current entry, a moment later. */
   set(patch: Partial<Fields>, history: History = 'replace'): void {
+    if (history === 'push') this.settle()
     Object.assign(this.#fields, patch)
+    if (history === 'push') this.#write('pushState')
+    else this.#later ??= setTimeout(() => this.settle(), ADDRESS_MS)
+  }
+
+  /** Writes what waits to be written. */
+  settle(): void {
+    if (this.#later === undefined) return
+    clearTimeout(this.#later)
+    this.#later = undefined
+    this.#write('replaceState')
+  }
+
+  #write(how: 'pushState' | 'replaceState'): void {
     const address = `#${this.fragment}`
-    if (address === (location.hash || '#')) return
-    window.history[history === 'push' ? 'pushState' : 'replaceState'](null, '', address)
+    if (address !== (location.hash || '#')) window.history[how](null, '', address)
   }
 
   openHead(head: Head, history: History = 'replace'): void {
