@@ -36,6 +36,10 @@ export function looksAt(means: Float32Array, tokens: readonly Token[]): string {
 export const nullShareSentence = (share: number, map = 'this map') =>
   share < 5e-4 ? `All of ${map} reaches the output.` : `${percent(share)} of ${map} reaches nothing.`
 
+/** Above the map of the weights: what the other lens would show. */
+export const survivalSentence = (share: number) =>
+  share < 5e-4 ? 'all of it reaches the output' : `${percent(share)} of it reaches nothing`
+
 export const entropySentence = (nats: number, tokens: number) =>
   `Entropy ${short(nats)} nats: a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`
 

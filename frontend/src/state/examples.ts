@@ -5,15 +5,18 @@ export interface Example {
   text: string
   pair: string
   head: string
+  /** Choices that show it best, as they stand in the address. */
+  show?: { special?: string; compare?: string }
 }
 
 export const EXAMPLES: readonly [Example, ...Example[]] = [
   {
     title: 'Two banks',
-    look: 'which words does each \u201cbank\u201d look at?',
-    text: 'The boats lay by the river bank all winter, while the bank in town kept the money that the fishermen had earned and would not lend it to the poor.',
+    look: 'does a word look for its double?',
+    text: 'The boats lay by the river bank all winter, while the bank in town kept the money that the fishermen had earned. When spring came, the river rose over the bank, and the bank sent its men to count what was left of the boats.',
     pair: '',
-    head: '4.7',
+    head: '2.9',
+    show: { special: 'hide' },
   },
   {
     title: 'A pronoun',

@@ -28,11 +28,12 @@ const WARNING = 44
 const GRAPH_WIDTH = 228
 /** A map smaller than this is not worth standing beside the graph. */
 const LEAST_MAP = 330
-const LARGEST_CELL = 44
+const LARGEST_CELL = 60
 const SCROLLBAR = 10
 
 export function headLayout(labels: readonly string[], room: Room): HeadLayout {
-  const label = labelWidth(labels, CHARACTERS) + 8
+  // As wide as the longest label may be, whatever the text: the map's corner stays where it is.
+  const label = labelWidth(CHARACTERS) + 8
   const beside = room.view === 'both' && room.maps === 1 && room.width >= label + LEAST_MAP + GAP + GRAPH_WIDTH
   const side = mapSide(labels.length, label, room, beside)
   const map = { left: label, top: label, side, characters: CHARACTERS }

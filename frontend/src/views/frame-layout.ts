@@ -1,0 +1,51 @@
+/** How the window is shared between the grid of heads, the open head and its words. Pixels in, pixels out. */
+export interface FrameRoom {
+  width: number
+  /** Infinity where the page scrolls. */
+  height: number
+  layers: number
+  heads: number
+}
+
+export interface FrameLayout {
+  /** Words stand below the grid, which few layers leave room for; otherwise they have a column of their own. */
+  beneath: boolean
+  /** Side of one head in the grid. */
+  cell: number
+  /** Width of the left column. */
+  left: number
+}
+
+export const CELL_GAP = 2
+/** Layer numbers, the ring of the open head, and the padding of the column. */
+const ASIDE = 28 + 4 + 38
+/** Title, head numbers and legend of the grid. */
+const AROUND = 92
+const TOKENS = 140
+const WORDS = 210
+const LEAST_CELL = 16
+const LARGEST_CELL = 44
+const LEAST_LEFT = 320
+/** From here on everything stands on one screen; below, the page scrolls. */
+export const WIDE = 1100
+const NARROW = 640
+
+/** Depends on window and model only: another text moves nothing. */
+export function frameLayout(room: FrameRoom): FrameLayout {
+  if (room.width < NARROW) return placed(room, false, cellFor(room.width - ASIDE, room.heads, 24))
+  if (room.width < WIDE) return placed(room, true, cellFor(room.width * 0.42 - ASIDE, room.heads, LEAST_CELL))
+  const generous = Math.max(LEAST_CELL, cellFor(room.width * 0.365 - ASIDE, room.heads, LEAST_CELL))
+  if (gridHeight(room, generous) + TOKENS + WORDS <= room.height) return placed(room, true, generous)
+  const across = cellFor(room.width * 0.32 - ASIDE, room.heads, LEAST_CELL)
+  const down = Math.floor((room.height - AROUND - TOKENS) / room.layers) - CELL_GAP
+  return placed(room, false, Math.max(LEAST_CELL, Math.min(across, down)))
+}
+
+const cellFor = (width: number, count: number, least: number) =>
+  Math.max(least, Math.min(LARGEST_CELL, Math.floor((width + CELL_GAP) / count) - CELL_GAP))
+
+const gridHeight = ({ layers }: FrameRoom, cell: number) => layers * (cell + CELL_GAP) + AROUND
+
+function placed({ heads }: FrameRoom, beneath: boolean, cell: number): FrameLayout {
+  return { beneath, cell, left: Math.max(LEAST_LEFT, heads * (cell + CELL_GAP) - CELL_GAP + ASIDE) }
+}
