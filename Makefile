@@ -67,8 +67,9 @@ $(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: pyproject.
 	$(BIN)/pip install --quiet --editable ".[$*]"
 	@touch $@
 
+# Not npm ci: it fails where a registry lacks the binaries of other platforms, which the lock file then does not list.
 frontend/node_modules/.package-lock.json: frontend/package.json frontend/package-lock.json | $(VENV)/.node
-	$(NPM) ci --no-audit --no-fund
+	$(NPM) install --no-save --no-audit --no-fund
 	@touch $@
 
 $(PAGE): $(shell find frontend/src frontend/public -type f 2>/dev/null) frontend/index.html frontend/vite.config.ts | frontend/node_modules/.package-lock.json
