@@ -79,14 +79,13 @@ def run(
     planned = budget.plan(request, model.facts, len(encoded.tokens))
     if limit is not None:
         budget.check(planned, limit)
-    _check_lenses(request)
     ensure_exact(model)
     sink.open(
         request.lenses if request.maps else [],
         (len(planned.layers), len(planned.heads), planned.tokens, planned.tokens),
     )
     collector = _Collector(request, planned, sink, progress)
-    progress(0.0, "forward", f"layer 1 of {model.facts.layers}")
+    progress(0.0, "forward", f"layer 1 of {max(planned.layers) + 1}")
     with model.lock, model.using(request.dtype):
         output = capture(model, encoded, collector.add, request.mechanism_name)
     result = collector.result(encoded.tokens, model.facts.head_width)
@@ -102,14 +101,6 @@ def run(
         "total": round(total * 1e3, 1),
     }
     return result
-
-
-def _check_lenses(request: AnalysisRequest) -> None:
-    for name in request.readings:
-        if "values" in LENSES[name].needs and request.dtype in ("bfloat16", "float16"):
-            raise Unsupported(
-                f'The lens {name} needs values in float32 or wider; ask for dtype "float32".', pointer="/dtype"
-            )
 
 
 class _Collector:
@@ -128,7 +119,8 @@ class _Collector:
         """Read one block and let it go."""
         place = self._place.get(layer.index)
         block = layer.select(self._heads) if place is not None else None
-        self._progress((layer.index + 1) / (max(self._place) + 1), "forward", f"layer {layer.index + 1}")
+        last = max(self._place) + 1
+        self._progress(min(1.0, (layer.index + 1) / last), "forward", f"layer {layer.index + 1} of {last}")
         if place is None or block is None:
             return
         started = time.perf_counter()

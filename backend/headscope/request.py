@@ -100,6 +100,11 @@ class AnalysisRequest(BaseModel):
             raise InvalidRequest("A second text needs a first one.", pointer="/text_pair")
         if self.kind != "self":
             raise Unsupported('Only kind "self" can be analysed in this version.', pointer="/kind")
+        if self.dtype in ("bfloat16", "float16") and any("values" in LENSES[name].needs for name in self.readings):
+            raise Unsupported(
+                'Lenses and measures that look at the values need them in float32 or wider. Ask for dtype "float32".',
+                pointer="/dtype",
+            )
         if not self.lenses and not self.measures:
             raise InvalidRequest("Ask for at least one lens or measure.", pointer="/lenses")
         return self

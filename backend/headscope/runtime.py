@@ -12,7 +12,7 @@ from typing import IO, Any, TypeVar
 from tokenizers import Tokenizer
 
 from . import budget
-from .errors import CorruptModel, HeadscopeError, NotReady, QueueFull, Unknown, Unsupported
+from .errors import CorruptModel, HeadscopeError, NotReady, QueueFull, Unknown
 from .jobs import Embedded, Job, Record, Watcher
 from .models import safety, tokens
 from .models.catalog import Catalog, Located, file_digest
@@ -156,11 +156,8 @@ class Service:
             if text is not None:
                 tokens.check_text(text, pointer, limit)
         located = self.catalog.locate(request.model)
-        self.catalog.may_fetch(located)
+        self.catalog.check(located)
         facts = self.catalog.facts(located)
-        card = self.catalog.describe(request.model)
-        if not card["available"]:
-            raise Unsupported(str(card["reason"]), pointer="/model")
         count = self._count(located, request)
         if facts is not None and count is not None:
             if request.max_tokens is not None:

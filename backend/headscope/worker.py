@@ -76,7 +76,7 @@ class Worker:
         started = time.perf_counter()
         progress = _Progress(self._record, id_)
         located = self._catalog.locate(request.model)
-        self._catalog.may_fetch(located)
+        self._catalog.check(located)
         if located.folder is not None and id_ not in _keys(request, located):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
         progress(0.0, "loading", "fetching and loading the model" if located.folder is None else "loading the model")

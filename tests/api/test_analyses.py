@@ -158,7 +158,7 @@ def test_events_tell_the_whole_story(server: Server) -> None:
     assert numbers == sorted(set(numbers))
     assert [event["status"] for event in events[:-1]].count("done") == 0
     assert (events[-1]["status"], events[-1]["progress"]["fraction"], events[-1]["error"]) == ("done", 1.0, None)
-    assert len(events) > 3
+    assert len(events) > 1
     assert server.get(f"/analyses/{id_}").json()["status"] == "done"
 
 

@@ -68,13 +68,13 @@ async def recent(
     )
 
 
-@router.get("/{id_}")
+@router.get("/{id}")
 async def show(id_: AnalysisId, service: ServiceDep) -> AnalysisDocument:
     """An analysis: how far it is, and when it is done tokens, shapes, summaries and links."""
     return await _document(service, id_)
 
 
-@router.delete("/{id_}", status_code=202, responses={204: {"description": "It had ended; its result is forgotten."}})
+@router.delete("/{id}", status_code=202, responses={204: {"description": "It had ended; its result is forgotten."}})
 async def delete(id_: AnalysisId, service: ServiceDep) -> Response:
     """Cancel an analysis that has not ended (202); forget one that has (204)."""
     cancelled = await asyncio.to_thread(service.cancel, id_)
@@ -83,7 +83,7 @@ async def delete(id_: AnalysisId, service: ServiceDep) -> Response:
     return JSONResponse((await _document(service, id_)).model_dump(mode="json"), 202)
 
 
-@router.get("/{id_}/events", response_class=EventSourceResponse)
+@router.get("/{id}/events", response_class=EventSourceResponse)
 async def events(
     id_: AnalysisId,
     request: Request,

@@ -24,7 +24,7 @@ def _service(request: Request) -> Service:
 
 
 ServiceDep = Annotated[Service, Depends(_service)]
-AnalysisId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The analysis' id.")]
+AnalysisId = Annotated[str, Path(alias="id", pattern="^[0-9a-f]{32}$", description="The analysis' id.")]
 Slice = str
 
 

@@ -23,7 +23,7 @@ from .deps import AnalysisId, ServiceDep, Slice, check_lens, places, read
 from .schemas import Edge, Edges, MeasureValues
 from .tensors import Array, Format, answer, check_size, chosen_format, plain
 
-router = APIRouter(prefix="/analyses/{id_}", tags=["results"])
+router = APIRouter(prefix="/analyses/{id}", tags=["results"])
 
 SliceQuery = Annotated[Slice | None, Query(max_length=20, description="A number such as 4, or a range such as 2:5.")]
 FormatQuery = Annotated[Format | None, Query(alias="format", description="Instead of an Accept header.")]

@@ -51,7 +51,6 @@ TITLES = {
     405: ("method-not-allowed", "That can't be done here"),
     413: ("too-large", "The request is too large"),
     415: ("unsupported-media-type", "Send JSON"),
-    416: ("range-not-satisfiable", "There is no such range"),
 }
 DETAILS = {
     400: "The request's body can't be read. Send one JSON object in UTF-8.",

@@ -126,8 +126,10 @@ class Catalog:
             raise Unknown("model", "That folder holds no model: it has no config.json.")
         return Located(folder.resolve().name, folder.resolve())
 
-    def may_fetch(self, located: Located) -> None:
-        """Raise ModelUnavailable when the model is not here and may not be fetched."""
+    def check(self, located: Located) -> None:
+        """Raise Unsupported for a kind of model this version can't analyse, ModelUnavailable for one that is not here and may not be fetched."""
+        if known := self.facts(located):
+            facts.check_kind(known.kind)
         if located.folder is None and self._settings.hub == "off":
             raise ModelUnavailable(
                 "The model is not on this machine and fetching is switched off (HEADSCOPE_HUB=off). "
@@ -154,8 +156,8 @@ class Catalog:
             "license": entry.get("license"),
             "default": bool(entry.get("default")),
             "local": located.folder is not None,
-            "available": bool(entry.get("supported", True)),
-            "reason": entry.get("reason"),
+            "available": True,
+            "reason": None,
             "family": "",
             "kind": "encoder",
             "layers": 0,
@@ -166,14 +168,9 @@ class Catalog:
         try:
             known = self.facts(located)
             card |= asdict(known) if known else {}
-            self.may_fetch(located)
+            self.check(located)
         except HeadscopeError as error:
             card |= {"available": False, "reason": error.detail}
-        if card["available"] and card["kind"] in ("vision", "encoder-decoder"):
-            card |= {
-                "available": False,
-                "reason": "Image and encoder-decoder models can't be analysed in this version.",
-            }
         return card
 
 

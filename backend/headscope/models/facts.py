@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import UnsafeModel
+from ..errors import UnsafeModel, Unsupported
 from ..types import ModelKind
 
 # Configurations name the same thing differently; the first name present wins.
@@ -49,6 +49,12 @@ def read(config: Mapping[str, Any]) -> Facts:
     return Facts(
         family, _kind(config, family), _number(config, LAYERS), heads, width, positions if positions > 0 else None
     )
+
+
+def check_kind(kind: ModelKind) -> None:
+    """Raise Unsupported for kinds of models that can't be analysed in this version."""
+    if kind in ("vision", "encoder-decoder"):
+        raise Unsupported("Image and encoder-decoder models can't be analysed in this version.", pointer="/model")
 
 
 def _kind(config: Mapping[str, Any], family: str) -> ModelKind:

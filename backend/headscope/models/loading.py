@@ -137,8 +137,7 @@ class _Converted(AbstractContextManager[None]):
 def wrap(module: Any, tokenizer: Any = None, name: str | None = None) -> Model:
     """A model already in memory, with its tokenizer (a fast transformers tokenizer, or a tokenizers.Tokenizer)."""
     known = facts.read(module.config.to_dict())
-    if known.kind in ("vision", "encoder-decoder"):
-        raise Unsupported("Image and encoder-decoder models can't be analysed in this version.")
+    facts.check_kind(known.kind)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if backend is not None and not isinstance(backend, Tokenizer):
         raise Unsupported("The tokenizer must be a fast one (one with exact character offsets).")

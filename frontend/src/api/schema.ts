@@ -4,106 +4,6 @@
  */
 
 export interface paths {
-    "/api/v1/models": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Models
-         * @description The models on offer.
-         */
-        get: operations["models_api_v1_models_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/models/{model}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Model
-         * @description One model, and what can be done with it.
-         */
-        get: operations["model_api_v1_models__model__get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/lenses": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Lenses
-         * @description How attention can be read.
-         */
-        get: operations["lenses_api_v1_lenses_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/mechanisms": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Mechanisms
-         * @description How a model can be made to attend.
-         */
-        get: operations["mechanisms_api_v1_mechanisms_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/measures": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Measures
-         * @description What can be computed from maps.
-         */
-        get: operations["measures_api_v1_measures_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/analyses": {
         parameters: {
             query?: never;
@@ -148,7 +48,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/analyses/{id_}": {
+    "/api/v1/analyses/{id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -159,80 +59,20 @@ export interface paths {
          * Show
          * @description An analysis: how far it is, and when it is done tokens, shapes, summaries and links.
          */
-        get: operations["show_api_v1_analyses__id___get"];
+        get: operations["show_api_v1_analyses__id__get"];
         put?: never;
         post?: never;
         /**
          * Delete
          * @description Cancel an analysis that has not ended (202); forget one that has (204).
          */
-        delete: operations["delete_api_v1_analyses__id___delete"];
+        delete: operations["delete_api_v1_analyses__id__delete"];
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/analyses/{id_}/events": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Events
-         * @description Progress as server-sent events named `progress`; the last one has a terminal status. Resumes after `Last-Event-ID`.
-         */
-        get: operations["events_api_v1_analyses__id___events_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/analyses/{id_}/maps/{lens}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Maps
-         * @description `map` [L', H', Q', K']. With dtype=uint8 also `scale`, `offset` and `max_error` [L', H']: value = offset + scale * byte, off by at most max_error.
-         */
-        get: operations["maps_api_v1_analyses__id___maps__lens__get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/analyses/{id_}/grid/{lens}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Grid
-         * @description A thumbnail per head: `tiles` uint8 [L, H, t, t] with t = min(tile, tokens), `scale` and `offset` [L, H]; each cell its entry of largest magnitude.
-         */
-        get: operations["grid_api_v1_analyses__id___grid__lens__get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/analyses/{id_}/edges/{lens}": {
+    "/api/v1/analyses/{id}/edges/{lens}": {
         parameters: {
             query?: never;
             header?: never;
@@ -243,7 +83,7 @@ export interface paths {
          * Edges
          * @description The connection graph of one head, strongest first.
          */
-        get: operations["edges_api_v1_analyses__id___edges__lens__get"];
+        get: operations["edges_api_v1_analyses__id__edges__lens__get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -252,7 +92,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/analyses/{id_}/measures/{measure}": {
+    "/api/v1/analyses/{id}/events": {
         parameters: {
             query?: never;
             header?: never;
@@ -260,10 +100,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Measures
-         * @description `values`, shaped as the measure declares; NaN (null in JSON) where undefined.
+         * Events
+         * @description Progress as server-sent events named `progress`; the last one has a terminal status. Resumes after `Last-Event-ID`.
          */
-        get: operations["measures_api_v1_analyses__id___measures__measure__get"];
+        get: operations["events_api_v1_analyses__id__events_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -272,7 +112,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/analyses/{id_}/export": {
+    "/api/v1/analyses/{id}/export": {
         parameters: {
             query?: never;
             header?: never;
@@ -283,7 +123,167 @@ export interface paths {
          * Export File
          * @description The whole analysis as one file.
          */
-        get: operations["export_file_api_v1_analyses__id___export_get"];
+        get: operations["export_file_api_v1_analyses__id__export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/grid/{lens}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Grid
+         * @description A thumbnail per head: `tiles` uint8 [L, H, t, t] with t = min(tile, tokens), `scale` and `offset` [L, H]; each cell its entry of largest magnitude.
+         */
+        get: operations["grid_api_v1_analyses__id__grid__lens__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/maps/{lens}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Maps
+         * @description `map` [L', H', Q', K']. With dtype=uint8 also `scale`, `offset` and `max_error` [L', H']: value = offset + scale * byte, off by at most max_error.
+         */
+        get: operations["maps_api_v1_analyses__id__maps__lens__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/measures/{measure}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Measures
+         * @description `values`, shaped as the measure declares; NaN (null in JSON) where undefined.
+         */
+        get: operations["measures_api_v1_analyses__id__measures__measure__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/lenses": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lenses
+         * @description How attention can be read.
+         */
+        get: operations["lenses_api_v1_lenses_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/measures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Measures
+         * @description What can be computed from maps.
+         */
+        get: operations["measures_api_v1_measures_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/mechanisms": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Mechanisms
+         * @description How a model can be made to attend.
+         */
+        get: operations["mechanisms_api_v1_mechanisms_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Models
+         * @description The models on offer.
+         */
+        get: operations["models_api_v1_models_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/models/{model}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Model
+         * @description One model, and what can be done with it.
+         */
+        get: operations["model_api_v1_models__model__get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -312,26 +312,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/readyz": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Readyz
-         * @description Taking work, or 503.
-         */
-        get: operations["readyz_readyz_get"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/metrics": {
         parameters: {
             query?: never;
@@ -352,6 +332,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/readyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Readyz
+         * @description Taking work, or 503.
+         */
+        get: operations["readyz_readyz_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -361,91 +361,150 @@ export interface components {
          * @description An analysis, whatever its state. What only a finished one has is empty before.
          */
         AnalysisDocument: {
+            /** Attempts */
+            attempts: number;
+            /** Batch */
+            batch: string | null;
+            /** Causal */
+            causal: boolean;
+            error: components["schemas"]["Problem"] | null;
+            /** Head Numbers */
+            head_numbers: number[];
+            /** Head Width */
+            head_width: number;
+            /** Heads */
+            heads: number;
             /** Id */
             id: string;
+            /** Layer Numbers */
+            layer_numbers: number[];
+            /** Layers */
+            layers: number;
+            /** Lenses */
+            lenses: string[];
+            /** Links */
+            links: {
+                [key: string]: string;
+            };
+            /** Maps */
+            maps: {
+                [key: string]: components["schemas"]["MapSchema"];
+            };
+            /** Measures */
+            measures: string[];
+            mechanism: components["schemas"]["MechanismSchema"];
+            /** Model */
+            model: string;
+            progress: components["schemas"]["Progress"];
             /**
              * Status
              * @enum {string}
              */
             status: "queued" | "running" | "done" | "failed" | "cancelled";
-            progress: components["schemas"]["Progress"];
-            /** Attempts */
-            attempts: number;
-            /** Batch */
-            batch: string | null;
-            /** Model */
-            model: string;
-            mechanism: components["schemas"]["MechanismSchema"];
-            /** Lenses */
-            lenses: string[];
-            /** Measures */
-            measures: string[];
-            /** Text */
-            text: string | null;
-            /** Text Pair */
-            text_pair: string | null;
-            /** Layers */
-            layers: number;
-            /** Heads */
-            heads: number;
-            /** Layer Numbers */
-            layer_numbers: number[];
-            /** Head Numbers */
-            head_numbers: number[];
-            /** Head Width */
-            head_width: number;
-            /** Causal */
-            causal: boolean;
-            /** Tokens */
-            tokens: components["schemas"]["TokenSchema"][];
-            /** Maps */
-            maps: {
-                [key: string]: components["schemas"]["MapSchema"];
-            };
             /** Summaries */
             summaries: {
                 [key: string]: {
                     [key: string]: components["schemas"]["Summary"];
                 };
             };
-            /** Warnings */
-            warnings: components["schemas"]["WarningSchema"][];
+            /** Text */
+            text: string | null;
+            /** Text Pair */
+            text_pair: string | null;
             /** Timing Ms */
             timing_ms: {
                 [key: string]: number;
             };
-            /** Links */
-            links: {
-                [key: string]: string;
-            };
-            error: components["schemas"]["Problem"] | null;
+            /** Tokens */
+            tokens: components["schemas"]["TokenSchema"][];
+            /** Warnings */
+            warnings: components["schemas"]["WarningSchema"][];
         };
         /**
          * AnalysisItem
          * @description An analysis in a list.
          */
         AnalysisItem: {
+            /** Created */
+            created: number;
             /** Id */
             id: string;
+            /** Model */
+            model: string;
             /**
              * Status
              * @enum {string}
              */
             status: "queued" | "running" | "done" | "failed" | "cancelled";
-            /** Model */
-            model: string;
             /** Text */
             text: string | null;
             /** Text Pair */
             text_pair: string | null;
-            /** Created */
-            created: number;
         };
         /**
          * AnalysisRequest
          * @description One input and how to read it. Two requests that mean the same are equal, whatever the order of their lenses.
          */
         AnalysisRequest: {
+            /**
+             * Dtype
+             * @description Arithmetic of the forward pass.
+             * @default float32
+             * @enum {string}
+             */
+            dtype: "float32" | "float64" | "bfloat16" | "float16";
+            /**
+             * Heads
+             * @description Only these heads of each layer, from 0.
+             */
+            heads?: number[] | null;
+            /**
+             * Kind
+             * @description Which attention of the model.
+             * @default self
+             * @enum {string}
+             */
+            kind: "self" | "encoder" | "decoder" | "cross";
+            /**
+             * Layers
+             * @description Only these layers, counted from 0.
+             */
+            layers?: number[] | null;
+            /**
+             * Lenses
+             * @description How its attention is read.
+             * @default [
+             *       "weights",
+             *       "effective"
+             *     ]
+             */
+            lenses: string[];
+            /**
+             * Maps
+             * @description Keep the maps themselves; without them thumbnails and measures stay.
+             * @default true
+             */
+            maps: boolean;
+            /**
+             * Max Tokens
+             * @description Cut the input to that many tokens.
+             */
+            max_tokens?: number | null;
+            /**
+             * Measures
+             * @description Numbers to compute from the maps.
+             * @default [
+             *       "entropy"
+             *     ]
+             */
+            measures: string[];
+            /**
+             * @description How the model attends.
+             * @default {
+             *       "name": "softmax"
+             *     }
+             */
+            mechanism: components["schemas"]["SoftmaxChoice"];
             /**
              * Model
              * @description Catalogue name, name of a local model, or hub id.
@@ -466,65 +525,6 @@ export interface components {
              * @description Token ids instead of a text, taken as they are.
              */
             token_ids?: number[] | null;
-            /**
-             * @description How the model attends.
-             * @default {
-             *       "name": "softmax"
-             *     }
-             */
-            mechanism: components["schemas"]["SoftmaxChoice"];
-            /**
-             * Lenses
-             * @description How its attention is read.
-             * @default [
-             *       "weights",
-             *       "effective"
-             *     ]
-             */
-            lenses: string[];
-            /**
-             * Measures
-             * @description Numbers to compute from the maps.
-             * @default [
-             *       "entropy"
-             *     ]
-             */
-            measures: string[];
-            /**
-             * Layers
-             * @description Only these layers, counted from 0.
-             */
-            layers?: number[] | null;
-            /**
-             * Heads
-             * @description Only these heads of each layer, from 0.
-             */
-            heads?: number[] | null;
-            /**
-             * Kind
-             * @description Which attention of the model.
-             * @default self
-             * @enum {string}
-             */
-            kind: "self" | "encoder" | "decoder" | "cross";
-            /**
-             * Max Tokens
-             * @description Cut the input to that many tokens.
-             */
-            max_tokens?: number | null;
-            /**
-             * Dtype
-             * @description Arithmetic of the forward pass.
-             * @default float32
-             * @enum {string}
-             */
-            dtype: "float32" | "float64" | "bfloat16" | "float16";
-            /**
-             * Maps
-             * @description Keep the maps themselves; without them thumbnails and measures stay.
-             * @default true
-             */
-            maps: boolean;
         };
         /**
          * BatchAccepted
@@ -553,20 +553,32 @@ export interface components {
          * @description Up to 1,000 inputs, read in the same way.
          */
         BatchRequest: {
+            /**
+             * Dtype
+             * @description Arithmetic of the forward pass.
+             * @default float32
+             * @enum {string}
+             */
+            dtype: "float32" | "float64" | "bfloat16" | "float16";
+            /**
+             * Heads
+             * @description Only these heads of each layer, from 0.
+             */
+            heads?: number[] | null;
             /** Inputs */
             inputs: components["schemas"]["BatchInput"][];
             /**
-             * Model
-             * @description Catalogue name, name of a local model, or hub id.
+             * Kind
+             * @description Which attention of the model.
+             * @default self
+             * @enum {string}
              */
-            model: string;
+            kind: "self" | "encoder" | "decoder" | "cross";
             /**
-             * @description How the model attends.
-             * @default {
-             *       "name": "softmax"
-             *     }
+             * Layers
+             * @description Only these layers, counted from 0.
              */
-            mechanism: components["schemas"]["SoftmaxChoice"];
+            layers?: number[] | null;
             /**
              * Lenses
              * @description How its attention is read.
@@ -577,6 +589,17 @@ export interface components {
              */
             lenses: string[];
             /**
+             * Maps
+             * @description Keep the maps themselves; without them thumbnails and measures stay.
+             * @default true
+             */
+            maps: boolean;
+            /**
+             * Max Tokens
+             * @description Cut the input to that many tokens.
+             */
+            max_tokens?: number | null;
+            /**
              * Measures
              * @description Numbers to compute from the maps.
              * @default [
@@ -585,56 +608,33 @@ export interface components {
              */
             measures: string[];
             /**
-             * Layers
-             * @description Only these layers, counted from 0.
+             * @description How the model attends.
+             * @default {
+             *       "name": "softmax"
+             *     }
              */
-            layers?: number[] | null;
+            mechanism: components["schemas"]["SoftmaxChoice"];
             /**
-             * Heads
-             * @description Only these heads of each layer, from 0.
+             * Model
+             * @description Catalogue name, name of a local model, or hub id.
              */
-            heads?: number[] | null;
-            /**
-             * Kind
-             * @description Which attention of the model.
-             * @default self
-             * @enum {string}
-             */
-            kind: "self" | "encoder" | "decoder" | "cross";
-            /**
-             * Max Tokens
-             * @description Cut the input to that many tokens.
-             */
-            max_tokens?: number | null;
-            /**
-             * Dtype
-             * @description Arithmetic of the forward pass.
-             * @default float32
-             * @enum {string}
-             */
-            dtype: "float32" | "float64" | "bfloat16" | "float16";
-            /**
-             * Maps
-             * @description Keep the maps themselves; without them thumbnails and measures stay.
-             * @default true
-             */
-            maps: boolean;
+            model: string;
         };
         /**
          * DeclarationSchema
          * @description A mechanism, lens or measure: what it is (doc), what it is not (not), the JSON Schema of its params, unit, range and source.
          */
         DeclarationSchema: {
-            /** Name */
-            name: string;
-            /** Title */
-            title: string;
-            /** Doc */
-            doc: string;
-            /** Not */
-            not: string;
             /** Citation */
             citation: string;
+            /** Doc */
+            doc: string;
+            /** Name */
+            name: string;
+            /** Needs */
+            needs: string[];
+            /** Not */
+            not: string;
             /**
              * Params
              * @description JSON Schema of the parameters.
@@ -642,29 +642,29 @@ export interface components {
             params: {
                 [key: string]: unknown;
             };
-            /** Unit */
-            unit: string;
             /** Range */
             range: [
                 number | null,
                 number | null
             ];
-            /** Needs */
-            needs: string[];
+            /** Title */
+            title: string;
+            /** Unit */
+            unit: string;
         };
         /**
          * Edge
          * @description One connection: query token attends to key token.
          */
         Edge: {
-            /** Layer */
-            layer: number;
             /** Head */
             head: number;
-            /** Query */
-            query: number;
             /** Key */
             key: number;
+            /** Layer */
+            layer: number;
+            /** Query */
+            query: number;
             /** Weight */
             weight: number;
         };
@@ -683,10 +683,10 @@ export interface components {
          * @description One field that is wrong; `pointer` is a JSON pointer into the request.
          */
         ErrorItem: {
-            /** Pointer */
-            pointer: string;
             /** Message */
             message: string;
+            /** Pointer */
+            pointer: string;
         };
         /** HTTPValidationError */
         HTTPValidationError: {
@@ -698,6 +698,12 @@ export interface components {
          * @description Whether the server takes work, and what it holds.
          */
         Health: {
+            /** Queued */
+            queued: number;
+            /** Result Bytes */
+            result_bytes: number;
+            /** Results */
+            results: number;
             /**
              * Status
              * @enum {string}
@@ -705,28 +711,22 @@ export interface components {
             status: "ok" | "degraded";
             /** Version */
             version: string;
-            /** Queued */
-            queued: number;
-            /** Results */
-            results: number;
-            /** Result Bytes */
-            result_bytes: number;
         };
         /**
          * LensSchema
          * @description A lens; `signed` maps may be negative.
          */
         LensSchema: {
-            /** Name */
-            name: string;
-            /** Title */
-            title: string;
-            /** Doc */
-            doc: string;
-            /** Not */
-            not: string;
             /** Citation */
             citation: string;
+            /** Doc */
+            doc: string;
+            /** Name */
+            name: string;
+            /** Needs */
+            needs: string[];
+            /** Not */
+            not: string;
             /**
              * Params
              * @description JSON Schema of the parameters.
@@ -734,53 +734,55 @@ export interface components {
             params: {
                 [key: string]: unknown;
             };
-            /** Unit */
-            unit: string;
             /** Range */
             range: [
                 number | null,
                 number | null
             ];
-            /** Needs */
-            needs: string[];
-            /** Signed */
-            signed: boolean;
             /** Shape */
             shape: string;
+            /** Signed */
+            signed: boolean;
+            /** Title */
+            title: string;
+            /** Unit */
+            unit: string;
         };
         /**
          * MapSchema
          * @description A map that can be asked for, and what the lens noted per layer and head.
          */
         MapSchema: {
+            /** Condition */
+            condition: (number | null)[][] | null;
+            /** Identical */
+            identical: boolean[][] | null;
+            /** Rank */
+            rank: number[][] | null;
             /** Shape */
             shape: number[];
             /** Signed */
             signed: boolean;
             /** Stored */
             stored: boolean;
-            /** Rank */
-            rank: number[][] | null;
-            /** Condition */
-            condition: (number | null)[][] | null;
-            /** Identical */
-            identical: boolean[][] | null;
         };
         /**
          * MeasureSchema
          * @description A measure; `lenses` are those it can be asked about.
          */
         MeasureSchema: {
-            /** Name */
-            name: string;
-            /** Title */
-            title: string;
-            /** Doc */
-            doc: string;
-            /** Not */
-            not: string;
             /** Citation */
             citation: string;
+            /** Doc */
+            doc: string;
+            /** Lenses */
+            lenses: string[];
+            /** Name */
+            name: string;
+            /** Needs */
+            needs: string[];
+            /** Not */
+            not: string;
             /**
              * Params
              * @description JSON Schema of the parameters.
@@ -788,33 +790,31 @@ export interface components {
             params: {
                 [key: string]: unknown;
             };
-            /** Unit */
-            unit: string;
             /** Range */
             range: [
                 number | null,
                 number | null
             ];
-            /** Needs */
-            needs: string[];
             /** Shape */
             shape: string;
-            /** Lenses */
-            lenses: string[];
+            /** Title */
+            title: string;
+            /** Unit */
+            unit: string;
         };
         /**
          * MeasureValues
          * @description Values of a measure, null where undefined.
          */
         MeasureValues: {
-            /** Name */
-            name: string;
             /** Lens */
             lens: string;
-            /** Unit */
-            unit: string;
+            /** Name */
+            name: string;
             /** Shape */
             shape: number[];
+            /** Unit */
+            unit: string;
             /** Values */
             values: unknown[];
         };
@@ -833,24 +833,18 @@ export interface components {
          * @description A model on offer. `available` false comes with the reason; `local` false means it is fetched on first use.
          */
         ModelCard: {
-            /** Name */
-            name: string;
-            /** Title */
-            title: string;
-            /** Description */
-            description: string;
-            /** License */
-            license: string | null;
-            /** Default */
-            default: boolean;
-            /** Local */
-            local: boolean;
             /** Available */
             available: boolean;
-            /** Reason */
-            reason: string | null;
+            /** Default */
+            default: boolean;
+            /** Description */
+            description: string;
             /** Family */
             family: string;
+            /** Head Width */
+            head_width: number;
+            /** Heads */
+            heads: number;
             /**
              * Kind
              * @enum {string}
@@ -858,36 +852,36 @@ export interface components {
             kind: "encoder" | "decoder" | "encoder-decoder" | "vision";
             /** Layers */
             layers: number;
-            /** Heads */
-            heads: number;
-            /** Head Width */
-            head_width: number;
+            /** License */
+            license: string | null;
+            /** Local */
+            local: boolean;
             /** Max Tokens */
             max_tokens: number | null;
+            /** Name */
+            name: string;
+            /** Reason */
+            reason: string | null;
+            /** Title */
+            title: string;
         };
         /**
          * ModelDetail
          * @description The same with what can be done with it.
          */
         ModelDetail: {
-            /** Name */
-            name: string;
-            /** Title */
-            title: string;
-            /** Description */
-            description: string;
-            /** License */
-            license: string | null;
-            /** Default */
-            default: boolean;
-            /** Local */
-            local: boolean;
             /** Available */
             available: boolean;
-            /** Reason */
-            reason: string | null;
+            /** Default */
+            default: boolean;
+            /** Description */
+            description: string;
             /** Family */
             family: string;
+            /** Head Width */
+            head_width: number;
+            /** Heads */
+            heads: number;
             /**
              * Kind
              * @enum {string}
@@ -895,16 +889,22 @@ export interface components {
             kind: "encoder" | "decoder" | "encoder-decoder" | "vision";
             /** Layers */
             layers: number;
-            /** Heads */
-            heads: number;
-            /** Head Width */
-            head_width: number;
-            /** Max Tokens */
-            max_tokens: number | null;
             /** Lenses */
             lenses: components["schemas"]["Support"][];
+            /** License */
+            license: string | null;
+            /** Local */
+            local: boolean;
+            /** Max Tokens */
+            max_tokens: number | null;
             /** Mechanisms */
             mechanisms: components["schemas"]["Support"][];
+            /** Name */
+            name: string;
+            /** Reason */
+            reason: string | null;
+            /** Title */
+            title: string;
         };
         /** Page[AnalysisItem] */
         Page_AnalysisItem_: {
@@ -946,18 +946,12 @@ export interface components {
          * @description RFC 9457 problem document. `code` is stable; `detail` says in one sentence what to do.
          */
         Problem: {
-            /** Type */
-            type: string;
-            /** Title */
-            title: string;
-            /** Status */
-            status: number;
-            /** Detail */
-            detail: string;
+            /** Actual */
+            actual?: number | null;
             /** Code */
             code: string;
-            /** Request Id */
-            request_id?: string | null;
+            /** Detail */
+            detail: string;
             /**
              * Errors
              * @default []
@@ -965,25 +959,31 @@ export interface components {
             errors: components["schemas"]["ErrorItem"][];
             /** Limit */
             limit?: number | null;
-            /** Actual */
-            actual?: number | null;
+            /** Request Id */
+            request_id?: string | null;
+            /** Status */
+            status: number;
+            /** Title */
+            title: string;
+            /** Type */
+            type: string;
         };
         /**
          * Progress
          * @description How far a job is. `position` is the number of jobs before it in the queue.
          */
         Progress: {
+            /** Detail */
+            detail: string;
             /** Fraction */
             fraction: number;
+            /** Position */
+            position: number | null;
             /**
              * Stage
              * @enum {string}
              */
             stage: "queued" | "loading" | "forward" | "writing" | "done" | "failed" | "cancelled";
-            /** Detail */
-            detail: string;
-            /** Position */
-            position: number | null;
         };
         /** SoftmaxChoice */
         SoftmaxChoice: {
@@ -999,16 +999,16 @@ export interface components {
          * @description A measure in short.
          */
         Summary: {
-            /** Unit */
-            unit: string;
-            /** Shape */
-            shape: number[];
-            /** Min */
-            min: number | null;
-            /** Mean */
-            mean: number | null;
             /** Max */
             max: number | null;
+            /** Mean */
+            mean: number | null;
+            /** Min */
+            min: number | null;
+            /** Shape */
+            shape: number[];
+            /** Unit */
+            unit: string;
         };
         /**
          * Support
@@ -1017,28 +1017,20 @@ export interface components {
         Support: {
             /** Name */
             name: string;
-            /** Supported */
-            supported: boolean;
             /** Reason */
             reason: string | null;
+            /** Supported */
+            supported: boolean;
         };
         /**
          * TokenSchema
          * @description One token; start and end are characters of the text of its segment.
          */
         TokenSchema: {
-            /** Text */
-            text: string;
-            /** Id */
-            id: number;
-            /** Start */
-            start: number;
             /** End */
             end: number;
-            /** Word */
-            word: number | null;
-            /** Segment */
-            segment: number;
+            /** Id */
+            id: number;
             /**
              * Kind
              * @enum {string}
@@ -1046,19 +1038,27 @@ export interface components {
             kind: "special" | "punct" | "word" | "subword";
             /** Pos */
             pos: string | null;
+            /** Segment */
+            segment: number;
+            /** Start */
+            start: number;
+            /** Text */
+            text: string;
+            /** Word */
+            word: number | null;
         };
         /** ValidationError */
         ValidationError: {
+            /** Context */
+            ctx?: Record<string, never>;
+            /** Input */
+            input?: unknown;
             /** Location */
             loc: (string | number)[];
             /** Message */
             msg: string;
             /** Error Type */
             type: string;
-            /** Input */
-            input?: unknown;
-            /** Context */
-            ctx?: Record<string, never>;
         };
         /**
          * WarningSchema
@@ -1081,131 +1081,6 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
-    models_api_v1_models_get: {
-        parameters: {
-            query?: {
-                /** @description Most items of a page. */
-                limit?: number;
-                /** @description `next` of the page before. */
-                cursor?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Page_ModelCard_"];
-                };
-            };
-            /** @description Validation Error */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
-                };
-            };
-        };
-    };
-    model_api_v1_models__model__get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                model: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ModelDetail"];
-                };
-            };
-            /** @description Validation Error */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
-                };
-            };
-        };
-    };
-    lenses_api_v1_lenses_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Page_LensSchema_"];
-                };
-            };
-        };
-    };
-    mechanisms_api_v1_mechanisms_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Page_DeclarationSchema_"];
-                };
-            };
-        };
-    };
-    measures_api_v1_measures_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Page_MeasureSchema_"];
-                };
-            };
-        };
-    };
     recent_api_v1_analyses_get: {
         parameters: {
             query?: {
@@ -1315,13 +1190,13 @@ export interface operations {
             };
         };
     };
-    show_api_v1_analyses__id___get: {
+    show_api_v1_analyses__id__get: {
         parameters: {
             query?: never;
             header?: never;
             path: {
                 /** @description The analysis' id. */
-                id_: string;
+                id: string;
             };
             cookie?: never;
         };
@@ -1347,13 +1222,13 @@ export interface operations {
             };
         };
     };
-    delete_api_v1_analyses__id___delete: {
+    delete_api_v1_analyses__id__delete: {
         parameters: {
             query?: never;
             header?: never;
             path: {
                 /** @description The analysis' id. */
-                id_: string;
+                id: string;
             };
             cookie?: never;
         };
@@ -1386,125 +1261,7 @@ export interface operations {
             };
         };
     };
-    events_api_v1_analyses__id___events_get: {
-        parameters: {
-            query?: never;
-            header?: {
-                "last-event-id"?: string | null;
-            };
-            path: {
-                /** @description The analysis' id. */
-                id_: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description Validation Error */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
-                };
-            };
-        };
-    };
-    maps_api_v1_analyses__id___maps__lens__get: {
-        parameters: {
-            query?: {
-                /** @description A number such as 4, or a range such as 2:5. */
-                layer?: string | null;
-                /** @description A number such as 4, or a range such as 2:5. */
-                head?: string | null;
-                /** @description A number such as 4, or a range such as 2:5. */
-                query?: string | null;
-                /** @description A number such as 4, or a range such as 2:5. */
-                key?: string | null;
-                dtype?: "float32" | "float16" | "uint8";
-                /** @description Instead of an Accept header. */
-                format?: ("safetensors" | "npy" | "json") | null;
-            };
-            header?: never;
-            path: {
-                /** @description The analysis' id. */
-                id_: string;
-                lens: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/vnd.safetensors": unknown;
-                    "application/x-npy": unknown;
-                    "application/json": unknown;
-                };
-            };
-            /** @description Validation Error */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
-                };
-            };
-        };
-    };
-    grid_api_v1_analyses__id___grid__lens__get: {
-        parameters: {
-            query?: {
-                tile?: number;
-                /** @description Instead of an Accept header. */
-                format?: ("safetensors" | "npy" | "json") | null;
-            };
-            header?: never;
-            path: {
-                /** @description The analysis' id. */
-                id_: string;
-                lens: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/vnd.safetensors": unknown;
-                    "application/x-npy": unknown;
-                    "application/json": unknown;
-                };
-            };
-            /** @description Validation Error */
-            422: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["HTTPValidationError"];
-                };
-            };
-        };
-    };
-    edges_api_v1_analyses__id___edges__lens__get: {
+    edges_api_v1_analyses__id__edges__lens__get: {
         parameters: {
             query: {
                 layer: number;
@@ -1521,7 +1278,7 @@ export interface operations {
             header?: never;
             path: {
                 /** @description The analysis' id. */
-                id_: string;
+                id: string;
                 lens: string;
             };
             cookie?: never;
@@ -1548,7 +1305,157 @@ export interface operations {
             };
         };
     };
-    measures_api_v1_analyses__id___measures__measure__get: {
+    events_api_v1_analyses__id__events_get: {
+        parameters: {
+            query?: never;
+            header?: {
+                "last-event-id"?: string | null;
+            };
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    export_file_api_v1_analyses__id__export_get: {
+        parameters: {
+            query?: {
+                format?: "safetensors" | "npz";
+            };
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    grid_api_v1_analyses__id__grid__lens__get: {
+        parameters: {
+            query?: {
+                tile?: number;
+                /** @description Instead of an Accept header. */
+                format?: ("safetensors" | "npy" | "json") | null;
+            };
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+                lens: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                    "application/vnd.safetensors": unknown;
+                    "application/x-npy": unknown;
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    maps_api_v1_analyses__id__maps__lens__get: {
+        parameters: {
+            query?: {
+                /** @description A number such as 4, or a range such as 2:5. */
+                layer?: string | null;
+                /** @description A number such as 4, or a range such as 2:5. */
+                head?: string | null;
+                /** @description A number such as 4, or a range such as 2:5. */
+                query?: string | null;
+                /** @description A number such as 4, or a range such as 2:5. */
+                key?: string | null;
+                dtype?: "float32" | "float16" | "uint8";
+                /** @description Instead of an Accept header. */
+                format?: ("safetensors" | "npy" | "json") | null;
+            };
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+                lens: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                    "application/vnd.safetensors": unknown;
+                    "application/x-npy": unknown;
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    measures_api_v1_analyses__id__measures__measure__get: {
         parameters: {
             query?: {
                 lens?: string;
@@ -1566,7 +1473,7 @@ export interface operations {
             header?: never;
             path: {
                 /** @description The analysis' id. */
-                id_: string;
+                id: string;
                 measure: string;
             };
             cookie?: never;
@@ -1579,9 +1486,9 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/json": components["schemas"]["MeasureValues"];
                     "application/vnd.safetensors": unknown;
                     "application/x-npy": unknown;
-                    "application/json": components["schemas"]["MeasureValues"];
                 };
             };
             /** @description Validation Error */
@@ -1595,15 +1502,106 @@ export interface operations {
             };
         };
     };
-    export_file_api_v1_analyses__id___export_get: {
+    lenses_api_v1_lenses_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_LensSchema_"];
+                };
+            };
+        };
+    };
+    measures_api_v1_measures_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_MeasureSchema_"];
+                };
+            };
+        };
+    };
+    mechanisms_api_v1_mechanisms_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_DeclarationSchema_"];
+                };
+            };
+        };
+    };
+    models_api_v1_models_get: {
         parameters: {
             query?: {
-                format?: "safetensors" | "npz";
+                /** @description Most items of a page. */
+                limit?: number;
+                /** @description `next` of the page before. */
+                cursor?: number;
             };
             header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_ModelCard_"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    model_api_v1_models__model__get: {
+        parameters: {
+            query?: never;
+            header?: never;
             path: {
-                /** @description The analysis' id. */
-                id_: string;
+                model: string;
             };
             cookie?: never;
         };
@@ -1614,7 +1612,9 @@ export interface operations {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": components["schemas"]["ModelDetail"];
+                };
             };
             /** @description Validation Error */
             422: {
@@ -1647,6 +1647,24 @@ export interface operations {
             };
         };
     };
+    metrics_metrics_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
     readyz_readyz_get: {
         parameters: {
             query?: never;
@@ -1664,24 +1682,6 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Health"];
                 };
-            };
-        };
-    };
-    metrics_metrics_get: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Successful Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
             };
         };
     };
