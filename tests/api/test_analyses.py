@@ -285,7 +285,7 @@ def test_declarations_are_those_of_the_registry(server: Server, path: str, regis
 def test_the_interface_describes_itself(server: Server) -> None:
     """The OpenAPI document names every route of version 1."""
     paths = server.get("/openapi.json").json()["paths"]
-    for path in ("", "/batch", "/{id_}", "/{id_}/events", "/{id_}/maps/{lens}", "/{id_}/export"):
+    for path in ("", "/batch", "/{id}", "/{id}/events", "/{id}/maps/{lens}", "/{id}/export"):
         assert f"{ANALYSES}{path}" in paths
 
 
