@@ -97,11 +97,10 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(2048)
-        return listening
     except OSError:
         listening.close()
         raise HeadscopeError(f"Port {port} is taken or not allowed. Choose another one with --port.") from None
+    return listening
 
 
 def _server_class() -> Any:

@@ -26,12 +26,14 @@ def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Mod
     """A model ready to be analysed.
 
     `model` is a catalogue name ("minilm"), a local directory, a hub id ("org/name"), or a PreTrainedModel that is in memory already, with its fast
-    tokenizer (without one, analyse token_ids). `device` is "cpu", "cuda", ...; the GPU if there is one.
+    tokenizer as second argument or both as a pair (without one, analyse token_ids). `device` is "cpu", "cuda", ...; the GPU if there is one.
 
     Raises Unknown, ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel or Unsupported.
     """
     if isinstance(model, Model):
         return model
+    if isinstance(model, tuple):
+        model, tokenizer = model
     if not isinstance(model, (str, Path)):
         return loading.wrap(model, tokenizer)
     catalog = Catalog(Settings(hub="any"))

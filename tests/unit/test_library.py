@@ -49,6 +49,13 @@ def test_in_memory_models_are_named_by_their_weights() -> None:
     assert id_of(0) == id_of(0) != id_of(1)
 
 
+def test_a_model_with_its_tokenizer(minilm: Model) -> None:
+    """A module and a tokenizer, as two arguments or as a pair, analyse as the loaded model does."""
+    expected = headscope.analyze(minilm, "The cat sat.").maps["effective"]
+    for model in (headscope.load(minilm.module, minilm.tokenizer), headscope.load((minilm.module, minilm.tokenizer))):
+        np.testing.assert_array_equal(headscope.analyze(model, "The cat sat.").maps["effective"], expected)
+
+
 def test_save_and_open(minilm: Model, tmp_path: Path) -> None:
     """What is opened is what was saved, to the last bit."""
     a = headscope.analyze(
