@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config'
 // HEADSCOPE_API names a running server for `vite dev`; the built page is served by that server itself.
 const server = process.env.HEADSCOPE_API ?? 'http://127.0.0.1:8000'
 
-export default defineConfig({
+export default defineConfig(({ mode }) => ({
   plugins: [svelte()],
   build: {
     target: 'es2022',
@@ -12,7 +12,9 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     sourcemap: false,
+    // `vite build --mode gallery` builds the gallery instead, for the tests.
+    ...(mode === 'gallery' ? { rolldownOptions: { input: 'gallery.html' } } : {}),
   },
   server: { proxy: { '/api': server } },
   test: { include: ['tests/**/*.test.ts'] },
-})
+}))

@@ -113,6 +113,8 @@ export class Session {
       return undefined
     }
     const run = await this.#follow(answer, signal)
+    // Superseded by a newer run: nothing of this one is wanted any more.
+    if (signal.aborted) return undefined
     if (run.status === 'failed') throw failure(run)
     if (run.status === 'cancelled')
       throw new SourceError('The analysis was cancelled. Your text is kept.', 'cancelled', 409)
