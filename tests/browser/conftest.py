@@ -1,0 +1,71 @@
+"""One browser and one server with MiniLM for the whole folder; every visit must end without a complaint of the browser."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.browser.visit import Visit
+from tests.models import tiny_model
+from tests.server import Server
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`deep`, whose analysis takes seconds, so that a person can watch, cancel, or lose it."""
+    folder = tmp_path_factory.mktemp("browser-models")
+    tiny_model(folder / "deep", "gpt2", layers=60, width=256, heads=2, positions=1024)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+    """A real server with MiniLM, which every installation has."""
+    with Server(tmp_path_factory.mktemp("browser") / "home", models, prewarm=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The Chromium of this machine."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "these tests need Chromium from the system's packages"
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def visits(browser: Browser, server: Server) -> Iterator[Callable[..., Visit]]:
+    """Begins visits, each in a context of its own; `root` names another server."""
+    begun: list[Visit] = []
+
+    def begin(root: str = f"http://{server.url}", **context: Any) -> Visit:
+        begun.append(Visit(browser, root, **context))
+        return begun[-1]
+
+    yield begin
+    for visit in begun:
+        visit.close()
+
+
+@pytest.fixture
+def visit(visits: Callable[..., Visit]) -> Visit:
+    """One visit at 1440 by 900."""
+    return visits()

@@ -1,0 +1,75 @@
+"""Everything chosen stands in the address: reload, back and a sent link show the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from tests.browser.visit import Visit, picture
+
+TEXT = "The bank by the river lent money to the boats of the bank in town."
+
+
+def chosen(visit: Visit) -> None:
+    expect(visit.text).to_have_value(TEXT)
+    expect(visit.head(3, 1)).to_have_attribute("aria-selected", "true")
+    expect(visit.page.get_by_role("radio", name="effective", exact=True)).to_be_checked()
+    expect(visit.page.get_by_role("radio", name="log", exact=True)).to_be_checked()
+
+
+def choose(visit: Visit) -> None:
+    visit.open()
+    visit.submit(TEXT)
+    before = visit.now()
+    visit.head(3, 1).click()
+    visit.painted("head", before)
+    visit.lens("effective")
+    visit.page.get_by_role("group", name="Scale").get_by_text("log", exact=True).click()
+    for part in ("head=3.1", "lens=effective", "scale=log"):
+        expect(visit.page).to_have_url(re.compile(re.escape(part)))
+
+
+def test_reload(visit: Visit) -> None:
+    choose(visit)
+    chosen(visit)
+    image = visit.image("Heat map of head 3.1")
+    before = picture(image)
+    visit.page.reload()
+    visit.painted("head")
+    chosen(visit)
+    visit.painted("graph")
+    assert picture(image) == before
+
+
+def test_link_opened_elsewhere(visits: Callable[..., Visit]) -> None:
+    """Somebody else, another window, the same picture."""
+    first, second = visits(), visits()
+    choose(first)
+    second.open(first.page.url.removeprefix(first.root + "/"))
+    chosen(second)
+    assert picture(second.image("Heat map of head 3.1")) == picture(first.image("Heat map of head 3.1"))
+
+
+def test_back_and_forward(visit: Visit) -> None:
+    visit.open()
+    visit.submit("One two.")
+    visit.submit("Three four.")
+    visit.shows("Three", "four", ".")
+    visit.page.go_back()
+    visit.shows("One", "two", ".")
+    expect(visit.text).to_have_value("One two.")
+    visit.page.go_back()
+    expect(visit.tokens.filter(has_text="boats")).to_have_count(2)
+    visit.page.go_forward()
+    visit.shows("One", "two", ".")
+
+
+def test_heads_opened_by_hand_are_steps(visit: Visit) -> None:
+    visit.open()
+    visit.head(0, 3).click()
+    visit.head(5, 6).click()
+    expect(visit.image("Heat map of head 5.6")).to_be_visible()
+    visit.page.go_back()
+    expect(visit.image("Heat map of head 0.3")).to_be_visible()

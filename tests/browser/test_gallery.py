@@ -1,0 +1,85 @@
+"""Every gallery entry, over fixed data, as a screen reader meets it: no pixels, so nothing flickers.
+
+Snapshots are the text files in snapshots/. After a wanted change, write them anew and read the difference:
+
+    HEADSCOPE_TEST_RENEW=1 .venv/bin/python -m pytest tests/browser/test_gallery.py && git diff tests/browser/snapshots
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.visit import Visit, picture
+
+FRONTEND = Path(__file__).parents[2] / "frontend"
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+ENTRIES = re.findall(r"\{ name: '([\w-]+)', tokens", (FRONTEND / "src" / "views" / "gallery.ts").read_text())
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The gallery, built from the sources, at an address of its own."""
+    folder = tmp_path_factory.mktemp("gallery")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = [
+        "node",
+        "node_modules/vite/bin/vite.js",
+        "build",
+        "--mode",
+        "gallery",
+        "--outDir",
+        str(folder),
+        "--emptyOutDir",
+    ]
+    subprocess.run(command, cwd=FRONTEND, env={**os.environ, "PATH": path}, check=True, capture_output=True)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def settled(visit: Visit, entry: str) -> None:
+    """Everything that will come has come."""
+    if entry == "running":
+        visit.page.get_by_text("Escape cancels.").wait_for()
+        return
+    visit.painted("grid")
+    visit.painted("graph" if entry.startswith("graph") else "head")
+    if not entry.startswith("map"):
+        visit.page.get_by_role("img", name=re.compile("^Connections")).wait_for()
+    visit.page.get_by_text(re.compile("^Looks most at")).wait_for()
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_entry(visits: Callable[..., Visit], gallery: str, entry: str) -> None:
+    visit = visits(gallery)
+    visit.page.goto(f"{gallery}/gallery.html?entry={entry}")
+    settled(visit, entry)
+    images = visit.page.get_by_role("img", name=re.compile("^(Heat map|Connections)"))
+    assert all(picture(images.nth(index))[0] > 4 for index in range(images.count()))
+    seen = visit.page.locator("#app").aria_snapshot() + "\n"
+    file = SNAPSHOTS / f"{entry}.yml"
+    if os.environ.get("HEADSCOPE_TEST_RENEW"):
+        file.write_text(seen)
+    assert file.exists(), "no snapshot yet: see the head of this file"
+    assert seen == file.read_text()
+
+
+def test_no_snapshot_without_an_entry() -> None:
+    assert {file.stem for file in SNAPSHOTS.glob("*.yml")} == set(ENTRIES)

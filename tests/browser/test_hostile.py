@@ -1,0 +1,112 @@
+"""Texts that would like to be more than text: in the text, in the second text, and in every field of the address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.visit import Visit, address
+from tests.server import Server
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    "<svg><script>alert(1)</script></svg>",
+    "<iframe src=javascript:alert(1)></iframe>",
+    "<iframe srcdoc='<script>alert(1)</script>'></iframe>",
+    "<body onload=alert(1)>",
+    "<input autofocus onfocus=alert(1)>",
+    "<details open ontoggle=alert(1)>",
+    "<video><source onerror=alert(1)></video>",
+    "<math><mtext><style><img src=x onerror=alert(1)></style></mtext></math>",
+    "<a href=javascript:alert(1)>x</a>",
+    "<style>*{display:none}</style>",
+    "<link rel=stylesheet href=//example.org/x.css>",
+    "<base href=//example.org/>",
+    "<meta http-equiv=refresh content='0;url=//example.org'>",
+    "<object data=javascript:alert(1)></object>",
+    "<form action=//example.org><button>go</button></form>",
+    "</title></textarea></style><script>alert(1)</script>",
+    "--><script>alert(1)</script><!--",
+    "]]><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "` onclick=alert(1) `",
+    "javascript:alert(1)",
+    "data:text/html,<script>alert(1)</script>",
+    "{{constructor.constructor('alert(1)')()}}",
+    "${alert(1)} #{alert(1)} <%= alert(1) %>",
+    "{@html '<img src=x onerror=alert(1)>'}",
+    "&lt;script&gt;alert(1)&lt;/script&gt; &#60;img src=x&#62;",
+    "%3Cscript%3Ealert(1)%3C/script%3E",
+    "&text=other&model=none&head=99.99#x",
+    "\u202egnirts siht fo dne eht\u202c abc",
+    "zero\u200bwidth\u200dand\ufeffmark",
+    "Z\u0351\u0352\u0353a\u0300\u0301\u0302l\u0330\u0331\u0332g\u0340\u0341o\u0315\u031b",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f3f4\U000e0067\U000e007f",
+    "__proto__ constructor toString hasOwnProperty",
+    "../../../../etc/passwd\\..\\..",
+    "'; DROP TABLE analyses; --",
+    "line one\nline two\ttab\r\nline three",
+]
+NODES = """() => [
+  document.querySelectorAll('script, img, iframe, object, embed, link, style, base, meta, video, math, form').length,
+  [...document.querySelectorAll('*')].filter((e) => e.getAttributeNames().some((n) => n.startsWith('on'))).length,
+  document.title,
+]"""
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, server: Server) -> Iterator[Visit]:
+    """One page for all of them: what an earlier one left would be found by the next."""
+    visit = Visit(browser, f"http://{server.url}", viewport={"width": 1100, "height": 640})
+    yield visit.open()
+    visit.close()
+
+
+def said(visit: Visit) -> str:
+    return "".join(visit.tokens.all_text_contents()).lower()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_is_only_text(page: Visit, text: str) -> None:
+    """No dialog, no violation, no node, no handler: its letters on screen, in their boxes, and that is all."""
+    nodes = page.page.evaluate(NODES)
+    before = page.now()
+    fields = dict.fromkeys(("lens", "other", "head", "colour", "scale", "compare", "view", "rule", "mass", "k"), text)
+    page.page.goto(f"{page.root}/{address(text=text, pair=text, **fields)}")
+    page.settled(before)
+    value = text.replace("\r\n", "\n")
+    expect(page.text).to_have_value(value)
+    expect(page.page.get_by_role("textbox", name="Second text")).to_have_value(value)
+    expect(page.alert).to_have_count(0)
+    if text.isascii():
+        assert "".join(text.split()).lower() in said(page)
+    assert page.page.evaluate(NODES) == nodes
+    assert page.problems == []
+
+
+@pytest.mark.parametrize("text", [HOSTILE[1], HOSTILE[32], HOSTILE[34]])
+def test_typed_and_pointed_at(page: Visit, text: str) -> None:
+    """The same by hand: typed, analysed, every token pointed at."""
+    nodes = page.page.evaluate(NODES)
+    page.submit(text)
+    for index in range(min(12, page.tokens.count())):
+        page.tokens.nth(index).hover()
+    assert page.page.evaluate(NODES) == nodes
+    assert page.problems == []
+
+
+def test_hostile_model_and_mechanism(visits: Callable[..., Visit]) -> None:
+    """What is refused is refused in words that do not repeat it."""
+    visit = visits()
+    visit.network_errors_expected = True
+    for fields in ({"model": HOSTILE[0]}, {"mechanism": HOSTILE[1]}, {"model": "../../etc"}):
+        visit.page.goto("about:blank")
+        visit.page.goto(f"{visit.root}/{address(text='Hello.', **fields)}")
+        expect(visit.alert).to_be_visible()
+        expect(visit.alert).not_to_contain_text("alert(1)")
+        assert visit.page.locator("img, script:not([src])").count() == 0

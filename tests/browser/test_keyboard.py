@@ -1,0 +1,97 @@
+"""Everything by keyboard alone, and where the focus is can always be seen."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.browser.visit import Visit
+
+FOCUS = """() => {
+  const lined = (element) => element && (({ outlineStyle, outlineWidth }) => outlineStyle !== 'none' && parseFloat(outlineWidth) > 0)(getComputedStyle(element))
+  const at = document.activeElement
+  return [at.getAttribute('aria-label') ?? at.id ?? at.tagName, at !== document.body && (lined(at) || lined(at.parentElement))]
+}"""
+
+
+def focused(visit: Visit) -> str:
+    name, seen = visit.page.evaluate(FOCUS)
+    assert seen, f"the focus on {name!r} can't be seen"
+    return str(name)
+
+
+def tab_to(visit: Visit, name: str) -> None:
+    for _ in range(40):
+        visit.page.keyboard.press("Tab")
+        if focused(visit) == name:
+            return
+    raise AssertionError(f"Tab never comes to {name!r}")
+
+
+def test_from_text_to_head_without_a_mouse(visit: Visit) -> None:
+    visit.open()
+    keyboard = visit.page.keyboard
+    tab_to(visit, "text")
+    keyboard.press("Control+a")
+    keyboard.type("One two three.")
+    before = visit.now()
+    keyboard.press("Enter")
+    visit.settled(before)
+    visit.shows("One", "two", "three", ".")
+    tab_to(visit, "Layer 2, head 9")
+    for key, layer, head in [
+        ("ArrowRight", 2, 10),
+        ("ArrowDown", 3, 10),
+        ("Home", 3, 0),
+        ("ArrowUp", 2, 0),
+        ("End", 2, 11),
+    ]:
+        keyboard.press(key)
+        assert focused(visit) == f"Layer {layer}, head {head}"
+        expect(visit.image(f"Heat map of head {layer}.{head}")).to_be_visible()
+        expect(visit.head(layer, head)).to_have_attribute("aria-selected", "true")
+    keyboard.press("Enter")
+    expect(visit.head(2, 11)).to_have_attribute("aria-selected", "true")
+
+
+def test_single_keys(visit: Visit) -> None:
+    """`]` `[` walk the lenses, `c` compares, `/` goes to the text, `?` lists it all, Escape lets go."""
+    visit.open()
+    keyboard = visit.page.keyboard
+    lens = visit.page.get_by_role("group", name="Lens")
+    for key, name in [("]", "effective"), ("]", "effective simplex"), ("]", "weights"), ("[", "effective simplex")]:
+        keyboard.press(key)
+        expect(lens.get_by_role("radio", name=name, exact=True)).to_be_checked()
+    compare = visit.page.get_by_role("group", name="Compare")
+    for name in ("side by side", "difference", "off"):
+        keyboard.press("c")
+        expect(compare.get_by_role("radio", name=name, exact=True)).to_be_checked()
+    keyboard.press("/")
+    assert focused(visit) == "text"
+    # What is typed there is text, not a command.
+    keyboard.type("c]?")
+    expect(visit.text).to_have_value("c]?")
+    expect(compare.get_by_role("radio", name="off", exact=True)).to_be_checked()
+    keyboard.press("Escape")
+    expect(visit.text).not_to_be_focused()
+    keyboard.press("?")
+    sheet = visit.page.get_by_role("dialog", name="Keys, gestures, words")
+    expect(sheet).to_be_visible()
+    keyboard.press("]")
+    keyboard.press("Escape")
+    expect(sheet).to_be_hidden()
+    expect(lens.get_by_role("radio", name="effective simplex", exact=True)).to_be_checked()
+
+
+def test_tokens_and_pins(visit: Visit) -> None:
+    """Tokens are walked like heads; one that is pinned stays lit until Escape."""
+    visit.open()
+    keyboard = visit.page.keyboard
+    visit.tokens.first.focus()
+    for _ in range(2):
+        keyboard.press("ArrowRight")
+    expect(visit.tokens.nth(2)).to_be_focused()
+    keyboard.press("Enter")
+    visit.page.get_by_role("button", name="What is entropy?").focus()
+    expect(visit.tokens.nth(2)).to_contain_class("lit")
+    keyboard.press("Escape")
+    expect(visit.page.locator("button.lit")).to_have_count(0)

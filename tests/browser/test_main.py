@@ -1,0 +1,154 @@
+"""The main job: type a sentence, see every head, open one, see what it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+from safetensors.numpy import load
+
+from tests.browser.visit import Visit, address, picture
+from tests.server import Server
+
+SENTENCE = "The trophy did not fit into the suitcase because it was too big."
+# Longer than the 32 dimensions of a head of MiniLM, so that lenses differ.
+LONG = "The boats lay by the river bank while the bank in town kept the money. " * 3
+LABEL = 74  # pixels that names take beside and above a heat map
+
+
+def stored(server: Server, text: str) -> dict[str, Any]:
+    """The analysis of that text as the REST interface has it."""
+    items = server.get("/analyses").json()["items"]
+    documents = (server.get(f"/analyses/{item['id']}").json() for item in items)
+    return next(document for document in documents if document["text"] == text)
+
+
+def number(value: float) -> str:
+    """As the page writes a weight."""
+    return f"{value:.4f}".replace("-", "\N{MINUS SIGN}")
+
+
+def point(page: Page, name: str, across: float, down: float) -> None:
+    """Move the hand to a place within an image, in fractions of its sides."""
+    box = page.get_by_role("img", name=name, exact=True).bounding_box()
+    assert box
+    page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
+
+
+def test_opens_on_a_picture(visit: Visit) -> None:
+    """Nothing has to be done to see something: an example is analysed, a head is open, the numbers are in words."""
+    visit.open().painted("graph")
+    expect(visit.page.get_by_role("gridcell")).to_have_count(72)
+    for name in ("Heat map of head 2.9", "Connections of head 2.9"):
+        assert picture(visit.image(name))[0] > 10
+    expect(visit.page.get_by_text("reaches nothing.")).to_be_visible()
+    assert visit.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+
+
+def test_data_take_two_thirds(visit: Visit) -> None:
+    """Grid, tokens and open head together, at 1440 by 900 and without scrolling."""
+    visit.open()
+    areas = visit.page.evaluate(
+        """() => ['heads-title', 'text-title', 'head-title'].map((id) => {
+          const { width, height, bottom } = document.querySelector(`section[aria-labelledby=${id}]`).getBoundingClientRect()
+          return [width * height, bottom]
+        })"""
+    )
+    assert sum(area for area, _ in areas) > 0.6 * 1440 * 900
+    assert all(bottom <= 900 for _, bottom in areas)
+
+
+def test_sentence_to_head(visit: Visit, server: Server) -> None:
+    """Type, Enter, 72 heads; a click opens one; pointing at it lights and says exactly what the interface says."""
+    visit.open()
+    visit.submit(SENTENCE)
+    visit.shows(*"The trophy did not fit into the suitcase because it was too big .".split())
+    expect(visit.page.get_by_role("grid", name="Heads").get_by_role("gridcell")).to_have_count(72)
+    before = visit.now()
+    visit.head(4, 5).click()
+    visit.painted("graph", visit.painted("head", before))
+    expect(visit.image("Heat map of head 4.5")).to_be_visible()
+    expect(visit.image("Connections of head 4.5")).to_be_visible()
+    expect(visit.head(4, 5)).to_have_attribute("aria-selected", "true")
+
+    before = visit.now()
+    point(visit.page, "Connections of head 4.5", 0.1, 0.5)
+    visit.painted("hover", before)
+    expect(visit.page.locator("button.lit")).to_have_count(1)
+
+    analysis = stored(server, SENTENCE)
+    answer = server.get(f"/analyses/{analysis['id']}/maps/weights", params={"layer": 4, "head": 5, "dtype": "float32"})
+    weights = load(answer.content)["map"][0, 0]
+    box = visit.image("Heat map of head 4.5").bounding_box()
+    assert box
+    n = len(analysis["tokens"])
+    for query, key in [(0, 0), (2, 9), (10, 2), (n - 1, n - 1)]:
+        cell = (box["width"] - LABEL - 1) / n
+        visit.page.mouse.move(box["x"] + LABEL + (key + 0.5) * cell, box["y"] + LABEL + (query + 0.5) * cell)
+        names = [analysis["tokens"][i]["text"] for i in (query, key)]
+        expect(visit.page.get_by_text(f"{names[0]} → {names[1]}", exact=True)).to_be_visible()
+        assert weights[query, key] > 1e-4
+        expect(visit.page.get_by_text(f"weights {number(float(weights[query, key]))}", exact=True)).to_be_visible()
+
+
+def test_lenses_and_difference(visit: Visit, server: Server) -> None:
+    """Each lens paints another picture; the difference is that of the two; side by side shows both."""
+    visit.open(address(text=LONG.strip(), head="2.9"))
+    image = visit.image("Heat map of head 2.9")
+    seen = [picture(image)]
+    visit.lens("effective")
+    seen.append(picture(image))
+    before = visit.now()
+    visit.page.get_by_role("group", name="Compare").get_by_text("difference", exact=True).click()
+    visit.painted("head", before)
+    expect(visit.page.get_by_text("Weights \N{MINUS SIGN} effective attention", exact=True)).to_be_visible()
+    seen.append(picture(image))
+    assert len(set(seen)) == 3
+    assert all(colours > 20 for colours, _ in seen)
+    visit.page.get_by_role("group", name="Compare").get_by_text("side by side", exact=True).click()
+    expect(visit.image("Weights map of head 2.9")).to_be_visible()
+
+    identity = stored(server, LONG.strip())["id"]
+    maps = {
+        lens: load(server.get(f"/analyses/{identity}/maps/{lens}", params={"layer": 2, "head": 9}).content)["map"]
+        for lens in ("weights", "effective")
+    }
+    assert np.abs(maps["weights"] - maps["effective"]).max() > 0.1
+
+
+def test_short_text_is_identical(visit: Visit) -> None:
+    """A text that fits into a head's dimensions has nothing to lose, and the page says so beside the map."""
+    visit.open(address(text=SENTENCE, lens="effective"))
+    expect(visit.page.get_by_role("main").get_by_text("Identical to the weights").first).to_be_visible()
+
+
+@pytest.mark.parametrize("view", ["heat map", "graph", "both"])
+def test_views(visit: Visit, view: str) -> None:
+    visit.open()
+    visit.page.get_by_role("group", name="View").get_by_text(view, exact=True).click()
+    expect(visit.image("Heat map of head 2.9")).to_be_visible(visible=view != "graph")
+    expect(visit.image("Connections of head 2.9")).to_be_visible(visible=view != "heat map")
+
+
+def test_terms_are_explained(visit: Visit) -> None:
+    """Behind each question mark stands what the number means, for hand, keyboard and screen reader."""
+    visit.open()
+    ask = visit.page.get_by_role("button", name="What is entropy?")
+    said = visit.page.get_by_text("How widely a query spreads its attention")
+    expect(said).to_be_hidden()
+    ask.focus()
+    ask.press("Enter")
+    expect(said).to_be_visible()
+    expect(ask).to_have_attribute("aria-expanded", "true")
+
+
+def test_every_example_works(visit: Visit) -> None:
+    visit.open()
+    examples = visit.page.get_by_role("navigation", name="Examples").get_by_role("button")
+    for index in range(examples.count()):
+        before = visit.now()
+        examples.nth(index).click()
+        visit.settled(before)
+    expect(visit.alert).to_have_count(0)

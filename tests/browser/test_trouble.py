@@ -1,0 +1,121 @@
+"""Errors, long runs, cancelling, and a worker that dies: one plain sentence, and the old picture is kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Route, expect
+
+from tests.browser.visit import Visit, address
+from tests.server import Server, eventually
+
+# A second or two of the model `deep`.
+LASTING = "The cat sat on the mat because it was tired. " * 12
+
+
+def kept(visit: Visit) -> None:
+    """The picture of the first example is still there and answers."""
+    expect(visit.tokens.filter(has_text="boats")).to_have_count(2)
+    expect(visit.image("Heat map of head 2.9")).to_be_visible()
+    before = visit.now()
+    visit.head(1, 1).click()
+    visit.painted("head", before)
+
+
+def test_empty_text(visit: Visit) -> None:
+    visit.open()
+    visit.text.fill("  ")
+    visit.text.press("Enter")
+    expect(visit.page.get_by_text("Type a sentence first.")).to_be_visible()
+    expect(visit.analyse).to_have_attribute("aria-disabled", "true")
+    kept(visit)
+
+
+def test_too_long_text(visit: Visit) -> None:
+    """The sentence has the numbers, says what to do here, and the text is still in its box."""
+    visit.open()
+    visit.network_errors_expected = True
+    text = "word " * 600
+    visit.text.fill(text)
+    visit.text.press("Enter")
+    expect(visit.alert).to_contain_text(
+        "The text has 602 tokens and this model takes 512. Your text is kept: shorten it"
+    )
+    expect(visit.alert).not_to_contain_text("max_tokens")
+    expect(visit.text).to_have_value(text)
+    kept(visit)
+    visit.page.get_by_role("button", name="Close").click()
+    expect(visit.alert).to_have_count(0)
+
+
+def test_unknown_model_in_the_address(visit: Visit) -> None:
+    visit.network_errors_expected = True
+    visit.page.goto(f"{visit.root}/{address(text='Hello there.', model='nonesuch')}")
+    expect(visit.alert).to_contain_text("There is no model of that name here.")
+    expect(visit.text).to_have_value("Hello there.")
+    # The way out is on the page.
+    visit.page.get_by_role("combobox", name="Model").select_option("minilm")
+    visit.painted("head")
+    visit.shows("Hello", "there", ".")
+
+
+def watched(visit: Visit) -> str:
+    """Start a long run by hand; its id, once the page says that the model runs."""
+    visit.open()
+    with visit.page.expect_response(lambda answer: answer.request.method == "POST") as answer:
+        visit.page.goto(f"{visit.root}/{address(model='deep', text=LASTING, head='2.9')}")
+    line = visit.page.get_by_role("status").filter(has_text="Escape cancels.")
+    expect(line).to_contain_text(
+        re.compile("Waiting for the worker|Loading the model|Running the model|Reading the maps")
+    )
+    return str(answer.value.json()["id"])
+
+
+def test_progress_and_cancel(visits: Callable[..., Visit], server: Server) -> None:
+    """A line and a thin bar while it runs, the old picture dimmed; Escape ends it here and on the server."""
+    visit = visits(reduced_motion="reduce")
+    identity = watched(visit)
+    expect(visit.page.get_by_role("main")).to_have_attribute("aria-busy", "true")
+    bar = visit.page.get_by_role("progressbar")
+    expect(bar).to_have_css("height", "2px")
+    # Who asks for less motion gets none.
+    expect(bar).to_have_css("transition-duration", "0s")
+    assert visit.page.evaluate("document.getAnimations().length") == 0
+    visit.page.keyboard.press("Escape")
+    expect(bar).to_have_count(0)
+    expect(visit.page.get_by_role("main")).to_have_attribute("aria-busy", "false")
+    expect(visit.tokens.filter(has_text="boats")).to_have_count(2)
+    eventually(lambda: server.get(f"/analyses/{identity}").json().get("status") == "cancelled", "cancelled")
+
+
+def test_cancel_before_the_answer(visit: Visit, server: Server) -> None:
+    """Escape pressed before the server has said the run's id cancels it all the same."""
+    visit.open()
+    told: list[str] = []
+
+    def late(route: Route) -> None:
+        answer = route.fetch()
+        told.append(answer.json()["id"])
+        visit.page.keyboard.press("Escape")
+        route.fulfill(response=answer)
+
+    visit.page.route("**/api/v1/analyses", late)
+    visit.page.goto(f"{visit.root}/{address(model='deep', text=LASTING + 'Again.', head='2.9')}")
+    eventually(lambda: visit.page.evaluate("1") and told, "an answer")
+    expect(visit.page.get_by_role("progressbar")).to_have_count(0)
+    eventually(lambda: server.get(f"/analyses/{told[0]}").json().get("status") == "cancelled", "cancelled")
+    expect(visit.tokens.filter(has_text="boats")).to_have_count(2)
+
+
+def test_worker_killed(visit: Visit, server: Server) -> None:
+    """The page says that the worker was restarted, and then shows the result."""
+    identity = watched(visit)
+    server.forward(identity)
+    server.kill_child()
+    expect(visit.page.get_by_role("status").filter(has_text="was restarted")).to_be_visible()
+    visit.page.get_by_text("120 heads").wait_for(timeout=60_000)
+    document: dict[str, Any] = server.get(f"/analyses/{identity}").json()
+    assert (document["status"], document["attempts"]) == ("done", 2)
+    expect(visit.page.get_by_role("gridcell")).to_have_count(120)

@@ -1,0 +1,86 @@
+"""When things are painted, and what they cost on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.browser.visit import Visit
+
+WORDS = "the boats lay by the river bank while the bank in town kept money they had earned".split()
+LIMIT = 400_000
+
+
+def text_of(tokens: int) -> str:
+    """Single-token words, so that with [CLS] and [SEP] there are exactly `tokens`."""
+    return " ".join(WORDS[i % len(WORDS)] for i in range(tokens - 2))
+
+
+class Wire:
+    """Bytes received, by request, as the browser's network stack counts them."""
+
+    def __init__(self, visit: Visit) -> None:
+        session = visit.context.new_cdp_session(visit.page)
+        session.send("Network.enable")
+        self.begun: dict[str, float] = {}
+        self.bytes: dict[str, int] = {}
+        session.on("Network.requestWillBeSent", self._sent)
+        session.on("Network.dataReceived", lambda event: self._add(event, event["encodedDataLength"]))
+        session.on("Network.responseReceived", lambda event: self._add(event, event["response"]["encodedDataLength"]))
+        session.on("Network.loadingFinished", self._finished)
+
+    def _sent(self, event: dict[str, Any]) -> None:
+        self.begun[event["requestId"]] = 1000 * event["wallTime"]
+
+    def _add(self, event: dict[str, Any], count: int) -> None:
+        self.bytes[event["requestId"]] = self.bytes.get(event["requestId"], 0) + count
+
+    def _finished(self, event: dict[str, Any]) -> None:
+        self.bytes[event["requestId"]] = max(self.bytes.get(event["requestId"], 0), event["encodedDataLength"])
+
+    def until(self, visit: Visit, mark: float) -> int:
+        """All bytes of the requests begun before a mark, whenever they ended: no less than what came before it."""
+        visit.painted("graph", mark)
+        epoch = float(visit.page.evaluate("performance.timeOrigin"))
+        begun = [request for request, at in self.begun.items() if at <= epoch + mark]
+        assert begun
+        return sum(self.bytes.get(request, 0) for request in begun)
+
+
+@pytest.mark.parametrize("tokens", [12, 64, 512])
+def test_first_grid_is_light_and_in_order(visit: Visit, tokens: int) -> None:
+    """submit, then grid, then head and graph; at most 0.4 MB from pressing Analyse to the grid."""
+    visit.open()
+    visit.text.fill(text_of(tokens))
+    wire = Wire(visit)
+    before = visit.now()
+    visit.analyse.click()
+    submit = visit.painted("submit", before)
+    grid = visit.painted("grid", submit)
+    head = visit.painted("head", submit)
+    assert submit < grid <= head
+    assert grid <= visit.painted("graph", grid)
+    visit.page.get_by_text(f"{tokens} tokens · 72 heads").wait_for()
+    assert 5_000 < wire.until(visit, grid) < LIMIT
+
+
+def test_first_visit_is_light(visit: Visit) -> None:
+    """Page, script, style and first grid together."""
+    wire = Wire(visit)
+    visit.open()
+    assert 50_000 < wire.until(visit, visit.painted("grid")) < LIMIT
+
+
+def test_maps_are_fetched_once(visit: Visit) -> None:
+    """Going back to a head costs nothing."""
+    visit.open()
+    asked: list[str] = []
+    visit.page.on("request", lambda request: asked.append(request.url))
+    for head in (3, 4, 3, 4):
+        before = visit.now()
+        visit.head(3, head).click()
+        visit.painted("head", before)
+    maps = [url for url in asked if "/maps/" in url]
+    assert maps
+    assert len(maps) == len(set(maps))

@@ -1,0 +1,21 @@
+"""The server dies while somebody reads. This module comes last and leaves no server behind."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.browser.visit import Visit
+from tests.server import Server
+
+
+def test_server_gone(visit: Visit, server: Server) -> None:
+    """One plain sentence; picture and text are kept; pressing again once it is back is all that is needed."""
+    visit.open().painted("graph")
+    server.kill()
+    visit.network_errors_expected = True
+    visit.text.fill("Anybody there?")
+    visit.text.press("Enter")
+    expect(visit.alert).to_contain_text("The server cannot be reached. Your text is kept")
+    expect(visit.text).to_have_value("Anybody there?")
+    expect(visit.tokens.filter(has_text="boats")).to_have_count(2)
+    expect(visit.image("Heat map of head 2.9")).to_be_visible()

@@ -1,0 +1,136 @@
+"""A visit to the page: what a person does there, and what must never be heard while doing it."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Page, expect
+
+# Chromium's own words for answers of 400 and above and for a server that is gone; the tests of errors ask for those on purpose.
+NETWORK = "Failed to load resource"
+
+# Playwright's own waiting for functions would need `eval`, which the page's Content-Security-Policy forbids; so do these by the frame.
+PAINTED = """([name, after]) => new Promise((resolve) => {
+  const look = () => {
+    const mark = performance.getEntriesByName(`headscope:${name}`).findLast(({ startTime }) => startTime > after)
+    mark ? resolve(mark.startTime) : requestAnimationFrame(look)
+  }
+  look()
+})"""
+LISTEN = "document.addEventListener('securitypolicyviolation', (e) => console.error(`CSP ${e.violatedDirective} ${e.sample}`))"
+# Differs when the picture does; nought distinct colours would be a blank one.
+PICTURE = """(element) => {
+  const canvas = element.querySelector('canvas')
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true })
+  copy.drawImage(canvas, 0, 0)
+  const { data } = copy.getImageData(0, 0, canvas.width, canvas.height)
+  const colours = new Set()
+  let sum = 0
+  for (let i = 0; i < data.length; i += 4) {
+    const colour = data[i] * 65536 + data[i + 1] * 256 + data[i + 2]
+    if (data[i + 3]) colours.add(colour)
+    sum = (sum * 31 + colour + data[i + 3]) % 4294967291
+  }
+  return [colours.size, sum]
+}"""
+
+
+def address(**fields: str) -> str:
+    """The part of the address after `#`."""
+    return "#" + "&".join(f"{name}={quote(value)}" for name, value in fields.items())
+
+
+class Visit:
+    """One page of one context. `problems` collects everything a clean page never says."""
+
+    def __init__(self, browser: Browser, root: str, **context: Any) -> None:
+        self.root = root
+        self.context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **context})
+        self.page: Page = self.context.new_page()
+        self.page.set_default_timeout(20_000)
+        self.problems: list[str] = []
+        self.network_errors_expected = False
+        self.page.add_init_script(LISTEN)
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        self.page.on("dialog", self._dialog)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        expected = self.network_errors_expected and message.text.startswith(NETWORK)
+        if message.type in ("error", "warning") and not expected:
+            self.problems.append(f"{message.type}: {message.text}")
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.problems.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.problems == [], self.problems
+
+    def open(self, fragment: str = "", path: str = "/") -> Visit:
+        """Load the page and wait for its first picture."""
+        self.page.goto(f"{self.root}{path}{fragment}")
+        self.painted("head")
+        return self
+
+    def now(self) -> float:
+        """The page's clock, for `painted`."""
+        return float(self.page.evaluate("performance.now()"))
+
+    def painted(self, name: str, after: float = -1) -> float:
+        """Wait for a mark later than `after`; when it was made, in ms of the page's clock."""
+        return float(self.page.evaluate(PAINTED, [name, after]))
+
+    @property
+    def text(self) -> Locator:
+        return self.page.get_by_role("textbox", name="Text", exact=True)
+
+    @property
+    def analyse(self) -> Locator:
+        return self.page.get_by_role("button", name="Analyse")
+
+    @property
+    def tokens(self) -> Locator:
+        return self.page.get_by_role("toolbar", name="Tokens").get_by_role("button")
+
+    @property
+    def alert(self) -> Locator:
+        return self.page.get_by_role("alert")
+
+    def head(self, layer: int, head: int) -> Locator:
+        return self.page.get_by_role("gridcell", name=f"Layer {layer}, head {head}", exact=True)
+
+    def image(self, name: str) -> Locator:
+        return self.page.get_by_role("img", name=name, exact=True)
+
+    def submit(self, text: str) -> float:
+        """Type a text and press Enter; when that was, once the picture of it is there."""
+        self.text.fill(text)
+        before = self.now()
+        self.text.press("Enter")
+        self.settled(before)
+        return before
+
+    def settled(self, before: float) -> None:
+        """Wait until what was submitted after `before` is on screen."""
+        submitted = self.painted("submit", before)
+        expect(self.page.get_by_role("main")).to_have_attribute("aria-busy", "false", timeout=20_000)
+        self.painted("head", submitted)
+
+    def lens(self, name: str) -> None:
+        """Choose a lens as a hand does, and wait until its map is painted."""
+        before = self.now()
+        self.page.get_by_role("group", name="Lens").get_by_text(name, exact=True).click()
+        self.painted("head", before)
+
+    def shows(self, *words: str) -> None:
+        """These words stand among the tokens on screen, in this order."""
+        expect(self.tokens.filter(has_not_text="[")).to_have_text(list(words))
+
+
+def picture(image: Locator) -> tuple[int, int]:
+    """How many colours an image has, and a number that differs when it does."""
+    colours, number = image.evaluate(PICTURE)
+    return colours, number
