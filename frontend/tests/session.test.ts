@@ -41,6 +41,19 @@ describe('Session', () => {
     expect(it.shown?.analysis.text).toBe('Four.')
   })
 
+  it('asks nothing about a run that a newer one has superseded', async () => {
+    const asked: string[] = []
+    const source = fixedSource(30)
+    const grid: Source['grid'] = (id, lens) => {
+      asked.push(id)
+      return source.grid(id, lens)
+    }
+    const it = new Session({ ...source, grid })
+    await Promise.all([it.submit(request, 'weights'), it.submit({ ...request, text: 'Four.' }, 'weights')])
+    expect(asked).toEqual([it.shown?.analysis.id])
+    expect(it.error).toBe('')
+  })
+
   it('cancels a run, and says nothing went wrong', async () => {
     const cancel = vi.fn(async () => {})
     const it = session({ cancel }, 200)
