@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, address
 
-SIZES = {"wide": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}
+SIZES = [(1440, 900), (1024, 768), (390, 844)]
 TEXT = "The boats lay by the river bank while the bank in town kept the money. " * 3
 
 # Contrast of every text on screen against the nearest ground below it (WCAG 2); canvases are judged by eye.
@@ -56,14 +56,16 @@ def test_theme_is_remembered(visit: Visit) -> None:
     expect(visit.page.get_by_role("button", name="Light theme")).to_be_visible()
 
 
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("choice", [{}, {"compare": "side"}, {"view": "graph"}])
-def test_no_sideways_scrolling(visits: Callable[..., Visit], size: str, choice: dict[str, str]) -> None:
-    width, height = SIZES[size]
-    visit = visits(viewport={"width": width, "height": height})
+def test_no_sideways_scrolling(visit: Visit, choice: dict[str, str]) -> None:
+    """At every size, also when a window is made smaller or larger."""
     visit.page.goto(f"{visit.root}/{address(text=TEXT, **choice)}")
     visit.painted("graph")
-    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    for width, height in [*SIZES[1:], SIZES[0]]:
+        before = visit.now()
+        visit.page.set_viewport_size({"width": width, "height": height})
+        visit.painted("graph", before)
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_nothing_jumps_between_texts(visit: Visit) -> None:
