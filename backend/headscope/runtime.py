@@ -144,10 +144,11 @@ class Service:
 
     def under_repair(self, id_: str) -> bool:
         """Whether a result that was there before is being computed again."""
-        job = self.record.get(id_)
-        if job is None or job.terminal:
-            self._repairs.discard(id_)
-        return id_ in self._repairs
+        with self._repairing:
+            job = self.record.get(id_)
+            if job is None or job.terminal:
+                self._repairs.discard(id_)
+            return id_ in self._repairs
 
     def _check(self, request: AnalysisRequest) -> str:
         """The request's id, once everything that can be known without the model has been checked."""
