@@ -31,6 +31,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[S
         yield server
 
 
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+    """A server whose store is small and whose files are kept from growing."""
+    with Server(tmp_path_factory.mktemp("small") / "home", models, quota_bytes=10_000_000) as server:
+        yield server
+
+
 def folder(server: Server, id_: str) -> Path:
     """Where a result lies."""
     return server.home / "results" / id_[:2] / id_
@@ -135,9 +142,9 @@ def test_lost_index_entry(shared: Server) -> None:
     assert shared.analyse(**body)["id"] == id_
 
 
-def test_no_room_for_a_result(new_server: Start) -> None:
+def test_no_room_for_a_result(small: Server) -> None:
     """Files can't grow: the job fails with storage-full, leaves nothing behind, and works once there is room."""
-    server = new_server()
+    server = small
     server.analyse(model="gpt2", text="A small one, to start the worker.")
     child = server.child()
     child.rlimit(psutil.RLIMIT_FSIZE, (1_000_000, psutil.RLIM_INFINITY))
@@ -153,12 +160,12 @@ def test_no_room_for_a_result(new_server: Start) -> None:
     assert server.analyse(**LONG)["id"] == document["id"]
 
 
-def test_no_room_for_the_record(new_server: Start) -> None:
+def test_no_room_for_the_record(small: Server) -> None:
     """The server can't write at all: reads go on, new requests get 507, a job's end waits; all is well once there is room."""
-    server = new_server()
+    server = small
     stored = server.analyse(model="bert", text="Stored before.")["id"]
     before = read_map(server, stored)
-    running = server.submit(**SLOW)
+    running = server.submit(**{**SLOW, "max_tokens": 220})
     server.forward(running)
     process = psutil.Process(server.process.pid)
     process.rlimit(psutil.RLIMIT_FSIZE, (1, psutil.RLIM_INFINITY))
@@ -171,9 +178,9 @@ def test_no_room_for_the_record(new_server: Start) -> None:
     assert server.analyse(model="bert", text="No room for this one.")["status"] == "done"
 
 
-def test_quota_makes_room(new_server: Start) -> None:
+def test_quota_makes_room(small: Server) -> None:
     """The store never grows over its quota; what had to go is 404 and can be computed again."""
-    server = new_server(quota_bytes=10_000_000)
+    server = small
     first = server.analyse(**LONG)["id"]
     for number in range(6):
         server.analyse(**{**LONG, "text": f"{number} {LONG['text']}"})
