@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from . import budget
 from .errors import CorruptModel, HeadscopeError, NotReady, QueueFull, Unknown
-from .jobs import Embedded, Job, Record, Watcher
+from .jobs import Embedded, Job, Line, Record, Watcher
 from .models import safety, tokens
 from .models.catalog import Catalog, Located, file_digest
 from .request import AnalysisRequest
@@ -215,13 +215,13 @@ def _start_child(*arguments: Any) -> None:
     worker.start(*arguments)
 
 
-def _work(id_: str, payload: str) -> dict[str, Any] | None:
+def _work(id_: str, payload: str, line: Line) -> dict[str, Any] | None:
     from . import worker
 
-    return worker.run(id_, payload)
+    return worker.run(id_, payload, line)
 
 
-def _warm() -> None:
+def _warm(line: Line) -> None:
     from . import worker
 
-    worker.warm()
+    worker.warm(line)

@@ -14,7 +14,7 @@ import torch
 
 from . import analysis
 from .errors import Cancelled, CorruptModel, HeadscopeError, StorageFull
-from .jobs.record import Record
+from .jobs import Line
 from .models import loading
 from .models.catalog import Catalog, Located
 from .models.loading import Model
@@ -25,7 +25,7 @@ from .store import Results
 logger = logging.getLogger("headscope.worker")
 
 Problem = dict[str, Any]
-# Progress is written at most this often, so that short layers do not wait for the record.
+# Progress is told at most this often: nobody sees more.
 PROGRESS_SECONDS = 0.05
 # What the system says when there is no room for a file.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -38,16 +38,15 @@ class Worker:
         self._settings = settings
         self._catalog = Catalog(settings)
         self._results = Results(settings.home, settings.quota_bytes)
-        self._record = Record(settings.home / "jobs.db")
         self._warm: OrderedDict[str, Model] = OrderedDict()
         if settings.threads:
             torch.set_num_threads(settings.threads)
 
-    def model(self, located: Located) -> Model:
+    def model(self, located: Located, line: Line) -> Model:
         """The model of these files, loaded now or warm; the least recently used go when they take more than warm_bytes together."""
         digest = located.digest()
         if digest not in self._warm:
-            self._record.count("model_loads")
+            line.count("model_loads")
             model = loading.load(located)
             digest = model.digest  # a model fetched just now has its files' digest, no longer its hub id's
             self._warm[digest] = model
@@ -56,11 +55,11 @@ class Worker:
         self._warm.move_to_end(digest)
         return self._warm[digest]
 
-    def run(self, id_: str, payload: str) -> Problem | None:
+    def run(self, id_: str, payload: str, line: Line) -> Problem | None:
         """Analyse and store; None, or the problem as a document. Whatever is wrong with one job stays with that job."""
         try:
             if not self._results.has(id_):
-                self._analyse(id_, AnalysisRequest.model_validate_json(payload))
+                self._analyse(id_, AnalysisRequest.model_validate_json(payload), line)
         except HeadscopeError as error:
             return error.problem()
         except MemoryError:
@@ -72,19 +71,19 @@ class Worker:
             return StorageFull("The result could not be written to disk. Free some room, then send it again.").problem()
         return None
 
-    def _analyse(self, id_: str, request: AnalysisRequest) -> None:
+    def _analyse(self, id_: str, request: AnalysisRequest, line: Line) -> None:
         started = time.perf_counter()
-        progress = _Progress(self._record, id_)
+        progress = _Progress(line, id_)
         located = self._catalog.locate(request.model)
         self._catalog.check(located)
         if located.folder is not None and id_ not in _keys(request, located):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
         progress(0.0, "loading", "fetching and loading the model" if located.folder is None else "loading the model")
-        model = self.model(located)
+        model = self.model(located, line)
         loaded = time.perf_counter()
         with self._results.writer(id_) as writer:
             result = analysis.run(model, request, writer, limit=self._settings.job_bytes, progress=progress)
-            self._record.count("forward_passes")
+            line.count("forward_passes")
             progress(1.0, "writing", "", force=True)
             result.timing_ms["load"] = round((loaded - started) * 1e3, 1)
             writer.finish(document(result), arrays(result))
@@ -99,17 +98,17 @@ def _keys(request: AnalysisRequest, located: Located) -> set[str]:
 
 
 class _Progress:
-    """Writes progress to the record, and stops the analysis once its job is no longer wanted."""
+    """Tells the server how far a job is, and stops the analysis once its job is no longer wanted."""
 
-    def __init__(self, record: Record, id_: str) -> None:
-        self._record, self._id, self._last = record, id_, 0.0
+    def __init__(self, line: Line, id_: str) -> None:
+        self._line, self._id, self._last = line, id_, 0.0
 
     def __call__(self, fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
         now = time.monotonic()
         if now - self._last < PROGRESS_SECONDS and not force:
             return
         self._last = now
-        if not self._record.progress(self._id, round(fraction, 4), stage, detail):
+        if not self._line.progress(self._id, round(fraction, 4), stage, detail):
             raise Cancelled("The analysis was cancelled.")
 
 
@@ -153,17 +152,17 @@ def start(settings: Settings) -> None:
     _worker = Worker(settings)
 
 
-def run(id_: str, payload: str) -> Problem | None:
+def run(id_: str, payload: str, line: Line) -> Problem | None:
     """Run one job in this process."""
     if _worker is None:
         raise RuntimeError("start() must be called first")
-    return _worker.run(id_, payload)
+    return _worker.run(id_, payload, line)
 
 
-def warm() -> None:
+def warm(line: Line) -> None:
     """Load the default model, so that the first request need not wait for it."""
     if _worker is None:
         raise RuntimeError("start() must be called first")
     located = Catalog(_worker._settings).locate(_worker._catalog.default)  # noqa: SLF001
     if located.folder is not None:
-        _worker.model(located)
+        _worker.model(located, line)

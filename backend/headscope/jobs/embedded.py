@@ -14,9 +14,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
 from typing import Any
 
 from ..errors import Cancelled, HeadscopeError, TimedOut, WorkerLost
+from .line import Line, ServerLine
 from .record import Job, Record, Status
 
 logger = logging.getLogger("headscope.jobs")
@@ -25,13 +27,13 @@ ATTEMPTS = 3
 POLL_SECONDS = 0.05
 
 Problem = dict[str, Any]
-Work = Callable[[str, str], Problem | None]
+Work = Callable[[str, str, Line], Problem | None]
 
 
 class Embedded:
     """Runs queued jobs one after another in a child process.
 
-    `start_child(*start_args)` is called once in every new child, then `work(id, payload)` per job; both are module-level functions. `work` returns a
+    `start_child(*start_args)` is called once in every new child, then `work(id, payload, line)` per job; both are module-level functions. `work` returns a
     problem document, or None when the result is stored. `on_change` is called after every change, from the dispatcher's thread.
     """
 
@@ -51,9 +53,10 @@ class Embedded:
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._pool: ProcessPoolExecutor | None = None
+        self._line: ServerLine | None = None
         self._thread = threading.Thread(target=self._dispatch, name="dispatcher", daemon=True)
 
-    def start(self, warm: Callable[[], None] | None = None) -> None:
+    def start(self, warm: Callable[[Line], None] | None = None) -> None:
         """Take up what an earlier run left, and begin. `warm` runs first in the child."""
         self._record.recover()
         self._warm = warm
@@ -81,12 +84,13 @@ class Embedded:
 
     def _dispatch(self) -> None:
         if self._warm is not None:
-            self._start_pool().submit(self._warm)
+            self._start_pool().submit(_on_line, self._warm, 0)
         while not self._stopping.is_set():
             self._wake.clear()
             try:
                 job = self._record.claim()
                 if job is None:
+                    self._listen()
                     self._wake.wait(1.0)
                     continue
                 self._on_change()
@@ -98,7 +102,7 @@ class Embedded:
 
     def _run(self, job: Job) -> None:
         try:
-            problem = self._wait(job, self._start_pool().submit(self._work, job.id, job.payload))
+            problem = self._wait(job, self._start_pool().submit(_on_line, self._work, job.version, job.id, job.payload))
         except BrokenProcessPool:
             self._lost(job)
             return
@@ -107,6 +111,7 @@ class Embedded:
         except Exception:
             logger.exception("job %s", job.id)
             problem = HeadscopeError("The server failed on this job; its log says why.").problem()
+        self._listen()
         status: Status = "done" if problem is None else "cancelled" if problem["code"] == Cancelled.code else "failed"
         self._note(lambda: self._record.finish(job.id, status, problem))
 
@@ -132,6 +137,7 @@ class Embedded:
             except NotYet:
                 if future.done():
                     raise
+            self._listen()
             now = time.monotonic()
             if self._stopping.is_set():
                 self._kill()
@@ -143,12 +149,25 @@ class Embedded:
                 )
             if cancelled_at is None:
                 current = self._record.get(job.id)
-                cancelled_at = now if current is None or current.status != "running" else None
+                if current is None or current.status != "running":
+                    cancelled_at = now
+                    if self._line:
+                        self._line.cancel(job.version)  # of the claim, so another number for every run
             elif now > cancelled_at + self._cancel_seconds:
                 self._kill()
                 raise Cancelled("The analysis was cancelled.")
 
+    def _listen(self) -> None:
+        """Write down what the child has said."""
+        for kind, *said in self._line.messages() if self._line else ():
+            with contextlib.suppress(sqlite3.OperationalError):  # progress may be lost while the disk is full
+                if kind == "count":
+                    self._record.count(*said)
+                else:
+                    self._record.progress(*said)
+
     def _lost(self, job: Job) -> None:
+        self._listen()
         self._kill()
         if self._stopping.is_set():
             return  # recover() queues it again at the next start
@@ -163,11 +182,13 @@ class Embedded:
 
     def _start_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
+            ours, theirs = multiprocessing.get_context("spawn").Pipe()
+            self._line = ServerLine(ours)
             self._pool = ProcessPoolExecutor(
                 1,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_child_main,
-                initargs=(os.getpid(), self._start_child, self._start_args),
+                initargs=(os.getpid(), theirs, self._start_child, self._start_args),
             )
         return self._pool
 
@@ -179,6 +200,9 @@ class Embedded:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         pool.shutdown(wait=True, cancel_futures=True)
+        if self._line:
+            self._line.close()
+            self._line = None
 
 
 def _processes(pool: ProcessPoolExecutor | None) -> list[int]:
@@ -186,8 +210,23 @@ def _processes(pool: ProcessPoolExecutor | None) -> list[int]:
     return list(getattr(pool, "_processes", None) or ())
 
 
-def _child_main(parent: int, start_child: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+_child_line: Line | None = None
+
+
+def _on_line(work: Callable[..., Any], run: int, *arguments: Any) -> Any:
+    """In the child: `work` with the child's end of the line as last argument."""
+    if _child_line is None:
+        raise RuntimeError("this is not a child")
+    _child_line.begin(run)
+    return work(*arguments, _child_line)
+
+
+def _child_main(
+    parent: int, connection: Connection, start_child: Callable[..., None], arguments: tuple[Any, ...]
+) -> None:
     """Set up a new child: it leaves Ctrl-C to its parent and does not outlive it."""
+    global _child_line
+    _child_line = Line(connection)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def follow() -> None:
