@@ -81,13 +81,20 @@ class Server:
                 stderr=log,
             )
         Server.living.append(self)
+        try:
+            self._wait()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def _wait(self) -> None:
         assert self.process.stdout is not None
         announced = self.process.stdout.readline().decode()
         assert "http://" in announced, f"the server did not start:\n{self.log()}"
         self.url = announced.split("http://")[1].split("/")[0]
         self.client = httpx.Client(base_url=f"http://{self.url}", timeout=DEADLINE, trust_env=False)
         eventually(lambda: self.client.get("/readyz").status_code == 200, "readyz")
-        return self
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End the process and wait for it; nothing happens if it has ended."""
@@ -96,7 +103,8 @@ class Server:
         Server.living.remove(self)
         self.process.send_signal(how)
         self.process.communicate(timeout=DEADLINE)
-        self.client.close()
+        if hasattr(self, "client"):
+            self.client.close()
 
     def restart(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End it and start it again on the same home."""
