@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from . import budget
@@ -214,8 +215,8 @@ class Memory:
         self.maps: dict[str, Array] = {}
 
     def open(self, lenses: list[str], shape: tuple[int, int, int, int]) -> None:
-        """Room for every map."""
-        self.maps = {lens: np.empty(shape, np.float32) for lens in lenses}
+        """Room for every map. Allocated by torch: numpy asks for huge pages, which can take several times as long as the analysis."""
+        self.maps = {lens: torch.empty(shape).numpy() for lens in lenses}
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Copy the block to its place."""
