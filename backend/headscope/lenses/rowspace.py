@@ -16,7 +16,7 @@ from ..types import Keys, Reading
 
 # Errors of the Gram route grow like eps(float64) * condition²: 1e-6 at this bound, a hundred times below what is promised.
 SAFE_CONDITION = 1e5
-# Up to here the head's output in float32 gives the coordinates of the projection, with errors of eps(float32) * condition: 1e-5. Beyond, the weights do.
+# Up to here L⁻¹ may be applied in float32, and to the head's output instead of the weights: errors are eps(float32) * condition, 1e-5 at most.
 DIRECT_CONDITION = 100.0
 # Rows decomposed or factorised at once; bounds the scratch memory to a few tens of MB.
 ROWS = 64
@@ -74,21 +74,22 @@ def _project_all(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> 
         kept = torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device)
         leverage = torch.ones((groups, n), dtype=V.dtype, device=V.device)
     else:
+        direct = bool((condition <= DIRECT_CONDITION).all())
+        if direct:
+            inverse, V = inverse.to(weights.dtype), V.to(weights.dtype)
         basis = V @ inverse.mT  # [G, K, D], orthonormal columns
         leverage = basis.square().sum(-1).clamp(0, 1)
         by_head = _by_head(basis.to(weights.dtype), per_group)
-        if bool((condition <= DIRECT_CONDITION).all()):
-            coordinates = (output.double() @ _by_head(inverse, per_group).mT).to(weights.dtype)  # [H, Q, D]
-        else:
-            coordinates = weights @ by_head
+        # Coordinates [H, Q, D] of the rows in that basis: weights @ basis, or the same from the head's output, which is there already.
+        coordinates = output.to(weights.dtype) @ _by_head(inverse, per_group).mT if direct else weights @ by_head
         projected = coordinates @ by_head.mT
         kept = (coordinates.square().sum(-1) / _squared_norms(weights)).clamp(0, 1)
 
     for group in (~proven).nonzero().flatten().tolist():
-        U, sigma = _decompose(V[group], n, epsilon)
+        U, sigma = _decompose(V[group].double(), n, epsilon)
         rank[group] = sigma.numel()
         condition[group] = sigma[0] / sigma[-1] if sigma.numel() else 1.0
-        leverage[group] = U.square().sum(-1)
+        leverage[group] = U.square().sum(-1).to(leverage.dtype)
         for head in range(group * per_group, (group + 1) * per_group):
             if sigma.numel() == n:
                 projected[head], kept[head] = weights[head], 1.0
