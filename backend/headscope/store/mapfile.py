@@ -9,6 +9,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,13 @@ def header(shape: Shape) -> bytes:
 class MapWriter:
     """Writes map files block by block, as a Sink of the pipeline.
 
-    In the thread that computes: a thread of its own takes a core away from the arithmetic, whose threads wait for each other, and comes out slower.
+    The arithmetic waits meanwhile: beside it, writing would take a core away from threads that wait for each other, and come out slower. Only hashing
+    goes on beside writing.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._hasher = ThreadPoolExecutor(1, thread_name_prefix="hasher")
         self._files: dict[str, Any] = {}
         self.digests: dict[str, list[str]] = {}
 
@@ -56,12 +59,14 @@ class MapWriter:
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Append a block [h, Q, K]; blocks come in the file's order. Raises StorageFull."""
         block = np.ascontiguousarray(block, np.float32)
-        self.digests[lens] += [hashlib.sha256(one.data).hexdigest() for one in block]
+        digests = self._hasher.submit(lambda: [hashlib.sha256(one.data).hexdigest() for one in block])
         with _storing():
             _write_all(self._files[lens], block.data.cast("B"))
+        self.digests[lens] += digests.result()
 
     def close(self) -> None:
         """Close the files."""
+        self._hasher.shutdown()
         for file in self._files.values():
             file.close()
 
