@@ -1,4 +1,4 @@
-"""Makes sure that the system has what the tests need beside Python: Chromium. Installs it with the system's package manager where it is missing."""
+"""Makes sure that the system has what the tests need beside Python: Chromium and curl. Installs them with the system's package manager where they are missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = {"chromium": "chromium"}  # program -> Debian package
+PACKAGES = {"chromium": "chromium", "curl": "curl", "git": "git", "bash": "bash"}  # program -> Debian package
 
 
 def main() -> None:
