@@ -34,8 +34,7 @@ MAY_IMPORT = {
     "jobs": {"types", "errors"},
     "request": NOUNS | PURE,
     "budget": NOUNS | PURE | {"models", "request"},
-    # An analysis saves itself through the library, imported when it does.
-    **{room: NOUNS | ROOMS | {"request", "budget", "library"} | PIPELINE for room in PIPELINE},
+    **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE for room in PIPELINE},
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE | ROOTS for room in ROOTS},
     **dict.fromkeys(
         ("api", "cli", "client", "widget", "__main__"),

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .analysis import Analysis
     from .lenses import LENSES
-    from .library import analyze, load, open  # noqa: A004 - headscope.open
+    from .library import Analysis, analyze, load, open  # noqa: A004 - headscope.open
     from .measures import MEASURES
     from .mechanisms import MECHANISMS
     from .models.loading import Model
@@ -27,7 +26,7 @@ _HOMES = {
     "LENSES": "lenses",
     "MEASURES": "measures",
     "MECHANISMS": "mechanisms",
-    "Analysis": "analysis",
+    "Analysis": "library",
     "Model": "models.loading",
     "analyze": "library",
     "load": "library",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -221,63 +220,3 @@ class Memory:
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Copy the block to its place."""
         self.maps[lens][layer, head : head + block.shape[0]] = block
-
-
-@dataclass
-class Analysis:
-    """One input through one model, as the library hands it out. Immutable; `id` names its content."""
-
-    result: Result
-    maps: Mapping[str, Array]  # lens -> [L, H, Q, K] float32
-    digest: Callable[[], str] = field(repr=False)
-
-    @property
-    def id(self) -> str:
-        """32 hexadecimal digits; the same model and request give the same."""
-        return self.result.request.key(self.digest())
-
-    @property
-    def model(self) -> str:
-        """Name of the model."""
-        return self.result.request.model
-
-    @property
-    def mechanism(self) -> dict[str, Any]:
-        """Name and parameters of the mechanism."""
-        return dict(self.result.request.mechanism.model_dump())
-
-    @property
-    def tokens(self) -> list[Token]:
-        """The tokens of the input."""
-        return self.result.tokens
-
-    @property
-    def measures(self) -> dict[str, dict[str, Array]]:
-        """Measure -> lens -> values, shaped as the measure declares."""
-        return self.result.measures
-
-    @property
-    def layers(self) -> list[int]:
-        """Which layers axis L holds."""
-        return self.result.layers
-
-    @property
-    def heads(self) -> list[int]:
-        """Which heads axis H holds."""
-        return self.result.heads
-
-    @property
-    def warnings(self) -> list[Warned]:
-        """What to know before reading a map."""
-        return self.result.warnings
-
-    @property
-    def logits(self) -> Array | None:
-        """[Q, vocabulary] of the model's own head; only with keep_logits=True."""
-        return self.result.logits
-
-    def save(self, path: str | Path) -> None:
-        """Write everything as one safetensors file; headscope.open reads it."""
-        from .library import save
-
-        save(self, path)

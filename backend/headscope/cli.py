@@ -25,7 +25,7 @@ from .models.tokens import check_text
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from .analysis import Analysis
+    from .library import Analysis
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 

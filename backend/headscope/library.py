@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ import psutil
 from pydantic import ValidationError
 
 from . import analysis
-from .analysis import Analysis, Array, Memory, Progress, Result
+from .analysis import Array, Memory, Progress, Result
 from .errors import InvalidRequest, Unsupported
 from .models import loading
 from .models.catalog import NAME, Catalog
@@ -20,6 +21,64 @@ from .settings import Settings
 from .store import export
 from .types import Token, Warned
 from .worker import arrays, document
+
+
+@dataclass
+class Analysis:
+    """One input through one model, as the library hands it out. Immutable; `id` names its content."""
+
+    result: Result
+    maps: Mapping[str, Array]  # lens -> [L, H, Q, K] float32
+    digest: Callable[[], str] = field(repr=False)
+
+    @property
+    def id(self) -> str:
+        """32 hexadecimal digits; the same model and request give the same."""
+        return self.result.request.key(self.digest())
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self.result.request.model
+
+    @property
+    def mechanism(self) -> dict[str, Any]:
+        """Name and parameters of the mechanism."""
+        return dict(self.result.request.mechanism.model_dump())
+
+    @property
+    def tokens(self) -> list[Token]:
+        """The tokens of the input."""
+        return self.result.tokens
+
+    @property
+    def measures(self) -> dict[str, dict[str, Array]]:
+        """Measure -> lens -> values, shaped as the measure declares."""
+        return self.result.measures
+
+    @property
+    def layers(self) -> list[int]:
+        """Which layers axis L holds."""
+        return self.result.layers
+
+    @property
+    def heads(self) -> list[int]:
+        """Which heads axis H holds."""
+        return self.result.heads
+
+    @property
+    def warnings(self) -> list[Warned]:
+        """What to know before reading a map."""
+        return self.result.warnings
+
+    @property
+    def logits(self) -> Array | None:
+        """[Q, vocabulary] of the model's own head; only with keep_logits=True."""
+        return self.result.logits
+
+    def save(self, path: str | Path) -> None:
+        """Write everything as one safetensors file with the document in its metadata; headscope.open reads it."""
+        export.write_safetensors(_Held(self), Path(path))
 
 
 def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Model:
@@ -126,13 +185,8 @@ class _Held:
         return self._maps[lens][layers, heads]
 
 
-def save(a: Analysis, path: str | Path) -> None:
-    """Write an analysis as one safetensors file with its document in the metadata."""
-    export.write_safetensors(_Held(a), Path(path))
-
-
 def open(path: str | Path) -> Analysis:  # noqa: A001 - the interface's name
-    """Read a file that save() or the server's export wrote. Raises InvalidRequest for any other file."""
+    """Read a file that Analysis.save or the server's export wrote. Raises InvalidRequest for any other file."""
     try:
         described, tensors = export.read_safetensors(Path(path))
         result, digest = _result(described, tensors), str(described.get("id", ""))
