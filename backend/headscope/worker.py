@@ -55,6 +55,12 @@ class Worker:
         self._warm.move_to_end(digest)
         return self._warm[digest]
 
+    def warm(self, line: Line) -> None:
+        """Load the default model if it is on this machine."""
+        located = self._catalog.locate(self._catalog.default)
+        if located.folder is not None:
+            self.model(located, line)
+
     def run(self, id_: str, payload: str, line: Line) -> Problem | None:
         """Analyse and store; None, or the problem as a document. Whatever is wrong with one job stays with that job."""
         try:
@@ -163,6 +169,4 @@ def warm(line: Line) -> None:
     """Load the default model, so that the first request need not wait for it."""
     if _worker is None:
         raise RuntimeError("start() must be called first")
-    located = Catalog(_worker._settings).locate(_worker._catalog.default)  # noqa: SLF001
-    if located.folder is not None:
-        _worker.model(located, line)
+    _worker.warm(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -110,8 +111,6 @@ async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[Serve
             "progress": document.progress.model_dump(),
             "attempts": document.attempts,
         }
-        import json
-
         yield ServerSentEvent(json.dumps({**last, "error": None}), event="progress", id=str(after))
 
 

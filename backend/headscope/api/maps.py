@@ -21,7 +21,7 @@ from ..measures.entropy import Unit, convert
 from ..store import Stored, export
 from .deps import AnalysisId, ServiceDep, Slice, check_lens, places, read
 from .schemas import Edge, Edges, MeasureValues
-from .tensors import Array, Format, answer, check_size, chosen_format, plain
+from .tensors import Array, Format, answer, check_size, chosen_format
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"])
 
@@ -248,6 +248,3 @@ def check_measure(stored: Stored, measure: str, lens: str) -> None:
         raise Unsupported(
             f"{measure} is defined for: {', '.join(stored.document['measures'][measure])}.", pointer="/lens"
         )
-
-
-__all__ = ["plain", "router"]
