@@ -1,0 +1,92 @@
+"""How concentrated the rows of any map are, signed ones included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..types import Layer, Measure, Reading
+from .entropy import row_entropy
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SIGNED = ("effective", "effective-simplex", "null", "effective-published")
+EVERY = ("weights", *SIGNED, "max-entropy", "norm", "jump-map")
+# Entries widened to float64 at once; bounds the scratch memory to a few tens of MB.
+ENTRIES = 1024 * 1024
+
+
+def participation(maps: Tensor) -> Tensor:
+    """(sum |w|)² / sum w² of each row, in float64. [..., Q, K] -> [..., Q], 1..K, NaN for a row of zeros.
+
+    >>> import torch
+    >>> participation(torch.tensor([[0.5, -0.5, 0.0]])).item()
+    2.0
+    """
+    wide = maps.double()  # where squares of float32 do not underflow
+    return (wide.abs().sum(-1).square() / wide.square().sum(-1)).clamp_min(1)
+
+
+def absolute_entropy(maps: Tensor) -> Tensor:
+    """Entropy of |w| / sum |w| of each row, nats. [..., Q, K] -> [..., Q], 0..ln K, NaN for a row of zeros."""
+    wide = maps.double().abs()
+    return row_entropy(wide.div_(wide.sum(-1, keepdim=True))).clamp_min(0)
+
+
+def negative_share(maps: Tensor) -> Tensor:
+    """sum max(-w, 0) / sum |w| of each row. [..., Q, K] -> [..., Q], 0..1, NaN for a row of zeros."""
+    wide = maps.double()
+    return -wide.clamp_max(0).sum(-1) / wide.abs().sum(-1)
+
+
+def _of(function: Callable[[Tensor], Tensor]) -> Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]:
+    def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+        import torch
+
+        maps = readings[lens].map
+        rows = max(1, ENTRIES // (maps.shape[0] * maps.shape[2]))
+        return torch.cat([function(part) for part in torch.split(maps, rows, dim=1)], dim=1)
+
+    return compute
+
+
+PARTICIPATION_RATIO = Measure(
+    name="participation_ratio",
+    title="Participation ratio",
+    doc="The effective number of tokens in a row, from the squares of its entries: 1 is one single token, m is the same magnitude on each of m. "
+    "It is defined for signed maps too, and small entries hardly count.",
+    not_="Not the perplexity: both count tokens, but the participation ratio is never larger, since it lets large entries count for more.",
+    citation="(Σ|w|)² / Σw², the inverse of the Herfindahl index of |w|",
+    unit="tokens",
+    range=(1.0, None),
+    shape="L H Q",
+    lenses=EVERY,
+    compute=_of(participation),
+)
+
+ABSOLUTE_ENTROPY = Measure(
+    name="absolute_entropy",
+    title="Entropy of magnitudes",
+    doc="The entropy of the magnitudes of a row, scaled to sum to 1. It makes signed maps, which have no entropy, comparable with the weights.",
+    not_="Not the entropy of attention: magnitudes of a signed row are no distribution, and the many small entries that a projection leaves everywhere raise it. "
+    "The participation ratio is less sensitive to them.",
+    citation="Shannon entropy of |w| / Σ|w|",
+    unit="nats",
+    range=(0.0, None),
+    shape="L H Q",
+    lenses=("weights", *SIGNED, "norm", "jump-map"),
+    compute=_of(absolute_entropy),
+)
+
+NEGATIVE_SHARE = Measure(
+    name="negative_share",
+    title="Negative share",
+    doc="The share of a row's total magnitude that is negative: how far a signed map is from a distribution.",
+    not_="Not an error of the method: a map of smallest norm with a given output is negative wherever that makes it smaller.",
+    citation="Σ max(-w, 0) / Σ|w|",
+    range=(0.0, 1.0),
+    shape="L H Q",
+    lenses=SIGNED,
+    compute=_of(negative_share),
+)

@@ -1,0 +1,192 @@
+"""What the projections of a layer's heads allow: shared output directions, the spectrum of query-key products, the dimensions of a head's output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import Unsupported
+from ..types import Layer, Measure, Reading
+from . import spectrum
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Trained weights carry float32 noise at least, whatever type they are stored in.
+EPSILON = 2.0**-23
+# Largest numbers of singular values whose share of the energy is told.
+COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+SHARES = (50, 75, 90, 95, 99)
+
+
+def _given(weights: Tensor | None, what: str) -> Tensor:
+    if weights is None:
+        raise Unsupported(f"The {what} of this model can't be found, so nothing can be said about it.")
+    return weights.double()
+
+
+def orthonormal(projection: Tensor) -> tuple[Tensor, Tensor]:
+    """Basis of the row space of each matrix. [H, D, d] -> [H, d, m] with zeros in place of missing directions, and the ranks [H]."""
+    import torch
+
+    _, sigma, directions = torch.linalg.svd(projection, full_matrices=False)  # [H, m], [H, m, d]
+    kept = sigma > sigma[:, :1] * max(projection.shape[1:]) * EPSILON
+    return (directions * kept[..., None]).mT, kept.sum(-1)
+
+
+def overlap(projection: Tensor) -> Tensor:
+    """Mean squared cosine of the principal angles between the row spaces of each two matrices. [H, D, d] -> [H, H], 0..1, NaN for zeros."""
+    import torch
+
+    bases, ranks = orthonormal(projection)
+    side_by_side = bases.transpose(0, 1).flatten(1)  # [d, H m]
+    energies = torch.stack([(basis.mT @ side_by_side).square().sum(0) for basis in bases])  # [H, H m]
+    sums = energies.view(len(bases), len(bases), -1).sum(-1)
+    shares: Tensor = sums / torch.minimum(ranks[:, None], ranks)
+    return shares.clamp(0, 1)
+
+
+def output_overlap(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+    """[H, H]; see overlap. Raises Unsupported where the projection was not found."""
+    return overlap(_given(layer.projection, "projection after the heads"))
+
+
+def product_values(left: Tensor, right: Tensor) -> Tensor:
+    """Singular values of left rightᵀ, largest first, without forming it. [..., d, m], [..., d, m] -> [..., min(d, m)]."""
+    import torch
+
+    if left.shape[-1] < left.shape[-2]:
+        left, right = (torch.linalg.qr(side, mode="r").R for side in (left, right))
+    sigma: Tensor = torch.linalg.svdvals(left @ right.mT)
+    return sigma
+
+
+def summary(sigma: Tensor) -> Tensor:
+    """Everything that SPECTRUM names, of singular values [..., r]: [..., C]."""
+    import torch
+
+    r, shares = sigma.shape[-1], spectrum.cumulative(sigma)
+    columns = [sigma[..., 0], spectrum.stable(sigma), spectrum.effective(sigma), spectrum.participation(sigma)]
+    columns += [spectrum.dimensions(shares, percent / 100) for percent in SHARES]
+    columns += [torch.full_like(sigma[..., 0], r)]
+    columns += [shares[..., min(count, r) - 1] for count in COUNTS]
+    return torch.stack(columns, dim=-1)
+
+
+SPECTRUM = (
+    *("largest", "stable", "effective", "participation"),
+    *(f"dims_{percent}" for percent in SHARES),
+    "most",
+    *(f"share_{count}" for count in COUNTS),
+)
+
+
+def _factors(layer: Layer) -> tuple[Tensor, Tensor]:
+    query = _given(layer.query_weights, "query projection of every head")
+    return query, _given(layer.key_weights, "key projection of every head")
+
+
+def qk_spectrum(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+    """Spectrum of W_Q W_Kᵀ of each head, [H, C]."""
+    return summary(product_values(*_factors(layer)))
+
+
+def qk_spectrum_layer(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+    """Spectrum of the sum over heads of W_Q W_Kᵀ, [C]: the product of the concatenated projections."""
+    query, key = (side.transpose(0, 1).flatten(1) for side in _factors(layer))  # [d, H D']
+    return summary(product_values(query, key))
+
+
+class HeadDimensionParams(BaseModel):
+    """What is decomposed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    centred: bool = Field(
+        default=True,
+        description="Take the mean over tokens out first, so that squared singular values are variances.",
+    )
+
+
+def head_dimension(layer: Layer, lens: str, readings: Mapping[str, Reading], params: HeadDimensionParams) -> Tensor:
+    """Spectrum of Z W_O of each head, and the effective rank of W_O alone, [H, 6]. All 0 where every token gets the same."""
+    import torch
+
+    projection = _given(layer.projection, "projection after the heads")
+    if layer.output.numel() == 0:
+        raise Unsupported("The outputs of this model's heads can't be captured, so nothing can be said about them.")
+    output = layer.output.double()
+    scale = output.abs().amax(dim=(1, 2))
+    if params.centred:
+        output = output - output.mean(1, keepdim=True)
+        # What is left of equal outputs is rounding.
+        output = output * (output.abs().amax(dim=(1, 2)) > scale * layer.epsilon)[:, None, None]
+    factor = torch.linalg.qr(projection.mT, mode="r").R  # [H, m, D]: singular values of Z W_O are those of Z Rᵀ
+    sigma = torch.linalg.svdvals(output @ factor.mT)
+    shares = spectrum.cumulative(sigma)
+    columns = [spectrum.effective(sigma), spectrum.participation(sigma)]
+    columns += [spectrum.dimensions(shares, share) for share in (0.90, 0.95, 0.99)]
+    columns += [spectrum.effective(torch.linalg.svdvals(factor))]
+    return torch.stack(columns, dim=-1)
+
+
+OUTPUT_OVERLAP = Measure(
+    name="output_overlap",
+    title="Overlap of output spaces",
+    doc="How far each two heads of a layer can write into the same directions of the model: the mean squared cosine of the principal angles between their parts of the "
+    "output projection. 1 is the same space, 0 is orthogonal ones; random ones have head width / model width.",
+    not_="Not what the heads do on this input, nor a loss of information: it reads the weights alone, and heads may share directions to work together.",
+    citation="Principal angles: Björck & Golub 1973; after the question whether heads compete for W_O",
+    needs=("projection",),
+    range=(0.0, 1.0),
+    shape="L H H",
+    of="layer",
+    compute=output_overlap,
+)
+
+QK_SPECTRUM = Measure(
+    name="qk_spectrum",
+    title="Spectrum of query-key products",
+    doc="Singular values of W_Q W_Kᵀ of each head, summarised: the largest, rank-like numbers, how many hold 50 to 99 % of the energy, and the share of the first 1, 2, 4, ...",
+    not_="Not the scores of this input: it reads the weights alone, without the biases of queries and keys and without the distribution of hidden states.",
+    citation="Cordonnier, Loukas & Jaggi 2020, Multi-Head Attention: Collaborate Instead of Concatenate",
+    needs=("bilinear",),
+    range=(0.0, None),
+    shape="L H C",
+    of="layer",
+    columns=SPECTRUM,
+    compute=qk_spectrum,
+)
+
+QK_SPECTRUM_LAYER = Measure(
+    name="qk_spectrum_layer",
+    title="Spectrum of query-key products of a layer",
+    doc="The same for the sum of W_Q W_Kᵀ over all heads, which is the product of the concatenated projections: if few of its singular values hold most energy, heads share "
+    "directions.",
+    not_="Not the mean of the heads' spectra: single heads are rarely of low rank within their width, their sum often is within the model's.",
+    citation="Cordonnier, Loukas & Jaggi 2020, Multi-Head Attention: Collaborate Instead of Concatenate",
+    needs=("bilinear",),
+    range=(0.0, None),
+    shape="L C",
+    of="layer",
+    columns=SPECTRUM,
+    compute=qk_spectrum_layer,
+)
+
+HEAD_DIMENSION = Measure(
+    name="head_dimension",
+    title="Dimension of a head's output",
+    doc="How many directions of the model a head writes to on this input: effective rank and participation ratio of its projected output, and the dimensions that hold "
+    "90, 95 and 99 % of its variance over tokens. Beside it the effective rank of its output projection alone.",
+    not_="Not the intrinsic dimension of a task, and never more than the head width or the number of tokens: compare inputs of the same length.",
+    citation="Principal components of Z W_O; effective rank: Roy & Vetterli 2007",
+    params=HeadDimensionParams,
+    needs=("values", "projection"),
+    unit="dimensions",
+    range=(0.0, None),
+    shape="L H C",
+    columns=("effective", "participation", "dims_90", "dims_95", "dims_99", "projection_effective"),
+    compute=head_dimension,
+)

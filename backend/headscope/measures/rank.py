@@ -1,0 +1,77 @@
+"""Rank-like numbers of a head's map or of its output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import Unsupported
+from ..types import Layer, Measure, Reading
+from . import spectrum
+from .concentration import EVERY
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Above this product of size and machine epsilon the threshold for zero says nothing, as in half precision.
+COARSE = 0.05
+
+
+class RankParams(BaseModel):
+    """What is decomposed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    of: Literal["map", "output"] = Field(
+        default="map",
+        description="The map that the lens reads, or the head's output (weights times values), which is the same for every lens.",
+    )
+
+
+def ranks(matrices: Tensor, epsilon: float) -> Tensor:
+    """Numerical, stable and effective rank and participation ratio of each matrix. [H, Q, K] -> [H, 4] in float64.
+
+    All 0 for a matrix of zeros, NaN for one with undefined rows. The numerical rank is NaN where epsilon is too coarse to decide it.
+    """
+    import torch
+
+    defined = matrices.isfinite().all(-1).all(-1)  # [H]
+    sigma = torch.linalg.svdvals(matrices.where(defined[:, None, None], 0.0).double())  # [H, min(Q, K)]
+    size = max(matrices.shape[-2:])
+    numerical = spectrum.numerical(sigma, size, epsilon)
+    if size * epsilon > COARSE:
+        numerical.fill_(torch.nan)
+    columns = [numerical, spectrum.stable(sigma), spectrum.effective(sigma), spectrum.participation(sigma)]
+    return torch.stack(columns, dim=-1).where(defined[:, None], torch.nan)
+
+
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: RankParams) -> Tensor:
+    """[H, 4]; see ranks. Raises Unsupported for outputs that were not captured."""
+    import torch
+
+    if params.of == "output" and layer.output.numel() == 0:
+        raise Unsupported(
+            "The outputs of this model's heads can't be captured. Ask for the rank of the map (of: \"map\").",
+            pointer="/measures",
+        )
+    matrices = layer.output if params.of == "output" else readings[lens].map
+    return ranks(matrices, max(layer.epsilon, torch.finfo(matrices.dtype).eps))
+
+
+RANK = Measure(
+    name="rank",
+    title="Rank",
+    doc="How many dimensions a head's map, or its output, uses: counted (numerical), weighed against the largest singular value (stable), and as the effective number of "
+    "singular values (effective, participation). 1 means that all queries attend alike.",
+    not_="Not a judgement on the head, and the numerical rank of a causal map is no news: it is triangular with a positive diagonal, so its exact rank is full.",
+    citation="Effective rank: Roy & Vetterli 2007; stable rank: Rudelson & Vershynin 2007",
+    params=RankParams,
+    unit="dimensions",
+    range=(0.0, None),
+    shape="L H C",
+    lenses=EVERY,
+    columns=("numerical", "stable", "effective", "participation"),
+    compute=compute,
+)
