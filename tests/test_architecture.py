@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "backend" / "headscope"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-NOUNS = {"_version", "types", "errors", "settings"}
+NOUNS = {"_version", "types", "errors", "settings", "adjacency"}
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "study", "figures"}
@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "types": set(),
     "errors": set(),
     "settings": set(),
-    **{room: {"types", "errors"} for room in PURE},
+    "adjacency": set(),
+    **{room: {"types", "errors", "adjacency"} for room in PURE},
     "models": NOUNS,
     "capture": NOUNS | {"models", "mechanisms"},
     "store": {"types", "errors"},

@@ -12,25 +12,28 @@ import torch
 from numpy.typing import NDArray
 
 from . import budget
-from .capture import capture, ensure_exact
+from .capture import Wanted, capture, examine
+from .caveats import caveats
 from .errors import Unsupported
 from .lenses import LENSES
 from .measures import MEASURES
 from .measures.thumbnail import pool, quantise
+from .mechanisms import MECHANISMS
 from .models.loading import Model
 from .request import AnalysisRequest
-from .types import Layer, Reading, Token, Warned
+from .types import Declaration, Kind, Layer, Reading, Setting, Token, Warned
 
 TILE = 32
 
 Array = NDArray[Any]
 Progress = Callable[[float, str, str], None]
+Shape = tuple[int, int, int, int]
 
 
 class Sink(Protocol):
-    """Where maps go, block of heads by block of heads, in order of layer and head."""
+    """Where maps go, block of heads by block of heads, each lens in order of layer and head."""
 
-    def open(self, lenses: list[str], shape: tuple[int, int, int, int]) -> None:
+    def open(self, shapes: dict[str, Shape]) -> None:
         """Before the first block: the lenses that are kept and the shape [L, H, Q, K] of each."""
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
@@ -42,23 +45,28 @@ class Result:
     """What an analysis gives beside the maps themselves. `layers` and `heads` name what axes L and H hold."""
 
     request: AnalysisRequest
-    tokens: list[Token]
+    kind: Kind
+    tokens: list[Token]  # along axis Q
+    key_tokens: list[Token]  # along axis K
     layers: list[int]
     heads: list[int]
     head_width: int
     keys: Array  # [L, Q] number of keys each query may see
     causal: bool
+    shapes: dict[str, Shape] = field(default_factory=dict)  # of every lens that was read
     tiles: dict[str, dict[str, Array]] = field(default_factory=dict)  # lens -> tiles, scale, offset
     measures: dict[str, dict[str, Array]] = field(default_factory=dict)  # measure -> lens -> values
-    notes: dict[str, dict[str, Array]] = field(default_factory=dict)  # lens -> rank, condition, identical, each [L, H]
+    notes: dict[str, dict[str, Array]] = field(
+        default_factory=dict
+    )  # lens -> rank, condition, identical, undefined: each [L, H]
     warnings: list[Warned] = field(default_factory=list)
     timing_ms: dict[str, float] = field(default_factory=dict)
     logits: Array | None = None
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """[L, H, Q, K] of every map."""
-        return (len(self.layers), len(self.heads), len(self.tokens), len(self.tokens))
+    def shape(self) -> Shape:
+        """[L, H, Q, K] of a map per head."""
+        return (len(self.layers), len(self.heads), len(self.tokens), len(self.key_tokens))
 
 
 def run(
@@ -72,23 +80,27 @@ def run(
 ) -> Result:
     """Analyse one input. `progress(fraction, stage, detail)` is called at every layer and may raise to stop.
 
-    Raises a HeadscopeError: see Model.encode, budget.check, capture.
+    Raises a HeadscopeError: see Model.encode, examine, check_needs, budget.check, capture.
     """
     started = time.perf_counter()
-    encoded = model.encode(request.text, request.text_pair, token_ids=request.token_ids, max_tokens=request.max_tokens)
-    planned = budget.plan(request, model.facts, len(encoded.tokens))
+    anatomy = examine(model)
+    check_needs(request.methods, anatomy.lacks(request.kind))
+    encoded = model.encode(**request.input)
+    sites = anatomy.of(request.kind)
+    axes = encoded.axes(sites[0].kind)
+    planned = budget.plan(request, {site.layer: site.heads for site in sites}, len(axes.queries), len(axes.keys))
     if limit is not None:
         budget.check(planned, limit)
-    ensure_exact(model)
-    sink.open(
-        request.lenses if request.maps else [],
-        (len(planned.layers), len(planned.heads), planned.tokens, planned.tokens),
-    )
-    collector = _Collector(request, planned, sink, progress)
-    progress(0.0, "forward", f"layer 1 of {max(planned.layers) + 1}")
+    collector = Collector(request, planned, sink, progress)
+    progress(0.0, "forward", f"layer 1 of {sites[-1].layer + 1}")
+    mechanism = MECHANISMS[request.mechanism.name]
+    setting = Setting(tuple(site.heads for site in sites), model.width, sites[0].kind, sites[0].causal, axes)
     with model.lock, model.using(request.dtype):
-        output = capture(model, encoded, collector.add, request.mechanism_name)
-    result = collector.result(encoded.tokens, model.facts.head_width)
+        output = capture(
+            model, encoded, anatomy, collector.wanted, request.kind, mechanism.begin(request.mechanism, setting)
+        )
+    result = collector.result(sites[0].kind, axes.queries, axes.keys, sites[0].width)
+    result.warnings = [*encoded.warnings, *caveats(result, anatomy.lacks(request.kind))]
     if keep_logits:
         if not hasattr(output, "logits"):
             raise Unsupported("This model has no head that gives logits. Load it with one, or leave keep_logits out.")
@@ -103,108 +115,140 @@ def run(
     return result
 
 
-class _Collector:
-    """Gets every block of heads from the capture, reads it through the lenses, and keeps what is small."""
+def check_needs(methods: list[Declaration], lacks: dict[str, str]) -> None:
+    """Raise Unsupported, with the reason, for the first method that the model can't carry. `lacks` is need -> reason."""
+    for method in methods:
+        for need in method.needs:
+            if need in lacks:
+                raise Unsupported(f"{method.title} can't be had from this model. {lacks[need]}")
+
+
+class Collector:
+    """Gets every block of heads, and every layer, from the capture, reads it through the lenses, and keeps what is small."""
 
     def __init__(self, request: AnalysisRequest, planned: budget.Plan, sink: Sink, progress: Progress) -> None:
-        self._request, self._plan, self._sink, self._progress = request, planned, sink, progress
+        self._plan, self._sink, self._progress = planned, sink, progress
+        self._lenses = request.readings
+        self._measures = {choice.name: choice for choice in request.measures}
+        self._shown, self._kept = frozenset(request.lens_names), frozenset(planned.kept)
+        self._request = request
         self._heads = frozenset(planned.heads)
         self._place = {layer: place for place, layer in enumerate(planned.layers)}
+        self._last = max(planned.layers)
         self._arrays: dict[tuple[str, str, str], Array] = {}
-        self._keys = np.zeros((len(planned.layers), planned.tokens), np.int32)
+        self._keys = np.zeros((len(planned.layers), planned.queries), np.int32)
         self._causal = True
+        self._joined: dict[str, torch.Tensor] = {}
         self.reading_s = self.writing_s = 0.0
+        sink.open({lens: planned.shape(lens) for lens in planned.kept})
 
-    def add(self, layer: Layer) -> None:
-        """Read one block and let it go."""
+    @property
+    def wanted(self) -> Wanted:
+        """What the capture shall hand on."""
+        methods = self._request.methods
+        of_layer = [method for method in methods if getattr(method, "of", "heads") == "layer"]
+        needs = frozenset(need for method in methods for need in method.needs)
+        return Wanted(self.add_heads, self.add_layer if of_layer else None, needs, self._plan.whole)
+
+    def add_heads(self, layer: Layer) -> None:
+        """Read one block of heads and let it go."""
+        self._progress(
+            min(1.0, (layer.index + 1) / (self._last + 1)), "forward", f"layer {layer.index + 1} of {self._last + 1}"
+        )
         place = self._place.get(layer.index)
         block = layer.select(self._heads) if place is not None else None
-        last = max(self._place) + 1
-        self._progress(min(1.0, (layer.index + 1) / last), "forward", f"layer {layer.index + 1} of {last}")
         if place is None or block is None:
             return
         started = time.perf_counter()
         head = self._plan.heads.index(block.heads[0])
-        counts = block.keys.counts(*block.weights.shape[1:])
-        self._keys[place] = counts.cpu().numpy()
+        self._keys[place] = block.keys.counts(*block.weights.shape[1:]).cpu().numpy()
         self._causal &= block.keys.rule == "prefix"
-        readings: dict[str, Reading] = {name: LENSES[name].read(block) for name in self._request.readings}
+        readings = {
+            name: LENSES[name].read(block, params)
+            for name, params in self._lenses.items()
+            if LENSES[name].of == "heads"
+        }
+        self._measure("heads", block, readings, place, head)
+        self.reading_s += time.perf_counter() - started
+        self._write(readings, place, head)
+        absent = self._plan.absent(layer.index) if block.heads[-1] == self._plan.present(layer.index)[-1] else 0
+        if absent:
+            empty = torch.full((absent, *block.weights.shape[1:]), torch.nan)
+            self._write({name: Reading(empty) for name in readings}, place, len(self._plan.heads) - absent)
+
+    def add_layer(self, layer: Layer) -> None:
+        """Read a whole layer and let it go. Lenses that join layers read those that were not chosen, too."""
+        place = self._place.get(layer.index)
+        if layer.index > self._last:
+            return
+        started = time.perf_counter()
+        readings: dict[str, Reading] = {}
+        for name, params in self._lenses.items():
+            lens = LENSES[name]
+            if lens.of == "heads" or (place is None and lens.join is None):
+                continue
+            reading = lens.read(layer, params)
+            if lens.join is not None and name in self._joined:
+                reading = Reading(lens.join(params, reading.map, self._joined[name]), signed=reading.signed)
+            self._joined[name] = reading.map
+            readings[name] = reading
+        if place is not None:
+            self._measure("layer", layer, readings, place, 0)
+        self.reading_s += time.perf_counter() - started
+        if place is not None:
+            self._write(readings, place, 0)
+
+    def _measure(self, of: str, layer: Layer, readings: dict[str, Reading], place: int, head: int) -> None:
         for name, reading in readings.items():
             self._keep_reading(name, reading, place, head)
-        for name in self._request.measures:
-            for lens, values in MEASURES[name].compute(block, readings).items():
-                self._keep(("measure", name, lens), values, place, head)
-        self.reading_s += time.perf_counter() - started
+        for name, params in self._measures.items():
+            measure = MEASURES[name]
+            if measure.of != of:
+                continue
+            about = [lens for lens in measure.lenses if lens in readings or (of == "layer" and lens == "weights")]
+            for lens in about:
+                self._keep(("measure", name, lens), measure.compute(layer, lens, readings, params), place, head)
+
+    def _write(self, readings: dict[str, Reading], place: int, head: int) -> None:
         started = time.perf_counter()
-        for name in self._request.lenses if self._request.maps else ():
-            self._sink.write(name, place, head, readings[name].map.cpu().numpy())
+        for name in readings:
+            if name in self._kept:
+                self._sink.write(name, place, head, readings[name].map.cpu().numpy())
         self.writing_s += time.perf_counter() - started
 
     def _keep_reading(self, name: str, reading: Reading, place: int, head: int) -> None:
-        if name in self._request.lenses:
-            signed = LENSES[name].signed
-            tiles, scale, offset = quantise(pool(reading.map, TILE, signed), signed)
+        if name in self._shown:
+            tiles, scale, offset = quantise(pool(reading.map.nan_to_num(), TILE, reading.signed), reading.signed)
             for part, values in (("tiles", tiles), ("scale", scale), ("offset", offset)):
                 self._keep(("tile", name, part), values, place, head)
-        for part in ("rank", "condition", "identical"):
+        for part in ("rank", "condition", "identical", "undefined"):
             note = getattr(reading, part)
             if note is not None:
                 self._keep(("note", name, part), note, place, head)
 
-    def _keep(self, key: tuple[str, str, str], values: Any, place: int, head: int) -> None:
+    def _keep(self, key: tuple[str, str, str], values: torch.Tensor, place: int, head: int) -> None:
+        """Values of a block of heads, [h, ...], go to their place in [L, H, ...]; those of a layer may have any shape."""
         block = values.detach().cpu().numpy()
         if block.dtype == np.float64:
             block = block.astype(np.float32)
+        group, name, _ = key
+        per_head = MEASURES[name].of == "heads" if group == "measure" else LENSES[name].of == "heads"
         if key not in self._arrays:
-            self._arrays[key] = np.zeros((len(self._plan.layers), len(self._plan.heads), *block.shape[1:]), block.dtype)
-        self._arrays[key][place, head : head + block.shape[0]] = block
+            axes = (len(self._plan.heads), *block.shape[1:]) if per_head else block.shape
+            empty = np.nan if block.dtype.kind == "f" else 0
+            self._arrays[key] = np.full((len(self._plan.layers), *axes), empty, block.dtype)
+        self._arrays[key][place, slice(head, head + block.shape[0]) if per_head else ...] = block
 
-    def result(self, tokens: list[Token], head_width: int) -> Result:
+    def result(self, kind: Kind, queries: tuple[Token, ...], keys: tuple[Token, ...], head_width: int) -> Result:
         """Everything kept, as one result."""
         grouped: dict[str, dict[str, dict[str, Array]]] = {"tile": {}, "measure": {}, "note": {}}
         for (group, name, part), values in self._arrays.items():
             grouped[group].setdefault(name, {})[part] = values
-        result = Result(
-            self._request, tokens, self._plan.layers, self._plan.heads, head_width, self._keys, self._causal,
+        return Result(
+            self._request, kind, list(queries), list(keys), self._plan.layers, self._plan.heads, head_width, self._keys, self._causal,
+            shapes={name: self._plan.shape(name) for name in self._request.lens_names},
             tiles=grouped["tile"], measures=grouped["measure"], notes=grouped["note"],
         )  # fmt: skip
-        result.warnings = list(_warnings(result))
-        return result
-
-
-def _warnings(result: Result) -> Any:
-    """What has to be said next to a lens: identical to the weights, dependent or ill-conditioned values."""
-    n = len(result.tokens)
-    for lens, notes in result.notes.items():
-        if lens not in result.request.lenses or "identical" not in notes:
-            continue
-        identical, width = notes["identical"], result.head_width + (lens == "effective-simplex")
-        if identical.all():
-            yield Warned(
-                "identical-to-weights",
-                f"Identical to the weights: {n} tokens fit into the head's {width} dimensions.",
-                lens,
-            )
-        elif identical.any():
-            yield Warned(
-                "identical-to-weights",
-                f"Identical to the weights in {identical.sum()} of {identical.size} heads.",
-                lens,
-            )
-        deficient = int((notes["rank"] < min(n, width)).sum())
-        if deficient:
-            yield Warned(
-                "rank-deficient",
-                f"The values of {deficient} of {identical.size} heads are linearly dependent, so their null space is larger.",
-                lens,
-            )
-        delicate = int((notes["condition"] > 1e4).sum())
-        if delicate:
-            yield Warned(
-                "ill-conditioned",
-                f"The values of {delicate} of {identical.size} heads are nearly dependent; there the map depends on small differences.",
-                lens,
-            )
 
 
 class Memory:
@@ -213,10 +257,13 @@ class Memory:
     def __init__(self) -> None:
         self.maps: dict[str, Array] = {}
 
-    def open(self, lenses: list[str], shape: tuple[int, int, int, int]) -> None:
+    def open(self, shapes: dict[str, Shape]) -> None:
         """Room for every map. Allocated by torch: numpy asks for huge pages, which can take several times as long as the analysis."""
-        self.maps = {lens: torch.empty(shape).numpy() for lens in lenses}
+        self.maps = {lens: torch.empty(shape).numpy() for lens, shape in shapes.items()}
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Copy the block to its place."""
         self.maps[lens][layer, head : head + block.shape[0]] = block
+
+
+__all__ = ["Array", "Collector", "Memory", "Progress", "Result", "Sink", "check_needs", "run"]

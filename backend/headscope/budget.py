@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from .errors import BudgetExceeded, Unknown
-from .models.facts import Facts
+from .lenses import LENSES
 from .request import AnalysisRequest
 from .types import BLOCK_BYTES
 
@@ -18,22 +19,40 @@ BLOCKS = 6
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be computed: layer and head numbers, and the number of tokens."""
+    """What will be computed: layer and head numbers, tokens along both axes, the lenses whose maps are kept, and whether whole layers are needed at once."""
 
     layers: list[int]
     heads: list[int]
-    tokens: int
-    lenses: int
+    queries: int
+    keys: int
+    kept: list[str]
+    whole: bool
+    counts: Mapping[int, int]  # heads of every layer
+
+    def present(self, layer: int) -> list[int]:
+        """The chosen heads that a layer has."""
+        return [head for head in self.heads if head < self.counts[layer]]
+
+    def absent(self, layer: int) -> int:
+        """How many of the chosen heads a layer does not have."""
+        return len(self.heads) - len(self.present(layer))
+
+    def shape(self, lens: str) -> tuple[int, int, int, int]:
+        """[L, H, Q, K] of a lens' map; H is 1 where it reads whole layers."""
+        heads = len(self.heads) if LENSES[lens].of == "heads" else 1
+        return (len(self.layers), heads, self.queries, self.keys)
 
     @property
     def map_bytes(self) -> int:
         """Size of the maps that are kept."""
-        return len(self.layers) * len(self.heads) * self.tokens**2 * FLOAT * self.lenses
+        return sum(prod(self.shape(lens)) for lens in self.kept) * FLOAT
 
     @property
     def work_bytes(self) -> int:
         """Memory for the layer at work."""
-        return BLOCKS * max(min(len(self.heads) * self.tokens**2 * FLOAT, BLOCK_BYTES), self.tokens**2 * FLOAT)
+        one = self.queries * self.keys * FLOAT
+        blocks = BLOCKS * max(min(len(self.heads) * one, BLOCK_BYTES), one)
+        return blocks + (2 * len(self.heads) * one if self.whole else 0)
 
     @property
     def bytes(self) -> int:
@@ -41,11 +60,17 @@ class Plan:
         return self.map_bytes + self.work_bytes
 
 
-def plan(request: AnalysisRequest, facts: Facts, tokens: int) -> Plan:
-    """Which heads of which layers. Raises Unknown for a number the model does not have."""
-    layers = _chosen("layer", request.layers, facts.layers)
-    heads = _chosen("head", request.heads, facts.heads)
-    return Plan(layers, heads, tokens, len(request.lenses) if request.maps else 0)
+def plan(request: AnalysisRequest, counts: Mapping[int, int], queries: int, keys: int) -> Plan:
+    """Which heads of which layers; `counts` is the number of heads of every layer that attends. Raises Unknown for a number the model does not have."""
+    layers, heads = list(counts), range(max(counts.values()))
+    chosen = layers if request.layers is None else request.layers
+    if not set(chosen) <= set(layers):
+        raise Unknown("layer", f"The model attends in layers {_spans(layers)}.", pointer="/layers")
+    if request.heads is not None and request.heads[-1] not in heads:
+        raise Unknown("head", f"The model has heads 0 to {heads[-1]}.", pointer="/heads")
+    whole = any(LENSES[name].of == "layer" for name in request.readings)
+    kept = request.lens_names if request.maps else []
+    return Plan(chosen, list(request.heads or heads), queries, keys, kept, whole, counts)
 
 
 def check(planned: Plan, limit: int) -> None:
@@ -53,28 +78,32 @@ def check(planned: Plan, limit: int) -> None:
     actual = planned.bytes
     if actual <= limit:
         return
-    fitting_tokens = bisect_right(range(planned.tokens), limit, key=lambda n: replace(planned, tokens=n).bytes) - 1
+    longest = max(planned.queries, planned.keys)
+    fitting_tokens = bisect_right(range(longest), limit, key=lambda n: _cut(planned, n).bytes) - 1
     hints = []
-    if planned.lenses and planned.work_bytes <= limit:
-        per_layer = len(planned.heads) * planned.tokens**2 * FLOAT * planned.lenses
-        if fitting_layers := (limit - planned.work_bytes) // per_layer:
+    if planned.kept and planned.work_bytes <= limit:
+        if fitting_layers := (limit - planned.work_bytes) * len(planned.layers) // planned.map_bytes:
             hints.append(f"{fitting_layers} layers at a time (layers)")
         hints.append("measures and thumbnails without the maps (maps: false)")
     if fitting_tokens > 0:
         hints.append(f"{fitting_tokens} tokens (max_tokens)")
     raise BudgetExceeded(
-        f"{planned.tokens} tokens need {_size(actual)}; one analysis may take {_size(limit)}. What would fit: {', or '.join(hints) or 'nothing'}.",
+        f"{longest} tokens need {_size(actual)}; one analysis may take {_size(limit)}. What would fit: {', or '.join(hints) or 'nothing'}.",
         pointer="/text",
         limit=limit,
         actual=actual,
     )
 
 
-def _chosen(what: str, asked: Iterable[int] | None, count: int) -> list[int]:
-    numbers = list(range(count)) if asked is None else list(asked)
-    if any(not 0 <= number < count for number in numbers):
-        raise Unknown(what, f"The model has {what}s 0 to {count - 1}.", pointer=f"/{what}s")
-    return numbers
+def _cut(planned: Plan, tokens: int) -> Plan:
+    return replace(planned, queries=min(planned.queries, tokens), keys=min(planned.keys, tokens))
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    """0 to 11, or 3, 7, 11 where there are gaps."""
+    if list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(str(number) for number in numbers)
 
 
 def _size(number: int) -> str:

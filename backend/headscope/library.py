@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from . import analysis
 from .analysis import Array, Memory, Progress, Result
-from .errors import InvalidRequest, Unsupported
+from .errors import InvalidRequest
 from .models import loading
 from .models.catalog import NAME, Catalog
 from .models.loading import Model
@@ -21,6 +21,9 @@ from .settings import Settings
 from .store import export
 from .types import Token, Warned
 from .worker import arrays, document
+
+# A mechanism, lens or measure: its name, or a mapping with its name and parameters.
+Method = str | Mapping[str, Any]
 
 
 @dataclass
@@ -50,6 +53,11 @@ class Analysis:
     def tokens(self) -> list[Token]:
         """The tokens of the input."""
         return self.result.tokens
+
+    @property
+    def key_tokens(self) -> list[Token]:
+        """The tokens along the key axis: the same ones, but for cross-attention."""
+        return self.result.key_tokens
 
     @property
     def measures(self) -> dict[str, dict[str, Array]]:
@@ -112,9 +120,10 @@ def analyze(
     *,
     token_ids: Sequence[int] | None = None,
     image: Any = None,
-    mechanism: str | Mapping[str, Any] = "softmax",
-    lenses: Sequence[str] = ("weights", "effective"),
-    measures: Sequence[str] = ("entropy",),
+    mechanism: Method = "softmax",
+    target_ids: Sequence[int] | None = None,
+    lenses: Sequence[Method] = ("weights", "effective"),
+    measures: Sequence[Method] = ("entropy",),
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     kind: Literal["self", "encoder", "decoder", "cross"] = "self",
@@ -122,6 +131,9 @@ def analyze(
     dtype: Literal["float32", "float64", "bfloat16", "float16"] = "float32",
     maps: bool = True,
     keep_logits: bool = False,
+    generate: Mapping[str, Any] | None = None,
+    pos: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
     progress: Progress = lambda fraction, stage, detail: None,
 ) -> Analysis:
     """One input through one model, read through some lenses.
@@ -137,19 +149,22 @@ def analyze(
     >>> a.maps["effective"].shape
     (6, 12, 6, 6)
     """
-    if image is not None:
-        raise Unsupported("Images can't be analysed in this version.", pointer="/image")
     model = load(model)
     request = _request(
         model=model.name[:200],
         text=text,
         text_pair=text_pair,
         token_ids=None if token_ids is None else [int(id_) for id_ in token_ids],
-        mechanism=dict(mechanism) if isinstance(mechanism, Mapping) else mechanism,
-        lenses=list(lenses),
-        measures=list(measures),
+        target_ids=None if target_ids is None else [int(id_) for id_ in target_ids],
+        image=image,
+        mechanism=_choice(mechanism),
+        lenses=[_choice(lens) for lens in lenses],
+        measures=[_choice(measure) for measure in measures],
         layers=None if layers is None else list(layers),
         heads=None if heads is None else list(heads),
+        generate=generate,
+        pos=None if pos is None else list(pos),
+        labels=None if labels is None else list(labels),
         kind=kind,
         max_tokens=max_tokens,
         dtype=dtype,
@@ -159,6 +174,11 @@ def analyze(
     limit = int(psutil.virtual_memory().available * 0.9)
     result = analysis.run(model, request, sink, limit=limit, progress=progress, keep_logits=keep_logits)
     return Analysis(result, sink.maps, lambda: model.digest)
+
+
+def _choice(method: Method) -> Any:
+    """A method by its name, or as an object with parameters."""
+    return dict(method) if isinstance(method, Mapping) else method
 
 
 def _request(**fields: Any) -> AnalysisRequest:
@@ -207,6 +227,10 @@ class _Opened(Analysis):
         return self.digest()
 
 
+def _tokens(described: list[dict[str, Any]]) -> list[Token]:
+    return [Token(**{**token, "box": tuple(token["box"]) if token["box"] else None}) for token in described]
+
+
 def _result(described: dict[str, Any], tensors: Mapping[str, Array]) -> Result:
     groups: dict[str, dict[str, dict[str, Array]]] = {"tile": {}, "measure": {}, "note": {}}
     for name, array in tensors.items():
@@ -214,14 +238,18 @@ def _result(described: dict[str, Any], tensors: Mapping[str, Array]) -> Result:
         if group in groups:
             of, _, part = rest.partition("/")
             groups[group].setdefault(of, {})[part] = array
+    tokens = _tokens(described["tokens"])
     return Result(
         request=AnalysisRequest.model_validate(described["request"]),
-        tokens=[Token(**token) for token in described["tokens"]],
+        kind=described["kind"],
+        tokens=tokens,
+        key_tokens=_tokens(described["key_tokens"]) if described["key_tokens"] else tokens,
         layers=described["layers"],
         heads=described["heads"],
         head_width=described["head_width"],
         keys=tensors["keys"],
         causal=described["causal"],
+        shapes={lens: (a, b, c, d) for lens, (a, b, c, d) in described["shapes"].items()},
         tiles=groups["tile"],
         measures=groups["measure"],
         notes=groups["note"],

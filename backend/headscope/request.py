@@ -4,44 +4,69 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from ._version import __version__
 from .errors import InvalidRequest, Unknown, Unsupported
 from .lenses import LENSES
 from .measures import MEASURES
 from .mechanisms import MECHANISMS
-from .types import Mechanism
+from .models.generation import Generate
+from .types import Declaration
 
 # Raised whenever the same request would give other numbers than before.
 SCHEMA = 1
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Tag = Annotated[str, StringConstraints(max_length=100)]
 
 
-def _choice(mechanism: Mechanism) -> type[BaseModel]:
-    """The mechanism's parameters, and its name to choose it by."""
+def _choice(declaration: Declaration) -> type[BaseModel]:
+    """A method's parameters, and its name to choose it by."""
     return create_model(
-        "".join(part.title() for part in mechanism.name.split("-")) + "Choice",
-        __base__=mechanism.params,
-        name=(Literal[mechanism.name], mechanism.name),  # type: ignore[arg-type]
+        "".join(part.title() for part in re.split("[-_]", declaration.name)) + "Choice",
+        __base__=declaration.params,
+        name=(Literal[declaration.name], declaration.name),  # type: ignore[arg-type]
     )
 
 
-def _named(value: object) -> object:
-    """A bare name stands for the mechanism with its default parameters."""
-    name = value.get("name") if isinstance(value, dict) else getattr(value, "name", value)
-    if isinstance(name, str) and name not in MECHANISMS:
-        raise Unknown(
-            "mechanism", f"There is no such mechanism. There are: {', '.join(MECHANISMS)}.", pointer="/mechanism"
-        )
-    return {"name": value} if isinstance(value, str) else value
+def _choices(what: str, known: Mapping[str, Declaration]) -> Any:
+    """The type of a choice among methods: an object with its name and parameters, or the bare name for the default parameters."""
+
+    def named(value: object) -> object:
+        name = value.get("name") if isinstance(value, dict) else getattr(value, "name", value)
+        if isinstance(name, str) and name not in known:
+            raise Unknown(what, f"There is no such {what}. There are: {', '.join(known)}.", pointer=POINTERS[what])
+        return {"name": value} if isinstance(value, str) else value
+
+    members = tuple(_choice(declaration) for declaration in known.values())
+    either: Any = reduce(or_, members)
+    choice: Any = Annotated[either, Field(discriminator="name")] if len(members) > 1 else either
+    return Annotated[
+        choice,
+        BeforeValidator(named, json_schema_input_type=choice | Literal[tuple(known)]),
+    ]
 
 
-_CHOICES = tuple(_choice(mechanism) for mechanism in MECHANISMS.values())
-MechanismChoice: Any = _CHOICES[0] if len(_CHOICES) == 1 else Annotated[_CHOICES, Field(discriminator="name")]
+POINTERS = {"mechanism": "/mechanism", "lens": "/lenses", "measure": "/measures"}
+MechanismChoice: Any = _choices("mechanism", MECHANISMS)
+LensChoice: Any = _choices("lens", LENSES)
+MeasureChoice: Any = _choices("measure", MEASURES)
 
 
 class AnalysisRequest(BaseModel):
@@ -55,13 +80,40 @@ class AnalysisRequest(BaseModel):
     token_ids: list[Count] | None = Field(
         default=None, min_length=1, max_length=100_000, description="Token ids instead of a text, taken as they are."
     )
-    mechanism: Annotated[MechanismChoice, BeforeValidator(_named)] = Field(
-        default=_CHOICES[0](), description="How the model attends."
+    image: str | None = Field(
+        default=None,
+        max_length=20_000_000,
+        description="An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL.",
     )
-    lenses: list[str] = Field(
-        default=["weights", "effective"], max_length=100, description="How its attention is read."
+    target_ids: list[Count] | None = Field(
+        default=None, min_length=1, max_length=100_000, description="Token ids of the decoder's side, beside token_ids."
     )
-    measures: list[str] = Field(default=["entropy"], max_length=100, description="Numbers to compute from the maps.")
+    generate: Generate | None = Field(
+        default=None, description="Let the model continue the text, and analyse the whole of it."
+    )
+    pos: list[Tag] | None = Field(
+        default=None, max_length=100_000, description="Parts of speech: one per word, or one per token."
+    )
+    labels: list[Tag] | None = Field(
+        default=None, max_length=100_000, description="Entity labels: one per word, or one per token."
+    )
+    mechanism: MechanismChoice = Field(
+        default="softmax",
+        validate_default=True,
+        description="How the model attends: a name, or an object with name and parameters.",
+    )
+    lenses: list[LensChoice] = Field(
+        default=["weights", "effective"],
+        validate_default=True,
+        max_length=100,
+        description="How its attention is read: names, or objects with name and parameters.",
+    )
+    measures: list[MeasureChoice] = Field(
+        default=["entropy"],
+        validate_default=True,
+        max_length=100,
+        description="Numbers to compute from the maps: names, or objects with name and parameters.",
+    )
     layers: list[Count] | None = Field(
         default=None, min_length=1, max_length=10_000, description="Only these layers, counted from 0."
     )
@@ -79,13 +131,13 @@ class AnalysisRequest(BaseModel):
 
     @field_validator("lenses")
     @classmethod
-    def _known_lenses(cls, names: list[str]) -> list[str]:
-        return _canonical("lens", names, list(LENSES), "/lenses")
+    def _ordered_lenses(cls, chosen: list[Any]) -> list[Any]:
+        return _canonical("lens", chosen, list(LENSES))
 
     @field_validator("measures")
     @classmethod
-    def _known_measures(cls, names: list[str]) -> list[str]:
-        return _canonical("measure", names, list(MEASURES), "/measures")
+    def _ordered_measures(cls, chosen: list[Any]) -> list[Any]:
+        return _canonical("measure", chosen, list(MEASURES))
 
     @field_validator("layers", "heads")
     @classmethod
@@ -94,31 +146,63 @@ class AnalysisRequest(BaseModel):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        if (self.text is None) == (self.token_ids is None):
-            raise InvalidRequest("Give either a text or token_ids.", pointer="/text")
+        if sum(given is not None for given in (self.text, self.token_ids, self.image)) != 1:
+            raise InvalidRequest("Give a text, token_ids or an image: one of them.", pointer="/text")
         if self.text_pair is not None and self.text is None:
             raise InvalidRequest("A second text needs a first one.", pointer="/text_pair")
-        if self.kind != "self":
-            raise Unsupported('Only kind "self" can be analysed in this version.', pointer="/kind")
-        if self.dtype in ("bfloat16", "float16") and any("values" in LENSES[name].needs for name in self.readings):
+        if self.target_ids is not None and self.token_ids is None:
+            raise InvalidRequest("target_ids go with token_ids.", pointer="/target_ids")
+        if not self.lenses and not self.measures:
+            raise InvalidRequest("Ask for at least one lens or measure.", pointer="/lenses")
+        if self.dtype in ("bfloat16", "float16") and any("values" in one.needs for one in self.methods[1:]):
             raise Unsupported(
                 'Lenses and measures that look at the values need them in float32 or wider. Ask for dtype "float32".',
                 pointer="/dtype",
             )
-        if not self.lenses and not self.measures:
-            raise InvalidRequest("Ask for at least one lens or measure.", pointer="/lenses")
         return self
 
     @property
-    def readings(self) -> list[str]:
-        """The lenses to read: those asked for and those the measures need, in the order of LENSES."""
-        needed = {lens for name in self.measures for lens in MEASURES[name].needs}
-        return [name for name in LENSES if name in self.lenses or name in needed]
+    def input(self) -> dict[str, Any]:
+        """What Model.encode takes."""
+        names = (
+            "text",
+            "text_pair",
+            "token_ids",
+            "target_ids",
+            "image",
+            "generate",
+            "kind",
+            "pos",
+            "labels",
+            "max_tokens",
+        )
+        return {name: getattr(self, name) for name in names}
 
     @property
-    def mechanism_name(self) -> str:
-        """Name of the mechanism."""
-        return str(self.mechanism.name)
+    def lens_names(self) -> list[str]:
+        """Names of the lenses asked for, in the order of LENSES."""
+        return [choice.name for choice in self.lenses]
+
+    @property
+    def measure_names(self) -> list[str]:
+        """Names of the measures asked for, in the order of MEASURES."""
+        return [choice.name for choice in self.measures]
+
+    @property
+    def readings(self) -> dict[str, Any]:
+        """The lenses to read, with their parameters: those asked for and those the measures need, in the order of LENSES."""
+        chosen = {choice.name: choice for choice in self.lenses}
+        needed = {lens for name in self.measure_names for lens in MEASURES[name].reads}
+        needed |= {"weights" for name in self.measure_names if "weights" in MEASURES[name].lenses}
+        return {
+            name: chosen.get(name) or lens.params() for name, lens in LENSES.items() if name in chosen or name in needed
+        }
+
+    @property
+    def methods(self) -> list[Declaration]:
+        """Everything that takes part: the mechanism first, then lenses and measures."""
+        lenses = [LENSES[name] for name in self.readings]
+        return [MECHANISMS[self.mechanism.name], *lenses, *(MEASURES[name] for name in self.measure_names)]
 
     def key(self, model_digest: str) -> str:
         """The analysis' id: 128 bits of SHA-256 over everything that decides its numbers, as 32 hexadecimal digits."""
@@ -136,8 +220,12 @@ class AnalysisRequest(BaseModel):
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
-def _canonical(what: str, names: list[str], known: list[str], pointer: str) -> list[str]:
-    """Without repetitions and in one order; Unknown for a name that does not exist."""
-    if not set(names) <= set(known):
-        raise Unknown(what, f"There is no such {what}. There are: {', '.join(known)}.", pointer=pointer)
-    return [name for name in known if name in names]
+def _canonical(what: str, chosen: list[Any], order: list[str]) -> list[Any]:
+    """Without repetitions and in one order; InvalidRequest for one method with two sets of parameters."""
+    found: dict[str, Any] = {}
+    for choice in chosen:
+        if found.setdefault(choice.name, choice) != choice:
+            raise InvalidRequest(
+                f"{choice.name} is asked for twice, with different parameters.", pointer=POINTERS[what]
+            )
+    return [found[name] for name in order if name in found]

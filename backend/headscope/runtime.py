@@ -164,7 +164,9 @@ class Service:
             if request.max_tokens is not None:
                 count = min(count, request.max_tokens)
             tokens.check_length(count, facts.max_tokens)
-            budget.check(budget.plan(request, facts, count), min(self.settings.job_bytes, self.settings.quota_bytes))
+            counts = dict.fromkeys(range(facts.layers), facts.heads)
+            planned = budget.plan(request, counts, count, count)
+            budget.check(planned, min(self.settings.job_bytes, self.settings.quota_bytes))
         return request.key(located.digest())
 
     def _count(self, located: Located, request: AnalysisRequest) -> int | None:

@@ -1,4 +1,4 @@
-"""The nouns that everything else speaks of. Axis letters: L layers, H heads, G key/value heads, Q queries, K keys, D head width."""
+"""The nouns that everything else speaks of. Axis letters: L layers, H heads, G key/value heads, Q queries, K keys, D head width, d model width."""
 
 from __future__ import annotations
 
@@ -17,6 +17,25 @@ BLOCK_BYTES = 4 * 1024 * 1024
 
 TokenKind = Literal["special", "punct", "word", "subword"]
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
+Kind = Literal["self", "encoder", "decoder", "cross"]
+
+# What a method may ask of a model, and what that means. Mechanisms, lenses and measures name these in `needs`.
+NEEDS = {
+    "capture": "attention that goes through transformers' AttentionInterface, so that it can be changed",
+    "values": "the value vectors of every head",
+    "scores": "the query and key vectors of every head",
+    "projection": "one linear projection right after the heads",
+    "residual": "a residual connection around attention whose sum is normalised after it (post-LN) or before the next part (pre-LN)",
+    "hidden": "the hidden states after every layer",
+    "replay": "layers that can be run a second time on their own",
+    "bilinear": "query and key projections without position encoding or normalisation in between",
+    "same-tokens": "queries and keys that are the same tokens",
+    "bidirectional": "queries that may attend to every key (no causal mask)",
+    "padding": "a padding token and queries that may attend to every key, so that the input can be padded",
+    "causal": "queries that attend to themselves and to tokens before them only",
+    "equal-heads": "the same number of heads in every layer",
+    "distribution": "rows that sum to 1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +43,8 @@ class Token:
     """One token of the input.
 
     `text` is what stands at [start, end) of the text (of the second text when `segment` is 1), in characters; special and unknown tokens
-    carry their own name. `word` counts the words of both texts from 0 and is None for special tokens.
+    carry their own name. `word` counts the words of both texts from 0 and is None for special tokens. `pos` and `label` are the part of speech and the
+    entity label that came with the request. A patch of an image has a `box` [left, top, right, bottom) in pixels of the image as the model sees it.
     """
 
     text: str
@@ -35,6 +55,21 @@ class Token:
     segment: int
     kind: TokenKind
     pos: str | None = None
+    label: str | None = None
+    box: tuple[int, int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The tokens along axes Q and K of a map: the same ones, but for cross-attention."""
+
+    queries: tuple[Token, ...]
+    keys: tuple[Token, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether queries and keys are the same tokens."""
+        return self.queries == self.keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +89,139 @@ class Keys:
             return torch.full((queries,), keys)
         return torch.arange(1, queries + 1)
 
+    def allowed(self, queries: int, keys: int) -> Tensor:
+        """The same as a mask [Q, K] (bool)."""
+        import torch
+
+        if self.mask is not None:
+            return self.mask
+        every = torch.ones(queries, keys, dtype=torch.bool)
+        return every if self.rule == "all" else every.tril()
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What some heads of one layer are about to turn into weights. A mechanism gets this and gives the weights [H, Q, K].
+
+    query [H, Q, D'], key [H, K, D']  as the model multiplies them (after rotary embeddings and the like)
+    scaling   what their products are multiplied by, 1 / sqrt(D') in most models
+    softcap   c in c * tanh(x / c), applied to the scaled products
+    bias      [1 or H, Q, K]  relative positions and the like, added to the scaled products
+    blocked   [1 or H, Q, K]  True where a query may not attend; None if it may attend everywhere
+    sink      [H, 1, 1]  logit of a learned sink that is no key: it takes its share of every row, so rows sum to less than 1
+    """
+
+    layer: int
+    heads: tuple[int, ...]
+    query: Tensor
+    key: Tensor
+    scaling: float
+    softcap: float | None
+    bias: Tensor | None
+    blocked: Tensor | None
+    sink: Tensor | None
+
+    def products(self) -> Tensor:
+        """query · key, [H, Q, K]: neither scaled nor masked. A new tensor at every call."""
+        return self.query @ self.key.mT
+
+    def logits(self, products: Tensor) -> Tensor:
+        """Products [H, Q, K] scaled, capped and biased, in place; not masked."""
+        logits = products.mul_(self.scaling)
+        if self.softcap is not None:
+            logits = logits.div_(self.softcap).tanh_().mul_(self.softcap)
+        return logits if self.bias is None else logits.add_(self.bias)
+
+    def softmax(self, logits: Tensor) -> Tensor:
+        """Logits [H, Q, K] masked, in place, and normalised over the keys each query may see: the weights."""
+        import torch
+
+        if self.blocked is not None:
+            logits = logits.masked_fill_(self.blocked, torch.finfo(logits.dtype).min)
+        if self.sink is None:
+            return logits.softmax(-1)
+        sink = self.sink.to(logits.dtype).expand(-1, logits.shape[1], 1)
+        return torch.cat([logits, sink], dim=-1).softmax(-1)[..., :-1]
+
+
+class Pass:
+    """One forward pass under a mechanism. This one changes nothing; mechanisms override what they change. Layers come in order, heads in blocks."""
+
+    def enter(self, layer: int, hidden: Tensor) -> Tensor:
+        """Hidden states [Q, d] that a layer is about to read -> those that it shall read."""
+        return hidden
+
+    def attend(self, scores: Scores) -> Tensor:
+        """Weights [H, Q, K] of a block of heads."""
+        return scores.softmax(scores.logits(scores.products()))
+
+    def leave(self, layer: int, heads: tuple[int, ...], output: Tensor) -> Tensor:
+        """Outputs [H, Q, D] of a block of heads -> those that go into the output projection."""
+        return output
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a mechanism may know before the forward pass: heads of every layer, model width, kind of attention, whether it is causal, and the tokens."""
+
+    heads: tuple[int, ...]
+    width: int
+    kind: Kind
+    causal: bool
+    axes: Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """A normalisation at the statistics it had on this input, which makes it linear: y -> gain * (y - mean(y)) * scale (without the mean unless centred).
+
+    gain [d], shift [d], scale [Q] = 1 / sqrt(variance + epsilon) of what was normalised.
+    """
+
+    gain: Tensor
+    shift: Tensor
+    scale: Tensor
+    centred: bool
+
+    def linear(self, vectors: Tensor, scale: Tensor) -> Tensor:
+        """Vectors [..., d] through the linear part; `scale` is that of their queries, broadcastable to [..., 1]."""
+        if self.centred:
+            vectors = vectors - vectors.mean(-1, keepdim=True)
+        return vectors * scale * self.gain
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The residual stream around one layer's attention; what the needs of lenses and measures did not ask for is None.
+
+    before [Q, d]  what the output of attention is added to
+    bias   [d]     bias of the output projection
+    norm           the normalisation of that sum, in models that normalise after it (post-LN); None in those that do not (pre-LN)
+    after  [Q, d]  the hidden states after the whole layer
+    replay         outputs of the heads [B, H, Q, D] -> hidden states [B, Q, d] that the layer would have given with them
+    """
+
+    before: Tensor | None = None
+    bias: Tensor | None = None
+    norm: Norm | None = None
+    after: Tensor | None = None
+    replay: Callable[[Tensor], Tensor] | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Some heads of one layer, as the model computed them: `heads` names them. Head i of H reads key/value head i // (H // G).
+    """Some heads of one layer, or all of them, as the model computed them: `heads` names them. Head i of H reads key/value head i // (H // G).
 
-    weights [H, Q, K]  rows sum to 1 over the allowed keys and are 0 elsewhere
+    weights [H, Q, K]  rows sum to 1 over the allowed keys (less with a learned sink) and are 0 elsewhere
     values  [G, K, D]
     output  [H, Q, D]  weights @ values
-    `epsilon` is the machine epsilon of the arithmetic that made them: it decides what counts as zero.
+    query   [H, Q, D'], key [G, K, D']
+    projection [H, D, d]  each head's part of the output projection
+    query_weights, key_weights [H, d, D']  what makes a query or key of a hidden state, where that is one matrix
+    padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` names, when the same input is padded to P tokens, real
+                  tokens first
+    `epsilon` is the machine epsilon of the arithmetic that made them: it decides what counts as zero. What the needs of a lens or measure did not
+    name may be missing: empty tensors, or None.
     """
 
     index: int
@@ -72,40 +231,66 @@ class Layer:
     output: Tensor
     keys: Keys
     epsilon: float
+    axes: Axes
+    query: Tensor
+    key: Tensor
+    projection: Tensor | None = None
+    query_weights: Tensor | None = None
+    key_weights: Tensor | None = None
+    padded_values: Tensor | None = None
+    stream: Stream = Stream()
 
     def select(self, heads: frozenset[int]) -> Layer | None:
         """Only these heads, each with a key/value head of its own; None if none of them is here."""
         chosen = [place for place, head in enumerate(self.heads) if head in heads]
         if len(chosen) == len(self.heads):
             return self
-        group = self.weights.shape[0] // self.values.shape[0]
         if not chosen:
             return None
+        group = self.weights.shape[0] // max(1, self.values.shape[0])
+        shared = [place // group for place in chosen] if self.values.shape[0] else []
         return replace(
             self,
             heads=tuple(self.heads[place] for place in chosen),
             weights=self.weights[chosen],
-            values=self.values[[place // group for place in chosen]],
-            output=self.output[chosen],
+            values=self.values[shared],
+            output=self.output[chosen] if shared else self.output,
+            query=self.query[chosen] if shared else self.query,
+            key=self.key[shared],
+            projection=None if self.projection is None else self.projection[chosen],
+            query_weights=None if self.query_weights is None else self.query_weights[chosen],
+            key_weights=None if self.key_weights is None else self.key_weights[chosen],
         )
+
+    @property
+    def special(self) -> tuple[Tensor, Tensor]:
+        """Which queries [Q] and which keys [K] are special tokens, as bool tensors."""
+        import torch
+
+        queries, keys = ([token.kind == "special" for token in side] for side in (self.axes.queries, self.axes.keys))
+        return torch.tensor(queries), torch.tensor(keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a lens makes of a layer: the map, and what has to be said about it.
 
-    map       [H, Q, K]
+    map       [H, Q, K]  NaN in rows that have no reading; H is 1 for lenses of whole layers
+    signed               whether entries may be negative
     rank      [H]     numerical rank of the head's values, where the lens decides one
     condition [H]     upper bound of their condition number (largest over smallest non-zero singular value)
     identical [H]     True where the map is the weights themselves, exactly
+    undefined [H]     number of rows without a reading
     kept      [H, Q]  share of the squared row norm of the weights that the map keeps, 0..1
     leverage  [H, K]  diagonal of the projection, 0..1
     """
 
     map: Tensor
+    signed: bool = False
     rank: Tensor | None = None
     condition: Tensor | None = None
     identical: Tensor | None = None
+    undefined: Tensor | None = None
     kept: Tensor | None = None
     leverage: Tensor | None = None
 
@@ -120,7 +305,7 @@ class NoParams(BaseModel):
 class Declaration:
     """What a mechanism, lens or measure says of itself; the API, the page and the docs are drawn from it.
 
-    `doc` says what it is in one or two plain sentences, `not_` what it is not. `range` is [low, high], None where unbounded.
+    `doc` says what it is in one or two plain sentences, `not_` what it is not. `range` is [low, high], None where unbounded. `needs` are names of NEEDS.
     """
 
     name: str
@@ -150,18 +335,31 @@ class Declaration:
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(Declaration):
-    """How the model attends: scores [H, Q, K] (masked, float32 or wider) -> weights [H, Q, K]."""
+    """How the model attends. `begin` takes its parameters and the setting and gives the pass.
 
-    attend: Callable[[Tensor], Tensor]
+    `begin` raises InvalidRequest (parameters that do not fit the model) or Unsupported (models that it can't be combined with).
+    """
+
+    begin: Callable[[Any, Setting], Pass]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lens(Declaration):
-    """How the attention is read: a layer -> its reading. `signed` maps may be negative and need not sum to 1."""
+    """How the attention is read: a layer and the parameters -> its reading. `signed` maps may be negative and need not sum to 1.
 
-    read: Callable[[Layer], Reading]
+    `of` heads: reads blocks of heads, one map per head. `of` layer: reads all heads of a layer at once and gives one map (H = 1); if it has `join`, each
+    layer's map is joined with the joined map of the layer before (parameters, this layer's map, the map before -> map), from layer 0 on.
+    """
+
+    read: Callable[[Layer, Any], Reading]
+    of: Literal["heads", "layer"] = "heads"
+    join: Callable[[Any, Tensor, Tensor], Tensor] | None = None
     signed: bool = False
-    shape: str = "L H Q K"
+
+    @property
+    def shape(self) -> str:
+        """Axes of the map."""
+        return "L H Q K" if self.of == "heads" else "L 1 Q K"
 
     def describe(self) -> dict[str, Any]:
         return {**Declaration.describe(self), "signed": self.signed, "shape": self.shape}
@@ -169,17 +367,28 @@ class Lens(Declaration):
 
 @dataclass(frozen=True, kw_only=True)
 class Measure(Declaration):
-    """Numbers computed from maps: (layer, readings by lens) -> values by lens, each of `shape` without L.
+    """Numbers computed from maps: (layer, lens, readings by lens, parameters) -> values of `shape` without L.
 
-    `needs` names the lenses that must have been read; `lenses` those it can be asked about (empty: every lens that is not signed).
+    It is computed for those of `lenses` that were read, and for the weights if they are among them. `reads` names the lenses that must have been read for it.
+    `of` heads: gets blocks of heads. `of` layer: gets all heads of a layer at once, with the residual stream; values may have no axis H. An axis C
+    holds `columns`, by name.
     """
 
-    compute: Callable[[Layer, Mapping[str, Reading]], dict[str, Tensor]]
+    compute: Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]
     shape: str
-    lenses: tuple[str, ...] = field(default=())
+    of: Literal["heads", "layer"] = "heads"
+    lenses: tuple[str, ...] = ("weights",)
+    reads: tuple[str, ...] = ()
+    columns: tuple[str, ...] = field(default=())
 
     def describe(self) -> dict[str, Any]:
-        return {**Declaration.describe(self), "shape": self.shape, "lenses": list(self.lenses)}
+        return {
+            **Declaration.describe(self),
+            "shape": self.shape,
+            "lenses": list(self.lenses),
+            "reads": list(self.reads),
+            "columns": list(self.columns),
+        }
 
 
 @dataclass(frozen=True, slots=True)

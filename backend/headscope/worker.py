@@ -123,14 +123,17 @@ def document(result: analysis.Result) -> dict[str, Any]:
     request = result.request
     return {
         "request": request.model_dump(),
+        "kind": result.kind,
         "tokens": [asdict(token) for token in result.tokens],
+        "key_tokens": None if result.key_tokens == result.tokens else [asdict(token) for token in result.key_tokens],
         "shape": list(result.shape),
+        "shapes": {lens: list(shape) for lens, shape in result.shapes.items()},
         "layers": result.layers,
         "heads": result.heads,
         "head_width": result.head_width,
         "causal": result.causal,
-        "kept": request.lenses if request.maps else [],
-        "lenses": request.lenses,
+        "kept": request.lens_names if request.maps else [],
+        "lenses": request.lens_names,
         "measures": {
             name: {lens: list(values.shape) for lens, values in by_lens.items()}
             for name, by_lens in result.measures.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,15 @@ from hypothesis import strategies as st
 
 from headscope.budget import Plan, check
 from headscope.errors import BudgetExceeded
+
+KEPT = ["weights", "effective", "rollout"]
+
+
+def plan(layers: int, heads: int, tokens: int, lenses: int) -> Plan:
+    """Of so many layers, heads and tokens, keeping so many lenses."""
+    counts = dict.fromkeys(range(layers), heads)
+    return Plan(list(range(layers)), list(range(heads)), tokens, tokens, KEPT[:lenses], lenses > 2, counts)
+
 
 SIZES = {
     "layers": st.integers(1, 60),
@@ -23,7 +33,7 @@ SIZES = {
 @given(**SIZES, limit=st.integers(0, 2**33))
 def test_refused_exactly_when_it_does_not_fit(layers: int, heads: int, tokens: int, lenses: int, limit: int) -> None:
     """The refusal states both numbers, and every way out that it offers is accepted."""
-    planned = Plan(list(range(layers)), list(range(heads)), tokens, lenses)
+    planned = plan(layers, heads, tokens, lenses)
     if planned.bytes <= limit:
         check(planned, limit)
         return
@@ -32,12 +42,12 @@ def test_refused_exactly_when_it_does_not_fit(layers: int, heads: int, tokens: i
     assert (refused.value.limit, refused.value.actual) == (limit, planned.bytes)
     offered = refused.value.detail.partition("What would fit: ")[2]
     if found := re.search(r"(\d+) layers", offered):
-        check(Plan(planned.layers[: int(found[1])], planned.heads, tokens, lenses), limit)
+        check(plan(int(found[1]), heads, tokens, lenses), limit)
     if "maps: false" in offered:
-        check(Plan(planned.layers, planned.heads, tokens, 0), limit)
+        check(replace(planned, kept=[]), limit)
     if found := re.search(r"(\d+) tokens", offered):
         fitting = int(found[1])
         assert 0 < fitting < tokens
-        check(Plan(planned.layers, planned.heads, fitting, lenses), limit)
+        check(plan(layers, heads, fitting, lenses), limit)
         with pytest.raises(BudgetExceeded):
-            check(Plan(planned.layers, planned.heads, fitting + 1, lenses), limit)
+            check(plan(layers, heads, fitting + 1, lenses), limit)

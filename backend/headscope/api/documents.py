@@ -62,8 +62,9 @@ def analysis(id_: str, job: Job | None, stored: Stored | None, position: int | N
             "batch": job.batch if job else None,
             "model": request["model"],
             "mechanism": request["mechanism"],
-            "lenses": request["lenses"],
-            "measures": request["measures"],
+            "lenses": [choice["name"] for choice in request["lenses"]],
+            "measures": [choice["name"] for choice in request["measures"]],
+            "kind": document.get("kind", request["kind"]),
             "text": request["text"],
             "text_pair": request["text_pair"],
             "layers": len(document.get("layers", ())),
@@ -73,6 +74,7 @@ def analysis(id_: str, job: Job | None, stored: Stored | None, position: int | N
             "head_width": document.get("head_width", 0),
             "causal": document.get("causal", False),
             "tokens": document.get("tokens", []),
+            "key_tokens": document.get("key_tokens"),
             "maps": _maps(stored) if stored else {},
             "summaries": _summaries(stored) if stored else {},
             "warnings": document.get("warnings", []),
@@ -90,13 +92,19 @@ def _error(job: Job) -> Problem | None:
 def _maps(stored: Stored) -> dict[str, MapSchema]:
     return {
         lens: MapSchema(
-            shape=stored.document["shape"],
+            shape=stored.document["shapes"][lens],
+            params=_params(stored, lens),
             signed=LENSES[lens].signed,
             stored=lens in stored.document["kept"],
             **{part: _note(stored, lens, part) for part in ("rank", "condition", "identical")},
         )
         for lens in stored.document["lenses"]
     }
+
+
+def _params(stored: Stored, lens: str) -> dict[str, Any]:
+    chosen = next(choice for choice in stored.document["request"]["lenses"] if choice["name"] == lens)
+    return {name: value for name, value in chosen.items() if name != "name"}
 
 
 def _note(stored: Stored, lens: str, part: str) -> Any:

@@ -54,10 +54,10 @@ async def maps(
     def cut(stored: Stored) -> Array:
         _kept(stored, lens)
         document = stored.document
-        layers, heads = places("layer", layer, document["layers"]), places("head", head, document["heads"])
-        n = len(document["tokens"])
-        queries, keys = places("query", query, list(range(n))), places("key", key, list(range(n)))
-        check_size((layers.stop - layers.start) * (heads.stop - heads.start) * n * n, 4)
+        layers, heads = places("layer", layer, document["layers"]), places("head", head, heads_of(document, lens))
+        _, _, q, k = document["shapes"][lens]
+        queries, keys = places("query", query, list(range(q))), places("key", key, list(range(k)))
+        check_size((layers.stop - layers.start) * (heads.stop - heads.start) * q * k, 4)
         return stored.maps(lens, layers, heads)[:, :, queries, keys]
 
     values = await read(service, id_, cut)
@@ -143,7 +143,7 @@ async def edges(
         _kept(stored, lens)
         where = (
             places("layer", str(layer), stored.document["layers"]),
-            places("head", str(head), stored.document["heads"]),
+            places("head", str(head), heads_of(stored.document, lens)),
         )
         weights = stored.maps(lens, *where)[0, 0]
         pairs = edge_rules.select(weights, rule, k=k, mass=mass, value=value)
@@ -179,8 +179,10 @@ async def measures(
         found = stored.arrays[f"measure/{measure}/{lens}"]
         if unit is not None:
             found = convert(found, unit, stored.arrays["keys"][:, None, :]).astype(np.float32)
-        found = found[places("layer", layer, stored.document["layers"]), places("head", head, stored.document["heads"])]
-        return head_mean(found) if summary == "head" and found.ndim > 2 else found
+        found = found[places("layer", layer, stored.document["layers"])]
+        if "H" in MEASURES[measure].shape.split():
+            found = found[:, places("head", head, heads_of(stored.document, lens))]
+        return head_mean(found) if summary == "head" and "Q" in MEASURES[measure].shape.split() else found
 
     found = await read(service, id_, values)
     named = {"name": measure, "lens": lens, "unit": unit or MEASURES[measure].unit}
@@ -222,6 +224,11 @@ async def export_file(
         filename=f"headscope-{id_[:8]}.{format_}",
         background=BackgroundTask(path.unlink, missing_ok=True),
     )
+
+
+def heads_of(document: dict[str, Any], lens: str) -> list[int]:
+    """The head numbers along axis H of a lens' map: 0 alone where it has one map per layer."""
+    return list(document["heads"]) if LENSES[lens].of == "heads" else [0]
 
 
 def _kept(stored: Stored, lens: str) -> None:

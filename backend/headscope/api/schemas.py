@@ -6,8 +6,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from ..request import AnalysisRequest
-from ..types import ModelKind, TokenKind
+from ..request import AnalysisRequest, Count, Tag
+from ..types import Kind, ModelKind, TokenKind
 
 T = TypeVar("T")
 
@@ -83,10 +83,12 @@ class LensSchema(DeclarationSchema):
 
 
 class MeasureSchema(DeclarationSchema):
-    """A measure; `lenses` are those it can be asked about."""
+    """A measure; `lenses` are those it can be asked about, `reads` those it needs, `columns` what its axis C holds."""
 
     shape: str
     lenses: list[str]
+    reads: list[str]
+    columns: list[str]
 
 
 class TokenSchema(Strict):
@@ -100,6 +102,11 @@ class TokenSchema(Strict):
     segment: int
     kind: TokenKind
     pos: str | None
+    label: str | None = None
+    box: tuple[int, int, int, int] | None = Field(
+        default=None,
+        description="A patch of an image: left, top, right, bottom in pixels of the image as the model sees it.",
+    )
 
 
 class Progress(Strict):
@@ -123,6 +130,7 @@ class MapSchema(Strict):
     """A map that can be asked for, and what the lens noted per layer and head."""
 
     shape: list[int]
+    params: dict[str, Any]
     signed: bool
     stored: bool
     rank: list[list[int]] | None
@@ -191,7 +199,11 @@ class AnalysisDocument(Strict):
     head_numbers: list[int]
     head_width: int
     causal: bool
+    kind: Kind
     tokens: list[TokenSchema]
+    key_tokens: Annotated[
+        list[TokenSchema] | None, Field(description="Along the key axis, where these are other tokens.")
+    ]
     maps: dict[str, MapSchema]
     summaries: dict[str, dict[str, Summary]]
     warnings: list[WarningSchema]
@@ -228,9 +240,11 @@ class BatchInput(Strict):
 
     text: str | None = None
     text_pair: str | None = None
-    token_ids: list[Annotated[int, Field(ge=0, le=1_000_000)]] | None = Field(
-        default=None, min_length=1, max_length=100_000
-    )
+    token_ids: list[Count] | None = Field(default=None, min_length=1, max_length=100_000)
+    target_ids: list[Count] | None = Field(default=None, min_length=1, max_length=100_000)
+    image: str | None = Field(default=None, max_length=20_000_000)
+    pos: list[Tag] | None = Field(default=None, max_length=100_000)
+    labels: list[Tag] | None = Field(default=None, max_length=100_000)
 
 
 # A batch is an analysis' request with `inputs` in place of its input.

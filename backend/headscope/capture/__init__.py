@@ -1,6 +1,7 @@
 """Runs a model and sees every layer's attention on the way. The only user of transformers' AttentionInterface."""
 
-from .attention import capture
-from .check import ensure_exact
+from .anatomy import Anatomy
+from .check import examine
+from .passes import Wanted, capture
 
-__all__ = ["capture", "ensure_exact"]
+__all__ = ["Anatomy", "Wanted", "capture", "examine"]

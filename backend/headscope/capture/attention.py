@@ -2,61 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from ..errors import NonFinite, Unsupported
-from ..mechanisms import MECHANISMS
-from ..models.loading import Model
-from ..models.tokens import Encoded
-from ..types import BLOCK_BYTES, Keys, Layer
+from ..errors import Unsupported
+from ..types import BLOCK_BYTES, Keys, Scores
 
 NAME = "headscope"
 
 
-@dataclass
-class _Recorder:
-    """What one forward pass hands its layers to. Layers are counted in the order they run: shared layers count each time."""
+@dataclass(frozen=True)
+class Mask:
+    """An additive mask taken apart: which keys may be attended to, and what is added where they may."""
 
-    on_layer: Callable[[Layer], None]
-    attend: Callable[[Tensor], Tensor]
-    calls: int = 0
-    mask: Tensor | None = None
-    keys: Keys | None = None
-
-    def keys_of(self, mask: Tensor | None, device: torch.device) -> Keys:
-        """Which keys the mask allows; layers mostly share one mask, so the last answer is kept."""
-        if self.keys is None or mask is not self.mask:
-            self.mask, self.keys = mask, _read_mask(mask, device)
-        return self.keys
+    keys: Keys
+    blocked: Tensor | None = None  # [1, Q, K]
+    bias: Tensor | None = None  # [1 or H, Q, K]
 
 
-_recorder: ContextVar[_Recorder | None] = ContextVar("headscope_recorder", default=None)
+@dataclass(frozen=True)
+class Call:
+    """One call of the attention function, as the model made it: query [H, Q, D'], key [G, K, D'], value [G, K, D]."""
+
+    module: Any
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Mask
+    scaling: float
+    softcap: float | None
+    sink: Tensor | None
+
+    def scores(self, layer: int, low: int, high: int) -> Scores:
+        """Of key/value heads low to high: those of the query heads that read them."""
+        per_group = self.query.shape[0] // self.key.shape[0]
+        heads = slice(low * per_group, high * per_group)
+        bias = self.mask.bias
+        return Scores(
+            layer,
+            tuple(range(heads.start, heads.stop)),
+            self.query[heads],
+            self.key[low:high].repeat_interleave(per_group, dim=0),
+            self.scaling,
+            self.softcap,
+            bias if bias is None or bias.shape[0] == 1 else bias[heads],
+            self.mask.blocked,
+            None if self.sink is None else self.sink[heads],
+        )
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Ranges of key/value heads whose weights together fit into a block."""
+        groups, keys = self.key.shape[:2]
+        per_group = self.query.shape[0] // groups
+        size = max(1, BLOCK_BYTES // (per_group * self.query.shape[1] * keys * 4))
+        for low in range(0, groups, size):
+            yield low, min(low + size, groups)
 
 
-def _read_mask(mask: Tensor | None, device: torch.device) -> Keys:
+class Recorder(Protocol):
+    """Who computes attention during a forward pass of capture()."""
+
+    masks: Masks
+
+    def attend(self, call: Call) -> Tensor:
+        """The heads' outputs [H, Q, D]."""
+
+    def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
+        """The outputs [B, Q, H, D] when a layer is run again; None in an ordinary forward pass."""
+
+
+_recorder: ContextVar[Recorder | None] = ContextVar("headscope_recorder", default=None)
+
+
+class Masks:
+    """Masks taken apart. Layers mostly share one, so the last few answers are kept."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Tensor | None, Tensor | None, Mask]] = []
+
+    def read(self, mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.device) -> Mask:
+        """mask [1, 1 or H, Q, K] additive or bool, and a bias of the same shape that is added, too."""
+        for known_mask, known_bias, found in self._known:
+            if known_mask is mask and known_bias is bias:
+                return found
+        found = _take_apart(mask, bias, keys, device)
+        self._known = [(mask, bias, found), *self._known[:3]]
+        return found
+
+
+def _take_apart(mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.device) -> Mask:
+    added = None if bias is None or not bool(bias.any()) else bias[0, ..., :keys].to(device)
     if mask is None:
-        return Keys("all")
+        return Mask(Keys("all"), None, added)
+    mask = mask[0, ..., :keys].to(device)  # [1 or H, Q, K]
     allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-    if bool((allowed != allowed[:1, :1]).any()):
+    if bool((allowed != allowed[:1]).any()):
         raise Unsupported("Every head of this model has a mask of its own, which can't be analysed in this version.")
-    allowed = allowed[0, 0].to(device)
+    allowed = allowed[:1]
+    if mask.dtype != torch.bool:
+        rest = mask.masked_fill(~allowed, 0.0)
+        if bool(rest.any()):
+            added = rest if added is None else added + rest
     if bool(allowed.all()):
-        return Keys("all")
-    square = allowed.shape[0] == allowed.shape[1]
-    if square and torch.equal(allowed, torch.ones_like(allowed).tril()):
-        return Keys("prefix")
+        return Mask(Keys("all"), None, added)
     if not bool(allowed.any(-1).all()):
         raise Unsupported("Some tokens of this input may attend to nothing at all.")
-    return Keys("mask", allowed)
+    square = allowed.shape[1] == allowed.shape[2]
+    causal = square and torch.equal(allowed[0], torch.ones_like(allowed[0]).tril())
+    return Mask(Keys("prefix") if causal else Keys("mask", allowed[0]), ~allowed, added)
 
 
 def attention(
@@ -68,54 +129,49 @@ def attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     softcap: float | None = None,
-    **_: Any,
+    position_bias: Tensor | None = None,
+    s_aux: Tensor | None = None,
+    **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Query [1, H, Q, D], key and value [1, G, K, D] -> output [1, Q, H, D]. The signature is that of transformers' AttentionInterface."""
+    """Query [1, H, Q, D'], key and value [1, G, K, D] -> output [1, Q, H, D]. The signature is that of transformers' AttentionInterface."""
     recorder = _recorder.get()
     if recorder is None:
         raise RuntimeError("Headscope's attention runs only inside capture()")
-    heads, queries = query.shape[1:3]
-    groups, keys = key.shape[1:3]
-    per_group = heads // groups
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    allowed = recorder.keys_of(attention_mask, query.device)
-    output = query.new_empty(heads, queries, value.shape[-1])
-    for low, high in _blocks(groups, per_group * queries * keys * 4):
-        block = slice(low * per_group, high * per_group)
-        keys_here = key[0, low:high].repeat_interleave(per_group, dim=0)  # [H, K, D]
-        scores = torch.matmul(query[0, block], keys_here.mT).mul_(scaling)  # [H, Q, K]
-        if softcap is not None:
-            scores = scores.div_(softcap).tanh_().mul_(softcap)
-        if attention_mask is not None:
-            scores += attention_mask[0, :, :, :keys]
-        weights = recorder.attend(scores)
-        del scores
-        torch.matmul(weights, value[0, low:high].repeat_interleave(per_group, dim=0), out=output[block])
-        if not bool(output[block].isfinite().all()):
-            raise NonFinite(
-                f"Layer {recorder.calls} of the model computes NaN or infinity on this input; its maps would mean nothing."
-            )
-        names = tuple(range(block.start, block.stop))
-        recorder.on_layer(
-            Layer(
-                recorder.calls,
-                names,
-                weights.float(),
-                value[0, low:high],
-                output[block],
-                allowed,
-                torch.finfo(value.dtype).eps,
-            )
+    arguments = {"mask": attention_mask, "bias": position_bias, "scaling": scaling, "softcap": softcap, "sink": s_aux}
+    again = recorder.replay(query, key, value, arguments, module)
+    if again is not None:
+        return again, None
+    if query.shape[0] != 1:
+        raise Unsupported(
+            "This model cuts the input into several pieces that attend apart, which can't be analysed in this version."
         )
-        del weights
-    recorder.calls += 1
+    sink = None if s_aux is None else s_aux.reshape(-1, 1, 1)
+    mask = recorder.masks.read(attention_mask, position_bias, key.shape[2], query.device)
+    output = recorder.attend(Call(module, query[0], key[0], value[0], mask, float(scaling), softcap, sink))
     return output.transpose(0, 1).unsqueeze(0).contiguous(), None
 
 
-def _blocks(groups: int, bytes_per_group: int) -> Iterator[tuple[int, int]]:
-    size = max(1, BLOCK_BYTES // bytes_per_group)
-    for low in range(0, groups, size):
-        yield low, min(low + size, groups)
+def plain(query: Tensor, key: Tensor, value: Tensor, arguments: dict[str, Any]) -> Tensor:
+    """Attention of a whole batch, query [B, H, Q, D'] -> output [B, Q, H, D]; nothing of it is recorded."""
+    per_group = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(per_group, dim=1), value.repeat_interleave(per_group, dim=1)
+    logits = query @ key.mT * arguments["scaling"]
+    if arguments["softcap"] is not None:
+        logits = (logits / arguments["softcap"]).tanh() * arguments["softcap"]
+    if arguments["bias"] is not None:
+        logits = logits + arguments["bias"][..., : key.shape[2]]
+    mask = arguments["mask"]
+    if mask is not None:
+        mask = mask[..., : key.shape[2]]
+        logits = logits.masked_fill(~mask, torch.finfo(logits.dtype).min) if mask.dtype == torch.bool else logits + mask
+    if arguments["sink"] is None:
+        weights = logits.softmax(-1)
+    else:
+        sink = arguments["sink"].reshape(1, -1, 1, 1).expand(logits.shape[0], -1, logits.shape[2], 1)
+        weights = torch.cat([logits, sink], dim=-1).softmax(-1)[..., :-1]
+    output: Tensor = (weights @ value).transpose(1, 2)
+    return output
 
 
 # Both under the same name: an attention function without a mask function would silently get no mask at all.
@@ -123,7 +179,8 @@ AttentionInterface.register(NAME, attention)
 AttentionMaskInterface.register(NAME, eager_mask)
 
 
-def _current(module: Any) -> str:
+def current(module: Any) -> str:
+    """The attention implementation a module uses now."""
     # transformers has no public name for it
     return str(getattr(module.config, "_attn_implementation", ""))
 
@@ -131,29 +188,25 @@ def _current(module: Any) -> str:
 @contextmanager
 def implementation(module: Any, name: str) -> Iterator[None]:
     """The module in eval mode with attention implementation `name`; put back as it was afterwards."""
-    before, training = _current(module), module.training
+    before, training = current(module), module.training
     module.set_attn_implementation(name)
-    if _current(module) != name:
-        raise Unsupported(
-            "This model's attention does not go through transformers' AttentionInterface, so it can't be captured."
-        )
-    module.eval()
     try:
+        if current(module) != name:
+            raise Unsupported(
+                "This model's attention does not go through transformers' AttentionInterface, so it can't be captured."
+            )
+        module.eval()
         yield
     finally:
         module.set_attn_implementation(before)
         module.train(training)
 
 
-def capture(model: Model, encoded: Encoded, on_layer: Callable[[Layer], None], mechanism: str = "softmax") -> Any:
-    """One forward pass; `on_layer` gets each block of heads as soon as it is computed. Returns the model's own output.
-
-    Raises NonFinite, Unsupported, and whatever `on_layer` raises.
-    """
-    recorder = _Recorder(on_layer, MECHANISMS[mechanism].attend)
-    with model.lock, torch.inference_mode(), implementation(model.module, NAME):
-        token = _recorder.set(recorder)
-        try:
-            return model.module(**model.inputs(encoded), use_cache=False, return_dict=True)
-        finally:
-            _recorder.reset(token)
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """Within this context the attention function hands its calls to the recorder."""
+    token = _recorder.set(recorder)
+    try:
+        yield
+    finally:
+        _recorder.reset(token)

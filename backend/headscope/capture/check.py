@@ -2,67 +2,233 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
-from ..errors import ModelNotExact
+from ..errors import HeadscopeError, ModelNotExact, NonFinite
 from ..models.loading import Model
-from ..models.tokens import Encoded, from_ids
-from ..types import Layer
-from .attention import capture, implementation
+from ..models.tokens import Encoded
+from ..types import Kind, Layer, Pass
+from .anatomy import Anatomy, Site
+from .attention import NAME, Call, Masks, implementation, recording
+from .passes import Wanted, capture, quiet, returned
+from .trace import Trace, describe, traced
 
-PROBE_TOKENS = 12
 TOLERANCE = 1e-5
 
+_known: WeakKeyDictionary[Model, Anatomy] = WeakKeyDictionary()
 
-def ensure_exact(model: Model) -> None:
-    """Raise ModelNotExact unless weights and outputs on a probe equal those of the model's eager attention within 1e-5 (float32)."""
-    if model.exact:
-        return
-    encoded = _probe(model)
-    captured: dict[int, list[torch.Tensor]] = {}
 
-    def keep(layer: Layer) -> None:
-        captured.setdefault(layer.index, []).append(layer.weights)
+def examine(model: Model) -> Anatomy:
+    """What the model's attention is made of, proven on a probe the first time and remembered.
 
-    ours = capture(model, encoded, keep)
-    with model.lock, torch.inference_mode(), implementation(model.module, "eager"):
-        theirs = model.module(**model.inputs(encoded), use_cache=False, return_dict=True, output_attentions=True)
-    expected = getattr(theirs, "attentions", None) or ()
-    if len(expected) != len(captured) or len(captured) != model.facts.layers:
+    Captured weights and the model's outputs equal those of its eager attention within 1e-5 (float32); where they do not, or nothing can be captured,
+    only eager's own weights are offered. Raises ModelNotExact where those can't be had or make no sense.
+    """
+    if model not in _known:
+        with model.lock:
+            _known[model] = _examine(model)
+    return _known[model]
+
+
+def _examine(model: Model) -> Anatomy:
+    encoded = model.probe()
+    try:
+        with model.lock, torch.inference_mode(), implementation(model.module, "eager"):
+            theirs = model.module(**model.inputs(encoded), **quiet(model), output_attentions=True)
+    except HeadscopeError:
+        raise
+    except Exception as error:  # whatever a model raises about a harmless input
         raise ModelNotExact(
-            "Not every layer of this model attends in a way that can be captured. It can't be analysed in this version."
-        )
+            "The model's own eager attention does not run on a short probe, so nothing can be compared with it."
+        ) from error
+    expected = returned(theirs)
     tolerance = TOLERANCE * max(
         1.0, torch.finfo(next(model.module.parameters()).dtype).eps / torch.finfo(torch.float32).eps
     )
-    for index, weights in enumerate(expected):
-        if not torch.allclose(torch.cat(captured[index]), weights[0].float(), rtol=0, atol=tolerance):
-            raise ModelNotExact(
-                f"The attention captured in layer {index} is not what the model itself computes. It can't be analysed in this version."
+    try:
+        anatomy = _captured(model, encoded, theirs, expected, tolerance)
+    except ModelNotExact as error:
+        anatomy = _fallback(expected, error.detail)
+    _check_expected(expected, encoded)
+    return anatomy
+
+
+class _Probing:
+    """Computes attention and keeps everything: the probe is short."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.masks = Masks()
+        self.weights: list[Tensor] = []
+        self._trace = trace
+
+    def attend(self, call: Call) -> Tensor:
+        """Outputs of all heads [H, Q, D]."""
+        scores = call.scores(0, 0, call.key.shape[0])
+        weights = Pass().attend(scores)
+        output = weights @ call.value.repeat_interleave(call.query.shape[0] // call.key.shape[0], dim=0)
+        if not bool(output.isfinite().all()):
+            raise NonFinite(
+                f"Layer {len(self.weights)} of the model computes NaN or infinity on a short probe; its maps would mean nothing."
             )
+        self.weights.append(weights)
+        self._trace.note(call, output)
+        return output
+
+    def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
+        """Nothing is run again."""
+        return None
+
+
+def _captured(
+    model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, list[Tensor]], tolerance: float
+) -> Anatomy:
+    with traced(model.module) as trace:
+        probing = _Probing(trace)
+        try:
+            with model.lock, torch.inference_mode(), implementation(model.module, NAME), recording(probing):
+                ours = model.module(**model.inputs(encoded), **quiet(model))
+        except NonFinite:
+            raise
+        except HeadscopeError as error:
+            raise ModelNotExact(error.detail) from error
+        except Exception as error:  # a model that can't take an attention function raises whatever it likes
+            raise ModelNotExact("This model's attention can't be replaced by a function.") from error
+    if not probing.weights:
+        raise ModelNotExact("This model's attention does not go through transformers' AttentionInterface.")
+    sites = _matched(model, trace, probing.weights, expected, tolerance)
     if not _close(_main(ours), _main(theirs), tolerance):
-        raise ModelNotExact("Capturing changes what this model computes. It can't be analysed in this version.")
-    model.exact = True
+        raise ModelNotExact("Capturing its attention changes what this model computes.")
+    with torch.inference_mode():
+        sites = [describe(site, trace, index, model.module) for index, site in enumerate(sites)]
+    return _replayable(model, encoded, Anatomy(tuple(sites), captured=True))
 
 
-def _probe(model: Model) -> Encoded:
-    generator = torch.Generator().manual_seed(0)
-    window = int(getattr(model.module.config, "sliding_window", 0) or 0)
-    count = PROBE_TOKENS + (window if window <= 64 else 0)  # long enough for a small window to cut something off
-    count = min(count, model.facts.max_tokens or count)
-    return from_ids(
-        None, torch.randint(model.vocabulary, (count,), generator=generator).tolist(), frozenset(), model.vocabulary
+def _matched(
+    model: Model, trace: Trace, weights: list[Tensor], expected: dict[Kind, list[Tensor]], tolerance: float
+) -> list[Site]:
+    """Every call of the attention function beside the weights that eager returned for it."""
+    names = {id(part): name for name, part in model.module.named_modules()}
+    left = {kind: list(maps) for kind, maps in expected.items()}
+    sites: list[Site] = []
+    for attended, ours in zip(trace.attended, weights, strict=True):
+        kind = next(
+            (
+                k
+                for k, maps in left.items()
+                if maps and maps[0].shape[1:] == ours.shape and _close(ours, maps[0][0], tolerance / 10)
+            ),
+            None,
+        )
+        if kind is None:
+            raise ModelNotExact(
+                f"What is captured at its attention number {len(sites)} is not what the model itself returns."
+            )
+        left[kind].pop(0)
+        call = attended.call
+        lacks = {}
+        if call.sink is not None:
+            lacks["distribution"] = "A learned sink takes a share of every row, so rows sum to less than 1."
+        causal = (
+            call.mask.keys.rule != "all"
+            and kind != "cross"
+            and not bool(call.mask.keys.allowed(*ours.shape[1:]).triu(1).any())
+        )
+        sites.append(
+            Site(kind, 0, ours.shape[0], call.value.shape[-1], causal, names.get(id(call.module)), lacks=lacks)
+        )
+    if any(left.values()):
+        raise ModelNotExact("Not every layer of this model attends in a way that can be captured.")
+    return _numbered(
+        sites, {name for name, part in model.module.named_modules() if isinstance(part, torch.nn.ModuleList)}
     )
 
 
-def _main(output: Any) -> torch.Tensor:
-    logits = getattr(output, "logits", None)
-    result: torch.Tensor = output[0] if logits is None else logits
+def _numbered(sites: list[Site], lists: set[str]) -> list[Site]:
+    """Layers by their number among the model's layers, where some do not attend; by order where layers are shared."""
+    numbers: dict[Kind, list[int]] = {}
+    for site in sites:
+        parts = str(site.module).split(".")
+        place = next((int(parts[i + 1]) for i in range(len(parts) - 1) if ".".join(parts[: i + 1]) in lists), -1)
+        numbers.setdefault(site.kind, []).append(place)
+    rising = {kind: found[0] >= 0 and all(a < b for a, b in pairwise(found)) for kind, found in numbers.items()}
+    counted: dict[Kind, int] = {}
+    result = []
+    for site in sites:
+        count = counted.get(site.kind, 0)
+        counted[site.kind] = count + 1
+        result.append(replace(site, layer=numbers[site.kind][count] if rising[site.kind] else count))
     return result
 
 
-def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
+def _replayable(model: Model, encoded: Encoded, anatomy: Anatomy) -> Anatomy:
+    """Every layer is run again with its own outputs, as a batch of two: what comes out must be what came out."""
+    lacks: dict[int, str] = {}
+    for kind in dict.fromkeys(site.kind for site in anatomy.sites):
+        places = anatomy.of(kind)
+        if any("hidden" in site.lacks for site in places):
+            continue
+
+        def run_again(layer: Layer, kind: Kind = kind) -> None:
+            site, stream = anatomy.place(kind, layer.index), layer.stream
+            try:
+                if stream.replay is None or stream.after is None:
+                    raise ModelNotExact("no stream")
+                twice = stream.replay(layer.output.expand(2, *layer.output.shape))
+                if not all(_close(one, stream.after, TOLERANCE) for one in twice):
+                    lacks[id(site)] = "Its layers do not give the same again when they are run a second time."
+            except Exception:  # noqa: BLE001 - whatever a layer raises about a batch it was not made for
+                lacks[id(site)] = "Its layers can't be run a second time on their own."
+
+        capture(model, encoded, anatomy, Wanted(lambda layer: None, run_again, frozenset({"hidden", "replay"})), kind)
+    sites = [
+        replace(site, lacks={**site.lacks, "replay": lacks[id(site)]}) if id(site) in lacks else site
+        for site in anatomy.sites
+    ]
+    return replace(anatomy, sites=tuple(sites))
+
+
+def _fallback(expected: dict[Kind, list[Tensor]], reason: str) -> Anatomy:
+    """Only the weights that eager returns."""
+    lacks = dict.fromkeys(
+        ("capture", "values", "scores", "projection", "residual", "hidden", "replay", "bilinear", "padding"), reason
+    )
+    sites = []
+    for kind, maps in expected.items():
+        for index, weights in enumerate(maps):
+            causal = kind != "cross" and weights.shape[2] > 1 and not bool(weights.triu(1).any())
+            sites.append(Site(kind, index, weights.shape[1], 0, causal, lacks=dict(lacks)))
+    return Anatomy(tuple(sites), captured=False)
+
+
+def _check_expected(expected: dict[Kind, list[Tensor]], encoded: Encoded) -> None:
+    """Raise ModelNotExact unless eager returned, for every layer, weights over the tokens of the input."""
+    if not expected:
+        raise ModelNotExact("This model does not return its attention weights, so nothing can be compared with it.")
+    for kind, maps in expected.items():
+        axes = encoded.axes(kind)
+        for weights in maps:
+            if weights.dim() != 4 or weights.shape[0] != 1 or weights.shape[2:] != (len(axes.queries), len(axes.keys)):
+                raise ModelNotExact("What this model returns as attention is not one weight for every pair of tokens.")
+            sums = weights.double().sum(-1)
+            if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or bool((sums > 1 + 1e-3).any()):
+                raise ModelNotExact("What this model returns as attention is not a set of distributions.")
+
+
+def _main(output: Any) -> Tensor:
+    logits = getattr(output, "logits", None)
+    result: Tensor = output[0] if logits is None else logits
+    return result
+
+
+def _close(ours: Tensor, theirs: Tensor, tolerance: float) -> bool:
+    """Within 10 tolerances, relative to the largest entry if that is above 1."""
+    if ours.shape != theirs.shape:
+        return False
     scale = max(1.0, theirs.abs().max().item())
     return bool((ours - theirs).abs().max().item() <= 10 * tolerance * scale)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..types import Layer, Lens, Reading
 
 
-def read(layer: Layer) -> Reading:
+def read(layer: Layer, params: Any) -> Reading:
     """Weights minus their projection on the left null space of the values, {x : x V = 0}. [H, Q, K], signed.
 
     For values of n keys and head width D the null space has n - rank dimensions, so the map is the weights themselves up to D keys (when the

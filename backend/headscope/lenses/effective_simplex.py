@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..types import Layer, Lens, Reading
 
 
-def read(layer: Layer) -> Reading:
+def read(layer: Layer, params: Any) -> Reading:
     """Weights projected on the column space of [V, 1]. [H, Q, K], signed, rows sum to 1.
 
     Alternatives A + N that keep the output and are still row-stochastic need N V = 0 and N 1 = 0, so this takes out only what could be exchanged

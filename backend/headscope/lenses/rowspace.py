@@ -99,6 +99,7 @@ def _project_all(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> 
             kept[head] = (exact.square().sum(-1) / _squared_norms(weights[head].double())).clamp(0, 1).to(kept.dtype)
     return Reading(
         projected,
+        signed=True,
         rank=_by_head(rank, per_group),
         condition=_by_head(condition, per_group),
         identical=_by_head(rank == n, per_group),
@@ -138,7 +139,7 @@ def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) 
             rows = slice(low, min(low + ROWS, n))
             projected[heads, rows], kept[heads, rows] = _causal_block(weights[heads, rows], V[group], low)
     identical = torch.stack([(projected[h] == weights[h]).all() for h in range(weights.shape[0])])
-    return Reading(projected, whole.rank, whole.condition, identical, kept, whole.leverage)
+    return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
 
 
 def _first_safe_row(V: Tensor, epsilon: float) -> int:
@@ -203,7 +204,7 @@ def _project_rows(weights: Tensor, V: Tensor, output: Tensor, mask: Tensor, epsi
             kept[heads, rows] = torch.where(independent, 1.0, share).to(kept.dtype)
     whole = _project_all(weights[:, :1], V, output[:, :1], epsilon)
     identical = torch.stack([(projected[h] == weights[h]).all() for h in range(weights.shape[0])])
-    return Reading(projected, whole.rank, whole.condition, identical, kept, whole.leverage)
+    return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
 
 
 def _squared_norms(rows: Tensor) -> Tensor:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..types import Layer, Lens, Reading
 
 
-def read(layer: Layer) -> Reading:
+def read(layer: Layer, params: Any) -> Reading:
     """Weights [H, Q, K]: rows sum to 1 over the allowed keys."""
     return Reading(layer.weights)
 

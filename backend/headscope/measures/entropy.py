@@ -28,9 +28,9 @@ def row_entropy(weights: Tensor) -> Tensor:
     return logarithms.mul_(weights).sum(-1).neg_()
 
 
-def compute(layer: Layer, readings: Mapping[str, Reading]) -> dict[str, Tensor]:
-    """Entropy [H, Q] in nats of the weights. Signed maps have none."""
-    return {"weights": row_entropy(layer.weights)}
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+    """Entropy [H, Q] in nats of a map whose rows are distributions."""
+    return row_entropy(readings[lens].map)
 
 
 def convert(nats: NDArray[Any], unit: Unit, keys: NDArray[Any]) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..types import Layer, Measure, Reading
 
@@ -18,23 +18,23 @@ def _kept(readings: Mapping[str, Reading]) -> Tensor:
     return kept
 
 
-def share(layer: Layer, readings: Mapping[str, Reading]) -> dict[str, Tensor]:
+def share(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
     """||A - A_eff||² / ||A||² per head, [H]. A projection is orthogonal, so this is 1 - ||A_eff||² / ||A||²."""
     norms = layer.weights.norm(dim=-1).square()  # [H, Q]
-    return {"weights": (1 - (_kept(readings) * norms).sum(-1) / norms.sum(-1)).clamp(0, 1)}
+    return (1 - (_kept(readings) * norms).sum(-1) / norms.sum(-1)).clamp(0, 1)
 
 
-def share_rows(layer: Layer, readings: Mapping[str, Reading]) -> dict[str, Tensor]:
+def share_rows(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
     """The same for every query on its own, [H, Q]."""
-    return {"weights": 1 - _kept(readings)}
+    return 1 - _kept(readings)
 
 
-def leverage(layer: Layer, readings: Mapping[str, Reading]) -> dict[str, Tensor]:
+def leverage(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
     """l_j = v_j (VᵀV)⁺ v_jᵀ over all keys, [H, K]: how much of the weight put on token j stays on token j."""
     values = readings["effective"].leverage
     if values is None:
         raise ValueError("the effective lens must be read before leverage")
-    return {"weights": values}
+    return values
 
 
 NULL_SHARE = Measure(
@@ -46,7 +46,8 @@ NULL_SHARE = Measure(
     range=(0.0, 1.0),
     shape="L H",
     lenses=("weights",),
-    needs=("effective",),
+    needs=("values",),
+    reads=("effective",),
     compute=share,
 )
 
@@ -59,7 +60,8 @@ NULL_SHARE_ROWS = Measure(
     range=(0.0, 1.0),
     shape="L H Q",
     lenses=("weights",),
-    needs=("effective",),
+    needs=("values",),
+    reads=("effective",),
     compute=share_rows,
 )
 
@@ -72,6 +74,7 @@ LEVERAGE = Measure(
     range=(0.0, 1.0),
     shape="L H K",
     lenses=("weights",),
-    needs=("effective",),
+    needs=("values",),
+    reads=("effective",),
     compute=leverage,
 )

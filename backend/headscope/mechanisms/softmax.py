@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ..types import Mechanism
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from ..types import Mechanism, Pass, Setting
 
 
-def attend(scores: Tensor) -> Tensor:
-    """Softmax over the keys. scores [..., Q, K] -> weights [..., Q, K], rows sum to 1; masked scores are the type's minimum and become 0."""
-    return scores.softmax(-1)
+def begin(params: Any, setting: Setting) -> Pass:
+    """The pass that changes nothing."""
+    return Pass()
 
 
 SOFTMAX = Mechanism(
@@ -22,5 +19,5 @@ SOFTMAX = Mechanism(
     not_="Not a change of the model: its outputs are exactly what they are without Headscope.",
     citation="Vaswani et al. 2017, Attention Is All You Need, eq. 1",
     range=(0.0, 1.0),
-    attend=attend,
+    begin=begin,
 )

@@ -7,6 +7,7 @@ under `headscope`, in an npz as the string `headscope`.
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -37,15 +38,14 @@ class Source(Protocol):
 
 
 def _layers(source: Source, lens: str) -> Iterator[Array]:
-    for layer in range(source.document["shape"][0]):
+    for layer in range(source.document["shapes"][lens][0]):
         yield source.maps(lens, slice(layer, layer + 1), slice(None))
 
 
 def _sized(source: Source) -> dict[str, tuple[str, list[int], int]]:
     """Name -> type, shape, bytes of every tensor, in the order they are written."""
-    shape = list(source.document["shape"])
-    size = int(np.prod(shape, dtype=np.int64)) * 4
-    maps = {f"map/{lens}": ("float32", shape, size) for lens in source.document["kept"]}
+    shapes = {lens: list(source.document["shapes"][lens]) for lens in source.document["kept"]}
+    maps = {f"map/{lens}": ("float32", shape, 4 * math.prod(shape)) for lens, shape in shapes.items()}
     return maps | {
         name: (str(array.dtype), list(array.shape), array.nbytes) for name, array in sorted(source.arrays.items())
     }
@@ -74,7 +74,7 @@ def write_npz(source: Source, path: Path) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for lens in source.document["kept"]:
             with archive.open(f"map/{lens}.npy", "w", force_zip64=True) as file:
-                _npy_header(file, tuple(source.document["shape"]))
+                _npy_header(file, tuple(source.document["shapes"][lens]))
                 for block in _layers(source, lens):
                     file.write(block.tobytes())
         for name, array in sorted(source.arrays.items()):

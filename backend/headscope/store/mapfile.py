@@ -48,10 +48,10 @@ class MapWriter:
         self._files: dict[str, Any] = {}
         self.digests: dict[str, list[str]] = {}
 
-    def open(self, lenses: list[str], shape: Shape) -> None:
+    def open(self, shapes: dict[str, Shape]) -> None:
         """Start a file per lens. Raises StorageFull."""
         with _storing():
-            for lens in lenses:
+            for lens, shape in shapes.items():
                 self._files[lens] = (self._folder / f"{lens}.safetensors").open("wb", buffering=0)
                 self._files[lens].write(header(shape))
                 self.digests[lens] = []

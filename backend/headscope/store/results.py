@@ -50,7 +50,7 @@ class Stored:
 
     def maps(self, lens: str, layers: slice, heads: slice) -> Array:
         """Map of `lens` for places layers, heads of the selection: [L', H', Q, K] float32. Raises Corrupt."""
-        shape = tuple(self.document["shape"])
+        shape = tuple(self.document["shapes"][lens])
         return read_heads(self.folder / f"{lens}.safetensors", shape, layers, heads, self.digests["maps"][lens])
 
 

@@ -1,0 +1,127 @@
+"""What a model's attention is made of: every place where it attends, and what can be proven about the way in and out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import Unknown, Unsupported
+from ..types import NEEDS, Kind, Norm
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of the output of a linear module that becomes the queries, or the keys, of all heads: [Q, ...] -> [H, Q, D']."""
+
+    module: str
+    offset: int
+    stride: int  # how far a head's part is from the next one's
+    width: int
+
+
+@dataclass(frozen=True)
+class NormForm:
+    """What a normalisation computes: over the mean or not, and whether its gain is the weight or 1 + weight."""
+
+    centred: bool
+    plus_one: bool
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place where the model attends. Sites stand in the order of the forward pass; a layer that is used twice has two.
+
+    `layer` counts the layers of its kind; `lacks` says, for every need that this place can't meet, why.
+    """
+
+    kind: Kind
+    layer: int
+    heads: int
+    width: int
+    causal: bool
+    module: str | None = None
+    block: str | None = None
+    projection: str | None = None
+    norm: str | None = None
+    norm_form: NormForm | None = None  # of models that normalise the sum itself (post-LN)
+    query: Part | None = None
+    key: Part | None = None
+    lacks: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """All places of a model, proven equal to its eager attention on a probe. `captured` is False where only eager's own weights can be had."""
+
+    sites: tuple[Site, ...]
+    captured: bool
+
+    def of(self, kind: Kind) -> tuple[Site, ...]:
+        """The places of one kind of attention, in order of layers. Raises Unsupported if there is none."""
+        kinds = {site.kind for site in self.sites}
+        if kind == "self" and "encoder" in kinds:
+            kind = "encoder"
+        found = tuple(site for site in self.sites if site.kind == kind)
+        if not found:
+            offered = ", ".join(sorted(kinds))
+            raise Unsupported(f"This model has no attention of that kind. It has: {offered}.", pointer="/kind")
+        return found
+
+    def lacks(self, kind: Kind) -> dict[str, str]:
+        """Need -> why this model can't meet it, for one kind of attention."""
+        sites = self.of(kind)
+        missing = {need: reason for site in sites for need, reason in site.lacks.items()}
+        if len({site.heads for site in sites}) > 1:
+            missing["equal-heads"] = "Its layers have different numbers of heads."
+        if sites[0].kind == "cross":
+            missing["same-tokens"] = "In cross-attention queries and keys are different tokens."
+        causal = any(site.causal for site in sites)
+        if causal:
+            missing["bidirectional"] = "A causal model hides later tokens, and this method would look at them."
+            missing["padding"] = "Only models that see the whole input at once were padded in the published code."
+        else:
+            missing["causal"] = "Every token of this model sees all others."
+        return {need: reason for need, reason in missing.items() if need in NEEDS}
+
+    def place(self, kind: Kind, layer: int) -> Site:
+        """The place of one layer. Raises Unknown."""
+        for site in self.of(kind):
+            if site.layer == layer:
+                return site
+        raise Unknown("layer", f"The model does not attend in layer {layer}.", pointer="/layers")
+
+
+def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:
+    """A normalisation module at the statistics of `summed` [Q, d]."""
+    variance = summed.var(-1, unbiased=False) if form.centred else summed.square().mean(-1)
+    gain = module.weight + 1 if form.plus_one else module.weight
+    shift = getattr(module, "bias", None)
+    shift = gain.new_zeros(gain.shape) if shift is None else shift
+    return Norm(gain, shift, (variance + form.epsilon).rsqrt(), form.centred)
+
+
+def head_weights(module: Any, part: Part, heads: int) -> Tensor:
+    """The rows of a linear module's weight that make a head's query or key: [H, d, D']."""
+    weight = rows(module)
+    import torch
+
+    pieces = [
+        weight[part.offset + head * part.stride : part.offset + head * part.stride + part.width]
+        for head in range(heads)
+    ]
+    return torch.stack([piece.mT for piece in pieces])
+
+
+def rows(module: Any) -> Tensor:
+    """Weight of a linear module as [output, input], also of GPT-2's Conv1D, which stores it the other way round."""
+    weight: Tensor = module.weight
+    return weight.mT if type(module).__name__ == "Conv1D" else weight
+
+
+def split_projection(module: Any, heads: int) -> Tensor:
+    """Each head's part of the output projection: [H, D, d]."""
+    weight = rows(module)  # [d, H * D]
+    return weight.mT.reshape(heads, -1, weight.shape[0])

@@ -1,0 +1,313 @@
+"""One forward pass that shows every layer's attention on the way, under a mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import NonFinite, Unsupported
+from ..models.loading import Model
+from ..models.tokens import Encoded
+from ..types import Axes, Keys, Kind, Layer, Pass, Stream
+from .anatomy import Anatomy, Site, head_weights, norm_at, split_projection
+from .attention import NAME, Call, Masks, implementation, plain, recording
+
+OnLayer = Callable[[Layer], None]
+PLAIN = Pass()
+
+
+@dataclass
+class Wanted:
+    """What a pass shall hand on: blocks of heads to `on_heads`; whole layers, with what `needs` names, to `on_layer` (with all their weights if `whole`)."""
+
+    on_heads: OnLayer
+    on_layer: OnLayer | None = None
+    needs: frozenset[str] = frozenset()
+    whole: bool = False
+
+
+@dataclass
+class _Open:
+    """A layer whose block is still running: filled in as its modules are called."""
+
+    site: Site
+    layer: Layer
+    projected: Tensor | None = None
+    summed: Tensor | None = None
+
+
+class Recording:
+    """Computes attention during one forward pass and hands on what was asked for."""
+
+    def __init__(self, model: Model, anatomy: Anatomy, kind: Kind, axes: Axes, pass_: Pass, wanted: Wanted) -> None:
+        self.masks = Masks()
+        self._modules = dict(model.module.named_modules())
+        self._anatomy, self._axes, self._pass, self._wanted = anatomy, axes, pass_, wanted
+        self._sites = iter(anatomy.sites)
+        self._mine = frozenset(id(site) for site in anatomy.of(kind))
+        self._entered = iter(anatomy.of(kind))
+        self._open: _Open | None = None
+        self._arguments: tuple[Any, Any] = ((), {})
+        self._replaying: tuple[Any, Tensor] | None = None
+        self._at_exit = bool(wanted.needs & {"residual", "hidden", "replay"})
+
+    # -- the attention function -----------------------------------------------------------------------------------------------------------
+
+    def attend(self, call: Call) -> Tensor:
+        """Outputs of all heads [H, Q, D], as the model goes on with them."""
+        site = next(self._sites, None)
+        if site is None or self._modules[str(site.module)] is not call.module:
+            raise Unsupported(
+                "On this input the model attends in another order than on the probe, so it can't be captured."
+            )
+        mine = id(site) in self._mine
+        pass_ = self._pass if mine else PLAIN
+        output = call.query.new_empty(*call.query.shape[:2], call.value.shape[-1])
+        sent = output
+        base = self._base(site, call, output) if mine else None
+        whole = None
+        if mine and self._wanted.whole:
+            whole = torch.empty(*call.query.shape[:2], call.key.shape[1], dtype=torch.float32, device=call.query.device)
+        per_group = call.query.shape[0] // call.key.shape[0]
+        for low, high in call.blocks():
+            scores = call.scores(site.layer, low, high)
+            weights = pass_.attend(scores)
+            block = slice(low * per_group, high * per_group)
+            torch.matmul(weights, call.value[low:high].repeat_interleave(per_group, dim=0), out=output[block])
+            if not bool(output[block].isfinite().all()):
+                raise NonFinite(
+                    f"Layer {site.layer} of the model computes NaN or infinity on this input; its maps would mean nothing."
+                )
+            left = pass_.leave(site.layer, scores.heads, output[block])
+            if left.data_ptr() != output[block].data_ptr():
+                sent = output.clone() if sent is output else sent
+                sent[block] = left
+            if base is not None:
+                weights = weights.float() if weights.dtype != torch.float64 else weights
+                self._wanted.on_heads(_cut(base, scores.heads, weights, low, high))
+                if whole is not None:
+                    whole[block] = weights
+        if base is not None:
+            self._layer_done(site, base if whole is None else replace(base, weights=whole))
+        return sent
+
+    def _base(self, site: Site, call: Call, output: Tensor) -> Layer:
+        """The whole layer, but for the weights."""
+        needs, groups = self._wanted.needs, call.key.shape[0]
+        base = Layer(
+            index=site.layer,
+            heads=tuple(range(site.heads)),
+            weights=call.query.new_empty(0),
+            values=call.value,
+            output=output,
+            keys=call.mask.keys,
+            epsilon=torch.finfo(call.value.dtype).eps,
+            axes=self._axes,
+            query=call.query,
+            key=call.key,
+        )
+        if "projection" in needs:
+            base = replace(base, projection=split_projection(self._modules[str(site.projection)], site.heads))
+        if "bilinear" in needs and site.query is not None and site.key is not None:
+            query = head_weights(self._modules[site.query.module], site.query, site.heads)
+            key = head_weights(self._modules[site.key.module], site.key, groups)
+            base = replace(base, query_weights=query, key_weights=key.repeat_interleave(site.heads // groups, dim=0))
+        return base
+
+    def _layer_done(self, site: Site, layer: Layer) -> None:
+        if self._wanted.on_layer is None:
+            return
+        if self._at_exit:
+            self._open = _Open(site, layer)
+        else:
+            self._wanted.on_layer(layer)
+
+    # -- what stands around attention -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def hooks(self) -> Iterator[None]:
+        """Within this context the modules around attention are watched, as far as anything is wanted of them."""
+        mine = [site for site in self._anatomy.sites if id(site) in self._mine]
+        with ExitStack() as stack:
+            if self._at_exit or type(self._pass).enter is not Pass.enter:
+                for name in {site.block for site in mine if site.block}:
+                    stack.enter_context(
+                        _hooked(self._modules[name].register_forward_pre_hook(self._entering, with_kwargs=True))
+                    )
+                    stack.enter_context(_hooked(self._modules[name].register_forward_hook(self._leaving)))
+            if "residual" in self._wanted.needs:
+                for name in {site.projection for site in mine if site.projection}:
+                    stack.enter_context(_hooked(self._modules[name].register_forward_hook(self._projecting)))
+                for name in {site.norm for site in mine if site.norm}:
+                    stack.enter_context(_hooked(self._modules[name].register_forward_pre_hook(self._normalising)))
+            yield
+
+    def _entering(self, module: Any, args: Any, kwargs: Any) -> Any:
+        self._arguments = (args, kwargs)
+        site = next(self._entered, None)
+        if site is None or type(self._pass).enter is Pass.enter:
+            return None
+        hidden = args[0] if args else kwargs["hidden_states"]
+        entered = self._pass.enter(site.layer, hidden[0]).unsqueeze(0)
+        self._arguments = ((entered, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": entered})
+        return self._arguments
+
+    def _projecting(self, module: Any, args: Any, output: Any) -> None:
+        if self._open and not self._replaying and self._modules[str(self._open.site.projection)] is module:
+            self._open.projected = output
+
+    def _normalising(self, module: Any, args: Any) -> None:
+        held = self._open
+        if held is None or self._replaying or held.projected is None or held.summed is not None:
+            return
+        if self._modules[str(held.site.norm)] is module:
+            held.summed = args[0]
+
+    def _leaving(self, module: Any, args: Any, output: Any) -> None:
+        if self._open is None or self._wanted.on_layer is None:
+            return
+        held, after = self._open, first(output)[0]
+        before, bias, norm = None, None, None
+        if held.summed is not None and held.projected is not None:
+            summed = held.summed.reshape(after.shape[0], -1)
+            before = summed - held.projected.reshape(summed.shape)
+            bias = getattr(self._modules[str(held.site.projection)], "bias", None)
+            bias = summed.new_zeros(summed.shape[-1]) if bias is None else bias
+            if held.site.norm_form is not None:
+                norm = norm_at(self._modules[str(held.site.norm)], held.site.norm_form, summed)
+        arguments = self._arguments
+
+        def replay(outputs: Tensor) -> Tensor:
+            return self._again(held.site, module, arguments, outputs)
+
+        self._wanted.on_layer(replace(held.layer, stream=Stream(before, bias, norm, after, replay)))
+        self._open = None
+
+    def _again(self, site: Site, block: Any, arguments: tuple[Any, Any], outputs: Tensor) -> Tensor:
+        """The layer's hidden states [B, Q, d] with these outputs of its heads [B, H, Q, D]."""
+        heads = tuple(range(site.heads))
+        if type(self._pass).leave is not Pass.leave:
+            outputs = torch.stack([self._pass.leave(site.layer, heads, one) for one in outputs])
+        self._replaying = (self._modules[str(site.module)], outputs)
+        try:
+            args, kwargs = _batched(arguments, outputs.shape[0])
+            return first(block.forward(*args, **kwargs))
+        finally:
+            self._replaying = None
+
+    def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
+        """Outputs [B, Q, H, D] while a layer is run again."""
+        if self._replaying is None:
+            return None
+        target, outputs = self._replaying
+        return outputs.transpose(1, 2) if module is target else plain(query, key, value, rest)
+
+
+def capture(
+    model: Model, encoded: Encoded, anatomy: Anatomy, wanted: Wanted, kind: Kind = "self", pass_: Pass = PLAIN
+) -> Any:
+    """One forward pass; what is wanted of it is handed on as soon as it is computed. Returns the model's own output.
+
+    Raises NonFinite, Unsupported, and whatever those who are handed layers raise.
+    """
+    axes = encoded.axes(anatomy.of(kind)[0].kind)
+    if not anatomy.captured:
+        return _eager(model, encoded, anatomy, wanted, kind, axes)
+    recording_ = Recording(model, anatomy, kind, axes, pass_, wanted)
+    with (
+        model.lock,
+        torch.inference_mode(),
+        implementation(model.module, NAME),
+        recording(recording_),
+        recording_.hooks(),
+    ):
+        return model.module(**model.inputs(encoded), **quiet(model))
+
+
+def quiet(model: Model) -> dict[str, Any]:
+    """Arguments that keep a forward pass to itself: no cache where there is one."""
+    import inspect
+
+    accepted = inspect.signature(model.module.forward).parameters
+    return {"return_dict": True} | ({"use_cache": False} if "use_cache" in accepted else {})
+
+
+def _eager(model: Model, encoded: Encoded, anatomy: Anatomy, wanted: Wanted, kind: Kind, axes: Axes) -> Any:
+    """What eager attention returns of itself: weights, and nothing else."""
+    with model.lock, torch.inference_mode(), implementation(model.module, "eager"):
+        output = model.module(**model.inputs(encoded), **quiet(model), output_attentions=True)
+    for site, weights in zip(anatomy.of(kind), returned(output)[anatomy.of(kind)[0].kind], strict=True):
+        if not bool(weights.isfinite().all()):
+            raise NonFinite(
+                f"Layer {site.layer} of the model computes NaN or infinity on this input; its maps would mean nothing."
+            )
+        empty = weights.new_empty(0)
+        keys = Keys("prefix") if site.causal else Keys("all")
+        layer = Layer(
+            site.layer, tuple(range(site.heads)), weights[0].float(), empty, empty, keys, torch.finfo(weights.dtype).eps, axes, empty, empty,
+        )  # fmt: skip
+        wanted.on_heads(layer)
+        if wanted.on_layer is not None:
+            wanted.on_layer(layer)
+    return output
+
+
+def returned(output: Any) -> dict[Kind, list[Tensor]]:
+    """The weights [1, H, Q, K] that a model returned, by kind; layers that do not attend are left out."""
+    names: dict[Kind, str] = {
+        "self": "attentions",
+        "encoder": "encoder_attentions",
+        "decoder": "decoder_attentions",
+        "cross": "cross_attentions",
+    }
+    found = {
+        kind: [one for one in getattr(output, name, None) or () if one is not None] for kind, name in names.items()
+    }
+    return {kind: weights for kind, weights in found.items() if weights}
+
+
+def first(output: Any) -> Tensor:
+    """The hidden states of what a layer returned."""
+    result: Tensor = output[0] if isinstance(output, tuple) else output
+    return result
+
+
+def _cut(base: Layer, heads: tuple[int, ...], weights: Tensor, low: int, high: int) -> Layer:
+    """Some heads of a layer: those that read key/value heads low to high."""
+    block = slice(heads[0], heads[-1] + 1)
+    return replace(
+        base,
+        heads=heads,
+        weights=weights,
+        values=base.values[low:high],
+        output=base.output[block],
+        query=base.query[block],
+        key=base.key[low:high],
+        projection=None if base.projection is None else base.projection[block],
+        query_weights=None if base.query_weights is None else base.query_weights[block],
+        key_weights=None if base.key_weights is None else base.key_weights[block],
+    )
+
+
+def _batched(value: Any, size: int) -> Any:
+    """The same arguments for a batch: tensors [1, a, b, ...] become [size, a, b, ...]."""
+    if isinstance(value, Tensor):
+        return value.expand(size, *value.shape[1:]) if value.dim() >= 3 and value.shape[0] == 1 else value
+    if isinstance(value, (tuple, list)):
+        return type(value)(_batched(item, size) for item in value)
+    if isinstance(value, dict):
+        return {name: _batched(item, size) for name, item in value.items()}
+    return value
+
+
+@contextmanager
+def _hooked(handle: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        handle.remove()

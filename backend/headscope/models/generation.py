@@ -1,0 +1,73 @@
+"""How a model shall continue a text, and what it then writes. Free of torch until it is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import Unsupported
+
+
+class Generate(BaseModel):
+    """Greedy unless do_sample; the same seed gives the same continuation."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    max_new_tokens: int = Field(ge=1, le=4096, description="Most tokens that are added.")
+    do_sample: bool = Field(
+        default=False, description="Draw from the distribution instead of taking the likeliest token."
+    )
+    temperature: float = Field(default=1.0, gt=0, le=100, description="Of the distribution drawn from.")
+    top_k: int = Field(default=50, ge=1, le=1_000_000, description="Draw from that many likeliest tokens.")
+    top_p: float = Field(
+        default=1.0, gt=0, le=1, description="Draw from the likeliest tokens that have this probability together."
+    )
+    seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Of the random numbers.")
+
+
+def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> list[int]:
+    """Ids that the model gives for its inputs, one beam, with the inputs' own in front if it is a decoder; at most `most` new ones.
+
+    The model's own rules for what it may write (forced or forbidden tokens) hold. Raises Unsupported for a model that can't write.
+    """
+    import torch
+
+    if not callable(getattr(module, "generate", None)) or not module.can_generate():
+        raise Unsupported(
+            "This model has no head that writes text, so it can't continue one. Leave generate out.", pointer="/generate"
+        )
+    sampling = {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p} if asked.do_sample else {}
+    training = module.training
+    module.eval()
+    try:
+        with torch.inference_mode(), torch.random.fork_rng(devices=_devices(module)):
+            torch.manual_seed(asked.seed)
+            written = module.generate(
+                **inputs,
+                max_new_tokens=min(asked.max_new_tokens, most),
+                min_new_tokens=None,
+                do_sample=asked.do_sample,
+                num_beams=1,
+                num_return_sequences=1,
+                **{"temperature": None, "top_k": None, "top_p": None, **sampling},
+                pad_token_id=_padding(module),
+                return_dict_in_generate=False,
+            )
+    finally:
+        module.train(training)
+    ids: list[int] = written[0].tolist()
+    return ids
+
+
+def _devices(module: Any) -> list[Any]:
+    """Devices beside the CPU whose random numbers sampling draws from."""
+    return [module.device] if module.device.type == "cuda" else []
+
+
+def _padding(module: Any) -> int:
+    """Nothing is padded, but generate() asks for a padding id, and says so in a warning if there is none."""
+    config = module.generation_config
+    ends = config.eos_token_id
+    end = ends[0] if isinstance(ends, list) else ends
+    return int(next((id_ for id_ in (config.pad_token_id, end) if id_ is not None), 0))
