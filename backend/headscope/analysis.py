@@ -20,8 +20,8 @@ from .measures import MEASURES
 from .measures.thumbnail import pool, quantise
 from .mechanisms import MECHANISMS
 from .models.loading import Model
-from .request import AnalysisRequest
-from .types import Declaration, Kind, Layer, Reading, Setting, Token, Warned
+from .request import AnalysisRequest, check_needs
+from .types import Kind, Layer, Reading, Setting, Token, Warned
 
 TILE = 32
 
@@ -80,7 +80,7 @@ def run(
 ) -> Result:
     """Analyse one input. `progress(fraction, stage, detail)` is called at every layer and may raise to stop.
 
-    Raises a HeadscopeError: see Model.encode, examine, check_needs, budget.check, capture.
+    Raises a HeadscopeError: see examine, request.check_needs, Model.encode, budget.check, capture.
     """
     started = time.perf_counter()
     anatomy = examine(model)
@@ -97,7 +97,7 @@ def run(
     setting = Setting(tuple(site.heads for site in sites), model.width, sites[0].kind, sites[0].causal, axes)
     with model.lock, model.using(request.dtype):
         output = capture(
-            model, encoded, anatomy, collector.wanted, request.kind, mechanism.begin(request.mechanism, setting)
+            model, encoded, anatomy, collector.wanted, request.kind, lambda: mechanism.begin(request.mechanism, setting)
         )
     result = collector.result(sites[0].kind, axes.queries, axes.keys, sites[0].width)
     result.warnings = [*encoded.warnings, *caveats(result, anatomy.lacks(request.kind))]
@@ -113,14 +113,6 @@ def run(
         "total": round(total * 1e3, 1),
     }
     return result
-
-
-def check_needs(methods: list[Declaration], lacks: dict[str, str]) -> None:
-    """Raise Unsupported, with the reason, for the first method that the model can't carry. `lacks` is need -> reason."""
-    for method in methods:
-        for need in method.needs:
-            if need in lacks:
-                raise Unsupported(f"{method.title} can't be had from this model. {lacks[need]}")
 
 
 class Collector:
@@ -148,7 +140,8 @@ class Collector:
         methods = self._request.methods
         of_layer = [method for method in methods if getattr(method, "of", "heads") == "layer"]
         needs = frozenset(need for method in methods for need in method.needs)
-        return Wanted(self.add_heads, self.add_layer if of_layer else None, needs, self._plan.whole)
+        pad_to = next((params.pad_to for name, params in self._lenses.items() if "padding" in LENSES[name].needs), None)
+        return Wanted(self.add_heads, self.add_layer if of_layer else None, needs, self._plan.whole, pad_to)
 
     def add_heads(self, layer: Layer) -> None:
         """Read one block of heads and let it go."""
@@ -266,4 +259,4 @@ class Memory:
         self.maps[lens][layer, head : head + block.shape[0]] = block
 
 
-__all__ = ["Array", "Collector", "Memory", "Progress", "Result", "Sink", "check_needs", "run"]
+__all__ = ["Array", "Collector", "Memory", "Progress", "Result", "Sink", "run"]

@@ -229,3 +229,11 @@ def _canonical(what: str, chosen: list[Any], order: list[str]) -> list[Any]:
                 f"{choice.name} is asked for twice, with different parameters.", pointer=POINTERS[what]
             )
     return [found[name] for name in order if name in found]
+
+
+def check_needs(methods: list[Declaration], lacks: Mapping[str, str]) -> None:
+    """Raise Unsupported, with the reason, for the first method that the model can't carry. `lacks` is need -> reason."""
+    for method in methods:
+        for need in method.needs:
+            if need in lacks:
+                raise Unsupported(f"{method.title} can't be had from this model. {lacks[need]}")

@@ -131,6 +131,8 @@ def attention(
     softcap: float | None = None,
     position_bias: Tensor | None = None,
     s_aux: Tensor | None = None,
+    sinks: Tensor | None = None,
+    indices: Tensor | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
     """Query [1, H, Q, D'], key and value [1, G, K, D] -> output [1, Q, H, D]. The signature is that of transformers' AttentionInterface."""
@@ -138,6 +140,9 @@ def attention(
     if recorder is None:
         raise RuntimeError("Headscope's attention runs only inside capture()")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    s_aux = sinks if s_aux is None else s_aux
+    if indices is not None:
+        attention_mask = _only(indices, attention_mask, key.shape[2])
     arguments = {"mask": attention_mask, "bias": position_bias, "scaling": scaling, "softcap": softcap, "sink": s_aux}
     again = recorder.replay(query, key, value, arguments, module)
     if again is not None:
@@ -150,6 +155,18 @@ def attention(
     mask = recorder.masks.read(attention_mask, position_bias, key.shape[2], query.device)
     output = recorder.attend(Call(module, query[0], key[0], value[0], mask, float(scaling), softcap, sink))
     return output.transpose(0, 1).unsqueeze(0).contiguous(), None
+
+
+def _only(indices: Tensor, mask: Tensor | None, keys: int) -> Tensor:
+    """The mask [1, 1, Q, K] without the keys that a sparse layer did not choose; indices [1, Q, k] are those it did."""
+    left_out = torch.ones(*indices.shape[:-1], keys, dtype=torch.bool, device=indices.device).scatter(
+        -1, indices, False
+    )
+    if mask is None:
+        return ~left_out.unsqueeze(1)
+    return mask[..., :keys].masked_fill(
+        left_out.unsqueeze(1), False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
+    )
 
 
 def plain(query: Tensor, key: Tensor, value: Tensor, arguments: dict[str, Any]) -> Tensor:

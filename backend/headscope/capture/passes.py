@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ class Wanted:
     on_layer: OnLayer | None = None
     needs: frozenset[str] = frozenset()
     whole: bool = False
+    pad_to: int | None = None  # for methods that need the values of the padded input
 
 
 @dataclass
@@ -44,10 +46,19 @@ class _Open:
 class Recording:
     """Computes attention during one forward pass and hands on what was asked for."""
 
-    def __init__(self, model: Model, anatomy: Anatomy, kind: Kind, axes: Axes, pass_: Pass, wanted: Wanted) -> None:
+    def __init__(
+        self,
+        model: Model,
+        anatomy: Anatomy,
+        kind: Kind,
+        axes: Axes,
+        pass_: Pass,
+        wanted: Wanted,
+        padded: Mapping[int, Tensor] = MappingProxyType({}),
+    ) -> None:
         self.masks = Masks()
         self._modules = dict(model.module.named_modules())
-        self._anatomy, self._axes, self._pass, self._wanted = anatomy, axes, pass_, wanted
+        self._anatomy, self._axes, self._pass, self._wanted, self._padded = anatomy, axes, pass_, wanted, padded
         self._sites = iter(anatomy.sites)
         self._mine = frozenset(id(site) for site in anatomy.of(kind))
         self._entered = iter(anatomy.of(kind))
@@ -110,6 +121,7 @@ class Recording:
             axes=self._axes,
             query=call.query,
             key=call.key,
+            padded_values=self._padded.get(site.layer),
         )
         if "projection" in needs:
             base = replace(base, projection=split_projection(self._modules[str(site.projection)], site.heads))
@@ -209,24 +221,49 @@ class Recording:
 
 
 def capture(
-    model: Model, encoded: Encoded, anatomy: Anatomy, wanted: Wanted, kind: Kind = "self", pass_: Pass = PLAIN
+    model: Model,
+    encoded: Encoded,
+    anatomy: Anatomy,
+    wanted: Wanted,
+    kind: Kind = "self",
+    begin: Callable[[], Pass] = Pass,
 ) -> Any:
-    """One forward pass; what is wanted of it is handed on as soon as it is computed. Returns the model's own output.
+    """One forward pass under the mechanism that `begin` starts; what is wanted of it is handed on as soon as it is computed. Returns the model's own output.
 
     Raises NonFinite, Unsupported, and whatever those who are handed layers raise.
     """
     axes = encoded.axes(anatomy.of(kind)[0].kind)
+    inputs = model.inputs(encoded)
     if not anatomy.captured:
-        return _eager(model, encoded, anatomy, wanted, kind, axes)
-    recording_ = Recording(model, anatomy, kind, axes, pass_, wanted)
-    with (
-        model.lock,
-        torch.inference_mode(),
-        implementation(model.module, NAME),
-        recording(recording_),
-        recording_.hooks(),
-    ):
-        return model.module(**model.inputs(encoded), **quiet(model))
+        return _eager(model, inputs, anatomy, wanted, kind, axes)
+    padded = _padded(model, inputs, anatomy, kind, begin(), axes, wanted.pad_to) if wanted.pad_to else {}
+    return _forward(model, inputs, Recording(model, anatomy, kind, axes, begin(), wanted, padded))
+
+
+def _forward(model: Model, inputs: dict[str, Tensor], recorder: Recording) -> Any:
+    with model.lock, torch.inference_mode(), implementation(model.module, NAME), recording(recorder), recorder.hooks():
+        return model.module(**inputs, **quiet(model))
+
+
+def _padded(
+    model: Model, inputs: dict[str, Tensor], anatomy: Anatomy, kind: Kind, pass_: Pass, axes: Axes, pad_to: int
+) -> dict[int, Tensor]:
+    """Layer -> values [H, P, D] of the same input padded to P tokens; nothing if it is longer than that."""
+    missing = pad_to - len(axes.keys)
+    if missing < 0:
+        return {}
+    filler = {"input_ids": int(getattr(model.module.config, "pad_token_id", None) or 0)}
+    longer = {
+        name: torch.nn.functional.pad(one, (0, missing), value=filler.get(name, 0)) for name, one in inputs.items()
+    }
+    values: dict[int, list[Tensor]] = {}
+
+    def keep(layer: Layer) -> None:
+        per_group = len(layer.heads) // layer.values.shape[0]
+        values.setdefault(layer.index, []).append(layer.values.repeat_interleave(per_group, dim=0))
+
+    _forward(model, longer, Recording(model, anatomy, kind, axes, pass_, Wanted(keep)))
+    return {layer: torch.cat(blocks) for layer, blocks in values.items()}
 
 
 def quiet(model: Model) -> dict[str, Any]:
@@ -237,10 +274,10 @@ def quiet(model: Model) -> dict[str, Any]:
     return {"return_dict": True} | ({"use_cache": False} if "use_cache" in accepted else {})
 
 
-def _eager(model: Model, encoded: Encoded, anatomy: Anatomy, wanted: Wanted, kind: Kind, axes: Axes) -> Any:
+def _eager(model: Model, inputs: dict[str, Tensor], anatomy: Anatomy, wanted: Wanted, kind: Kind, axes: Axes) -> Any:
     """What eager attention returns of itself: weights, and nothing else."""
     with model.lock, torch.inference_mode(), implementation(model.module, "eager"):
-        output = model.module(**model.inputs(encoded), **quiet(model), output_attentions=True)
+        output = model.module(**inputs, **quiet(model), output_attentions=True)
     for site, weights in zip(anatomy.of(kind), returned(output)[anatomy.of(kind)[0].kind], strict=True):
         if not bool(weights.isfinite().all()):
             raise NonFinite(
