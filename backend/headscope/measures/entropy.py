@@ -29,7 +29,7 @@ def row_entropy(weights: Tensor) -> Tensor:
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Entropy [H, Q] in nats of a map whose rows are distributions."""
+    """Entropy [H, Q] in nats of a map whose rows are distributions; NaN for rows without a reading."""
     return row_entropy(readings[lens].map)
 
 
@@ -60,6 +60,6 @@ ENTROPY = Measure(
     unit="nats",
     range=(0.0, None),
     shape="L H Q",
-    lenses=("weights",),
+    lenses=("weights", "max-entropy"),
     compute=compute,
 )

@@ -1,0 +1,45 @@
+"""The most even distribution with the same output."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..types import Layer, Lens, Reading
+
+
+class Params(BaseModel):
+    """When to give up."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    iterations: int = Field(
+        default=100,
+        ge=1,
+        le=1000,
+        description="Newton steps per query after which it counts as not converged and has no reading.",
+    )
+
+
+def read(layer: Layer, params: Params) -> Reading:
+    """p_i = argmax H(p) subject to p >= 0, sum(p) = 1, p V = a_i V over the keys that query i may see. [H, Q, K], rows sum to 1.
+
+    Queries whose keys have affinely independent values keep their weights, exactly: no other distribution has their output. Queries that do not converge are
+    NaN and counted in `undefined`. Raises Unsupported for values in half precision.
+    """
+    from .newton import most_even
+
+    return most_even(layer.weights, layer.values, layer.keys, layer.epsilon, params.iterations)
+
+
+MAX_ENTROPY = Lens(
+    name="max-entropy",
+    title="Maximum entropy",
+    doc="Of all distributions over the keys that give the same output of the head, the one of largest entropy: it commits to nothing that the output does not need.",
+    not_="Not what the model computed, and not a better explanation by itself: it is one of many distributions with this output, chosen for being the most even. "
+    "It looks at one head only.",
+    citation="Maximum entropy (Jaynes 1957) over the distributions that Brunner et al. 2020, On Identifiability in Transformers, call indistinguishable",
+    params=Params,
+    range=(0.0, 1.0),
+    needs=("values", "distribution"),
+    read=read,
+)

@@ -1,0 +1,39 @@
+"""The part of the weights that reaches nothing: what effective attention leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..types import Layer, Lens, Reading
+
+
+def read(layer: Layer, params: Any) -> Reading:
+    """Weights minus effective attention, row by row: the projection on the left null space of the values. [H, Q, K], signed.
+
+    All zeros where effective attention is the weights themselves. Rank and condition are those of the values.
+    """
+    from .rowspace import project
+
+    effective = project(layer.weights, layer.values, layer.output, layer.keys, layer.epsilon)
+    return Reading(
+        layer.weights - effective.map,
+        signed=True,
+        rank=effective.rank,
+        condition=effective.condition,
+        identical=None if effective.rank is None else effective.rank == 0,
+        kept=None if effective.kept is None else 1 - effective.kept,
+        leverage=None if effective.leverage is None else 1 - effective.leverage,
+    )
+
+
+NULL = Lens(
+    name="null",
+    title="Null part",
+    doc="The part of the weights that multiplies to exactly nothing: weights minus effective attention.",
+    not_="Not noise and not an error of the model: it reaches nothing because of this head's values, whatever made the weights. "
+    "All zeros while there are no more tokens than the head is wide.",
+    citation="Projection on the left null space of V; Sun & Marasović 2021, Effective Attention Sheds Light On Interpretability, sec. 2",
+    needs=("values",),
+    signed=True,
+    read=read,
+)

@@ -1,0 +1,49 @@
+"""How much of a head's output comes from special tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..types import Layer, Measure, Reading
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Params(BaseModel):
+    """Which queries count."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    queries: Literal["other", "all"] = Field(
+        default="other", description='Queries that count: "other" leaves special tokens out, "all" takes every token.'
+    )
+
+
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Params) -> Tensor:
+    """sum_i sum_{j special} N_ij / sum_i sum_j N_ij with the norms N of the lens `norm`, [H], 0..1. NaN where no query counts or nothing contributes."""
+    queries, keys = (place.to(layer.weights.device) for place in layer.special)
+    contributions = readings["norm"].map
+    if params.queries == "other":
+        contributions = contributions[:, ~queries]
+    by_key = contributions.sum(1).double()  # [H, K]
+    return (by_key * keys).sum(-1) / by_key.sum(-1)
+
+
+SPECIAL_BROADCAST = Measure(
+    name="special_broadcast",
+    title="Broadcast by special tokens",
+    doc="The share of the head's output that special tokens such as [CLS] and [SEP] bring to the others: their part of the norms of all contributions.",
+    not_="Not a share of attention weight, and not how much the output would change without them: contributions of several tokens can cancel each other.",
+    citation="Norms of Kobayashi et al. 2020, summed over the special tokens whose part in passing on information Yang et al. 2023 (PASTA) make use of",
+    range=(0.0, 1.0),
+    params=Params,
+    shape="L H",
+    lenses=("weights",),
+    needs=("values", "projection"),
+    reads=("norm",),
+    compute=compute,
+)
