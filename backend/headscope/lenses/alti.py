@@ -1,0 +1,92 @@
+"""How much nearer every token brings the attention block's output to where it ends (Ferrando et al. 2022)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..types import Layer, Lens, Reading
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Vectors at once: few enough to stay in the cache while they are gone over several times.
+CACHE_BYTES = 2 * 1024 * 1024
+KEYS = 16
+
+
+class Params(BaseModel):
+    """Whether layers are joined."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    rollout: bool = Field(
+        default=True,
+        description="Multiply through the layers, down to the input tokens (the paper's ALTI); else each layer on its own.",
+    )
+
+
+def read(layer: Layer, params: Params) -> Reading:
+    """max(0, ||y_i||₁ - ||y_i - y_ij||₁) as shares of the row, [1, Q, K], 0..1 (sec. 3 of the paper); y_i is the block's output, biases included.
+
+    Rows are divided by their sum in the end, so all vectors may stand without the scale of the normalisation. A row to which no token contributes
+    has no shares: it is NaN, and counted.
+    """
+    from .contributions import arithmetic, blocks, own, required, shares, transformed, weights_of
+
+    (_, queries, keys), width, dtype = layer.weights.shape, required(layer.projection).shape[2], arithmetic(layer)
+    resultant = _resultant(layer).to(dtype)  # [Q, d]
+    contributions = layer.weights.new_zeros(queries, keys, dtype=dtype)
+    for block in blocks(keys, 1, KEYS):
+        vectors, weights = transformed(layer, block), weights_of(layer, block, dtype)  # [K, H, d], [K, Q, H]
+        first = block.start if layer.keys.rule == "prefix" else 0
+        for part in blocks(queries - first, KEYS * width * dtype.itemsize, CACHE_BYTES):
+            rows = slice(first + part.start, first + part.stop)
+            contributions[rows, block] = _nearer(weights[:, rows] @ vectors, resultant[rows]).T
+    contributions.diagonal().copy_(_nearer(own(layer).to(dtype), resultant))
+    return shares(contributions.clamp_min_(0), layer)
+
+
+def _nearer(added: Tensor, resultant: Tensor) -> Tensor:
+    """||y||₁ - ||y - t||₁ of t [..., Q, d] and y [Q, d], [..., Q]; overwrites t.
+
+    Per dimension and with t measured in the direction of y, |y| - |y - t| is t up to |y| and 2 |y| - t beyond: nothing large is subtracted, so that small
+    contributions stay exact.
+    """
+    import torch
+
+    added.mul_(torch.where(resultant < 0, -1.0, 1.0).to(added.dtype))
+    return torch.minimum(added, 2 * resultant.abs() - added).sum(-1)
+
+
+def _resultant(layer: Layer) -> Tensor:
+    """y_i over the scale of the normalisation: [Q, d] in float64."""
+    from .contributions import linear, required, through
+
+    stream = layer.stream
+    summed = through(layer, layer.output) + required(stream.before).double() + required(stream.bias).double()
+    if stream.norm is None:
+        return summed
+    return linear(layer, summed) + stream.norm.shift.double() / stream.norm.scale.double()[:, None]
+
+
+def join(params: Params, current: Tensor, before: Tensor) -> Tensor:
+    """C_l R_{l-1}, [1, Q, K]: without an identity, since the residual connection is in the contributions."""
+    from .contributions import join
+
+    return join(current, before) if params.rollout else current
+
+
+ALTI = Lens(
+    name="alti",
+    title="ALTI",
+    doc="How much nearer each token's vector brings the output of the attention block (residual stream and normalisation included) to where it ends, as shares of the row.",
+    not_="Not additive: shares are of distances, and tokens that pull away from the output count as 0. Not the feed-forward part.",
+    citation="Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer, sec. 3",
+    params=Params,
+    range=(0.0, 1.0),
+    needs=("values", "projection", "residual", "same-tokens"),
+    of="layer",
+    join=join,
+    read=read,
+)

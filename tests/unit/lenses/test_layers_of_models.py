@@ -1,0 +1,225 @@
+"""Lenses of whole layers on tiny models, against loops over the models' own weights and hidden states in float64."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import headscope
+from headscope import Model
+
+IDS = [5, 17, 17, 120, 3, 64, 9]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One layer of a model, taken apart by hand: x [n, d] that the attention's output is added to, values [H, n, D], projection [H, D, d], bias [d], norm."""
+
+    weights: NDArray[Any]
+    x: NDArray[Any]
+    values: NDArray[Any]
+    projection: NDArray[Any]
+    bias: NDArray[Any]
+    norm: Any | None
+
+
+def _bert(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any]:
+    dense = layer.attention.output.dense
+    return layer.attention.self.value(x), dense.weight.T, dense.bias, layer.attention.output.LayerNorm
+
+
+def _gpt2(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any]:
+    attention = layer.attn
+    return attention.c_attn(layer.ln_1(x)).chunk(3, -1)[2], attention.c_proj.weight, attention.c_proj.bias, None
+
+
+def _llama(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any]:
+    attention = layer.self_attn
+    weight = attention.o_proj.weight.T
+    return attention.v_proj(layer.input_layernorm(x)), weight, torch.zeros_like(weight[0]), None
+
+
+LAYERS: dict[str, Callable[[Any], Any]] = {
+    "bert": lambda module: module.bert.encoder.layer,
+    "gpt2": lambda module: module.transformer.h,
+    "llama": lambda module: module.model.layers,
+}
+SPLIT = {"bert": _bert, "gpt2": _gpt2, "llama": _llama}
+# The module that makes the values, and which of its columns they are.
+VALUES: dict[str, Callable[[Any], tuple[Any, slice]]] = {
+    "bert": lambda layer: (layer.attention.self.value, slice(None)),
+    "gpt2": lambda layer: (layer.attn.c_attn, slice(64, None)),
+    "llama": lambda layer: (layer.self_attn.v_proj, slice(None)),
+}
+
+
+def doubled(model: Model) -> Any:
+    """The model's own module with eager attention in float64."""
+    module = copy.deepcopy(model.module).double().eval()
+    module.set_attn_implementation("eager")
+    return module
+
+
+def watched(module: Any, name: str) -> tuple[list[torch.Tensor], list[torch.Tensor], Any]:
+    """Inputs and outputs of every layer [n, d] in one pass, and what the model returns."""
+    entered: list[torch.Tensor] = []
+    left: list[torch.Tensor] = []
+
+    def hook(_: Any, args: Any, output: Any) -> None:
+        entered.append(args[0][0])
+        left.append((output[0] if isinstance(output, tuple) else output)[0])
+
+    handles = [layer.register_forward_hook(hook) for layer in LAYERS[name](module)]
+    with torch.no_grad():
+        output = module(input_ids=torch.tensor([IDS]), output_attentions=True)
+    for handle in handles:
+        handle.remove()
+    return entered, left, output
+
+
+def parts(model: Model) -> list[Parts]:
+    """Every layer taken apart."""
+    name, module = model.module.config.model_type, doubled(model)
+    entered, _, output = watched(module, name)
+    found = []
+    for layer, x, weights in zip(LAYERS[name](module), entered, output.attentions, strict=True):
+        heads = weights.shape[1]
+        with torch.no_grad():
+            values, projection, bias, norm = SPLIT[name](layer, x[None])
+        width = projection.shape[0] // heads
+        grouped = values[0].unflatten(-1, (-1, width)).transpose(0, 1)
+        every = grouped.repeat_interleave(heads // grouped.shape[0], dim=0)
+        cut = projection.unflatten(0, (heads, width))
+        arrays = [tensor.detach().numpy() for tensor in (weights[0], x, every, cut, bias)]
+        found.append(Parts(*arrays, norm))
+    return found
+
+
+def vectors(part: Parts) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What every key adds to every query, [n, n, d], and what the block gives, [n, d]; through the normalisation at the statistics of their sum."""
+    heads, n, _ = part.weights.shape
+    added = np.zeros((n, n, part.x.shape[1]))
+    for i in range(n):
+        for j in range(n):
+            for h in range(heads):
+                added[i, j] += part.weights[h, i, j] * (part.values[h, j] @ part.projection[h])
+        added[i, i] += part.x[i]
+    given = added.sum(1) + part.bias
+    if part.norm is None:
+        return added, given
+    gain, shift = (tensor.detach().numpy() for tensor in (part.norm.weight, part.norm.bias))
+    for i in range(n):
+        deviation = np.sqrt(given[i].var() + part.norm.eps)
+        added[i] = gain * (added[i] - added[i].mean(-1, keepdims=True)) / deviation
+        given[i] = gain * (given[i] - given[i].mean()) / deviation + shift
+    return added, given
+
+
+def product(maps: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Maps of all layers, each multiplied with those below it."""
+    result: list[NDArray[Any]] = []
+    for map_ in maps:
+        result.append(map_ @ result[-1] if result else map_)
+    return result
+
+
+def read(model: Model, lens: str | dict[str, Any], dtype: str = "float32", measures: tuple[str, ...] = ()) -> Any:
+    return headscope.analyze(model, token_ids=IDS, lenses=(lens,), measures=measures, dtype=dtype)
+
+
+# Llama normalises in float32 also in a float64 model.
+TOLERANCE = {"float32": 1e-4, "float64": 1e-5}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_norms_and_mixing_ratio(tiny: Model, dtype: str) -> None:
+    """||g(y_ij)||, and the ratio of what comes from others."""
+    found = read(tiny, "norm-residual", dtype, ("mixing_ratio",))
+    for layer, part in enumerate(parts(tiny)):
+        added, _ = vectors(part)
+        expected = np.linalg.norm(added, axis=-1)
+        np.testing.assert_allclose(
+            found.maps["norm-residual"][layer, 0], expected, atol=TOLERANCE[dtype] * expected.max()
+        )
+        own = expected.diagonal()
+        others = np.linalg.norm(added.sum(1) - added[range(len(IDS)), range(len(IDS))], axis=-1)
+        ratio = found.measures["mixing_ratio"]["norm-residual"]
+        np.testing.assert_allclose(ratio[layer], others / (others + own), atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_rollout(tiny: Model, dtype: str) -> None:
+    """Products of half the mean of the heads and half the identity."""
+    mixed = [0.5 * part.weights.mean(0) + 0.5 * np.eye(len(IDS)) for part in parts(tiny)]
+    found = read(tiny, "rollout", dtype).maps["rollout"]
+    np.testing.assert_allclose(found[:, 0], product(mixed), atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("rollout", [True, False])
+def test_alti(tiny: Model, dtype: str, rollout: bool) -> None:
+    """Shares of the distances that tokens close, joined or not."""
+    maps = []
+    for part in parts(tiny):
+        added, given = vectors(part)
+        closed = np.abs(given).sum(-1)[:, None] - np.abs(given[:, None] - added).sum(-1)
+        closed = np.maximum(closed, 0)
+        maps.append(closed / closed.sum(-1, keepdims=True))
+    found = read(tiny, {"name": "alti", "rollout": rollout}, dtype).maps["alti"]
+    np.testing.assert_allclose(found[:, 0], product(maps) if rollout else maps, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("rollout", [True, False])
+def test_value_zeroing(tiny: Model, dtype: str, rollout: bool) -> None:
+    """The whole model again for every layer and key, with that key's values set to 0 in that layer."""
+    name, module = tiny.module.config.model_type, doubled(tiny)
+    _, before, _ = watched(module, name)
+    maps = []
+    for index, layer in enumerate(LAYERS[name](module)):
+        maker, columns = VALUES[name](layer)
+        turned = np.zeros((len(IDS), len(IDS)))
+        for key in range(len(IDS)):
+
+            def silence(
+                _: Any, args: Any, output: torch.Tensor, key: int = key, columns: slice = columns
+            ) -> torch.Tensor:
+                output = output.clone()
+                output[:, key, columns] = 0
+                return output
+
+            handle = maker.register_forward_hook(silence)
+            after = watched(module, name)[1][index]
+            handle.remove()
+            turned[:, key] = 1 - torch.cosine_similarity(before[index], after, dim=-1).numpy()
+        turned[np.abs(turned) < 1e-14] = 0
+        maps.append(turned / turned.sum(-1, keepdims=True))
+    found = read(tiny, {"name": "value-zeroing", "rollout": rollout}, dtype).maps["value-zeroing"]
+    np.testing.assert_allclose(found[:, 0], product(maps) if rollout else maps, atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("lens", ["norm-residual", "rollout", "alti", "value-zeroing"])
+def test_chosen_layers_and_heads(tiny: Model, lens: str) -> None:
+    """A choice of layers shows the same maps; a choice of heads changes nothing, since all heads are one map."""
+    whole = read(tiny, lens).maps[lens]
+    some = headscope.analyze(tiny, token_ids=IDS, lenses=(lens,), measures=(), layers=[2], heads=[1]).maps[lens]
+    assert some.shape == (1, 1, len(IDS), len(IDS))
+    np.testing.assert_array_equal(some[0], whole[2])
+
+
+@pytest.mark.parametrize("lens", ["norm-residual", "rollout", "alti", "value-zeroing"])
+def test_one_token(tiny: Model, lens: str) -> None:
+    """A token alone has all the shares."""
+    found = headscope.analyze(tiny, token_ids=[7], lenses=(lens,), measures=()).maps[lens]
+    assert found.shape == (3, 1, 1, 1)
+    if lens == "norm-residual":
+        assert (found > 0).all()
+    else:
+        np.testing.assert_allclose(found, 1, atol=1e-6)
