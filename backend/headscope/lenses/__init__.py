@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 from ..types import Lens
+from .alti import ALTI
 from .effective import EFFECTIVE
+from .effective_published import EFFECTIVE_PUBLISHED
 from .effective_simplex import EFFECTIVE_SIMPLEX
+from .max_entropy import MAX_ENTROPY
+from .norm import NORM
+from .norm_residual import NORM_RESIDUAL
+from .null import NULL
+from .rollout import ROLLOUT
+from .value_zeroing import VALUE_ZEROING
 from .weights import WEIGHTS
 
-LENSES: dict[str, Lens] = {lens.name: lens for lens in (WEIGHTS, EFFECTIVE, EFFECTIVE_SIMPLEX)}
+LENSES: dict[str, Lens] = {
+    lens.name: lens
+    for lens in (
+        WEIGHTS,
+        EFFECTIVE,
+        EFFECTIVE_SIMPLEX,
+        NULL,
+        EFFECTIVE_PUBLISHED,
+        MAX_ENTROPY,
+        NORM,
+        NORM_RESIDUAL,
+        ROLLOUT,
+        ALTI,
+        VALUE_ZEROING,
+    )
+}
 
 __all__ = ["LENSES"]
