@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "backend" / "headscope"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-NOUNS = {"_version", "types", "errors", "settings", "adjacency"}
+NOUNS = {"_version", "types", "errors", "settings", "adjacency", "words"}
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "study", "figures"}
-ROOTS = {"library", "worker", "runtime"}
+ROOTS = {"library", "worker", "runtime", "attentions", "comparison"}
 # Room -> what it may import, beside itself.
 MAY_IMPORT = {
     "_version": set(),
@@ -28,12 +28,13 @@ MAY_IMPORT = {
     "errors": set(),
     "settings": set(),
     "adjacency": set(),
+    "words": {"types", "errors"},
     **{room: {"types", "errors", "adjacency"} for room in PURE},
     "models": NOUNS,
     "capture": NOUNS | {"models", "mechanisms"},
     "store": {"types", "errors"},
     "jobs": {"types", "errors"},
-    "request": NOUNS | PURE,
+    "request": NOUNS | PURE | {"models"},
     "budget": NOUNS | PURE | {"models", "request"},
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE for room in PIPELINE},
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE | ROOTS for room in ROOTS},
@@ -45,7 +46,10 @@ MAY_IMPORT = {
 }
 # Rooms of the server's own process: torch and transformers may be imported inside a function there at most.
 LIGHT = NOUNS | {"api", "cli", "runtime", "request", "budget", "jobs", "store", "__init__", "__main__"}
-LIGHT_FILES = {"models/__init__", "models/catalog", "models/facts", "models/safety", "models/tokens"}
+LIGHT_FILES = {
+    f"models/{name}"
+    for name in ("__init__", "catalog", "facts", "families", "generation", "images", "safety", "tokens")
+}
 HEAVY = {"torch", "transformers"}
 # Pure rooms compute; they neither read nor write anything.
 IMPURE = {"transformers", "io", "os", "pathlib", "socket", "subprocess", "sqlite3", "urllib", "httpx", "logging"}

@@ -15,25 +15,44 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .attentions import from_attentions
+    from .comparison import compare
     from .lenses import LENSES
     from .library import Analysis, analyze, load, open  # noqa: A004 - headscope.open
     from .measures import MEASURES
+    from .measures.compare import COMPARISONS
     from .mechanisms import MECHANISMS
     from .models.loading import Model
 
 # What lives where. Imported on first use, so that the server's process, which only queues and reads, never loads torch.
 _HOMES = {
+    "COMPARISONS": "measures.compare",
     "LENSES": "lenses",
     "MEASURES": "measures",
     "MECHANISMS": "mechanisms",
     "Analysis": "library",
     "Model": "models.loading",
     "analyze": "library",
+    "compare": "comparison",
+    "from_attentions": "attentions",
     "load": "library",
     "open": "library",
 }
 
-__all__ = ["LENSES", "MEASURES", "MECHANISMS", "Analysis", "Model", "__version__", "analyze", "load", "open"]
+__all__ = [
+    "COMPARISONS",
+    "LENSES",
+    "MEASURES",
+    "MECHANISMS",
+    "Analysis",
+    "Model",
+    "__version__",
+    "analyze",
+    "compare",
+    "from_attentions",
+    "load",
+    "open",
+]
 
 
 def __getattr__(name: str) -> Any:

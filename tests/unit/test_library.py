@@ -135,6 +135,7 @@ def test_without_maps(minilm: Model) -> None:
 def test_public_names() -> None:
     """The interface is exactly this."""
     assert headscope.__all__ == [
+        "COMPARISONS",
         "LENSES",
         "MEASURES",
         "MECHANISMS",
@@ -142,6 +143,8 @@ def test_public_names() -> None:
         "Model",
         "__version__",
         "analyze",
+        "compare",
+        "from_attentions",
         "load",
         "open",
     ]

@@ -139,7 +139,7 @@ OUTPUT_OVERLAP = Measure(
     "output projection. 1 is the same space, 0 is orthogonal ones; random ones have head width / model width.",
     not_="Not what the heads do on this input, nor a loss of information: it reads the weights alone, and heads may share directions to work together.",
     citation="Principal angles: Björck & Golub 1973; after the question whether heads compete for W_O",
-    needs=("projection",),
+    needs=("projection", "equal-heads"),
     range=(0.0, 1.0),
     shape="L H H",
     of="layer",
@@ -155,7 +155,6 @@ QK_SPECTRUM = Measure(
     needs=("bilinear",),
     range=(0.0, None),
     shape="L H C",
-    of="layer",
     columns=SPECTRUM,
     compute=qk_spectrum,
 )
