@@ -3,6 +3,7 @@
     HeadscopeError
     ├── InvalidRequest                what was asked makes no sense; says which field
     │   ├── InvalidText               the text can't be analysed
+    │   ├── InvalidImage              the image can't be read, or is too large
     │   ├── TooManyTokens             more tokens than the model takes
     │   └── BudgetExceeded            would not fit into memory or onto disk; says what would
     ├── Unknown                       no model, lens, mechanism, measure, head or analysis of that name
@@ -73,6 +74,12 @@ class InvalidText(InvalidRequest):
     """The text is empty, too long, or holds characters that are not text."""
 
     code, title = "invalid-text", "The text can't be analysed"
+
+
+class InvalidImage(InvalidRequest):
+    """The image is damaged, too large, or not an image."""
+
+    code, title = "invalid-image", "The image can't be analysed"
 
 
 class TooManyTokens(InvalidRequest):

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import tomllib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from . import facts, safety
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+# The facts that stand on a model's card, and in the catalogue for models that are not here yet.
+CARD = ("family", "kind", "layers", "heads", "head_width", "max_tokens")
 _HERE = Path(__file__).resolve().parent
 
 
@@ -127,9 +129,8 @@ class Catalog:
         return Located(folder.resolve().name, folder.resolve())
 
     def check(self, located: Located) -> None:
-        """Raise Unsupported for a kind of model this version can't analyse, ModelUnavailable for one that is not here and may not be fetched."""
-        if known := self.facts(located):
-            facts.check_kind(known.kind)
+        """Raise Unsupported for a model that takes neither text nor images, ModelUnavailable for one that is not here and may not be fetched."""
+        self.facts(located)
         if located.folder is None and self._settings.hub == "off":
             raise ModelUnavailable(
                 "The model is not on this machine and fetching is switched off (HEADSCOPE_HUB=off). "
@@ -143,7 +144,7 @@ class Catalog:
         entry = self._entries.get(located.name)
         if entry is None:
             return None
-        return facts.Facts(**{key: entry[key] for key in facts.Facts.__slots__})
+        return facts.Facts(**{key: entry[key] for key in CARD})
 
     def describe(self, name: str) -> dict[str, Any]:
         """What the API and the page say about a model; `available` and `reason` say whether it can be analysed."""
@@ -167,7 +168,7 @@ class Catalog:
         }
         try:
             known = self.facts(located)
-            card |= asdict(known) if known else {}
+            card |= {key: getattr(known, key) for key in CARD} if known else {}
             self.check(located)
         except HeadscopeError as error:
             card |= {"available": False, "reason": error.detail}

@@ -3,29 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UnsafeModel, Unsupported
-from ..types import ModelKind
+from ..types import Kind, ModelKind
+from .families import AUDIO, DECODERS, ENCODER_DECODERS, ENCODERS, IMAGES, READERS
 
 # Configurations name the same thing differently; the first name present wins.
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
-WIDTH = ("hidden_size", "n_embd", "dim", "d_model")
-POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads")
+WIDTH = ("hidden_size", "n_embd", "dim", "d_model", "emb_dim")
+POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
 VOCABULARY = ("vocab_size",)
+HEAD_WIDTH = ("v_head_dim", "d_kv", "head_dim")  # of the values, which is what the lenses look at
 
-# Families whose position ids start after the padding id, so that two positions less can be used.
-OFFSET_POSITIONS = {"roberta": 2, "xlm-roberta": 2, "camembert": 2, "mpnet": 2, "xlm-roberta-xl": 2}
-VISION = {"vit", "deit", "dinov2", "beit", "clip", "swin"}
+# The stacks of an encoder-decoder are named first by themselves; a name without a stack means the encoder, or both.
+ENCODER = {
+    LAYERS: ("encoder_layers", "num_encoder_layers"),
+    HEADS: ("encoder_attention_heads", "num_encoder_attention_heads"),
+    POSITIONS: ("max_source_positions", "max_encoder_position_embeddings"),
+}
+DECODER = {
+    LAYERS: ("decoder_layers", "num_decoder_layers"),
+    HEADS: ("decoder_attention_heads", "num_decoder_attention_heads"),
+    POSITIONS: ("max_target_positions", "max_decoder_position_embeddings"),
+}
+
+# Families whose position ids start after the padding id, so that less positions can be used than there are.
+AFTER_PADDING = {
+    "roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "roberta-prelayernorm", "data2vec-text", "xmod", "ibert",
+    "longformer", "luke", "lilt", "layoutlmv3", "markuplm", "esm",
+}  # fmt: skip
+# Image models that attend from patch to patch -> names of the tokens that stand before the patches; REGISTERS for as many as the model has.
+REGISTERS = "[REG]"
+PREFIXES = {
+    "vit": ("[CLS]",),
+    "vit_msn": ("[CLS]",),
+    "deit": ("[CLS]", "[DIST]"),
+    "beit": ("[CLS]",),
+    "data2vec-vision": ("[CLS]",),
+    "dinov2": ("[CLS]",),
+    "dinov2_with_registers": ("[CLS]", REGISTERS),
+    "dinov3_vit": ("[CLS]", REGISTERS),
+    "ijepa": (),
+    "clip_vision_model": ("[CLS]",),
+    "metaclip_2_vision_model": ("[CLS]",),
+    "siglip_vision_model": (),
+}
 # More than any model has. Building what a damaged or hostile configuration claims would keep the worker busy for minutes.
 MOST = {LAYERS: 1_000, HEADS: 4_096, WIDTH: 1_000_000, POSITIONS: 1_000_000_000, VOCABULARY: 10_000_000}
+MOST_SIDE = 16_384  # pixels
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """Numbers of one kind of attention: layers, heads per layer, width of their values, and the most tokens (of the queries; None: no limit known)."""
+
+    layers: int
+    heads: int
+    head_width: int
+    max_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Patches:
+    """How an image becomes tokens: its size and that of a patch in pixels, as (width, height), and the tokens before the patches."""
+
+    size: tuple[int, int]
+    patch: tuple[int, int]
+    prefix: tuple[str, ...]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        return self.size[1] // self.patch[1], self.size[0] // self.patch[0]
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens."""
+        return len(self.prefix) + self.grid[0] * self.grid[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Numbers of a model: layers, heads per layer, head width, and the most tokens it takes (None: no limit known)."""
+    """Numbers of a model: layers, heads per layer, head width, and the most tokens it takes (None: no limit known).
+
+    `towers` holds the same for every kind of attention: "self", or "encoder", "decoder" and "cross". The numbers beside it are those of the first.
+    """
 
     family: str
     kind: ModelKind
@@ -33,48 +98,156 @@ class Facts:
     heads: int
     head_width: int
     max_tokens: int | None
+    towers: Mapping[str, Tower] = field(default_factory=dict)
+    patches: Patches | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of attention it has, the default one first."""
+        return ("encoder", "decoder", "cross") if self.kind == "encoder-decoder" else ("self",)
+
+    def tower(self, kind: Kind) -> Tower:
+        """The numbers of one kind of attention; "self" is the encoder of an encoder-decoder model. Raises Unsupported for a kind it does not have."""
+        name = self.kinds[0] if kind == "self" else kind
+        if name not in self.kinds:
+            offered = "it has encoder, decoder and cross" if len(self.kinds) > 1 else 'ask for kind "self"'
+            raise Unsupported(f"This model has no attention of that kind; {offered}.", pointer="/kind")
+        return self.towers.get(name) or Tower(self.layers, self.heads, self.head_width, self.max_tokens)
 
 
 def read(config: Mapping[str, Any]) -> Facts:
-    """The facts of a config.json. Raises UnsafeModel where a number is missing or absurd."""
-    family, architectures = config.get("model_type", ""), config.get("architectures") or []
-    if not isinstance(family, str) or not isinstance(architectures, list):
+    """The facts of a config.json.
+
+    Raises UnsafeModel where a number is missing or absurd, Unsupported for a family that neither reads text nor attends from patch to patch.
+    """
+    family, names = config.get("model_type", ""), config.get("architectures") or []
+    if not isinstance(family, str) or not isinstance(names, list):
         raise UnsafeModel("The model's config.json names its architecture in a way that nothing can be made of.")
-    heads = _number(config, HEADS)
-    width = _number(config, ("head_dim",), default=0) or _number(config, WIDTH) // heads
+    outer = family
+    config, family = _inner(config, family)
+    kind = _kind(config, family, outer, " ".join(str(name) for name in names))
+    if kind == "encoder-decoder":
+        towers = _pair(config, family)
+    elif kind == "vision":
+        patches = _patches(config, family)
+        tower = _tower(config, family)
+        return _facts(
+            family, kind, {"self": Tower(tower.layers, tower.heads, tower.head_width, patches.tokens)}, patches
+        )
+    else:
+        # What was cut out of an encoder-decoder keeps the configuration of both.
+        cut = {"decoder": DECODER, "encoder": ENCODER}[kind] if family in ENCODER_DECODERS | {"trocr"} else {}
+        towers = {"self": _tower(config, family, cut)}
+    _number(config, VOCABULARY, default=0)
+    return _facts(family, kind, towers)
+
+
+def _facts(family: str, kind: ModelKind, towers: dict[str, Tower], patches: Patches | None = None) -> Facts:
+    first = next(iter(towers.values()))
+    return Facts(family, kind, first.layers, first.heads, first.head_width, first.max_tokens, towers, patches)
+
+
+def _inner(config: Mapping[str, Any], family: str) -> tuple[Mapping[str, Any], str]:
+    """The part of a configuration that is analysed: of a model that pairs images with texts its image tower, of one that reads both its text tower."""
+    text, image = config.get("text_config"), config.get("vision_config")
+    if isinstance(image, dict) and f"{family}_vision_model" in PREFIXES:
+        return image, f"{family}_vision_model"
+    if isinstance(text, dict) and not any(config.get(name) is not None for name in LAYERS):
+        inner = text.get("model_type")
+        return text, inner if isinstance(inner, str) and inner else family
+    return config, family
+
+
+def _kind(config: Mapping[str, Any], family: str, outer: str, architectures: str) -> ModelKind:
+    """`family` is that of the part that is analysed, `outer` that of the whole."""
+    if family in PREFIXES:
+        return "vision"
+    _refuse(config, family, outer)
+    paired = config.get("is_encoder_decoder")
+    if "EncoderModel" in architectures:
+        return "encoder"
+    if bool(paired) if paired is not None else family in ENCODER_DECODERS:
+        return "encoder-decoder"
+    if config.get("is_causal") is False or config.get("use_bidirectional_attention") in (True, "all"):
+        return "encoder"
+    if config.get("is_decoder") or family in DECODERS or outer in DECODERS | READERS:
+        return "decoder"
+    # A family that is not in the tables yet says by the names of its classes what it is.
+    unknown = family not in ENCODERS
+    return "decoder" if unknown and ("CausalLM" in architectures or "LMHead" in architectures) else "encoder"
+
+
+def _refuse(config: Mapping[str, Any], family: str, outer: str) -> None:
+    """Raise Unsupported for models that take neither a text nor an image cut into patches."""
+    if family in AUDIO or outer in AUDIO:
+        raise Unsupported("This model takes sound. Headscope analyses models that take text or images.")
+    if family in IMAGES:
+        raise Unsupported(
+            "This image model does not attend from patch to patch: it has windows, stages or no attention at all. "
+            "Headscope analyses ViT, DeiT, BEiT, DINOv2, DINOv3, and the image towers of CLIP and SigLIP."
+        )
+    if outer in READERS and config.get("is_encoder_decoder"):
+        raise Unsupported("This model turns images into text, which Headscope can't analyse.")
+    if outer != family and outer not in READERS | DECODERS | ENCODERS | ENCODER_DECODERS:
+        raise Unsupported("This model pairs images with texts. Load one of its two towers by itself.")
+
+
+def _pair(config: Mapping[str, Any], family: str) -> dict[str, Tower]:
+    """The towers of an encoder-decoder, whose stacks may have configurations of their own."""
+    inner = [config.get(name) for name in ("encoder", "decoder")]
+    if all(isinstance(part, dict) for part in inner):
+        encoder, decoder = (_tower(_inner(part, family)[0], family) for part in inner if isinstance(part, dict))
+    else:
+        encoder, decoder = _tower(config, family, ENCODER), _tower(config, family, DECODER)
+    return {"encoder": encoder, "decoder": decoder, "cross": decoder}
+
+
+def _tower(
+    config: Mapping[str, Any], family: str, first: Mapping[tuple[str, ...], tuple[str, ...]] | None = None
+) -> Tower:
+    first = first or {}
+    heads = _number(config, HEADS, first.get(HEADS))
+    width = _number(config, HEAD_WIDTH, default=0) or _number(config, WIDTH) // heads
     if width < 1:
         raise UnsafeModel("The model's config.json gives its heads no width.")
-    _number(config, VOCABULARY, default=0)
-    positions = _number(config, POSITIONS, default=0) - OFFSET_POSITIONS.get(family, 0)
-    return Facts(
-        family, _kind(config, family), _number(config, LAYERS), heads, width, positions if positions > 0 else None
-    )
+    layers = _number(config, LAYERS, first.get(LAYERS))
+    positions = _number(config, POSITIONS, first.get(POSITIONS), default=0)
+    if family in AFTER_PADDING:
+        padding = config.get("pad_token_id", 1)
+        positions -= padding + 1 if isinstance(padding, int) and padding >= 0 else 2
+    return Tower(layers, heads, width, positions if positions > 0 else None)
 
 
-def check_kind(kind: ModelKind) -> None:
-    """Raise Unsupported for kinds of models that can't be analysed in this version."""
-    if kind in ("vision", "encoder-decoder"):
-        raise Unsupported("Image and encoder-decoder models can't be analysed in this version.", pointer="/model")
+def _patches(config: Mapping[str, Any], family: str) -> Patches:
+    size, patch = _sides(config, "image_size"), _sides(config, "patch_size")
+    registers = _number(config, ("num_register_tokens",), default=0)
+    prefix: list[str] = []
+    for name in PREFIXES[family]:
+        prefix += [f"[REG{index + 1}]" for index in range(registers)] if name == REGISTERS else [name]
+    found = Patches(size, patch, tuple(prefix))
+    if min(found.grid) < 1 or registers > MOST_SIDE:
+        raise UnsafeModel("The model's config.json gives an image no patches.")
+    return found
 
 
-def _kind(config: Mapping[str, Any], family: str) -> ModelKind:
-    if config.get("is_encoder_decoder"):
-        return "encoder-decoder"
-    if family in VISION:
-        return "vision"
-    names = " ".join(str(name) for name in config.get("architectures") or ())
-    decoder = "CausalLM" in names or "LMHead" in names or family in DECODERS or bool(config.get("is_decoder"))
-    return "decoder" if decoder else "encoder"
+def _sides(config: Mapping[str, Any], name: str) -> tuple[int, int]:
+    """Width and height; configurations give one number for both, or height and width."""
+    value = config.get(name)
+    height, width = value if isinstance(value, (list, tuple)) and len(value) == 2 else (value, value)
+    return _pixels(width, name), _pixels(height, name)
 
 
-DECODERS = {
-    "gpt2", "gpt_neo", "gpt_neox", "gptj", "opt", "bloom", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text",
-    "phi", "phi3", "falcon", "olmo", "olmo2", "smollm3", "stablelm", "starcoder2", "granite", "cohere", "gpt_bigcode",
-}  # fmt: skip
+def _pixels(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_SIDE:
+        raise UnsafeModel(f"The model's config.json has no usable {name}; it must be a number of pixels.")
+    return value
 
 
-def _number(config: Mapping[str, Any], names: tuple[str, ...], default: int | None = None) -> int:
-    value = next((config[name] for name in names if config.get(name) is not None), default)
+def _number(
+    config: Mapping[str, Any], names: tuple[str, ...], first: tuple[str, ...] | None = None, default: int | None = None
+) -> int:
+    """The first of these that the configuration has; `first` are names that win over the usual ones."""
+    value = next((config[name] for name in (*(first or ()), *names) if config.get(name) is not None), default)
     least, most = 0 if default is not None else 1, MOST.get(names, 1_000_000)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise UnsafeModel(f"The model's config.json has no usable {names[0]}; it must be a whole number above 0.")

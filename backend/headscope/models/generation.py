@@ -35,27 +35,38 @@ def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> li
 
     if not callable(getattr(module, "generate", None)) or not module.can_generate():
         raise Unsupported(
-            "This model has no head that writes text, so it can't continue one. Leave generate out.", pointer="/generate"
+            "This model has no head that writes text, so it can't continue one. Leave generate out.",
+            pointer="/generate",
         )
-    sampling = {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p} if asked.do_sample else {}
+    wanted: dict[str, Any] = {"do_sample": asked.do_sample, "temperature": None, "top_k": None, "top_p": None}
+    if asked.do_sample:
+        wanted |= {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
+    wanted |= {"max_new_tokens": min(asked.max_new_tokens, most), "num_beams": 1, "num_return_sequences": 1}
+    # Limits of time would make the result depend on the machine.
+    wanted |= {"max_time": None, "pad_token_id": _padding(module), "return_dict_in_generate": False}
     training = module.training
     module.eval()
     try:
         with torch.inference_mode(), torch.random.fork_rng(devices=_devices(module)):
-            torch.manual_seed(asked.seed)
-            written = module.generate(
-                **inputs,
-                max_new_tokens=min(asked.max_new_tokens, most),
-                min_new_tokens=None,
-                do_sample=asked.do_sample,
-                num_beams=1,
-                num_return_sequences=1,
-                **{"temperature": None, "top_k": None, "top_p": None, **sampling},
-                pad_token_id=_padding(module),
-                return_dict_in_generate=False,
-            )
+            return _generated(module, {**inputs, **wanted}, asked.seed)
     finally:
         module.train(training)
+
+
+def _generated(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:
+    import torch
+
+    try:
+        torch.manual_seed(seed)
+        written = module.generate(**arguments)
+    except IndexError:
+        # transformers makes the cache of a decoder as deep as its encoder, which fails where the decoder is deeper.
+        torch.manual_seed(seed)
+        written = module.generate(**arguments, use_cache=False)
+    except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
+        raise Unsupported(
+            "This model can't continue a text: its own generation fails. Leave generate out.", pointer="/generate"
+        ) from error
     ids: list[int] = written[0].tolist()
     return ids
 

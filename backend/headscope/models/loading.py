@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import tempfile
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 import torch
@@ -17,138 +12,83 @@ import transformers
 from tokenizers import Tokenizer
 from transformers.models.auto import modeling_auto
 
-from ..errors import (
-    CorruptModel,
-    HeadscopeError,
-    InvalidRequest,
-    ModelUnavailable,
-    UnsafeModel,
-    UnsafeWeights,
-    Unsupported,
-)
+from ..errors import CorruptModel, HeadscopeError, ModelUnavailable, UnsafeModel, UnsafeWeights, Unsupported
 from . import facts, safety, tokens
 from .catalog import Located
+from .model import DTYPES, NO_TOKENIZER, Model
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
+__all__ = ["DTYPES", "Model", "fetch", "load", "wrap"]
+
 # Missing when a checkpoint of another task is read as the bare model, and not on the way of attention.
 UNUSED = ("pooler.",)
+SLOW = (
+    "This model's tokenizer gives no exact character offsets: it has no tokenizer.json and can't be converted to one. "
+    "Give token_ids, or save it as a fast tokenizer."
+)
+# What a model of a kind is loaded for: the first class that its configuration names and that serves one of these.
+PURPOSES = {
+    "encoder-decoder": ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ"),
+    "vision": ("IMAGE_CLASSIFICATION",),
+    "text": (
+        "CAUSAL_LM", "MASKED_LM", "PRETRAINING", "SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION", "QUESTION_ANSWERING",
+        "TEXT_ENCODING", "IMAGE_TEXT_TO_TEXT",
+    ),
+}  # fmt: skip
+# Checkpoints of an image and a text tower together -> the class of the image tower.
+IMAGE_TOWERS = {
+    "clip": "CLIPVisionModel",
+    "metaclip_2": "MetaClip2VisionModel",
+    "siglip": "SiglipVisionModel",
+}
 
 
-@dataclass(eq=False)
-class Model:
-    """A model ready to be analysed: the module, its tokenizer, and what is known of it."""
+def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
+    """A model already in memory, with its tokenizer (a fast transformers tokenizer, or a tokenizers.Tokenizer), its image processor, or a processor of both.
 
-    name: str
-    module: Any
-    tokenizer: Tokenizer | None
-    facts: facts.Facts
-    source: Located | None = None
-    special_ids: frozenset[int] = frozenset()
-    unknown: str | None = None
-    exact: bool = False  # set once captured attention has been compared with the model's own
-    lock: RLock = field(default_factory=RLock, repr=False)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the files, or for a model made in memory of its configuration, parameters and tokenizer."""
-        if self.source is not None:
-            return self.source.digest()
-        whole = hashlib.sha256(self.module.config.to_json_string().encode())
-        for name, tensor in self.module.state_dict().items():
-            data = tensor.detach().cpu().contiguous()
-            whole.update(f"{name}:{data.dtype}:{tuple(data.shape)};".encode())
-            whole.update(data.flatten().view(torch.uint8).numpy().data)
-        whole.update(self.tokenizer.to_str().encode() if self.tokenizer else b"")
-        return whole.hexdigest()
-
-    @property
-    def bytes(self) -> int:
-        """Memory of the parameters and buffers."""
-        return sum(t.numel() * t.element_size() for t in (*self.module.parameters(), *self.module.buffers()))
-
-    @property
-    def dtype(self) -> str:
-        """Name of the type the parameters have now."""
-        return str(next(self.module.parameters()).dtype).removeprefix("torch.")
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of token ids the embedding knows."""
-        return int(self.module.get_input_embeddings().weight.shape[0])
-
-    def encode(
-        self,
-        text: str | None = None,
-        text_pair: str | None = None,
-        *,
-        token_ids: list[int] | None = None,
-        max_tokens: int | None = None,
-    ) -> tokens.Encoded:
-        """Text, or ids, to tokens. Raises InvalidText, TooManyTokens, InvalidRequest or Unsupported."""
-        if token_ids is not None:
-            encoded = tokens.from_ids(self.tokenizer, token_ids[:max_tokens], self.special_ids, self.vocabulary)
-        elif text is None:
-            raise InvalidRequest("Give a text, or token_ids.", pointer="/text")
-        elif self.tokenizer is None:
-            raise Unsupported("This model came without a tokenizer. Give token_ids, or load it with its tokenizer.")
-        else:
-            tokens.check_text(text)
-            if text_pair is not None:
-                tokens.check_text(text_pair, "/text_pair")
-            encoded = tokens.encode(self.tokenizer, text, text_pair, unknown=self.unknown, max_tokens=max_tokens)
-        tokens.check_length(len(encoded.tokens), self.facts.max_tokens)
-        return encoded
-
-    def inputs(self, encoded: tokens.Encoded) -> dict[str, torch.Tensor]:
-        """The arguments of the forward pass for one input: batch of one, nothing padded."""
-        device = self.module.device
-        ids = torch.tensor([[token.id for token in encoded.tokens]], device=device)
-        accepted = inspect.signature(self.module.forward).parameters
-        arguments = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        if "token_type_ids" in accepted and self.facts.kind == "encoder":
-            most = int(getattr(self.module.config, "type_vocab_size", 1) or 1) - 1
-            arguments["token_type_ids"] = torch.tensor([encoded.type_ids], device=device).clamp_max(most)
-        return arguments
-
-    def using(self, dtype: str) -> AbstractContextManager[None]:
-        """Within this context the module computes in `dtype`."""
-        if dtype not in DTYPES:
-            raise InvalidRequest(f"dtype is one of {', '.join(DTYPES)}.", pointer="/dtype")
-        return nullcontext() if dtype == self.dtype else _Converted(self.module, DTYPES[dtype])
-
-
-class _Converted(AbstractContextManager[None]):
-    """Swaps the parameters for converted copies and puts the very same tensors back."""
-
-    def __init__(self, module: Any, dtype: torch.dtype) -> None:
-        self._module, self._dtype = module, dtype
-
-    def __enter__(self) -> None:
-        tensors = [*self._module.parameters(), *self._module.buffers()]
-        self._kept = [(tensor, tensor.data) for tensor in tensors if tensor.is_floating_point()]
-        for tensor, data in self._kept:
-            tensor.data = data.to(self._dtype)
-
-    def __exit__(self, *_: object) -> None:
-        for tensor, data in self._kept:
-            tensor.data = data
-
-
-def wrap(module: Any, tokenizer: Any = None, name: str | None = None) -> Model:
-    """A model already in memory, with its tokenizer (a fast transformers tokenizer, or a tokenizers.Tokenizer)."""
-    known = facts.read(module.config.to_dict())
-    facts.check_kind(known.kind)
+    Raises UnsafeModel or Unsupported.
+    """
+    known = facts.read({**module.config.to_dict(), "architectures": [type(module).__name__]})
+    if known.kind == "vision":
+        # Of a model with two towers only one sees the image.
+        if "input_ids" in inspect.signature(module.forward).parameters:
+            module = module.vision_model
+        return Model(name or _name(module), module, None, known, processor=_image_processor(beside))
+    tokenizer = getattr(beside, "tokenizer", beside)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if backend is not None and not isinstance(backend, Tokenizer):
-        raise Unsupported("The tokenizer must be a fast one (one with exact character offsets).")
+    slow = backend is not None and not isinstance(backend, Tokenizer)
     return Model(
-        name=name or module.config.name_or_path or type(module).__name__,
-        module=module,
-        tokenizer=tokens.prepare(backend) if backend else None,
-        facts=known,
+        name or _name(module),
+        module,
+        tokens.prepare(backend) if backend and not slow else None,
+        known,
         special_ids=frozenset(getattr(tokenizer, "all_special_ids", ()) or ()),
         unknown=getattr(tokenizer, "unk_token", None),
+        target_tokenizer=_target_tokenizer(tokenizer) if known.kind == "encoder-decoder" and not slow else None,
+        no_tokenizer=SLOW if slow else NO_TOKENIZER,
     )
+
+
+def _name(module: Any) -> str:
+    return str(module.config.name_or_path or type(module).__name__)
+
+
+def _image_processor(beside: Any) -> Any:
+    processor = getattr(beside, "image_processor", beside)
+    if processor is not None and not hasattr(processor, "preprocess"):
+        raise Unsupported("The second argument of a vision model is its image processor.")
+    return processor
+
+
+def _target_tokenizer(tokenizer: Any) -> Tokenizer | None:
+    """The tokenizer as it writes the decoder's text, where that differs: another language, other special tokens."""
+    into, back = (getattr(tokenizer, f"_switch_to_{side}_mode", None) for side in ("target", "input"))
+    if not callable(into) or not callable(back) or not getattr(tokenizer, "tgt_lang", None):
+        return None
+    into()
+    try:
+        return tokens.prepare(tokenizer.backend_tokenizer)
+    finally:
+        back()
 
 
 def load(located: Located, device: str | None = None) -> Model:
@@ -160,10 +100,12 @@ def load(located: Located, device: str | None = None) -> Model:
     config = safety.check(folder)
     with tempfile.TemporaryDirectory(prefix="headscope-") as target:
         staged = safety.stage(folder, Path(target))
-        module = _module(staged, _model_class(config))
-        tokenizer = _tokenizer(staged)
+        kind = facts.read(config).kind
+        module = _module(staged, _model_class(config, kind))
+        beside, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    model = wrap(module.to(device).eval(), tokenizer, located.name)
+    model = wrap(module.to(device).eval(), beside, located.name)
+    model.no_tokenizer = reason or model.no_tokenizer
     model.source = Located(located.name, folder, located.hub, located.revision)
     return model
 
@@ -186,18 +128,19 @@ def fetch(located: Located) -> Path:
     return folder
 
 
-def _model_class(config: dict[str, Any]) -> Any:
-    """The class its configuration names, if transformers knows it for that purpose; the bare model otherwise."""
+def _model_class(config: dict[str, Any], kind: str) -> Any:
+    """The class its configuration names, if transformers knows it for a purpose of that kind; the bare model otherwise."""
     if config.get("model_type") not in transformers.CONFIG_MAPPING:
         raise UnsafeModel(
             "The model's architecture is not one that transformers knows, and code that comes with a model is never run."
         )
     offered: set[str] = set()
-    for purpose in ("MODEL_FOR_CAUSAL_LM", "MODEL_FOR_MASKED_LM", "MODEL_FOR_PRETRAINING", "MODEL_FOR_SEQUENCE_CLASSIFICATION",
-                    "MODEL_FOR_TOKEN_CLASSIFICATION", "MODEL_FOR_QUESTION_ANSWERING"):  # fmt: skip
-        for names in getattr(modeling_auto, f"{purpose}_MAPPING_NAMES").values():
+    for purpose in PURPOSES.get(kind, PURPOSES["text"]):
+        for names in getattr(modeling_auto, f"MODEL_FOR_{purpose}_MAPPING_NAMES", {}).values():
             offered.update([names] if isinstance(names, str) else names)
     named = next((name for name in config.get("architectures") or [] if name in offered), None)
+    if named is None and "vision_config" in config and kind == "vision":
+        named = IMAGE_TOWERS[config["model_type"]]
     return getattr(transformers, named) if named else transformers.AutoModel
 
 
@@ -228,11 +171,28 @@ def _module(staged: Path, cls: Any) -> Any:
     return module
 
 
-def _tokenizer(staged: Path) -> Any:
+def _tokenizer(staged: Path) -> tuple[Any, str | None]:
+    """The tokenizer, or None and why the model has none that can be used."""
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(staged, local_files_only=True, trust_remote_code=False)
+        return transformers.AutoTokenizer.from_pretrained(staged, local_files_only=True, trust_remote_code=False), None
     except Exception as error:  # transformers raises many kinds here; all mean the same
-        if not any(staged.glob("tokenizer*")) and not any(staged.glob("vocab*")):
-            return None
-        raise CorruptModel("The model's tokenizer can't be read.") from error
-    return tokenizer
+        if (staged / "tokenizer.json").exists() or (staged / "vocab.txt").exists():
+            raise CorruptModel("The model's tokenizer can't be read.") from error
+        files = any(any(staged.glob(pattern)) for pattern in ("tokenizer*", "vocab*", "*.model", "*.spm"))
+        return None, SLOW if files else None
+
+
+def _processor(staged: Path) -> Any:
+    """The model's own image processor, or None where its folder has none."""
+    if not any((staged / name).exists() for name in ("preprocessor_config.json", "processor_config.json")):
+        return None
+    try:
+        return transformers.AutoImageProcessor.from_pretrained(
+            staged, local_files_only=True, trust_remote_code=False, backend="pil"
+        )
+    except ImportError as error:
+        raise Unsupported(
+            "The model's image processor needs torchvision. Install torchvision to use this model."
+        ) from error
+    except Exception as error:  # as above
+        raise CorruptModel("The model's image processor can't be read.") from error

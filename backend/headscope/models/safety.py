@@ -29,7 +29,7 @@ HARMLESS = frozenset({"_attn_implementation_autoset"})
 ALLOWED = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
-    "preprocessor_config.json", "model.safetensors.index.json", "*.safetensors",
+    "preprocessor_config.json", "processor_config.json", "model.safetensors.index.json", "*.safetensors",
 )  # fmt: skip
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 LARGEST_JSON = 4 * 1024 * 1024
@@ -40,7 +40,13 @@ LARGEST_HEADER = 100 * 1024 * 1024
 def check(folder: Path) -> dict[str, Any]:
     """Check a model folder and return its config. Raises UnsafeModel, UnsafeWeights or CorruptModel."""
     config = read_json(folder / "config.json")
-    for name in ("config.json", "tokenizer_config.json", "preprocessor_config.json", "generation_config.json"):
+    for name in (
+        "config.json",
+        "tokenizer_config.json",
+        "preprocessor_config.json",
+        "processor_config.json",
+        "generation_config.json",
+    ):
         if (folder / name).is_file():
             refuse_code(read_json(folder / name))
     if (folder / "tokenizer.json").is_file():

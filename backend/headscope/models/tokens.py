@@ -8,21 +8,56 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from ..errors import InvalidRequest, InvalidText, TooManyTokens
-from ..types import Token, TokenKind
+from ..types import Axes, Kind, Token, TokenKind, Warned
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Grid:
+    """How an image became tokens: rows and columns of patches, and the sizes in pixels, as (width, height), of a patch and of the image the model sees."""
+
+    rows: int
+    columns: int
+    patch: tuple[int, int]
+    size: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Encoded:
-    """Tokens, and the segment id of each for models that take one."""
+    """One input as the model takes it.
+
+    tokens     those of the text, of the encoder's text, or the patches of the image
+    type_ids   the segment id of each, for models that take one
+    target     tokens that a decoder reads beside an encoder; None where only the encoder is looked at
+    text       what the offsets of `tokens` count in, with what was generated; `target_text` the same for `target`
+    pixels     [1, channels, height, width] (a tensor), and the `grid` it is cut into
+    heard      [1, K, d], what the encoder of a model that listens made of its input
+    generated  how many tokens at the end (of `target`, if there is one) the model wrote itself
+    """
 
     tokens: list[Token]
     type_ids: list[int]
+    target: list[Token] | None = None
+    text: str | None = None
+    target_text: str | None = None
+    pixels: Any | None = None
+    grid: Grid | None = None
+    heard: Any | None = None
+    generated: int = 0
+    warnings: tuple[Warned, ...] = ()
+
+    def axes(self, kind: Kind) -> Axes:
+        """The tokens along the axes of a map of this kind. Raises InvalidRequest where there are none for it."""
+        source, target = tuple(self.tokens), tuple(self.target or ())
+        if kind in ("decoder", "cross") and not target:
+            raise InvalidRequest("There is no text for the decoder. Give a second text.", pointer="/text_pair")
+        return {"decoder": Axes(target, target), "cross": Axes(target, source)}.get(kind, Axes(source, source))
 
 
 def check_text(text: str, pointer: str = "/text", limit: int | None = None) -> None:
@@ -72,41 +107,160 @@ def encode(
         encoding = tokenizer.encode(text) if text_pair is None else tokenizer.encode(text, text_pair)
     finally:
         tokenizer.no_truncation()
-    texts = (text, text_pair or "")
     segments = _segments(encoding.sequence_ids)
-    special = [bool(mask) for mask in encoding.special_tokens_mask]
-    spans = [
-        (0, 0) if s else _trim(texts[seg], span)
-        for s, seg, span in zip(special, segments, encoding.offsets, strict=True)
+    rows = [
+        _Row(piece, id_, segment, None if special else span)
+        for piece, id_, segment, special, span in zip(
+            encoding.tokens, encoding.ids, segments, encoding.special_tokens_mask, encoding.offsets, strict=True
+        )
     ]
+    return Encoded(_assemble(rows, (text, text_pair or ""), unknown), list(encoding.type_ids), text=text)
+
+
+def extend(
+    tokenizer: Tokenizer, encoded: Encoded, added: Sequence[int], special: frozenset[int], unknown: str | None = None
+) -> Encoded:
+    """The input with ids that continue it; their offsets are exact in the text that grows by what they say."""
+    said, spans = _spell(tokenizer, [token.id for token in encoded.tokens if token.kind != "special"], added, special)
+    text, length = (encoded.text or "") + said, len(encoded.text or "")
+    rows = [
+        _Row(token.text, token.id, 0, None if token.kind == "special" else (token.start, token.end))
+        for token in encoded.tokens
+    ]
+    rows += [
+        _Row(tokenizer.id_to_token(id_) or str(id_), id_, 0, span and (span[0] + length, span[1] + length))
+        for id_, span in zip(added, spans, strict=True)
+    ]
+    tokens = _assemble(rows, (text, ""), unknown)
+    return replace(encoded, tokens=tokens, type_ids=[0] * len(tokens), text=text, generated=len(added))
+
+
+def as_target(found: list[Token], source: list[Token]) -> list[Token]:
+    """Tokens of the decoder: in segment 1, with words that count on from those of the encoder."""
+    first = max((token.word for token in source if token.word is not None), default=-1) + 1
+    return [replace(t, segment=1, word=None if t.word is None else t.word + first) for t in found]
+
+
+def annotate(encoded: Encoded, pos: Sequence[str] | None, labels: Sequence[str] | None) -> Encoded:
+    """With a part of speech and a label on every token, given one per word (of both texts) or one per token. Raises InvalidRequest."""
+    for name, values in (("pos", pos), ("label", labels)):
+        if values is not None:
+            encoded = _annotate(encoded, name, values)
+    return encoded
+
+
+def _annotate(encoded: Encoded, name: str, values: Sequence[str]) -> Encoded:
+    every = [*encoded.tokens, *(encoded.target or ())]
+    given = every[: len(every) - encoded.generated]
+    words = len({token.word for token in given if token.word is not None})
+    if len(values) == words:
+        numbers = sorted({token.word for token in given if token.word is not None})
+        by_word = dict(zip(numbers, values, strict=True))
+        marked = [t if t.word is None else replace(t, **{name: by_word.get(t.word)}) for t in every]
+    elif len(values) == len(given):
+        marked = [replace(t, **{name: value}) for t, value in zip(given, values, strict=True)]
+        marked += every[len(given) :]
+    else:
+        field = {"pos": "pos", "label": "labels"}[name]
+        raise InvalidRequest(
+            f"{field} has {len(values)} entries; the input has {words} words and {len(given)} tokens. Give one per word, or one per token.",
+            pointer=f"/{field}",
+            actual=len(values),
+        )
+    count = len(encoded.tokens)
+    return replace(encoded, tokens=marked[:count], target=None if encoded.target is None else marked[count:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A token before its words are known: what the tokenizer calls it, and where it stands; None for a special one."""
+
+    piece: str
+    id: int
+    segment: int
+    span: Span | None
+
+
+def _assemble(rows: list[_Row], texts: tuple[str, str], unknown: str | None) -> list[Token]:
+    spans = [(0, 0) if row.span is None else _trim(texts[row.segment], row.span) for row in rows]
     words = [find_words(part) for part in texts]
     owners = [
         _owners(
             words[segment],
-            [span for span, s, seg in zip(spans, special, segments, strict=True) if not s and seg == segment],
+            [s for s, row in zip(spans, rows, strict=True) if row.span is not None and row.segment == segment],
         )
         for segment in (0, 1)
     ]
     first = [0, max(owners[0].values(), default=-1) + 1]
     tokens = []
-    for piece, id_, span, segment, is_special in zip(
-        encoding.tokens, encoding.ids, spans, segments, special, strict=True
-    ):
-        if is_special:
-            tokens.append(Token(piece, id_, 0, 0, None, segment, "special"))
+    for row, span in zip(rows, spans, strict=True):
+        segment = row.segment
+        if row.span is None:
+            tokens.append(Token(row.piece, row.id, 0, 0, None, segment, "special"))
             continue
         source = texts[segment][span[0] : span[1]]
         owner = owners[segment].get(_word_at(words[segment], span[0]))
         word = None if owner is None else owner + first[segment]
-        shown = piece if piece == unknown else source or piece
-        tokens.append(Token(shown, id_, *span, word, segment, _kind(source, span, words[segment])))
-    return Encoded(_mark_pieces(tokens), list(encoding.type_ids))
+        shown = row.piece if row.piece == unknown else source or row.piece
+        tokens.append(Token(shown, row.id, *span, word, segment, _kind(source, span, words[segment])))
+    return _mark_pieces(tokens)
 
 
-def from_ids(tokenizer: Tokenizer | None, ids: Sequence[int], special: frozenset[int], vocabulary: int) -> Encoded:
+# Ids decoded together with a new one, so that spaces and characters of several tokens come out as in the whole text.
+CONTEXT = 8
+# No character has more bytes, so a longer run without a whole character never becomes one.
+LONGEST_CHARACTER = 4
+
+
+def _spell(
+    tokenizer: Tokenizer, before: list[int], added: Sequence[int], special: frozenset[int]
+) -> tuple[str, list[Span | None]]:
+    """What ids say after others, and where each stands in it (None for special ones). Tokens that make one character together share its place."""
+    text = ""
+    spans: list[Span | None] = [None] * len(added)
+    window = before[-CONTEXT:]
+    known = tokenizer.decode(window, skip_special_tokens=False)
+    ordinary = [index for index, id_ in enumerate(added) if id_ not in special]
+    waiting: list[tuple[int, str]] = []  # tokens that end inside a character, and the window's text up to each
+    for index in ordinary:
+        window.append(added[index])
+        whole = tokenizer.decode(window, skip_special_tokens=False)
+        waiting.append((index, whole))
+        if whole.endswith("\ufffd") and len(waiting) < LONGEST_CHARACTER and index != ordinary[-1]:
+            continue
+        _place(spans, waiting, whole, len(known), len(text))
+        text += whole[len(known) :]
+        waiting, window = [], window[-CONTEXT:]
+        known = tokenizer.decode(window, skip_special_tokens=False)
+    return text, spans
+
+
+def _place(spans: list[Span | None], waiting: list[tuple[int, str]], whole: str, known: int, start: int) -> None:
+    """Give each waiting token its place: up to where the text was so far, if the later tokens left that as it was."""
+    group: list[int] = []
+    low = known
+    last = next((spans[place] for place in range(waiting[0][0] - 1, -1, -1) if spans[place]), None)
+    for index, reached in waiting:
+        group.append(index)
+        if not whole.startswith(reached):
+            continue
+        if len(reached) > low or last is None:
+            last = (start + low - known, start + len(reached) - known)
+        for place in group:
+            spans[place] = last
+        group, low = [], len(reached)
+
+
+def from_ids(
+    tokenizer: Tokenizer | None,
+    ids: Sequence[int],
+    special: frozenset[int],
+    vocabulary: int,
+    pointer: str = "/token_ids",
+) -> Encoded:
     """Tokens for given ids; their offsets are those in the joined text of all of them. Without a tokenizer an id is its own text."""
     if any(not 0 <= id_ < vocabulary for id_ in ids):
-        raise InvalidRequest(f"A token id is outside the model's vocabulary of {vocabulary}.", pointer="/token_ids")
+        raise InvalidRequest(f"A token id is outside the model's vocabulary of {vocabulary}.", pointer=pointer)
     pieces = [str(id_) if tokenizer is None else tokenizer.decode([id_], skip_special_tokens=False) for id_ in ids]
     joiner = " " if tokenizer is None else ""
     text, tokens = "", []
@@ -128,17 +282,17 @@ def from_ids(tokenizer: Tokenizer | None, ids: Sequence[int], special: frozenset
                     "punct" if _is_punctuation(piece.strip()) else "word",
                 )
             )
-    return Encoded(tokens, [0] * len(tokens))
+    return Encoded(tokens, [0] * len(tokens), text=text)
 
 
-def check_length(count: int, most: int | None) -> None:
+def check_length(count: int, most: int | None, pointer: str = "/text") -> None:
     """Raise TooManyTokens, or InvalidText where there is nothing."""
     if count == 0:
-        raise InvalidText("The text gives no tokens. Type at least one letter.", pointer="/text")
+        raise InvalidText("The text gives no tokens. Type at least one letter.", pointer=pointer)
     if most is not None and count > most:
         raise TooManyTokens(
             f"The text has {count} tokens and the model takes {most}. Shorten it, or set max_tokens to cut it.",
-            pointer="/text",
+            pointer=pointer,
             limit=most,
             actual=count,
         )

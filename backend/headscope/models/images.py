@@ -1,0 +1,259 @@
+"""An image becomes the patches that a vision model attends to. Nothing is fetched, and a file is decoded only once its header has been checked."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import struct
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InvalidImage, Unsupported
+from ..types import Token
+from .facts import Patches
+from .tokens import Encoded, Grid
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+LARGEST_BYTES = 10_000_000
+LARGEST_PIXELS = 20_000_000
+# Processors that scale the shorter side make the longer one as many times longer, in memory too.
+LARGEST_RATIO = 100
+FORMATS = {"PNG": b"\x89PNG\r\n\x1a\n", "JPEG": b"\xff\xd8\xff", "WEBP": b"RIFF"}
+
+
+def pack(image: Any) -> str:
+    """Any image of the library's users as base64: a path, bytes, a PIL image, a uint8 array [H, W, 3 | 1], a data URL, or base64 already.
+
+    For callers on this machine only, since a path is read. Raises InvalidImage.
+    """
+    if isinstance(image, str) and not image.startswith("data:") and len(image) < 4096 and _is_file(image):
+        image = Path(image)
+    if isinstance(image, str):
+        unpack(image)
+        return image
+    if isinstance(image, (Path, bytes, bytearray, memoryview)):
+        data = _of_path(image) if isinstance(image, Path) else bytes(image)
+        _check_bytes(data)
+    else:
+        written = io.BytesIO()
+        read(image).save(written, "PNG")
+        data = written.getvalue()
+    return base64.b64encode(data).decode()
+
+
+def unpack(text: str) -> bytes:
+    """The bytes of an image in base64, or in a data URL: an image file by its first bytes, not too large, and not decoded yet. Raises InvalidImage."""
+    head, comma, body = text[:100].partition(",")
+    if text[:5].lower() == "data:":
+        if not comma or not head.lower().endswith(";base64"):
+            raise _wrong("The data URL of the image is not in base64.")
+        body = text[len(head) + 1 :]
+    elif "://" in text[:100]:
+        raise _wrong("An image is never fetched from an address. Send the file itself, in base64.")
+    else:
+        body = text
+    if len(body) > LARGEST_BYTES * 4 // 3 + 4:
+        raise _too_many_bytes(len(body) * 3 // 4)
+    try:
+        data = base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError):
+        raise _wrong("The image is not in base64.") from None
+    _check_bytes(data)
+    return data
+
+
+def read(image: Any) -> Image:
+    """An image as 8-bit RGB, upright: a PIL image, a uint8 array [H, W, 3 | 1] or [H, W], the bytes of a file, a Path, or text in base64.
+
+    Raises InvalidImage for anything but one whole PNG, JPEG or WebP picture of reasonable size.
+    """
+    from PIL import Image
+
+    if isinstance(image, np.ndarray):
+        return _of_array(image)
+    if isinstance(image, Image.Image):
+        _check_size(*image.size)
+        return _upright(image)
+    if isinstance(image, str):
+        data = unpack(image)
+    elif isinstance(image, Path):
+        data = _of_path(image)
+    elif isinstance(image, (bytes, bytearray, memoryview)):
+        data = bytes(image)
+    else:
+        raise _wrong("An image is a PNG, JPEG or WebP file, a PIL image, or a uint8 array of shape [H, W, 3].")
+    _check_bytes(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pillow, about what is checked here
+        try:
+            opened = Image.open(io.BytesIO(data), formats=list(FORMATS))
+            _check_size(*opened.size)
+            # Phones store JPEGs with a second picture behind the first (MPO); that is no animation.
+            if opened.format != "MPO" and getattr(opened, "n_frames", 1) > 1:
+                raise _wrong("The image has several frames. Send one of them.")
+            opened.load()
+            return _upright(opened)
+        except InvalidImage:
+            raise
+        except (Exception, Image.DecompressionBombError) as error:  # decoders raise whatever they like
+            raise _wrong("The image is damaged or cut off, or is none. Save it again as PNG or JPEG.") from error
+
+
+def prepare(image: Any, processor: Any, patches: Patches, channels: int) -> Tensor:
+    """Pixels [1, C, H, W] as the model takes them: by its own image processor, or where there is none scaled to its size and to -1..1."""
+    import torch
+
+    picture = read(image)
+    if processor is not None:
+        return _processed(processor, picture)
+    picture = picture.convert("L" if channels == 1 else "RGB").resize(patches.size, resample=2)  # bilinear
+    array = np.asarray(picture, np.float32).reshape(patches.size[1], patches.size[0], channels)
+    return torch.from_numpy((array / 255 - 0.5) / 0.5).permute(2, 0, 1).unsqueeze(0).contiguous()
+
+
+def _processed(processor: Any, picture: Image) -> Tensor:
+    try:
+        found = processor(images=[picture], return_tensors="pt")
+        pixels: Tensor | None = found.get("pixel_values")
+    except (ValueError, TypeError, RuntimeError, KeyError, OverflowError, MemoryError) as error:
+        raise _wrong(
+            "The model's image processor can't take this image. Send a larger one, nearer to square."
+        ) from error
+    if pixels is None or pixels.ndim != 4 or pixels.shape[0] != 1:
+        raise Unsupported("The model's image processor cuts an image into several, which can't be analysed.")
+    return pixels.float()
+
+
+def encode(pixels: Tensor, patches: Patches) -> Encoded:
+    """The tokens of an image [1, C, H, W]: those before the patches, then the patches, row by row."""
+    height, width = pixels.shape[-2:]
+    across, down = patches.patch
+    rows, columns = height // down, width // across
+    if not rows or not columns:
+        raise _wrong(f"The image is smaller than one patch of {across} x {down} pixels.")
+    tokens = [Token(name, index, 0, 0, None, 0, "special") for index, name in enumerate(patches.prefix)]
+    for place in range(rows * columns):
+        row, column = divmod(place, columns)
+        box = (column * across, row * down, (column + 1) * across, (row + 1) * down)
+        tokens.append(Token(f"{row},{column}", len(tokens), 0, 0, place, 0, "word", box=box))
+    grid = Grid(rows, columns, patches.patch, (width, height))
+    return Encoded(tokens, [0] * len(tokens), pixels=pixels, grid=grid)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _of_path(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise _wrong("There is no image file of that name.")
+        if path.stat().st_size > LARGEST_BYTES:
+            raise _too_many_bytes(path.stat().st_size)
+        return path.read_bytes()
+    except OSError:
+        raise _wrong("The image file can't be read.") from None
+
+
+def _of_array(array: np.ndarray[Any, Any]) -> Image:
+    from PIL import Image
+
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3)):
+        raise _wrong("An array is an image if it is uint8 and of shape [H, W, 3], [H, W, 1] or [H, W].")
+    _check_size(array.shape[1], array.shape[0])
+    plain = array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    return Image.fromarray(np.ascontiguousarray(plain)).convert("RGB")
+
+
+def _upright(image: Image) -> Image:
+    """Turned as its EXIF data say, as 8-bit RGB; a transparent part keeps the colour that is stored for it, as models were trained."""
+    from PIL import ImageOps
+
+    with suppress(Exception):  # damaged EXIF data say nothing
+        image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I") or image.mode == "F":  # 16 bits, which convert() would cut off at 255
+        values = np.asarray(image)
+        if image.mode == "F" or values.min() < 0 or values.max() > 65_535:
+            raise _wrong("The image has an unusual kind of pixels. Save it as 8-bit PNG or JPEG.")
+        return _of_array((values >> 8).astype(np.uint8))
+    return image.convert("RGBA").convert("RGB") if image.mode == "P" else image.convert("RGB")
+
+
+def _check_bytes(data: bytes) -> None:
+    if not data:
+        raise _wrong("The image is empty.")
+    if len(data) > LARGEST_BYTES:
+        raise _too_many_bytes(len(data))
+    if not any(data.startswith(start) for start in FORMATS.values()):
+        raise _wrong("The image is not a PNG, JPEG or WebP file. Save it as one of these.")
+    size = _header_size(data)
+    if size is not None:
+        _check_size(*size)
+
+
+def _header_size(data: bytes) -> tuple[int, int] | None:
+    """Width and height as the header gives them, before a decoder makes room for them; None where it gives none."""
+    try:
+        if data.startswith(FORMATS["PNG"]):
+            return struct.unpack(">II", data[16:24])
+        if data.startswith(FORMATS["JPEG"]):
+            return _jpeg_size(data)
+        if data[12:16] == b"VP8X":
+            return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+        if data[12:16] == b"VP8L":
+            bits = int.from_bytes(data[21:25], "little")
+            return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        width, height = struct.unpack("<HH", data[26:30])
+        return width & 0x3FFF, height & 0x3FFF
+    except struct.error:
+        return None
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+    """The size in the first frame header (SOF) of a JPEG."""
+    place = 2
+    while place + 9 <= len(data) and data[place] == 0xFF:
+        marker = data[place + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", data[place + 5 : place + 9])
+            return width, height
+        place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+    return None
+
+
+def _check_size(width: int, height: int) -> None:
+    if min(width, height) < 1:
+        raise _wrong("The image has no pixels.")
+    if width * height > LARGEST_PIXELS:
+        raise InvalidImage(
+            f"The image has {width} x {height} pixels; up to {LARGEST_PIXELS // 10**6} million are taken. Scale it down.",
+            pointer="/image",
+            limit=LARGEST_PIXELS,
+            actual=width * height,
+        )
+    if max(width, height) > LARGEST_RATIO * min(width, height):
+        raise _wrong(f"The image is more than {LARGEST_RATIO} times as long as wide. Cut it.")
+
+
+def _too_many_bytes(count: int) -> InvalidImage:
+    return InvalidImage(
+        f"The image is larger than {LARGEST_BYTES // 10**6} MB. Scale it down.",
+        pointer="/image",
+        limit=LARGEST_BYTES,
+        actual=count,
+    )
+
+
+def _wrong(detail: str) -> InvalidImage:
+    return InvalidImage(detail, pointer="/image")

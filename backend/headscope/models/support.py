@@ -1,0 +1,90 @@
+"""What can be done with a model, told from its configuration alone: before anything is loaded, without torch.
+
+The worker proves everything again on the loaded model; what this file does not know is left to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import InvalidRequest, Unsupported
+from ..types import NEEDS, Kind
+from .facts import Facts
+
+# Need -> why it can't be met: in cross-attention, under a causal mask, and without one.
+CROSS = {"same-tokens": "In cross-attention queries and keys are different tokens."}
+CAUSAL = {
+    "bidirectional": "A causal model hides later tokens, and this method would look at them.",
+    "padding": "Only models that see the whole input at once were padded in the published code.",
+}
+NOT_CAUSAL = {"causal": "Every token of this model sees all others."}
+
+# Encoder-decoders whose encoder takes sound: their text is the decoder's.
+LISTENING = frozenset({"whisper"})
+_TABLE = Path(__file__).resolve().parent / "families.json"
+
+
+class Input(Protocol):
+    """The input of a request, as far as it decides what kind of model it suits."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def text(self) -> str | None: ...
+    @property
+    def text_pair(self) -> str | None: ...
+    @property
+    def target_ids(self) -> list[int] | None: ...
+    @property
+    def image(self) -> Any: ...
+    @property
+    def generate(self) -> Any: ...
+
+
+def by_mask(*, cross: bool, causal: bool) -> dict[str, str]:
+    """Need -> reason, as the kind of attention and its mask decide it."""
+    return {**(CROSS if cross else {}), **(CAUSAL if causal else NOT_CAUSAL)}
+
+
+def lacks(facts: Facts, kind: Kind) -> dict[str, str]:
+    """Need -> why this kind of attention of the model can't meet it. Raises Unsupported for a kind that it does not have."""
+    facts.tower(kind)
+    known: Mapping[str, str] = _families().get(facts.family, {}).get("lacks", {})
+    causal = facts.kind == "decoder" or kind == "decoder"
+    found = {**known, **by_mask(cross=kind == "cross", causal=causal)}
+    return {need: reason for need, reason in found.items() if need in NEEDS}
+
+
+def check_input(facts: Facts, given: Input) -> None:
+    """Raise InvalidRequest or Unsupported for an input that this kind of model does not take."""
+    if facts.kind == "vision":
+        if given.image is None:
+            raise InvalidRequest("This is a vision model. Give it an image, and no text.", pointer="/image")
+        if given.generate is not None:
+            raise Unsupported("A vision model writes no text. Leave generate out.", pointer="/generate")
+        return
+    if given.image is not None:
+        raise Unsupported("This model is analysed on text. Choose a vision model for an image.", pointer="/image")
+    if given.generate is not None and facts.kind == "encoder":
+        raise Unsupported(
+            "This model can't continue a text: only decoders can. Leave generate out.", pointer="/generate"
+        )
+    if given.target_ids is not None and facts.kind != "encoder-decoder":
+        raise InvalidRequest("Only encoder-decoder models take target_ids.", pointer="/target_ids")
+    needs_target = given.kind in ("decoder", "cross") and facts.family not in LISTENING
+    if needs_target and given.text_pair is None and given.target_ids is None and given.generate is None:
+        raise InvalidRequest(
+            "The decoder needs a text of its own. Give a second text, or let the model write it (generate).",
+            pointer="/text_pair",
+        )
+
+
+@cache
+def _families() -> dict[str, Any]:
+    """Model type -> what a small model of it was found to lack. Empty where the table was not made."""
+    found: dict[str, Any] = json.loads(_TABLE.read_text("utf-8")) if _TABLE.is_file() else {}
+    return found
