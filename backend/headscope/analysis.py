@@ -94,7 +94,8 @@ def run(
     collector = Collector(request, planned, sink, progress)
     progress(0.0, "forward", f"layer 1 of {sites[-1].layer + 1}")
     mechanism = MECHANISMS[request.mechanism.name]
-    setting = Setting(tuple(site.heads for site in sites), model.width, sites[0].kind, sites[0].causal, axes)
+    heads, numbers = tuple(site.heads for site in sites), tuple(site.layer for site in sites)
+    setting = Setting(heads, model.width, sites[0].kind, sites[0].causal, axes, numbers)
     with model.lock, model.using(request.dtype):
         output = capture(
             model, encoded, anatomy, collector.wanted, request.kind, lambda: mechanism.begin(request.mechanism, setting)

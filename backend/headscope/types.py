@@ -162,13 +162,23 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a mechanism may know before the forward pass: heads of every layer, model width, kind of attention, whether it is causal, and the tokens."""
+    """What a mechanism may know before the forward pass: heads of every layer, model width, kind of attention, whether it is causal, and the tokens.
+
+    `layers` are the numbers of the layers that attend, for models in which some do not; None stands for 0, 1, 2, ...
+    """
 
     heads: tuple[int, ...]
     width: int
     kind: Kind
     causal: bool
     axes: Axes
+    layers: tuple[int, ...] | None = None
+
+    @property
+    def heads_of(self) -> dict[int, int]:
+        """Number of heads of every layer that attends, by the layer's number."""
+        numbers = range(len(self.heads)) if self.layers is None else self.layers
+        return dict(zip(numbers, self.heads, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

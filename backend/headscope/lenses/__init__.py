@@ -7,6 +7,7 @@ from .alti import ALTI
 from .effective import EFFECTIVE
 from .effective_published import EFFECTIVE_PUBLISHED
 from .effective_simplex import EFFECTIVE_SIMPLEX
+from .jump_map import JUMP_MAP
 from .max_entropy import MAX_ENTROPY
 from .norm import NORM
 from .norm_residual import NORM_RESIDUAL
@@ -29,6 +30,7 @@ LENSES: dict[str, Lens] = {
         ROLLOUT,
         ALTI,
         VALUE_ZEROING,
+        JUMP_MAP,
     )
 }
 

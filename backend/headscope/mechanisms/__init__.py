@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from ..types import Mechanism
+from .ablate import ABLATE
+from .hopfield import HOPFIELD
+from .jump import JUMP
+from .pasta import PASTA
 from .softmax import SOFTMAX
 
-MECHANISMS: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (SOFTMAX,)}
+MECHANISMS: dict[str, Mechanism] = {mechanism.name: mechanism for mechanism in (SOFTMAX, HOPFIELD, JUMP, PASTA, ABLATE)}
 
 __all__ = ["MECHANISMS"]

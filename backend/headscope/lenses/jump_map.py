@@ -1,0 +1,55 @@
+"""The jump map: how strongly the scores of a head tie every two tokens (Zhou et al. 2022)."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..adjacency import adjacency
+from ..errors import Unsupported
+from ..types import Layer, Lens, Reading
+
+
+class JumpMapParams(BaseModel):
+    """When two tokens are tied."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    rho: float = Field(
+        default=5.0,
+        gt=0,
+        le=1_000,
+        description="Threshold above which a key ties two tokens: of the product of their scores, over the head width and the length of the key.",
+    )
+    signed: bool = Field(default=False, description="Whether two negative scores tie nothing.")
+
+
+def read(layer: Layer, params: JumpMapParams) -> Reading:
+    """A~ of every head, [H, N, N]: symmetric, 0..1, more than 0 on the diagonal. Raises Unsupported where some queries may not see every key."""
+    import torch
+
+    if layer.keys.rule != "all":
+        raise Unsupported(
+            f"Layer {layer.index} hides some tokens from others; the jump map ties tokens through all of them, so it has no meaning there.",
+            pointer="/lenses",
+        )
+    group = layer.query.shape[0] // layer.key.shape[0]
+    maps = [
+        adjacency(query @ layer.key[place // group].mT, layer.key[place // group], params.rho, params.signed)
+        for place, query in enumerate(layer.query)
+    ]
+    return Reading(torch.stack(maps))
+
+
+JUMP_MAP = Lens(
+    name="jump-map",
+    title="Jump map",
+    doc="How strongly every two tokens are tied: the share of keys on which both have large scores of one sign, normalised as a graph. "
+    "It is what the mechanism jump spreads scores along, for any head.",
+    not_="Not attention: it is symmetric, is computed from the scores before softmax, and its rows do not sum to 1. "
+    "The threshold is absolute, so heads with small scores tie nothing.",
+    citation="Zhou et al. 2022, Jump Self-attention; the threshold as in their code for BERT",
+    range=(0.0, 1.0),
+    params=JumpMapParams,
+    needs=("scores", "same-tokens", "bidirectional"),
+    read=read,
+)

@@ -1,0 +1,98 @@
+"""Heads switched off: made to look everywhere equally, to pass nothing on, or left out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import InvalidRequest
+from ..types import Mechanism, Pass, Scores, Setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Name = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$", max_length=9)]
+
+
+class AblateParams(BaseModel):
+    """Which heads, and how."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    heads: list[Name] = Field(
+        default=[],
+        max_length=10_000,
+        description='Heads to switch off, as layer.head counted from 0: "4.5". None changes nothing.',
+    )
+    how: Literal["uniform", "zero", "leave-one-out"] = Field(
+        default="uniform",
+        description='"uniform" spreads every query\'s weight evenly over the keys it may see, "zero" sets all weights to 0, "leave-one-out" does that and scales '
+        "up the other heads of the layer by h / (h - k), k of its h heads being left out.",
+    )
+
+
+@dataclass
+class _Ablate(Pass):
+    how: str
+    off: Mapping[int, frozenset[int]]
+    heads: Mapping[int, int]
+
+    def attend(self, scores: Scores) -> Tensor:
+        weights = super().attend(scores)
+        off = self.off.get(scores.layer, frozenset())
+        for place, head in enumerate(scores.heads):
+            if head in off:
+                weights[place] = _uniform(scores, place, weights[place]) if self.how == "uniform" else 0
+        return weights
+
+    def leave(self, layer: int, heads: tuple[int, ...], output: Tensor) -> Tensor:
+        if self.how != "leave-one-out" or layer not in self.off:
+            return output
+        return output * (self.heads[layer] / (self.heads[layer] - len(self.off[layer])))
+
+
+def _uniform(scores: Scores, place: int, weights: Tensor) -> Tensor:
+    """1 / |K_i| on the keys that query i may see and 0 on the others, shaped like weights [Q, K]."""
+    import torch
+
+    if scores.blocked is None:
+        return torch.full_like(weights, 1 / weights.shape[-1])
+    allowed = ~scores.blocked[place % len(scores.blocked)]  # [Q, K]; one mask for all heads, or one each
+    return (allowed / allowed.sum(-1, keepdim=True)).to(weights.dtype)
+
+
+def begin(params: AblateParams, setting: Setting) -> Pass:
+    """The pass without these heads. Raises InvalidRequest for heads that the model does not have, and where no head of a layer would be left to scale."""
+    heads = setting.heads_of
+    off: defaultdict[int, set[int]] = defaultdict(set)
+    for name in params.heads:
+        layer, head = map(int, name.split("."))
+        if head >= heads.get(layer, 0):
+            raise InvalidRequest(
+                "A head to ablate is not in this model, or its layer does not attend; name it as layer.head, both counted from 0.",
+                pointer="/mechanism/heads",
+            )
+        off[layer].add(head)
+    if params.how == "leave-one-out" and any(len(off[layer]) == heads[layer] for layer in off):
+        raise InvalidRequest(
+            'Leave-one-out scales up the heads that stay, so leave at least one in every layer, or choose "zero".',
+            pointer="/mechanism/heads",
+        )
+    return _Ablate(params.how, {layer: frozenset(named) for layer, named in off.items()}, heads)
+
+
+ABLATE = Mechanism(
+    name="ablate",
+    title="Ablate",
+    doc="Some heads are switched off: every query's weight is spread evenly, or set to 0, or the head is left out and the others are scaled up for it.",
+    not_="Not a measure of what a head is for: the rest of the model was trained with it, other heads may stand in, and how a head is switched off matters.",
+    citation='Kovaleva et al. 2019, sec. 4.6 ("uniform"); Michel et al. 2019 ("zero"); Peng et al. 2020 ("leave-one-out")',
+    range=(0.0, 1.0),
+    params=AblateParams,
+    needs=("capture",),
+    begin=begin,
+)

@@ -1,0 +1,92 @@
+"""Modern Hopfield attention: scores that carry over from layer to layer (Masumura & Taki 2025)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import Unsupported
+from ..types import Mechanism, Pass, Scores, Setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class HopfieldParams(BaseModel):
+    """How much of the scores of earlier layers stays, and what there is before the first."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    alpha: float = Field(
+        default=0.5,
+        ge=0,
+        lt=1,
+        description="Share of the hidden state that stays from layer to layer (the paper's alpha'). 0 leaves the model as it is.",
+    )
+    initial: Literal["zero", "first"] = Field(
+        default="zero",
+        description='Hidden state before the first layer: "zero", so that the first layer\'s scores are multiplied by 1 - alpha, '
+        'or "first", which leaves the first layer as it is.',
+    )
+
+
+@dataclass
+class _Hopfield(Pass):
+    """`state` [H, Q, K], never masked: of this layer for the heads that were reached, of the layer before for the others. `start` is the first layer."""
+
+    params: HopfieldParams
+    heads: int
+    start: int = 0
+    state: Tensor | None = None
+
+    def attend(self, scores: Scores) -> Tensor:
+        logits = scores.logits(scores.products())
+        if self.params.alpha == 0:
+            return scores.softmax(logits)
+        state, block = self._state(scores.layer, logits), list(scores.heads)
+        keep = 0.0 if self.params.initial == "first" and scores.layer == self.start else self.params.alpha
+        hidden = state[block].mul_(keep).add_(logits, alpha=1 - keep)  # [H, Q, K]
+        state[block] = hidden
+        return scores.softmax(hidden.to(logits.dtype))
+
+    def _state(self, layer: int, logits: Tensor) -> Tensor:
+        import torch
+
+        if self.state is None:
+            # Half precision would lose what many layers add up to.
+            dtype = torch.promote_types(logits.dtype, torch.float32)
+            self.state, self.start = logits.new_zeros(self.heads, *logits.shape[1:], dtype=dtype), layer
+        if self.state.shape[1:] != logits.shape[1:]:
+            raise Unsupported(
+                "Hopfield attention carries scores from layer to layer, but the number of tokens changes on the way through this model. "
+                "Choose another mechanism.",
+                pointer="/mechanism",
+            )
+        return self.state
+
+
+def begin(params: HopfieldParams, setting: Setting) -> Pass:
+    """The pass whose layers read h_l = alpha h_(l-1) + (1 - alpha) logits_l. Raises Unsupported if layers differ in their number of heads."""
+    if len(set(setting.heads)) > 1:
+        raise Unsupported(
+            "Hopfield attention carries the scores of every head on to the next layer, but the layers of this model differ in their number of heads. "
+            "Choose another mechanism.",
+            pointer="/mechanism",
+        )
+    return _Hopfield(params, setting.heads[0] if setting.heads else 0)
+
+
+HOPFIELD = Mechanism(
+    name="hopfield",
+    title="Hopfield",
+    doc="Every layer's scores are a running mean over the layers up to it: alpha times those that the layer before used, plus 1 - alpha times its own.",
+    not_="Not a model trained this way: the weights are those of the model as it is, so this is a what-if. The residual connection stays what it is; "
+    "the paper's second coefficient, for the visible state, is not applied.",
+    citation="Masumura & Taki 2025, modern Hopfield attention with hidden states, eqs. 14-15 of the appendix",
+    range=(0.0, 1.0),
+    params=HopfieldParams,
+    needs=("capture", "equal-heads"),
+    begin=begin,
+)

@@ -1,0 +1,122 @@
+"""Jump self-attention: scores mixed with those of tokens that the same keys tie together (Zhou et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..adjacency import adjacency
+from ..errors import InvalidRequest, Unsupported
+from ..types import Mechanism, Pass, Scores, Setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Layers, of 12, that the published code mixes by default, counted from 0.
+PUBLISHED = frozenset({1, 2, 3, 8, 9, 10})
+
+Place = Annotated[int, Field(ge=0, le=9_999)]
+
+
+class JumpParams(BaseModel):
+    """When two tokens are tied, what that does to the scores, and in which heads."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    rho: float = Field(
+        default=5.0,
+        gt=0,
+        le=1_000,
+        description="Threshold above which a key ties two tokens: of the product of their scores, over the head width and the length of the key.",
+    )
+    mix: float = Field(default=0.5, ge=0, le=1, description="Share of the jump scores; the rest are the head's own.")
+    order: int = Field(default=1, ge=1, le=8, description="Jumps of up to this many steps are added up.")
+    layers: list[Place] | None = Field(
+        default=None,
+        max_length=1_000,
+        description="Layers that jump, counted from 0. By default those at the depths of layers 1-3 and 8-10 of 12.",
+    )
+    heads: list[Place] | None = Field(
+        default=None,
+        max_length=1_000,
+        description="Heads that jump in each of these layers, counted from 0. By default every second one: 0, 2, 4, ... An empty list changes nothing.",
+    )
+    signed: bool = Field(default=False, description="Whether two negative scores tie nothing.")
+
+
+@dataclass
+class _Jump(Pass):
+    params: JumpParams
+    layers: frozenset[int]
+    heads: frozenset[int]
+
+    def attend(self, scores: Scores) -> Tensor:
+        products = scores.products()  # [H, N, N]
+        jumping = [place for place, head in enumerate(scores.heads) if head in self.heads]
+        if scores.layer in self.layers and jumping:
+            _check(scores)
+            for place in jumping:
+                self._mix(products[place], scores.query[place], scores.key[place])
+        return scores.softmax(scores.logits(products))
+
+    def _mix(self, products: Tensor, query: Tensor, key: Tensor) -> None:
+        """products [N, N] of one head, in place: (1 - mix) S + mix sum_t A~^t S A~^t, where A~^t S A~^t = (A~^t Q) (A~^t K)ᵀ costs no N³."""
+        ties = adjacency(products, key, self.params.rho, self.params.signed).to(products.dtype)
+        products.mul_(1 - self.params.mix)
+        for _ in range(self.params.order):
+            query, key = ties @ query, ties @ key
+            products.addmm_(query, key.mT, alpha=self.params.mix)
+
+
+def _check(scores: Scores) -> None:
+    if scores.query.shape[1] != scores.key.shape[1] or (scores.blocked is not None and bool(scores.blocked.any())):
+        raise Unsupported(
+            f"Layer {scores.layer} hides some tokens from others, and a jump would look past that. Leave it out of the jump layers, or choose another mechanism.",
+            pointer="/mechanism/layers",
+        )
+
+
+def jump_layers(numbers: Sequence[int]) -> frozenset[int]:
+    """The default ones of a model's layers: those whose middle lies in one of the published layers of 12. A model of one layer jumps in it."""
+    depth = len(numbers)
+    chosen = frozenset(number for place, number in enumerate(numbers) if (2 * place + 1) * 6 // depth in PUBLISHED)
+    return chosen or frozenset(numbers)
+
+
+def begin(params: JumpParams, setting: Setting) -> Pass:
+    """The pass that mixes the scores of the chosen heads. Raises InvalidRequest for layers or heads that the model does not have."""
+    heads_of = setting.heads_of
+    layers = jump_layers(tuple(heads_of)) if params.layers is None else frozenset(params.layers)
+    if not layers <= heads_of.keys():
+        raise InvalidRequest(
+            "Jump attention was asked for in a layer that this model does not have, or that does not attend; layers are counted from 0.",
+            pointer="/mechanism/layers",
+        )
+    counts = [heads_of[layer] for layer in layers]
+    heads = range(0, max(counts, default=0), 2) if params.heads is None else params.heads
+    if params.heads and counts and max(params.heads) >= min(counts):
+        raise InvalidRequest(
+            f"Jump attention was asked for in a head beyond the {min(counts)} of one of its layers; heads are counted from 0.",
+            pointer="/mechanism/heads",
+            limit=min(counts) - 1,
+            actual=max(params.heads),
+        )
+    return _Jump(params, layers, frozenset(heads))
+
+
+JUMP = Mechanism(
+    name="jump",
+    title="Jump",
+    doc="In some heads of some layers the scores are averaged with those of related tokens: two tokens are related as far as the same keys tie them, "
+    "so a query can reach a key through a token that is like it.",
+    not_="Not the published model, which is fine-tuned with jumps in place: here the weights are those of the model as it is, so this is a what-if. "
+    "Not for causal models: a jump would look into the future.",
+    citation="Zhou et al. 2022, Jump Self-attention: Capturing High-order Statistics in Transformers; thresholds and defaults as in their code for BERT",
+    range=(0.0, 1.0),
+    params=JumpParams,
+    needs=("capture", "same-tokens", "bidirectional"),
+    begin=begin,
+)

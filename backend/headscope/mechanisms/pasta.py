@@ -1,0 +1,100 @@
+"""PASTA: vectors added to the special tokens before chosen layers (Yang et al. 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import InvalidRequest
+from ..types import Mechanism, Pass, Setting
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Vector = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min_length=1, max_length=16_384)]
+Vectors = Annotated[list[Vector], Field(min_length=1, max_length=64)]
+
+
+class PastaParams(BaseModel):
+    """What is added where."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    vectors: list[Vectors] = Field(
+        default=[],
+        max_length=256,
+        description="One list per layer, of one vector per special token of the input, as wide as the model. None changes nothing.",
+    )
+    layers: list[Annotated[int, Field(ge=0, le=9_999)]] | None = Field(
+        default=None,
+        max_length=256,
+        description="Layers that the vectors are added before, counted from 0, in the order of the vectors. By default the first ones: 0, 1, 2, ...",
+    )
+
+
+@dataclass
+class _Pasta(Pass):
+    vectors: dict[int, list[list[float]]]
+    places: list[int]
+
+    def enter(self, layer: int, hidden: Tensor) -> Tensor:
+        if layer not in self.vectors:
+            return hidden
+        added = hidden.clone()
+        added[self.places] += hidden.new_tensor(self.vectors[layer])  # [specials, d]
+        return added
+
+
+def begin(params: PastaParams, setting: Setting) -> Pass:
+    """The pass that adds vectors[i][k] to the k-th special token's hidden state before layers[i]. Raises InvalidRequest unless counts and width fit."""
+    if not params.vectors and not params.layers:
+        return Pass()
+    layers = _layers(params, list(setting.heads_of))
+    places = [place for place, token in enumerate(setting.axes.queries) if token.kind == "special"]
+    for vectors in params.vectors:
+        if len(vectors) != len(places):
+            raise _refuse("The special tokens of this input", "vectors for every layer", len(places), len(vectors))
+        for vector in vectors:
+            if len(vector) != setting.width:
+                raise _refuse("The width of this model", "numbers in every vector", setting.width, len(vector))
+    return _Pasta(dict(zip(layers, params.vectors, strict=True)), places)
+
+
+def _refuse(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"{what}: {limit}. Give that many {counted}.", pointer="/mechanism/vectors", limit=limit, actual=actual
+    )
+
+
+def _layers(params: PastaParams, attending: list[int]) -> list[int]:
+    """The layer of each list of vectors. InvalidRequest unless they are as many different layers of the model that attend."""
+    wanted = len(params.vectors)
+    layers = attending[:wanted] if params.layers is None else params.layers
+    if len(layers) != wanted:
+        raise InvalidRequest(
+            f"There are vectors for {wanted} layers, but {len(layers)} layers to add them in. Give one list of vectors for each.",
+            pointer="/mechanism/layers",
+            limit=wanted,
+            actual=len(layers),
+        )
+    if len(set(layers)) < wanted or not set(layers) <= set(attending):
+        raise InvalidRequest(
+            "A layer for vectors is named twice, or is not in this model, or does not attend; layers are counted from 0.",
+            pointer="/mechanism/layers",
+        )
+    return layers
+
+
+PASTA = Mechanism(
+    name="pasta",
+    title="PASTA",
+    doc="Vectors of your own are added to the special tokens' hidden states before chosen layers, so that what these tokens broadcast through attention changes.",
+    not_="Not tuning: nothing is learned here, the vectors are yours. Without vectors the model is as it was trained.",
+    citation="Yang et al. 2023, Parameter-Efficient Tuning with Special Token Adaptation",
+    range=(0.0, 1.0),
+    params=PastaParams,
+    needs=("capture", "hidden"),
+    begin=begin,
+)
