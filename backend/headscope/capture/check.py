@@ -13,7 +13,7 @@ from torch import Tensor
 from ..errors import HeadscopeError, ModelNotExact, NonFinite
 from ..models.loading import Model
 from ..models.tokens import Encoded
-from ..types import Kind, Layer, Pass
+from ..types import Axes, Kind, Layer, Pass
 from .anatomy import Anatomy, Site
 from .attention import NAME, Call, Masks, implementation, recording
 from .passes import Wanted, capture, quiet, returned
@@ -47,15 +47,18 @@ def _examine(model: Model) -> Anatomy:
         raise ModelNotExact(
             "The model's own eager attention does not run on a short probe, so nothing can be compared with it."
         ) from error
-    expected = returned(theirs)
+    expected = _sensible(returned(theirs), encoded)
     tolerance = TOLERANCE * max(
         1.0, torch.finfo(next(model.module.parameters()).dtype).eps / torch.finfo(torch.float32).eps
     )
     try:
         anatomy = _captured(model, encoded, theirs, expected, tolerance)
     except ModelNotExact as error:
+        if not expected:
+            raise ModelNotExact(
+                "This model does not return one attention weight for every pair of tokens, so nothing can be compared with it."
+            ) from error
         anatomy = _fallback(expected, error.detail)
-    _check_expected(expected, encoded)
     return anatomy
 
 
@@ -130,6 +133,7 @@ def _matched(
                 f"What is captured at its attention number {len(sites)} is not what the model itself returns."
             )
         left[kind].pop(0)
+        attended.kind = kind
         call = attended.call
         lacks = {}
         if call.sink is not None:
@@ -206,18 +210,19 @@ def _fallback(expected: dict[Kind, list[Tensor]], reason: str) -> Anatomy:
     return Anatomy(tuple(sites), captured=False)
 
 
-def _check_expected(expected: dict[Kind, list[Tensor]], encoded: Encoded) -> None:
-    """Raise ModelNotExact unless eager returned, for every layer, weights over the tokens of the input."""
-    if not expected:
-        raise ModelNotExact("This model does not return its attention weights, so nothing can be compared with it.")
-    for kind, maps in expected.items():
-        axes = encoded.axes(kind)
-        for weights in maps:
-            if weights.dim() != 4 or weights.shape[0] != 1 or weights.shape[2:] != (len(axes.queries), len(axes.keys)):
-                raise ModelNotExact("What this model returns as attention is not one weight for every pair of tokens.")
-            sums = weights.double().sum(-1)
-            if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or bool((sums > 1 + 1e-3).any()):
-                raise ModelNotExact("What this model returns as attention is not a set of distributions.")
+def _sensible(expected: dict[Kind, list[Tensor]], encoded: Encoded) -> dict[Kind, list[Tensor]]:
+    """The kinds of attention for which every layer returned distributions over the tokens of the input."""
+    return {
+        kind: maps for kind, maps in expected.items() if all(_is_map(weights, encoded.axes(kind)) for weights in maps)
+    }
+
+
+def _is_map(weights: Tensor, axes: Axes) -> bool:
+    """[1, H, Q, K], finite, not negative, rows that sum to at most 1."""
+    if weights.dim() != 4 or weights.shape[0] != 1 or weights.shape[2:] != (len(axes.queries), len(axes.keys)):
+        return False
+    sums = weights.double().sum(-1)
+    return bool(weights.isfinite().all()) and not bool((weights < 0).any()) and not bool((sums > 1 + 1e-3).any())
 
 
 def _main(output: Any) -> Tensor:

@@ -305,7 +305,7 @@ def returned(output: Any) -> dict[Kind, list[Tensor]]:
     found = {
         kind: [one for one in getattr(output, name, None) or () if one is not None] for kind, name in names.items()
     }
-    return {kind: weights for kind, weights in found.items() if weights}
+    return {kind: maps for kind, maps in found.items() if maps and all(isinstance(one, Tensor) for one in maps)}
 
 
 def first(output: Any) -> Tensor:

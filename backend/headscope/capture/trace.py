@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..types import Kind
 from .anatomy import NormForm, Part, Site, norm_at, rows
 from .attention import Call
 
@@ -33,6 +34,7 @@ class Attended:
     call: Call
     output: Tensor  # [Q, H * D]
     place: int
+    kind: Kind = "self"
 
 
 @dataclass
@@ -196,9 +198,18 @@ def _part(vectors: Tensor, events: list[Event]) -> Part | None:
 
 
 def _with_hidden(site: Site, trace: Trace, attended: Attended, span: tuple[int, int]) -> Site:
-    if site.block is None or not any(event.name == site.block for event in trace.events[attended.place :]):
-        site.lacks["hidden"] = "Its layers are not modules of their own."
-        site.lacks["replay"] = site.lacks["hidden"]
+    """The layer must return after this place and before the model attends in the same way again."""
+    left = next(
+        (place for place, event in enumerate(trace.events) if place >= attended.place and event.name == site.block),
+        None,
+    )
+    if site.block is None or left is None:
+        reason = "Its layers are not modules of their own."
+    elif any(attended.place < other.place <= left and other.kind == site.kind for other in trace.attended):
+        reason = "Its layers attend more than once."
+    else:
+        return site
+    site.lacks.update(hidden=reason, replay=reason, residual=reason)
     return site
 
 
