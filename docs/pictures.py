@@ -489,6 +489,110 @@ def draw_leverage(a: Any) -> None:
     figure.write("leverage")
 
 
+def _panels(name: str, title: str, tokens: Sequence[str], maps: Sequence[tuple[str, str, Array]], foot: str) -> None:
+    """Maps of one head side by side on one colour scale, each with its name and a few words."""
+    n, count = len(tokens), len(maps)
+    cell = (760 - 62 - 20 * count) / count / n
+    y, largest = 44, float(max(np.abs(values).max() for _, _, values in maps))
+    figure = Figure(760, y + n * cell + 104, title)
+    for place, (heading, words, values) in enumerate(maps):
+        x = 62 + place * (n * cell + 20)
+        figure.text(x, 18, heading, bold=True)
+        figure.text(x, 34, words, size=11, colour="muted")
+        figure.image(x, y, n * cell, n * cell, coloured(values, largest))
+        _ticks(figure, tokens, x, y, cell, left=place == 0)
+    figure.text(62, y + n * cell + 82, foot, size=11, colour="muted")
+    figure.legend(502, y + n * cell + 70, largest, signed=any(values.min() < 0 for _, _, values in maps))
+    figure.write(name)
+
+
+def draw_null(a: Any) -> None:
+    """One head split into what reaches the output and what does not."""
+    layer, head = 3, 7
+    weights, effective = a.maps["weights"][layer, head], a.maps["effective"][layer, head]
+    maps = (("weights", "what the model computed", weights), ("effective attention", "what reaches the output", effective),
+            ("null part", "what multiplies to nothing", weights - effective))  # fmt: skip
+    tokens = [token.text for token in a.tokens]
+    foot = f"head {layer}.{head}, {len(tokens)} tokens, 32 dimensions"
+    _panels("null", f"Head {layer}.{head} of MiniLM and its null part", tokens, maps, foot)
+
+
+def draw_published(model: Any) -> None:
+    """A short sentence by the definition and as published."""
+    import headscope
+
+    layer, head, published = 0, 2, "effective-published"
+    a = headscope.analyze(model, SHORT, lenses=("weights", "effective", published), measures=())
+    maps = (("weights", "what the model computed", a.maps["weights"][layer, head]),
+            ("effective attention", "as defined: the same", a.maps["effective"][layer, head]),
+            ("as published", "padded to 128 tokens", a.maps[published][layer, head]))  # fmt: skip
+    tokens = [token.text for token in a.tokens]
+    foot = f"head {layer}.{head}, {len(tokens)} tokens, 32 dimensions"
+    _panels(published, f"Head {layer}.{head} of MiniLM by the definition and as published", tokens, maps, foot)
+
+
+def draw_max_entropy(model: Any) -> None:
+    """One head of a longer text and the most even distributions with its outputs."""
+    import headscope
+
+    layer, head = 1, 5
+    a = headscope.analyze(model, LONG, lenses=("weights", "max-entropy"), measures=("entropy",), max_tokens=96)
+    nats = [a.measures["entropy"][lens][layer, head].mean() for lens in ("weights", "max-entropy")]
+    maps = [
+        (title, f"mean entropy {value:.2f} nats", a.maps[lens][layer, head])
+        for title, lens, value in zip(("weights", "maximum entropy"), ("weights", "max-entropy"), nats, strict=True)
+    ]
+    tokens = [token.text for token in a.tokens]
+    foot = f"head {layer}.{head}, {len(tokens)} tokens, 32 dimensions"
+    _panels("max-entropy", f"Head {layer}.{head} of MiniLM and the most even map with its output", tokens, maps, foot)
+
+
+def draw_norm(a: Any) -> None:
+    """One head's weights beside the norms of its contributions, each on a scale of its own."""
+    layer, head = 4, 5
+    tokens = [token.text for token in a.tokens]
+    n, cell, y = len(tokens), 7.2, 44
+    figure = Figure(760, y + n * cell + 110, f"Head {layer}.{head} of MiniLM: weights and norms of contributions")
+    for place, (lens, title, words) in enumerate(
+        (
+            ("weights", "weights", "how much of each token"),
+            ("norm", "norm of contributions", "how long what it adds is"),
+        )
+    ):
+        x, values = 62 + place * (n * cell + 40), a.maps[lens][layer, head]
+        figure.text(x, 18, title, bold=True)
+        figure.text(x, 34, words, size=11, colour="muted")
+        figure.image(x, y, n * cell, n * cell, coloured(values, float(values.max())))
+        _ticks(figure, tokens, x, y, cell, left=place == 0)
+        figure.legend(x + 70, y + n * cell + 74, float(values.max()), signed=False)
+    figure.write("norm")
+
+
+def draw_special_broadcast(a: Any) -> None:
+    """Every head's weight on special tokens against their share of what it puts out."""
+    special = np.array([token.kind == "special" for token in a.tokens])
+    weight = a.maps["weights"][:, :, ~special][..., special].sum(-1).mean(-1)
+    share = a.measures["special_broadcast"]["weights"]
+    x, y, width, height = 66.0, 26.0, 650.0, 220.0
+    figure = Figure(760, 316, "Special tokens in the weights and in the output of every head of MiniLM")
+    top = 0.25
+    _axes(figure, (x, y, width, height), (0, 0.05, 0.1, 0.15, 0.2, 0.25), top, "broadcast by special tokens", digits=2)
+    figure.line([(x, y + height), (x + width * top, y)], colour="ink", dashed=True)
+    figure.text(x + width * top + 6, y + 8, "as much output as weight", size=10, colour="muted")
+    for layer, row in enumerate(share):
+        for head, value in enumerate(row):
+            place = x + width * float(weight[layer, head]), y + height * (1 - float(value) / top)
+            figure.dot(*place)
+            if value > 0.14 or weight[layer, head] > 0.7:
+                figure.text(place[0] + 6, place[1] + 4, f"{layer}.{head}", size=10, colour="muted")
+    for value in (0, 0.25, 0.5, 0.75, 1):
+        figure.text(x + width * value, y + height + 17, _number(value), size=10, anchor="middle", colour="muted")
+    figure.text(x + width / 2, y + height + 36, "weight on special tokens", size=11, anchor="middle", colour="muted")
+    foot = f"one dot per head; {len(a.tokens)} tokens, two of them special; queries that are words"
+    figure.text(x, y + height + 58, foot, size=11, colour="muted")
+    figure.write("special_broadcast")
+
+
 def draw_explanations() -> None:
     """All pictures of the explanations."""
     import headscope
@@ -503,6 +607,12 @@ def draw_explanations() -> None:
     draw_null_share(model)
     draw_null_share_rows(a)
     draw_leverage(a)
+    b = headscope.analyze(model, MIDDLE, lenses=("weights", "effective", "norm"), measures=("special_broadcast",))
+    draw_null(b)
+    draw_norm(b)
+    draw_special_broadcast(b)
+    draw_published(model)
+    draw_max_entropy(model)
 
 
 def main(wanted: Sequence[str]) -> None:

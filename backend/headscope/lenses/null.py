@@ -20,7 +20,6 @@ def read(layer: Layer, params: Any) -> Reading:
         signed=True,
         rank=effective.rank,
         condition=effective.condition,
-        identical=None if effective.rank is None else effective.rank == 0,
         kept=None if effective.kept is None else 1 - effective.kept,
         leverage=None if effective.leverage is None else 1 - effective.leverage,
     )
