@@ -57,26 +57,37 @@ class _Jump(Pass):
         products = scores.products()  # [H, N, N]
         jumping = [place for place, head in enumerate(scores.heads) if head in self.heads]
         if scores.layer in self.layers and jumping:
-            _check(scores)
+            real = _real(scores)
+            square = (real[:, None], real)
             for place in jumping:
-                self._mix(products[place], scores.query[place], scores.key[place])
+                query, key = scores.query[place, real], scores.key[place, real]
+                products[place][square] = self._mixed(products[place][square], query, key)
         return scores.softmax(scores.logits(products))
 
-    def _mix(self, products: Tensor, query: Tensor, key: Tensor) -> None:
-        """products [N, N] of one head, in place: (1 - mix) S + mix sum_t A~^t S A~^t, where A~^t S A~^t = (A~^t Q) (A~^t K)ᵀ costs no N³."""
+    def _mixed(self, products: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """(1 - mix) S + mix sum_t A~^t S A~^t of one head, [N, N]; A~^t S A~^t = (A~^t Q) (A~^t K)ᵀ costs no N³."""
         ties = adjacency(products, key, self.params.rho, self.params.signed).to(products.dtype)
-        products.mul_(1 - self.params.mix)
+        mixed = products * (1 - self.params.mix)
         for _ in range(self.params.order):
             query, key = ties @ query, ties @ key
-            products.addmm_(query, key.mT, alpha=self.params.mix)
+            mixed.addmm_(query, key.mT, alpha=self.params.mix)
+        return mixed
 
 
-def _check(scores: Scores) -> None:
-    if scores.query.shape[1] != scores.key.shape[1] or (scores.blocked is not None and bool(scores.blocked.any())):
+def _real(scores: Scores) -> Tensor:
+    """Places of the tokens that every query may see; the others are padding, which a lens may have asked for. Unsupported if queries differ in that."""
+    import torch
+
+    tokens = torch.arange(scores.key.shape[1], device=scores.key.device)
+    if scores.blocked is None:
+        return tokens
+    if bool((scores.blocked != scores.blocked[:1, :1]).any()):
         raise Unsupported(
-            f"Layer {scores.layer} hides some tokens from others, and a jump would look past that. Leave it out of the jump layers, or choose another mechanism.",
+            f"Layer {scores.layer} hides some tokens from others, and a jump would look past that. Leave it out of the jump layers, "
+            "or choose another mechanism.",
             pointer="/mechanism/layers",
         )
+    return tokens[~scores.blocked[0, 0]]
 
 
 def jump_layers(numbers: Sequence[int]) -> frozenset[int]:

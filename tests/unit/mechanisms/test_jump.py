@@ -199,6 +199,13 @@ def test_hidden_tokens_are_refused(rule):
         JUMP.begin(JumpParams(layers=[0]), setting()).attend(scores(0, 5, rule=rule))
 
 
+def test_padding_is_cropped_first():
+    padded = scores(9, 7, scale=3, blocked=(torch.arange(7) >= 5).expand(1, 7, 7))
+    cropped = dataclasses.replace(padded, query=padded.query[:, :5], key=padded.key[:, :5], blocked=None)
+    pass_ = JUMP.begin(JumpParams(layers=[0], heads=[0, 1]), setting())
+    assert torch.allclose(pass_.attend(padded)[:, :5, :5], pass_.attend(cropped), atol=1e-6)
+
+
 @pytest.mark.parametrize("params", [{"rho": 0.0}, {"mix": 1.1}, {"order": 0}, {"layers": [-1]}, {"binary": True}])
 def test_parameters_out_of_range_are_refused(params):
     with pytest.raises(ValidationError):
