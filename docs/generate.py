@@ -16,7 +16,8 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from headscope import cli, errors, library
+import headscope
+from headscope import cli, errors
 from headscope.api import guard, openapi, problems
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
@@ -110,7 +111,7 @@ def codes() -> dict[str, tuple[int, str]]:
         if cls is not errors.Unknown:
             found[cls.code] = (cls.status, cls.title)
     source = "\n".join(path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py")))
-    for what in re.findall(r'(?:Unknown|_chosen|_canonical|places)\(\s*"([a-z_]+)"', source):
+    for what in re.findall(r'(?:Unknown|_chosen|_choices|_canonical|places)\(\s*"([a-z_]+)"', source):
         found[f"unknown-{what}"] = (errors.Unknown.status, f"Unknown {what}")
     found |= {code: (status, title) for status, (code, title) in problems.TITLES.items()}
     refused = r'\(\s*(\d{3}),\s*"([a-z-]+)",\s*"([^"]+)",'
@@ -234,7 +235,7 @@ def models() -> str:
 
 def signature(name: str) -> str:
     """A function of the library as it is declared, and its docstring."""
-    function = getattr(library, name)
+    function = getattr(headscope, name)
     parameters = list(inspect.signature(function).parameters.values())
     lines, starred = [], False
     for parameter in parameters:

@@ -1,4 +1,4 @@
-"""Makes the pictures of README and docs: python docs/pictures.py [page|explanation]
+"""Makes the pictures of README and docs: python docs/pictures.py [page|explanation|measures]
 
 The pictures of the page are taken from the real server by the Chromium of this machine. Those of the explanations are small SVGs drawn here from MiniLM.
 """
@@ -620,6 +620,10 @@ def main(wanted: Sequence[str]) -> None:
     TARGET.mkdir(exist_ok=True)
     if not wanted or "explanation" in wanted:
         draw_explanations()
+    if not wanted or "measures" in wanted:
+        from pictures_measures import draw
+
+        draw()
     if not wanted or "page" in wanted:
         take_page()
 

@@ -31,9 +31,10 @@ def orthonormal(projection: Tensor) -> tuple[Tensor, Tensor]:
     """Basis of the row space of each matrix. [H, D, d] -> [H, d, m] with zeros in place of missing directions, and the ranks [H]."""
     import torch
 
-    _, sigma, directions = torch.linalg.svd(projection, full_matrices=False)  # [H, m], [H, m, d]
+    basis, factor = torch.linalg.qr(projection.mT)  # [H, d, m], [H, m, D]
+    turn, sigma, _ = torch.linalg.svd(factor, full_matrices=False)  # [H, m, m], [H, m]
     kept = sigma > sigma[:, :1] * max(projection.shape[1:]) * EPSILON
-    return (directions * kept[..., None]).mT, kept.sum(-1)
+    return basis @ (turn * kept[:, None]), kept.sum(-1)
 
 
 def overlap(projection: Tensor) -> Tensor:
