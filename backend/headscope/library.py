@@ -15,6 +15,7 @@ from .analysis import Array, Memory, Progress, Result
 from .errors import InvalidRequest
 from .models import loading
 from .models.catalog import NAME, Catalog
+from .models.images import pack
 from .models.loading import Model
 from .request import AnalysisRequest
 from .settings import Settings
@@ -156,7 +157,7 @@ def analyze(
         text_pair=text_pair,
         token_ids=None if token_ids is None else [int(id_) for id_ in token_ids],
         target_ids=None if target_ids is None else [int(id_) for id_ in target_ids],
-        image=image,
+        image=None if image is None else pack(image),
         mechanism=_choice(mechanism),
         lenses=[_choice(lens) for lens in lenses],
         measures=[_choice(measure) for measure in measures],

@@ -123,9 +123,9 @@ def read(config: Mapping[str, Any]) -> Facts:
     family, names = config.get("model_type", ""), config.get("architectures") or []
     if not isinstance(family, str) or not isinstance(names, list):
         raise UnsafeModel("The model's config.json names its architecture in a way that nothing can be made of.")
-    outer = family
+    whole = family
     config, family = _inner(config, family)
-    kind = _kind(config, family, outer, " ".join(str(name) for name in names))
+    kind = _kind(config, family, whole, " ".join(str(name) for name in names))
     if kind == "encoder-decoder":
         towers = _pair(config, family)
     elif kind == "vision":
@@ -154,15 +154,15 @@ def _inner(config: Mapping[str, Any], family: str) -> tuple[Mapping[str, Any], s
         return image, f"{family}_vision_model"
     if isinstance(text, dict) and not any(config.get(name) is not None for name in LAYERS):
         inner = text.get("model_type")
-        return text, inner if isinstance(inner, str) and inner else family
+        return text, inner if isinstance(inner, str) and inner else f"{family}_text"
     return config, family
 
 
-def _kind(config: Mapping[str, Any], family: str, outer: str, architectures: str) -> ModelKind:
-    """`family` is that of the part that is analysed, `outer` that of the whole."""
+def _kind(config: Mapping[str, Any], family: str, whole: str, architectures: str) -> ModelKind:
+    """`family` is that of the part that is analysed, `whole` that of the whole model."""
     if family in PREFIXES:
         return "vision"
-    _refuse(config, family, outer)
+    _refuse(config, family, whole)
     paired = config.get("is_encoder_decoder")
     if "EncoderModel" in architectures:
         return "encoder"
@@ -170,25 +170,25 @@ def _kind(config: Mapping[str, Any], family: str, outer: str, architectures: str
         return "encoder-decoder"
     if config.get("is_causal") is False or config.get("use_bidirectional_attention") in (True, "all"):
         return "encoder"
-    if config.get("is_decoder") or family in DECODERS or outer in DECODERS | READERS:
+    if config.get("is_decoder") or family in DECODERS or whole in DECODERS | READERS:
         return "decoder"
     # A family that is not in the tables yet says by the names of its classes what it is.
     unknown = family not in ENCODERS
     return "decoder" if unknown and ("CausalLM" in architectures or "LMHead" in architectures) else "encoder"
 
 
-def _refuse(config: Mapping[str, Any], family: str, outer: str) -> None:
+def _refuse(config: Mapping[str, Any], family: str, whole: str) -> None:
     """Raise Unsupported for models that take neither a text nor an image cut into patches."""
-    if family in AUDIO or outer in AUDIO:
+    if family in AUDIO or whole in AUDIO:
         raise Unsupported("This model takes sound. Headscope analyses models that take text or images.")
     if family in IMAGES:
         raise Unsupported(
             "This image model does not attend from patch to patch: it has windows, stages or no attention at all. "
             "Headscope analyses ViT, DeiT, BEiT, DINOv2, DINOv3, and the image towers of CLIP and SigLIP."
         )
-    if outer in READERS and config.get("is_encoder_decoder"):
+    if whole in READERS and config.get("is_encoder_decoder"):
         raise Unsupported("This model turns images into text, which Headscope can't analyse.")
-    if outer != family and outer not in READERS | DECODERS | ENCODERS | ENCODER_DECODERS:
+    if whole != family and whole not in READERS | DECODERS | ENCODERS | ENCODER_DECODERS:
         raise Unsupported("This model pairs images with texts. Load one of its two towers by itself.")
 
 

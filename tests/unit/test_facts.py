@@ -1,0 +1,142 @@
+"""What configurations say of a model, for every family that transformers knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import transformers
+
+from headscope.errors import HeadscopeError, UnsafeModel, Unsupported
+from headscope.models import facts, families
+from headscope.models.facts import Tower
+
+from ..families import table
+
+BASE = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 128}
+
+
+def read(family: str, **more: Any) -> facts.Facts:
+    return facts.read({"model_type": family, **BASE, **more})
+
+
+def test_the_table_of_families_is_that_of_transformers() -> None:
+    """As far as the transformers installed knows them (else: python -m tests.families)."""
+    made = table()
+    known = set().union(*made.values())
+    for name, members in made.items():
+        assert members == getattr(families, name) & known, name
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        ({"model_type": "bert"}, "encoder"),
+        ({"model_type": "bert", "architectures": ["BertLMHeadModel"]}, "encoder"),
+        ({"model_type": "bert", "architectures": ["BertLMHeadModel"], "is_decoder": True}, "decoder"),
+        ({"model_type": "gpt2"}, "decoder"),
+        ({"model_type": "olmo2"}, "decoder"),
+        ({"model_type": "xlnet", "architectures": ["XLNetLMHeadModel"]}, "encoder"),
+        ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, "encoder"),
+        ({"model_type": "llama", "is_causal": False}, "encoder"),
+        ({"model_type": "newfamily", "architectures": ["NewForCausalLM"]}, "decoder"),
+        ({"model_type": "newfamily", "architectures": ["NewModel"]}, "encoder"),
+        ({"model_type": "newfamily", "is_encoder_decoder": True}, "encoder-decoder"),
+        ({"model_type": "t5"}, "encoder-decoder"),
+        ({"model_type": "t5", "architectures": ["T5EncoderModel"]}, "encoder"),
+        ({"model_type": "bart", "is_encoder_decoder": False, "is_decoder": True}, "decoder"),
+        ({"model_type": "clip_text_model"}, "decoder"),
+        ({"model_type": "vit", "image_size": 32, "patch_size": 8}, "vision"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(str(v) for v in value.values()),
+)
+def test_kinds(config: dict[str, Any], kind: str) -> None:
+    """From the family, and from what the configuration says against it."""
+    assert facts.read({**BASE, **config}).kind == kind
+
+
+def test_towers_of_an_encoder_decoder() -> None:
+    """Names of the stacks win over names of both; the cross-attention is the decoder's."""
+    bart = facts.read(transformers.BartConfig(encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=8, d_model=64).to_dict())  # fmt: skip
+    assert bart.tower("self") == bart.tower("encoder") == Tower(2, 4, 16, 1024)
+    assert bart.tower("decoder") == bart.tower("cross") == Tower(3, 8, 8, 1024)
+    assert (bart.layers, bart.heads, bart.head_width) == (2, 4, 16)
+    t5 = facts.read(
+        transformers.T5Config(d_model=64, d_kv=5, num_layers=2, num_decoder_layers=4, num_heads=3).to_dict()
+    )
+    assert t5.towers["encoder"] == Tower(2, 3, 5, None)
+    assert t5.towers["decoder"].layers == 4
+    whisper = facts.read(transformers.WhisperConfig().to_dict())
+    assert (whisper.tower("encoder").max_tokens, whisper.tower("decoder").max_tokens) == (1500, 448)
+    with pytest.raises(Unsupported):
+        read("gpt2").tower("cross")
+
+
+def test_widths_are_those_of_the_values() -> None:
+    """They need not be those of queries and keys, nor the model's width over its heads."""
+    assert read("llama").head_width == 16
+    assert read("llama", head_dim=24).head_width == 24
+    assert read("deepseek_v3", qk_nope_head_dim=32, v_head_dim=20).head_width == 20
+
+
+def test_positions_after_the_padding() -> None:
+    """RoBERTa's first usable position is the one after its padding id."""
+    assert read("roberta").max_tokens == 126
+    assert read("roberta", pad_token_id=0).max_tokens == 127
+    assert read("bert").max_tokens == 128
+
+
+def test_nested_configurations() -> None:
+    """Of a model that pairs images with texts the image tower, of one that reads both the text tower."""
+    clip = facts.read(transformers.CLIPConfig().to_dict())
+    assert (clip.kind, clip.family, clip.max_tokens) == ("vision", "clip_vision_model", 50)
+    llava = facts.read({"model_type": "llava", "text_config": {"model_type": "llama", **BASE}, "vision_config": {}})
+    assert (llava.kind, llava.layers) == ("decoder", 3)
+    unnamed = facts.read({"model_type": "llava", "text_config": {**BASE}, "vision_config": {}})
+    assert unnamed.kind == "decoder"
+
+
+def test_patches() -> None:
+    """As many tokens as patches and what stands before them; sides may differ, given as height and width."""
+    vit = read("vit", image_size=[32, 64], patch_size=[8, 16]).patches
+    assert vit is not None
+    assert (vit.size, vit.patch, vit.grid, vit.tokens) == ((64, 32), (16, 8), (4, 4), 17)
+    registers = read("dinov2_with_registers", image_size=28, patch_size=14, num_register_tokens=4)
+    assert registers.max_tokens == 9
+
+
+@pytest.mark.parametrize("family", ["swin", "convnext", "wav2vec2", "detr", "chinese_clip", "vision-encoder-decoder"])
+def test_what_is_neither_text_nor_patches_is_refused(family: str) -> None:
+    """With the reason, before anything is loaded."""
+    nested = {"text_config": BASE, "vision_config": BASE} if family == "chinese_clip" else {}
+    paired = {"is_encoder_decoder": True} if "encoder-decoder" in family else {}
+    with pytest.raises(Unsupported):
+        facts.read({"model_type": family, **nested, **paired})
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"image_size": 0}, {"image_size": 32}, {"image_size": 4, "patch_size": 8}, {"image_size": [32, "a"], "patch_size": 8}, {"image_size": 10**9, "patch_size": 1}]
+)  # fmt: skip
+def test_absurd_patches(wrong: dict[str, Any]) -> None:
+    """A hostile configuration can't ask for billions of patches."""
+    with pytest.raises(UnsafeModel):
+        read("vit", **wrong)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_family_gives_numbers_or_a_reason() -> None:
+    """No configuration that transformers itself makes ends in anything but facts or one of our errors."""
+    text = families.DECODERS | families.ENCODERS | families.ENCODER_DECODERS
+    checked = 0
+    for family in sorted(text & set(transformers.CONFIG_MAPPING.keys()))[::3]:
+        try:
+            config = transformers.CONFIG_MAPPING[family]().to_dict()
+        except Exception:  # noqa: BLE001 - some have no defaults
+            continue
+        try:
+            found = facts.read(config)
+        except HeadscopeError:
+            continue
+        checked += 1
+        assert found.towers
+    assert checked > 40

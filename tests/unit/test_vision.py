@@ -1,0 +1,103 @@
+"""Images through vision models, against the model's own eager attention on pixels computed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import headscope
+from headscope import Model
+from headscope.errors import InvalidRequest, Unsupported
+from headscope.models.generation import Generate
+
+from . import pictures
+from .test_inputs import byte_level, own_attention, stacked
+
+S = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "image_size": 32,
+    "patch_size": 8,
+}
+T = {name: S[name] for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")}
+VISION: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "vit": (lambda: transformers.ViTForImageClassification(transformers.ViTConfig(**S)), ["[CLS]"]),
+    "deit": (lambda: transformers.DeiTModel(transformers.DeiTConfig(**S)), ["[CLS]", "[DIST]"]),
+    "dinov2": (lambda: transformers.Dinov2Model(transformers.Dinov2Config(**S)), ["[CLS]"]),
+    "dinov2-registers": (
+        lambda: transformers.Dinov2WithRegistersModel(transformers.Dinov2WithRegistersConfig(**S, num_register_tokens=2)),
+        ["[CLS]", "[REG1]", "[REG2]"],
+    ),
+    "dinov3": (
+        lambda: transformers.DINOv3ViTModel(transformers.DINOv3ViTConfig(**S, num_register_tokens=1)),
+        ["[CLS]", "[REG1]"],
+    ),
+    "beit": (
+        lambda: transformers.BeitForImageClassification(transformers.BeitConfig(**S, use_relative_position_bias=True)),
+        ["[CLS]"],
+    ),
+    "clip": (lambda: transformers.CLIPModel(transformers.CLIPConfig(vision_config=S, text_config=T)), ["[CLS]"]),
+    "siglip": (lambda: transformers.SiglipVisionModel(transformers.SiglipVisionConfig(**S)), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VISION)
+@pytest.mark.parametrize("home", ["memory", "folder"])
+def test_images_through_vision_models(name: str, home: str, tmp_path: Path) -> None:
+    """Special tokens, then patches row by row; maps as eager's on pixels computed by hand."""
+    torch.manual_seed(0)
+    make, prefix = VISION[name]
+    if home == "folder":
+        make().save_pretrained(tmp_path)
+    model = headscope.load(tmp_path, device="cpu") if home == "folder" else headscope.load(make().eval())
+    image = np.asarray(pictures.plain(32, 32))
+    a = headscope.analyze(model, image=image, lenses=("weights",))
+    pixels = torch.tensor(image / 127.5 - 1, dtype=torch.float32).permute(2, 0, 1)[None]
+    own = own_attention(model, pixel_values=pixels).attentions
+    np.testing.assert_allclose(a.maps["weights"], stacked(own), atol=1e-5, rtol=0)
+    assert [token.text for token in a.tokens] == [
+        *prefix,
+        *(f"{row},{column}" for row in range(4) for column in range(4)),
+    ]
+    assert model.facts.max_tokens == len(a.tokens) == 16 + len(prefix)
+
+
+def test_a_model_s_own_image_processor_is_used(tmp_path: Path) -> None:
+    """From its folder, and as the second argument; the image is scaled and cut as it says, and boxes are in what the model sees."""
+    torch.manual_seed(0)
+    processor = transformers.CLIPImageProcessor(size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32})
+    module = VISION["clip"][0]().vision_model
+    module.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    picture = pictures.plain(60, 50)
+    expected = processor(images=[picture], return_tensors="pt")["pixel_values"]
+    for model in (headscope.load(tmp_path, device="cpu"), headscope.load(module.eval(), processor)):
+        encoded = model.encode(image=picture)
+        torch.testing.assert_close(encoded.pixels, expected)
+        assert encoded.grid is not None
+        assert encoded.grid.size == (32, 32)
+        assert model.encode(image=pictures.plain(1, 1)).pixels.shape == expected.shape  # type: ignore[union-attr]
+
+
+def test_vision_models_take_images_and_nothing_else(minilm: Model) -> None:
+    """Texts, ids, continuations and other kinds of attention are refused; so is an image for a text model."""
+    model = headscope.load(VISION["vit"][0]())
+    picture = pictures.plain()
+    for wrong in ({"text": "a cat"}, {}, {"image": picture, "text": "a cat"}, {"image": picture, "max_tokens": 5}):
+        with pytest.raises(InvalidRequest):
+            model.encode(**wrong)  # type: ignore[arg-type]
+    for wrong in ({"generate": Generate(max_new_tokens=1)}, {"kind": "cross"}):
+        with pytest.raises(Unsupported):
+            model.encode(image=picture, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(Unsupported, match="vision model"):
+        minilm.encode(image=picture)
+    with pytest.raises(Unsupported):
+        headscope.load(VISION["vit"][0](), byte_level(around=False))
