@@ -7,9 +7,11 @@ status says whether every page is as the code would have it.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -207,8 +209,6 @@ def request_fields() -> str:
 
 
 def _json(value: object) -> str:
-    import json
-
     return json.dumps(value)
 
 
@@ -259,7 +259,57 @@ def signature(name: str) -> str:
     return f"```text\nheadscope.{name}(\n{body}\n) -> {returns}\n```\n\n{doc}"
 
 
+def _architectures() -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((DOCS / "reference" / "architectures.json").read_text("utf-8"))
+    return record
+
+
+def architectures() -> str:
+    """Every architecture of transformers, as the sweep in tests/sweep found it."""
+    record = _architectures()
+    results = Counter(entry["result"] for entry in record["types"].values())
+    counts = ", ".join(f"{results[name]} {name}" for name in ("equal", "fallback", "refused"))
+    rows = []
+    for name, entry in record["types"].items():
+        lacks = next(iter(entry["lacks"].values()), {})
+        found = ["", "", "", ""]
+        if entry["result"] == "equal":
+            found = ["no" if need in lacks else "yes" for need in ("projection", "residual", "replay", "bilinear")]
+            found[1] = entry.get("norm", found[1])
+        rows.append((f"`{name}`", entry["class"], entry["takes"], entry["result"], *found))
+    head = ("model type", "class", "takes", "result", "projection", "residual", "replay", "one matrix")
+    return f"With transformers {record['transformers']}: {counts}.\n\n{table(head, rows)}"
+
+
+def not_equal() -> str:
+    """Why some architectures are not equal."""
+    record = _architectures()
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name, entry in record["types"].items():
+        if "reason" in entry:
+            groups.setdefault((entry["result"], record["reasons"][entry["reason"]]), []).append(name)
+    rows = [(result, reason, _listed(names)) for (result, reason), names in sorted(groups.items())]
+    return table(("result", "reason", "model types"), rows)
+
+
+def not_swept() -> str:
+    """Which types the sweep leaves out."""
+    record = _architectures()
+    groups: dict[str, list[str]] = {}
+    for name, place in record["left_out"].items():
+        groups.setdefault(record["reasons"][place], []).append(name)
+    rows = [(reason, _listed(names)) for reason, names in sorted(groups.items())]
+    return table(("reason", "model types"), rows)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
 PARTS: dict[str, Callable[..., str]] = {
+    "architectures": architectures,
+    "not-equal": not_equal,
+    "not-swept": not_swept,
     "settings": settings,
     "cli": cli_help,
     "declaration": declaration,

@@ -1,0 +1,72 @@
+"""Sweeps over all architectures, in processes of their own: one verdict for each, and why the others are left out."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from multiprocessing import get_context
+from typing import Any
+
+SECONDS = 30
+WORKERS = 2
+
+
+def sweep(model_types: list[str] | None = None) -> dict[str, dict[str, Any]]:
+    """Model type -> verdict as plain JSON, or {"left_out": reason}, or {"crashed": what went wrong in Headscope}."""
+    from .build import types
+
+    names = model_types or types()
+    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn"), max_tasks_per_child=120) as pool:
+        return dict(zip(names, pool.map(one, names, chunksize=4), strict=True))
+
+
+def one(model_type: str) -> dict[str, Any]:
+    """What becomes of one model type. Never raises."""
+    from .build import OutOfScope, build
+
+    _prepare()
+    signal.alarm(SECONDS)
+    try:
+        built = build(model_type)
+    except OutOfScope as reason:
+        return {"left_out": str(reason)}
+    except Exception as error:  # noqa: BLE001 - transformers raises whatever it likes about sizes that do not fit together
+        return {"left_out": f"can't be built small: {type(error).__name__}"}
+    finally:
+        signal.alarm(0)
+    return {
+        "class": built.class_name,
+        "takes": {"input_ids": "text", "pixel_values": "images"}[built.takes],
+        **_judged(built),
+    }
+
+
+def _judged(built: Any) -> dict[str, Any]:
+    from .compare import judge
+
+    signal.alarm(SECONDS)
+    try:
+        return {name: value for name, value in asdict(judge(built)).items() if value is not None}
+    except Exception as error:  # noqa: BLE001 - what is no error of Headscope's own is a fault, and is reported as one
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return {
+            "crashed": f"{type(error).__name__}: {str(error)[:200]} ({place.filename.rpartition('/')[2]}:{place.lineno})"
+        }
+    finally:
+        signal.alarm(0)
+
+
+def _prepare() -> None:
+    import torch
+    import transformers
+
+    def late(*_: object) -> None:
+        raise TimeoutError("too slow")
+
+    signal.signal(signal.SIGALRM, late)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()

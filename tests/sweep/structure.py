@@ -1,0 +1,113 @@
+"""Whether what Headscope found around attention holds on an input that it did not find it on: projection, residual, layers run again, one matrix."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from headscope.capture import Wanted, capture
+from headscope.types import Layer
+
+TOLERANCE = 1e-4  # relative to the largest entry, if that is above 1
+CHECKED = ("projection", "residual", "replay", "bilinear")
+
+
+def structure_apart(model: Any, anatomy: Any, encoded: Any, kind: str) -> str | None:
+    """The first thing that does not hold; None if all do."""
+    sites, lacks = anatomy.of(kind), anatomy.lacks(kind)
+    needs = frozenset({*CHECKED, "hidden"} - set(lacks))
+    layers: list[tuple[Layer, Tensor | None]] = []
+    seen = _Seen()
+
+    def keep(layer: Layer) -> None:
+        seen.looking = False
+        again = layer.stream.replay(layer.output.unsqueeze(0))[0] if "replay" in needs and layer.stream.replay else None
+        seen.looking = True
+        layers.append((layer, again))
+
+    with _watched(model.module, sites, seen):
+        capture(model, encoded, anatomy, Wanted(lambda layer: None, keep, needs), kind)
+    if len(layers) != len(sites):
+        return f"{kind}: {len(layers)} whole layers, not {len(sites)}"
+    for site, (layer, again) in zip(sites, layers, strict=True):
+        for what, ours, theirs in _pairs(site, layer, again, seen, needs):
+            if ours.shape != theirs.shape or not _close(ours, theirs):
+                return f"{kind}: {what} of attention {site.layer} does not hold"
+    return None
+
+
+def _pairs(
+    site: Any, layer: Layer, again: Tensor | None, seen: Any, needs: frozenset[str]
+) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """What Headscope says beside what the modules themselves were given and gave, layer by layer in the order they ran."""
+    if "projection" in needs and layer.projection is not None:
+        module, output = seen.projected[site.projection].pop(0)
+        bias = 0 if getattr(module, "bias", None) is None else module.bias
+        yield "the projection", torch.einsum("hqc,hcd->qd", layer.output, layer.projection) + bias, output
+    if again is not None and layer.stream.after is not None:
+        yield "the layer run again", again, layer.stream.after
+    if "residual" in needs and layer.stream.before is not None and site.kind != "cross":
+        before, entered = layer.stream.before, seen.entered[site.block].pop(0)
+        # Other shapes in MobileBERT, which makes the stream narrower on its way into attention.
+        if before.shape == entered.shape:
+            yield "the residual", before, entered
+    if "bilinear" in needs and layer.query_weights is not None and layer.key_weights is not None:
+        read = {part.module: seen.read[part.module].pop(0) for part in (site.query, site.key)}
+        yield "the matrix of the queries", *_linear(read[site.query.module], layer.query_weights, layer.query)
+        yield "the matrix of the keys", *_linear(read[site.key.module], layer.key_weights, layer.key)
+
+
+def _linear(hidden: Tensor, weights: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Hidden states [n, d] times matrices [H, d, D'] and a bias, the same for all tokens; and the vectors [G, n, D'] that they should be."""
+    vectors = vectors.repeat_interleave(weights.shape[0] // vectors.shape[0], dim=0)
+    made = hidden @ weights
+    return made + (vectors - made)[:, :1], vectors
+
+
+class _Seen:
+    """What modules were given and gave, in the order they ran; not while a layer is run again."""
+
+    def __init__(self) -> None:
+        self.looking = True
+        self.projected: dict[str, list[Any]] = defaultdict(list)
+        self.entered: dict[str, list[Tensor]] = defaultdict(list)
+        self.read: dict[str, list[Tensor]] = defaultdict(list)
+
+    def note(self, where: dict[str, list[Any]], name: str, tensor: Tensor, module: Any = None) -> None:
+        """Keep a tensor [1, Q, d] as [Q, d]."""
+        if self.looking:
+            flat = tensor.detach().clone().reshape(-1, tensor.shape[-1])
+            where[name].append(flat if module is None else (module, flat))
+
+
+@contextmanager
+def _watched(module: Any, sites: Any, seen: _Seen) -> Iterator[None]:
+    """Within this context the modules around attention note what they are given and give."""
+    parts = dict(module.named_modules())
+
+    def entering(where: dict[str, list[Any]], name: str) -> Any:
+        def hook(_: Any, args: Any, kwargs: Any) -> None:
+            seen.note(where, name, args[0] if args else kwargs["hidden_states"])
+
+        return parts[name].register_forward_pre_hook(hook, with_kwargs=True)
+
+    def leaving(where: dict[str, list[Any]], name: str) -> Any:
+        return parts[name].register_forward_hook(lambda part, _, output: seen.note(where, name, output, part))
+
+    with ExitStack() as stack:
+        for name in {site.projection for site in sites if site.projection}:
+            stack.callback(leaving(seen.projected, name).remove)
+        for name in {site.block for site in sites if site.block}:
+            stack.callback(entering(seen.entered, name).remove)
+        for name in {part.module for site in sites for part in (site.query, site.key) if part}:
+            stack.callback(entering(seen.read, name).remove)
+        yield
+
+
+def _close(ours: Tensor, theirs: Tensor) -> bool:
+    return bool((ours - theirs).abs().max().item() <= TOLERANCE * max(1.0, theirs.abs().max().item()))
