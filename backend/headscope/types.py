@@ -209,6 +209,7 @@ class Stream:
     norm           the normalisation of that sum, in models that normalise after it (post-LN); None in those that do not (pre-LN)
     after  [Q, d]  the hidden states after the whole layer
     replay         outputs of the heads [B, H, Q, D] -> hidden states [B, Q, d] that the layer would have given with them
+    projected [Q, d]  what the output projection gave, bias included: the proof that the heads' outputs went into it as they are
     """
 
     before: Tensor | None = None
@@ -216,6 +217,7 @@ class Stream:
     norm: Norm | None = None
     after: Tensor | None = None
     replay: Callable[[Tensor], Tensor] | None = None
+    projected: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def read(layer: Layer, params: Params) -> Reading:
     """max(0, ||y_i||₁ - ||y_i - y_ij||₁) as shares of the row, [1, Q, K], 0..1 (sec. 3 of the paper); y_i is the block's output, biases included.
 
     Rows are divided by their sum in the end, so all vectors may stand without the scale of the normalisation. A row to which no token contributes
-    has no shares: it is NaN, and counted.
+    has no shares: it is NaN, and counted. Raises Unsupported where the heads' outputs do not add up to what the residual stream gets.
     """
     from .contributions import arithmetic, blocks, own, required, shares, transformed, weights_of
 
@@ -61,10 +61,10 @@ def _nearer(added: Tensor, resultant: Tensor) -> Tensor:
 
 def _resultant(layer: Layer) -> Tensor:
     """y_i over the scale of the normalisation: [Q, d] in float64."""
-    from .contributions import linear, required, through
+    from .contributions import linear, prove, required
 
     stream = layer.stream
-    summed = through(layer, layer.output) + required(stream.before).double() + required(stream.bias).double()
+    summed = prove(layer) + required(stream.before).double() + required(stream.bias).double()
     if stream.norm is None:
         return summed
     return linear(layer, summed) + stream.norm.shift.double() / stream.norm.scale.double()[:, None]

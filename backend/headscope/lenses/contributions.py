@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ..errors import Unsupported
 from ..types import Layer, Reading
 
 # Scratch memory of one block.
@@ -60,6 +61,23 @@ def through(layer: Layer, outputs: Tensor) -> Tensor:
     for output, part in zip(outputs, projection, strict=True):  # head by head: all of it in float64 can be large
         result.addmm_(output.double(), part.double())
     return result
+
+
+def prove(layer: Layer) -> Tensor:
+    """What attention adds to the residual stream, without the bias, added up from the heads' outputs: [Q, d] in float64.
+
+    Raises Unsupported where that is not what the output projection gave, because something changed the outputs on the way: then no sum of ours is the model's.
+    """
+    ours, given = through(layer, layer.output), layer.stream.projected
+    if given is not None:
+        theirs = given.double() - required(layer.stream.bias).double()
+        rounding = 16 * layer.epsilon * layer.output.double().norm() * required(layer.projection).double().norm()
+        if bool((ours - theirs).norm() > 1e-3 * (theirs.norm() + given.norm()) + rounding):
+            raise Unsupported(
+                "What the heads of this model put out does not add up to what its residual stream gets; a mechanism that rescales outputs does that, too. "
+                "Ask for a lens of single heads, or for another mechanism."
+            )
+    return ours
 
 
 def linear(layer: Layer, vectors: Tensor) -> Tensor:

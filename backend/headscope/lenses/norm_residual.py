@@ -11,12 +11,14 @@ def read(layer: Layer, params: Any) -> Reading:
     """||g(y_ij)||, [1, Q, K], at least 0: y_ij = sum_h A^h_ij f_h(x_j), plus x_i where i = j (eq. 5 and 8 of the paper).
 
     Through the Gram matrices F_j [H, H] of the f_h(x_j), in float64: ||y_ij||² = a_ijᵀ F_j a_ij. That takes Q K H² steps where the vectors themselves would
-    take Q K H d. Off by 1e-6 at most of what the heads' norms sum to.
+    take Q K H d. Off by 1e-6 at most of what the heads' norms sum to. Raises Unsupported where the heads' outputs do not add up to what the
+    residual stream gets.
     """
     import torch
 
-    from .contributions import blocks, own, required, scale, transformed, weights_of
+    from .contributions import blocks, own, prove, required, scale, transformed, weights_of
 
+    prove(layer)
     (heads, queries, keys), width = layer.weights.shape, required(layer.projection).shape[2]
     norms = layer.weights.new_empty(queries, keys, dtype=torch.float64)
     for block in blocks(keys, 8 * heads * (2 * width + 3 * queries)):

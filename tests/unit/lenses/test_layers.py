@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headscope.errors import Unsupported
 from headscope.lenses import alti, contributions, norm_residual, rollout, value_zeroing
-from headscope.types import Layer, NoParams, Reading, Stream
+from headscope.types import Layer, Lens, NoParams, Reading, Stream
 
 from .whole import Shape, added, array, normalised, random_layer, shapes, single
 
@@ -74,6 +74,8 @@ def test_norms_of_heads_that_cancel() -> None:
     """Two heads that add opposite vectors leave the residual stream alone: zeros off the diagonal, not square roots of rounding errors."""
     layer = random_layer(replace(SMALL, heads=2, groups=1, norm=None))
     layer = replace(layer, weights=layer.weights[:1].expand(2, -1, -1).clone())
+    projected = torch.zeros_like(layer.stream.before) + layer.stream.bias
+    layer = replace(layer, output=(layer.weights @ layer.values), stream=replace(layer.stream, projected=projected))
     layer = replace(layer, projection=torch.stack([layer.projection[0], -layer.projection[0]]))
     found = norm_residual.read(single(layer), NoParams()).map[0]
     assert float((found - torch.diag(found.diagonal())).abs().max()) < 1e-6
@@ -198,6 +200,7 @@ def test_alti_keeps_small_contributions_exact() -> None:
     layer = random_layer(replace(SMALL, n=2, rule="all", special=False))
     weights = torch.tensor([[1 - 1e-6, 1e-6], [0.5, 0.5]], dtype=torch.float64).expand(4, 2, 2)
     output = weights @ layer.values.repeat_interleave(2, dim=0)
+    layer = replace(layer, stream=replace(layer.stream, projected=None))
     for sign in (1, -1):  # one of the two comes nearer
         layer = replace(layer, weights=weights, output=output, projection=sign * layer.projection)
         expected = shares(nearer(layer))
@@ -331,6 +334,23 @@ def test_value_zeroing_is_joined_on_request() -> None:
 
 
 # What they share
+
+
+@pytest.mark.parametrize("lens", [norm_residual.NORM_RESIDUAL, alti.ALTI])
+def test_outputs_that_do_not_arrive_are_refused(lens: Lens) -> None:
+    """Outputs that are rescaled after attention, or projected otherwise: no sum over tokens would be the model's."""
+    layer = random_layer(SMALL)
+    stream = layer.stream
+    rescaled = replace(stream, projected=(stream.projected - stream.bias) * 4 / 3 + stream.bias)
+    for wrong in (
+        replace(layer, stream=rescaled),
+        single(replace(layer, stream=rescaled)),
+        replace(layer, projection=layer.projection.flip(0)),
+        replace(layer, stream=replace(stream, bias=-stream.bias)),
+    ):
+        with pytest.raises(Unsupported, match="add up"):
+            lens.read(wrong, lens.params())
+    assert lens.read(replace(layer, stream=replace(stream, projected=None)), lens.params()).map.shape == (1, 7, 7)
 
 
 def test_rows_that_rest_on_undefined_rows_are_undefined() -> None:

@@ -11,11 +11,46 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from transformers import GptOssConfig, GptOssForCausalLM, T5Config, T5EncoderModel
 
 import headscope
 from headscope import Model
+from tests.unit.conftest import TINY, VOCABULARY
 
 IDS = [5, 17, 17, 120, 3, 64, 9]
+
+
+# Beside BERT, GPT-2 and Llama: relative positions without any bias, and learned sinks with a sliding window and experts.
+MORE: dict[str, Callable[[], Any]] = {
+    "t5": lambda: T5EncoderModel(
+        T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=3, num_heads=4, initializer_factor=3.0)
+    ),
+    "gpt_oss": lambda: GptOssForCausalLM(
+        GptOssConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            intermediate_size=32,
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            initializer_range=0.5,
+            sliding_window=4,
+            pad_token_id=0,
+            eos_token_id=1,
+            experts_implementation="eager",  # the others know no float64
+        )
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=[*TINY, *MORE])
+def tiny(request: pytest.FixtureRequest) -> Model:
+    """A tiny random model of each architecture, in memory."""
+    torch.manual_seed(0)
+    return headscope.load((TINY | MORE)[request.param]())
 
 
 @dataclass(frozen=True)
@@ -46,17 +81,32 @@ def _llama(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, tor
     return attention.v_proj(layer.input_layernorm(x)), weight, torch.zeros_like(weight[0]), None
 
 
+def _t5(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any]:
+    attention = layer.layer[0].SelfAttention
+    weight = attention.o.weight.T
+    return attention.v(layer.layer[0].layer_norm(x)), weight, torch.zeros_like(weight[0]), None
+
+
+def _gpt_oss(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any]:
+    attention = layer.self_attn
+    return attention.v_proj(layer.input_layernorm(x)), attention.o_proj.weight.T, attention.o_proj.bias, None
+
+
 LAYERS: dict[str, Callable[[Any], Any]] = {
     "bert": lambda module: module.bert.encoder.layer,
     "gpt2": lambda module: module.transformer.h,
     "llama": lambda module: module.model.layers,
+    "t5": lambda module: module.encoder.block,
+    "gpt_oss": lambda module: module.model.layers,
 }
-SPLIT = {"bert": _bert, "gpt2": _gpt2, "llama": _llama}
+SPLIT = {"bert": _bert, "gpt2": _gpt2, "llama": _llama, "t5": _t5, "gpt_oss": _gpt_oss}
 # The module that makes the values, and which of its columns they are.
 VALUES: dict[str, Callable[[Any], tuple[Any, slice]]] = {
     "bert": lambda layer: (layer.attention.self.value, slice(None)),
     "gpt2": lambda layer: (layer.attn.c_attn, slice(64, None)),
     "llama": lambda layer: (layer.self_attn.v_proj, slice(None)),
+    "t5": lambda layer: (layer.layer[0].SelfAttention.v, slice(None)),
+    "gpt_oss": lambda layer: (layer.self_attn.v_proj, slice(None)),
 }
 
 
@@ -77,16 +127,17 @@ def watched(module: Any, name: str) -> tuple[list[torch.Tensor], list[torch.Tens
         left.append((output[0] if isinstance(output, tuple) else output)[0])
 
     handles = [layer.register_forward_hook(hook) for layer in LAYERS[name](module)]
-    with torch.no_grad():
+    with torch.inference_mode():
         output = module(input_ids=torch.tensor([IDS]), output_attentions=True)
     for handle in handles:
         handle.remove()
     return entered, left, output
 
 
-def parts(model: Model) -> list[Parts]:
+@pytest.fixture(scope="module")
+def parts(tiny: Model) -> list[Parts]:
     """Every layer taken apart."""
-    name, module = model.module.config.model_type, doubled(model)
+    name, module = tiny.module.config.model_type, doubled(tiny)
     entered, _, output = watched(module, name)
     found = []
     for layer, x, weights in zip(LAYERS[name](module), entered, output.attentions, strict=True):
@@ -139,10 +190,10 @@ TOLERANCE = {"float32": 1e-4, "float64": 1e-5}
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_norms_and_mixing_ratio(tiny: Model, dtype: str) -> None:
+def test_norms_and_mixing_ratio(tiny: Model, parts: list[Parts], dtype: str) -> None:
     """||g(y_ij)||, and the ratio of what comes from others."""
     found = read(tiny, "norm-residual", dtype, ("mixing_ratio",))
-    for layer, part in enumerate(parts(tiny)):
+    for layer, part in enumerate(parts):
         added, _ = vectors(part)
         expected = np.linalg.norm(added, axis=-1)
         np.testing.assert_allclose(
@@ -155,19 +206,20 @@ def test_norms_and_mixing_ratio(tiny: Model, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_rollout(tiny: Model, dtype: str) -> None:
+def test_rollout(tiny: Model, parts: list[Parts], dtype: str) -> None:
     """Products of half the mean of the heads and half the identity."""
-    mixed = [0.5 * part.weights.mean(0) + 0.5 * np.eye(len(IDS)) for part in parts(tiny)]
+    mixed = [part.weights.mean(0) + np.eye(len(IDS)) for part in parts]
+    mixed = [rows / rows.sum(-1, keepdims=True) for rows in mixed]
     found = read(tiny, "rollout", dtype).maps["rollout"]
     np.testing.assert_allclose(found[:, 0], product(mixed), atol=TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("rollout", [True, False])
-def test_alti(tiny: Model, dtype: str, rollout: bool) -> None:
+def test_alti(tiny: Model, parts: list[Parts], dtype: str, rollout: bool) -> None:
     """Shares of the distances that tokens close, joined or not."""
     maps = []
-    for part in parts(tiny):
+    for part in parts:
         added, given = vectors(part)
         closed = np.abs(given).sum(-1)[:, None] - np.abs(given[:, None] - added).sum(-1)
         closed = np.maximum(closed, 0)
@@ -176,33 +228,37 @@ def test_alti(tiny: Model, dtype: str, rollout: bool) -> None:
     np.testing.assert_allclose(found[:, 0], product(maps) if rollout else maps, atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("rollout", [True, False])
-def test_value_zeroing(tiny: Model, dtype: str, rollout: bool) -> None:
+@pytest.fixture(scope="module")
+def turned(tiny: Model) -> list[NDArray[Any]]:
     """The whole model again for every layer and key, with that key's values set to 0 in that layer."""
     name, module = tiny.module.config.model_type, doubled(tiny)
     _, before, _ = watched(module, name)
     maps = []
     for index, layer in enumerate(LAYERS[name](module)):
         maker, columns = VALUES[name](layer)
-        turned = np.zeros((len(IDS), len(IDS)))
+        distances = np.zeros((len(IDS), len(IDS)))
         for key in range(len(IDS)):
 
-            def silence(
-                _: Any, args: Any, output: torch.Tensor, key: int = key, columns: slice = columns
-            ) -> torch.Tensor:
+            def silence(_: Any, args: Any, output: torch.Tensor, at: Any = (slice(None), key, columns)) -> torch.Tensor:
                 output = output.clone()
-                output[:, key, columns] = 0
+                output[at] = 0
                 return output
 
             handle = maker.register_forward_hook(silence)
             after = watched(module, name)[1][index]
             handle.remove()
-            turned[:, key] = 1 - torch.cosine_similarity(before[index], after, dim=-1).numpy()
-        turned[np.abs(turned) < 1e-14] = 0
-        maps.append(turned / turned.sum(-1, keepdims=True))
+            distances[:, key] = 1 - torch.cosine_similarity(before[index], after, dim=-1).numpy()
+        distances[np.abs(distances) < 1e-14] = 0
+        maps.append(distances / distances.sum(-1, keepdims=True))
+    return maps
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("rollout", [True, False])
+def test_value_zeroing(tiny: Model, turned: list[NDArray[Any]], dtype: str, rollout: bool) -> None:
+    """Shares of the distances, joined or not."""
     found = read(tiny, {"name": "value-zeroing", "rollout": rollout}, dtype).maps["value-zeroing"]
-    np.testing.assert_allclose(found[:, 0], product(maps) if rollout else maps, atol=TOLERANCE[dtype])
+    np.testing.assert_allclose(found[:, 0], product(turned) if rollout else turned, atol=TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("lens", ["norm-residual", "rollout", "alti", "value-zeroing"])

@@ -79,7 +79,7 @@ def random_layer(shape: Shape, index: int = 0) -> Layer:
             here = norm.linear(here, (spread + EPSILON).rsqrt()[..., None]) + norm.shift
         return here + torch.nn.functional.gelu(here @ inner) @ outer
 
-    stream = Stream(before, bias, norm, replay(output[None])[0], replay)
+    stream = Stream(before, bias, norm, replay(output[None])[0], replay, projected=summed - before)
     tokens = tuple(Token(str(i), i, i, i + 1, i, 0, "word") for i in range(n))
     epsilon = torch.finfo(shape.dtype).eps
     empty = torch.empty(0)
@@ -122,7 +122,7 @@ def added(layer: Layer) -> NDArray[Any]:
 def single(layer: Layer) -> Layer:
     """The same layer in float32."""
     stream = layer.stream
-    norm = stream.norm
+    norm, projected = stream.norm, stream.projected
     if norm is not None:
         norm = Norm(norm.gain.float(), norm.shift.float(), norm.scale.float(), norm.centred)
     replay = stream.replay
@@ -140,5 +140,6 @@ def single(layer: Layer) -> Layer:
             norm,
             stream.after.float(),
             lambda outputs: replay(outputs.double()).float(),
+            None if projected is None else projected.float(),
         ),
     )

@@ -41,12 +41,13 @@ def test_ratio_of_tokens_that_stay_themselves() -> None:
     """0 where heads look at the token itself only; NaN where there is nothing on either side."""
     layer = random_layer(Shape(5, 2, 1, 3, "all", None, special=False, seed=1))
     still = torch.eye(5, dtype=torch.float64).expand(2, 5, 5)
-    layer = replace(layer, weights=still, output=still @ layer.values)
+    stream = replace(layer.stream, projected=None)
+    layer = replace(layer, weights=still, output=still @ layer.values, stream=stream)
     np.testing.assert_allclose(ratio(layer), np.zeros(5), atol=1e-15)
     nothing = replace(
         layer,
         values=torch.zeros_like(layer.values),
         output=torch.zeros_like(layer.output),
-        stream=replace(layer.stream, before=torch.zeros_like(layer.stream.before)),
+        stream=replace(stream, before=torch.zeros_like(layer.stream.before)),
     )
     assert ratio(nothing).isnan().all()
