@@ -3,9 +3,49 @@
 from __future__ import annotations
 
 from ..types import Measure
+from .concentration import ABSOLUTE_ENTROPY, NEGATIVE_SHARE, PARTICIPATION_RATIO
+from .connections import CONNECTIONS
 from .entropy import ENTROPY
+from .frequency import FREQUENCY
+from .hidden import RESIDUAL_RATIO, TOKEN_SIMILARITY
+from .mixing_ratio import MIXING_RATIO
 from .null import LEVERAGE, NULL_SHARE, NULL_SHARE_ROWS
+from .patterns import PATTERNS
+from .projections import HEAD_DIMENSION, OUTPUT_OVERLAP, QK_SPECTRUM, QK_SPECTRUM_LAYER
+from .rank import RANK
+from .roles import HEAD_ROLES
+from .sink import SINK
+from .special_broadcast import SPECIAL_BROADCAST
+from .special_tokens import SPECIAL_TOKENS
+from .token_types import TOKEN_TYPES
 
-MEASURES: dict[str, Measure] = {measure.name: measure for measure in (ENTROPY, NULL_SHARE, NULL_SHARE_ROWS, LEVERAGE)}
+MEASURES: dict[str, Measure] = {
+    measure.name: measure
+    for measure in (
+        ENTROPY,
+        NULL_SHARE,
+        NULL_SHARE_ROWS,
+        LEVERAGE,
+        SPECIAL_BROADCAST,
+        PARTICIPATION_RATIO,
+        ABSOLUTE_ENTROPY,
+        NEGATIVE_SHARE,
+        RANK,
+        RESIDUAL_RATIO,
+        TOKEN_SIMILARITY,
+        FREQUENCY,
+        OUTPUT_OVERLAP,
+        QK_SPECTRUM,
+        QK_SPECTRUM_LAYER,
+        HEAD_DIMENSION,
+        PATTERNS,
+        SPECIAL_TOKENS,
+        TOKEN_TYPES,
+        CONNECTIONS,
+        SINK,
+        HEAD_ROLES,
+        MIXING_RATIO,
+    )
+}
 
 __all__ = ["MEASURES"]

@@ -1,0 +1,123 @@
+"""What a head's strong connections join: special tokens, tokens of the same entity type, of different ones, or others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..types import Layer, Measure, Reading, Token
+from .maps import clean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ENTITIES = ("PER", "LOC", "ORG", "MISC")
+COLUMNS = ("edges", "special", *ENTITIES, "same_other", "cross", "other")
+SPECIAL, OUTSIDE = "", "O"  # no label is empty
+PART = 2**20  # entries turned into float64 at once
+
+
+class ConnectionsParams(BaseModel):
+    """Which edges count."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    self_edges: bool = Field(False, description="Count what a token gives to itself.")
+    deviations: float = Field(
+        1.0, ge=0, le=10, description="An edge is an entry above the map's mean plus this many standard deviations."
+    )
+
+
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: ConnectionsParams) -> Tensor:
+    """Number of edges, and of those that join each class of tokens, [H, C] in the order of COLUMNS.
+
+    special + the four entity types + same_other + cross + other = edges. Edges are directed: query to key. Without labels everything but `edges`,
+    `special` and `other` is NaN.
+    """
+    import torch
+
+    chosen = edges(layer, readings[lens], params)  # [H, Q, K]
+    kinds = [_entity(token) for token in layer.axes.keys]
+    names = sorted({SPECIAL, OUTSIDE, *ENTITIES, *kinds})
+    places = torch.tensor([names.index(kind) for kind in kinds])
+    of = torch.nn.functional.one_hot(places, len(names)).float()  # [K, T]
+    pairs = of.T @ (chosen.float() @ of)  # [H, T, T], whole numbers below 2^24
+    total, same = pairs.sum((-1, -2)), pairs.diagonal(dim1=-2, dim2=-1)  # [H], [H, T]
+    at = {name: place for place, name in enumerate(names)}
+    found = {name: same[:, at[name]] for name in ENTITIES}
+    found["edges"] = total
+    found["special"] = pairs[:, at[SPECIAL]].sum(-1) + pairs[..., at[SPECIAL]].sum(-1) - same[:, at[SPECIAL]]
+    named = pairs[:, [at[name] for name in names if name not in (SPECIAL, OUTSIDE)]]
+    named = named[..., [at[name] for name in names if name not in (SPECIAL, OUTSIDE)]]
+    equal = named.diagonal(dim1=-2, dim2=-1).sum(-1)
+    found["same_other"] = equal - sum(found[name] for name in ENTITIES)
+    found["cross"] = named.sum((-1, -2)) - equal
+    found["other"] = total - found["special"] - named.sum((-1, -2))
+    if all(token.label is None for token in layer.axes.keys):
+        for name in (*ENTITIES, "same_other", "cross"):
+            found[name] = torch.full_like(total, torch.nan)
+    return torch.stack([found[name] for name in COLUMNS], -1)
+
+
+def edges(layer: Layer, reading: Reading, params: ConnectionsParams) -> Tensor:
+    """Entries above mean + deviations * standard deviation of the head's map, [H, Q, K] (bool).
+
+    Both are over the entries that the mask leaves, in rows with a reading; the deviation is that of the population. The sums are in float64, where the
+    mean of equal entries is that entry itself, so that a uniform map has no edge. Zeros are never edges.
+    """
+    import torch
+
+    rows, there = clean(reading)
+    # What is masked is 0 and adds nothing to the sums.
+    number = (there * layer.keys.counts(*rows.shape[1:])).sum(-1)  # [H]
+    # Some queries at once, as a float64 copy of a long map would not be small.
+    step = max(1, PART // (rows.shape[0] * rows.shape[2]))
+    parts = [_moments(rows[:, start : start + step]) for start in range(0, rows.shape[1], step)]
+    sums = torch.stack(parts).sum(0) / number  # [2, H]
+    least = sums[0] + params.deviations * (sums[1] - sums[0] ** 2).clamp_min(0).sqrt()
+    # The largest float32 that is not above: an entry exceeds one as it exceeds the other.
+    rounded = least.float()
+    rounded = torch.where(rounded > least, rounded.nextafter(torch.tensor(-torch.inf)), rounded)
+    found = rows > rounded[:, None, None]
+    if bool((rounded < 0).any()):
+        found &= rows != 0
+    if not params.self_edges:
+        found.diagonal(dim1=-2, dim2=-1).fill_(False)
+    return found
+
+
+def _moments(rows: Tensor) -> Tensor:
+    """Sum and sum of squares, in float64. [H, Q, K] -> [2, H]."""
+    import torch
+
+    rows = rows.double().flatten(1)
+    return torch.stack([rows.sum(-1), rows.norm(dim=-1).square()])
+
+
+def _entity(token: Token) -> str:
+    """The type of a token's label without its B-, I- (or E-, S-, L-, U-); O where there is none."""
+    if token.kind == "special":
+        return SPECIAL
+    prefix, dash, kind = (token.label or OUTSIDE).partition("-")
+    return kind if dash and kind and len(prefix) == 1 and prefix in "BIESLU" else token.label or OUTSIDE
+
+
+CONNECTIONS = Measure(
+    name="connections",
+    title="Connections by entity type",
+    doc="How many strong connections (entries above the map's mean plus one standard deviation) join special tokens, two tokens of one entity type, "
+    "tokens of two types, or others; the entity labels come with the request.",
+    not_="Not how strong they are, and not comparable between texts of different length: counts grow with the number of tokens. A connection is not a relation "
+    "that the model knows of.",
+    citation="Zhou et al. 2022, Jump Self-attention, case study (fig. 2, appendix E); what it leaves open is said on this page",
+    params=ConnectionsParams,
+    range=(0.0, None),
+    unit="edges",
+    shape="L H C",
+    columns=COLUMNS,
+    needs=("same-tokens",),
+    lenses=("weights", "effective", "effective-simplex", "effective-published", "max-entropy", "norm", "jump-map"),
+    compute=compute,
+)

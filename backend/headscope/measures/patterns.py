@@ -1,0 +1,278 @@
+"""The pattern of a head's map: vertical, diagonal, both, block or none of these, by documented rules without learned weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..types import Layer, Measure, Reading
+from .maps import PER_HEAD, distributions, is_causal, mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CLASSES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous", "unclassified")
+VERTICAL, DIAGONAL, MIXED, BLOCK, HETEROGENEOUS, UNCLASSIFIED = range(len(CLASSES))
+OFFSETS = (-2, -1, 0, 1, 2)
+SCORES = (
+    "special",
+    "special_argmax",
+    "stripes",
+    "diagonal",
+    "offset",
+    "diagonal_argmax",
+    "band",
+    "block",
+    "broad",
+    "sink",
+    "sink_rows",
+)
+YANG = ("globalness", "verticality", "diagonality")
+COLUMNS = (*SCORES, *YANG, "class", "margin", "unstable")
+
+
+def _share(default: float, description: str) -> Any:
+    return Field(default, ge=0, le=1, description=description)
+
+
+class PatternParams(BaseModel):
+    """Thresholds of rules v1, and whose rules decide the class."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    rules: Literal["v1", "pasta", "voita", "clark", "yang"] = Field(
+        "v1",
+        description="Whose rules give the class: Headscope's (v1) or those of a paper, as published. The scores are those of v1 in any case.",
+    )
+    vertical_special: float = _share(0.6, "v1, vertical: mean mass on special tokens of at least this.")
+    vertical_argmax: float = _share(
+        0.9, "v1, vertical: share of queries that look most at a special token of at least this."
+    )
+    diagonal: float = _share(0.5, "v1, diagonal: mean mass at one offset of at least this.")
+    diagonal_argmax: float = _share(
+        0.9, "v1, diagonal: share of queries that look most at one offset of at least this."
+    )
+    mixed_special: float = _share(
+        0.3, "v1, vertical+diagonal: mean mass on special tokens of at least this, and the next one."
+    )
+    mixed_band: float = _share(
+        0.3, "v1, vertical+diagonal: mean mass on the token itself and its neighbours of at least this."
+    )
+    block: float = Field(0.6, ge=-1, le=1, description="v1, block: block score of at least this.")
+    block_special: float = _share(0.3, "v1, block: mean mass on special tokens below this.")
+    broad: float = _share(
+        0.9, "v1: at a normalised entropy of at least this a head has no shape, neither vertical nor diagonal."
+    )
+    sink_rest: float = _share(
+        0.1, "Causal models: a query says something when it gives at least this to other tokens than the first."
+    )
+    sink_rows: float = _share(0.5, "Causal models: vertical when at least this share of queries says nothing.")
+    first_row: int = Field(
+        8,
+        ge=0,
+        le=4096,
+        description="Causal models: earlier queries see too few keys to have a shape and are left out.",
+    )
+    min_rows: int = Field(4, ge=1, le=4096, description="Heads with fewer queries to judge by are unclassified.")
+    wobble: float = _share(0.05, "Unstable: another class if thresholds moved by up to this.")
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the heads of a layer share. rows [Q]: queries to judge by; special [K]; taken [K]: special or the sink; causal: column 0 is taken out."""
+
+    rows: Tensor
+    special: Tensor
+    taken: Tensor
+    causal: bool
+
+
+def ground(layer: Layer, params: PatternParams) -> Ground:
+    """Queries that are not special (in causal models, not among the first), and special keys (in causal models, the sink is none: it is taken out)."""
+    import torch
+
+    queries, keys = layer.special
+    causal = is_causal(layer)
+    first = torch.arange(len(keys)) == 0
+    rows = ~queries & (torch.arange(len(queries)) >= params.first_row) if causal else ~queries
+    return Ground(rows, keys & ~first if causal else keys, keys | first if causal else keys, causal)
+
+
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: PatternParams) -> Tensor:
+    """Scores, class (a number of CLASSES), margin and whether the class is unstable: [H, C] in the order of COLUMNS."""
+    import torch
+
+    from . import patterns_published as published
+
+    whole, there = distributions(lens, readings[lens])
+    land = ground(layer, params)
+    found = scores(layer, land, whole, there & land.rows, params)
+    shape = torch.full((len(whole), len(YANG)), torch.nan)
+    if params.rules == "yang":
+        shape = published.yang(whole, there)
+        kind, margin = torch.full((len(whole),), UNCLASSIFIED), torch.full((len(whole),), torch.nan)
+    elif params.rules == "v1":
+        kind, margin = classify(found, params)
+        few = (there & land.rows).sum(-1) < params.min_rows
+        kind, margin = kind.masked_fill(few, UNCLASSIFIED), margin.masked_fill(few, torch.nan)
+    else:
+        kind, margin = published.classify(params.rules, layer, whole, there)
+    unstable = torch.where(margin.isnan(), margin, (margin <= params.wobble).float())
+    columns = [*(found[name] for name in SCORES), *shape.unbind(-1), kind, margin, unstable]
+    return torch.stack([column.float() for column in columns], -1)
+
+
+def scores(layer: Layer, land: Ground, rows: Tensor, judged: Tensor, params: PatternParams) -> dict[str, Tensor]:
+    """The scores of rules v1, each [H], of maps [H, Q, K] whose rows are distributions; `judged` [H, Q] are the queries that count."""
+    import torch
+
+    from .entropy import row_entropy
+
+    found = dict.fromkeys(("sink", "sink_rows"), torch.full((len(rows),), torch.nan))
+    counts = layer.keys.counts(*rows.shape[1:])  # [Q]
+    if land.causal:
+        rest = rows[..., 1:].sum(-1)  # [H, Q]
+        speaking = judged & (rest >= params.sink_rest) & (rest > 0)
+        # Not the weight of column 0: what a learned sink takes, which is no column, belongs to the sink as well.
+        found = {"sink": mean((1 - rest).clamp(0, 1), judged), "sink_rows": mean(1.0 - speaking.float(), judged)}
+        rows = rows / rest.masked_fill(rest == 0, 1)[..., None]
+        rows[..., 0] = 0
+        judged = speaking
+        counts = counts - (1 if layer.keys.mask is None else layer.keys.mask[:, 0].long())
+    # Of equal weights the one on a special token counts, else the first.
+    most, best = rows.max(-1)  # [H, Q]
+    marked = land.special.nonzero()[:, 0]
+    upon = rows[..., marked].amax(-1) if len(marked) else torch.full_like(most, -1)
+    averages = (judged[:, None] / judged.sum(-1).clamp_min(1)[:, None, None]) @ rows  # [H, 1, K]
+    energy = rows.norm(dim=-1).square()  # [H, Q]
+    several = judged & (counts > 1)
+    found["special"] = mean(rows @ land.special.float(), judged)
+    found["special_argmax"] = mean(upon >= most, judged)
+    found["stripes"] = averages[:, 0].square().sum(-1) / mean(energy, judged)
+    found["broad"] = mean(row_entropy(rows) / counts.clamp_min(2).log(), several)
+    found["block"] = block(layer, land, rows, judged)
+    return found | diagonals(layer, land, rows, best.where(upon < most, -1), judged)
+
+
+def diagonals(layer: Layer, land: Ground, rows: Tensor, best: Tensor, judged: Tensor) -> dict[str, Tensor]:
+    """Mean mass and share of queries at the offset where they are largest, that offset, and the mean mass on a token and its neighbours: each [H].
+
+    `best` [H, Q] is the place of each query's largest weight, -1 where that is on a special token.
+    Special tokens (and the sink) belong to the vertical scores, so that a column is never a diagonal as well. An offset counts when more than half of
+    the queries have a token there.
+    """
+    import torch
+
+    masses, shares, band = [], [], torch.zeros(len(rows))
+    for offset in OFFSETS:
+        queries, keys = slice(max(0, -offset), rows.shape[1] - max(0, offset)), slice(max(0, offset), None)
+        diagonal = rows.diagonal(offset, 1, 2)  # [H, Q - |offset|]
+        if diagonal.shape[1] == 0:
+            masses.append(torch.zeros(len(rows)))
+            shares.append(torch.zeros(len(rows)))
+            continue
+        free = ~land.taken[keys][: diagonal.shape[1]] & _visible(layer, offset, diagonal.shape[1])
+        valid = judged[:, queries] & free
+        places = torch.arange(rows.shape[1])[queries] + offset
+        common = 2 * valid.sum(-1) > judged.sum(-1)
+        masses.append(mean(diagonal, valid).where(common, 0))
+        shares.append(mean(best[:, queries] == places, valid).where(common, 0))
+        if abs(offset) <= 1:
+            band += (diagonal * valid).sum(-1)
+    mass, place = torch.stack(masses).max(0)
+    empty = judged.sum(-1) == 0
+    offset_ = torch.tensor(OFFSETS)[place].float().masked_fill(empty | (mass == 0), torch.nan)
+    found = {"diagonal": mass, "diagonal_argmax": torch.stack(shares).amax(0), "band": band / judged.sum(-1)}
+    return {name: score.masked_fill(empty, torch.nan) for name, score in found.items()} | {"offset": offset_}
+
+
+def _visible(layer: Layer, offset: int, length: int) -> Tensor:
+    """Which queries may attend to the token at an offset: the diagonal of the mask, [length]."""
+    import torch
+
+    if layer.keys.mask is not None:
+        return layer.keys.mask.diagonal(offset)
+    return torch.full((length,), layer.keys.rule == "all" or offset <= 0)
+
+
+def block(layer: Layer, land: Ground, rows: Tensor, judged: Tensor) -> Tensor:
+    """How much more a query attends to its own text than uniform attention would: mean of (x - b) / (1 - b), [H]; 1 is its own text only, 0 is uniform.
+
+    x is the share that its own text has of the mass on ordinary tokens, b the share it has of their number. NaN unless there are two texts.
+    """
+    import torch
+
+    second = torch.tensor([token.segment == 1 for token in layer.axes.keys])
+    sides = torch.stack([~second & ~land.taken, second & ~land.taken], -1).float()  # [K, 2]
+    if not bool(sides.any(0).all()):
+        return torch.full((len(rows),), torch.nan)
+    mine = torch.tensor([int(token.segment == 1) for token in layer.axes.queries])[:, None]  # [Q, 1]
+    masses = rows @ sides  # [H, Q, 2]
+    numbers = layer.keys.allowed(*rows.shape[1:]).float() @ sides  # [Q, 2]
+    total, total_number = masses.sum(-1), numbers.sum(-1)
+    own = masses.gather(-1, mine.expand(len(rows), -1, 1))[..., 0] / total.masked_fill(total == 0, 1)
+    expected = numbers.gather(-1, mine)[..., 0] / total_number.clamp_min(1)
+    usable = judged & (total > 0) & (expected < 1)
+    return mean((own - expected) / (1 - expected).masked_fill(expected >= 1, 1), usable)
+
+
+def decide(
+    silent: bool,
+    special: bool,
+    special_argmax: bool,
+    diagonal: bool,
+    diagonal_argmax: bool,
+    mixed_special: bool,
+    mixed_band: bool,
+    block: bool,
+    block_special: bool,
+    broad: bool,
+) -> int:
+    """Rules v1: the class from what has reached its threshold."""
+    vertical, along = special or special_argmax, diagonal or diagonal_argmax
+    if silent:
+        return VERTICAL
+    if not broad and ((vertical and along) or (mixed_special and mixed_band)):
+        return MIXED
+    if not broad and (vertical or along):
+        return VERTICAL if vertical else DIAGONAL
+    return BLOCK if block and not block_special else HETEROGENEOUS
+
+
+def classify(found: Mapping[str, Tensor], params: PatternParams) -> tuple[Tensor, Tensor]:
+    """Class and margin by rules v1, [H] each."""
+    import torch
+
+    from .decide import settle
+
+    judged_by = {  # in the order of the arguments of decide
+        "sink_rows": [params.sink_rows],
+        "special": [params.vertical_special],
+        "special_argmax": [params.vertical_argmax],
+        "diagonal": [params.diagonal],
+        "diagonal_argmax": [params.diagonal_argmax],
+    }
+    names = [*judged_by, "special", "band", "block", "special", "broad"]
+    thresholds = [value for values in judged_by.values() for value in values]
+    thresholds += [params.mixed_special, params.mixed_band, params.block, params.block_special, params.broad]
+    return settle(decide, torch.stack([found[name] for name in names], -1), thresholds)
+
+
+PATTERNS = Measure(
+    name="patterns",
+    title="Pattern",
+    doc="What the map of a head looks like: vertical (columns at special tokens), diagonal (neighbours), both, block (its own text of two) or heterogeneous; "
+    "with the scores that decide it, and how far the decision is from another one.",
+    not_="Not a learned classifier and not the classes of Kovaleva et al., whose network was never published: documented thresholds, every one a parameter. "
+    "One text is not a head: look at the classes over many.",
+    citation="Rules v1 of Headscope; classes after Kovaleva et al. 2019; published rules of PASTA (Yang et al. 2022), Voita et al. 2019, Clark et al. 2019, Yang et al. 2020",
+    params=PatternParams,
+    shape="L H C",
+    columns=COLUMNS,
+    needs=("same-tokens",),
+    lenses=PER_HEAD,
+    compute=compute,
+)

@@ -1,0 +1,101 @@
+"""Roles of heads that can be read off their maps: previous token, duplicate token, induction and others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..types import Layer, Measure, Reading
+from .maps import PER_HEAD, clean, is_causal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MATCHED = ("previous", "next", "duplicate", "induction")  # the others match in every row, or nearly so
+ROLES = ("previous", "next", "self", "first", "duplicate", "induction")
+COLUMNS = (*ROLES, *(f"{name}_matched" for name in MATCHED))
+
+
+class HeadRolesParams(BaseModel):
+    """What is left out before shares are taken."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    exclude_bos: bool = Field(False, description="Leave out what goes to the first token.")
+    exclude_current: bool = Field(False, description="Leave out what a token gives to itself.")
+
+
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: HeadRolesParams) -> Tensor:
+    """Share of the attention that a pattern covers, sum(A * pattern) / sum(A), and the same in the queries with a match only: [H, C] in the order of COLUMNS.
+
+    Signed maps count by magnitude. NaN: `duplicate` and `induction` in models that are not causal, `next` in causal ones, and shares of nothing.
+    """
+    import torch
+
+    rows, _ = clean(readings[lens])
+    rows = rows.abs() if readings[lens].signed else rows
+    if params.exclude_bos or params.exclude_current:
+        rows = rows.clone()
+    if params.exclude_bos:
+        rows[..., 0] = 0
+    if params.exclude_current:
+        rows.diagonal(dim1=-2, dim2=-1).fill_(0)
+    totals = rows.sum(-1)  # [H, Q]
+    found = {name: torch.full((len(rows),), torch.nan, dtype=rows.dtype) for name in COLUMNS}
+    for name, (covered, matched) in roles(layer, rows).items():
+        found[name] = covered / totals.sum(-1)
+        if name in MATCHED:
+            found[f"{name}_matched"] = covered / totals[:, matched].sum(-1)
+    return torch.stack([found[name] for name in COLUMNS], -1)
+
+
+def roles(layer: Layer, rows: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """Role -> the sum of the entries [H, Q, K] that it is about, [H], and which queries have any such entry, [Q]."""
+    import torch
+
+    places = torch.arange(rows.shape[1])
+    found = {
+        "previous": (rows.diagonal(-1, 1, 2).sum(-1), places > 0),
+        "self": (rows.diagonal(0, 1, 2).sum(-1), places >= 0),
+        "first": (rows[..., 0].sum(-1), places >= 0),
+    }
+    if not is_causal(layer):
+        return found | {"next": (rows.diagonal(1, 1, 2).sum(-1), places < len(places) - 1)}
+    return found | {
+        name: (rows.flatten(1) @ pattern.flatten().to(rows.dtype), pattern.any(-1))
+        for name, pattern in repetitions([token.id for token in layer.axes.keys]).items()
+    }
+
+
+def repetitions(ids: list[int]) -> dict[str, Tensor]:
+    """The entries from each token to earlier ones of the same id, and to what followed those, [Q, K] (bool).
+
+    What followed may be the token itself, when it repeats the one before.
+    """
+    import torch
+
+    tokens = torch.tensor(ids)
+    duplicate = (tokens[:, None] == tokens).tril(-1)
+    induction = torch.zeros_like(duplicate)
+    induction[:, 1:] = duplicate[:, :-1]
+    return {"duplicate": duplicate, "induction": induction}
+
+
+HEAD_ROLES = Measure(
+    name="head_roles",
+    title="Head roles",
+    doc="How much of a head's attention goes to the token before, the next one, the token itself, the first token, and in causal models to earlier tokens of the same kind "
+    "(duplicate) and to those that followed them (induction).",
+    not_="Not a proof of what the head does: induction proper also needs that what is attended to is written out as the prediction. Natural text has few repetitions; "
+    "test on random tokens repeated.",
+    citation="Olsson et al. 2022, In-context Learning and Induction Heads; patterns and the share as in TransformerLens' head detector (score `mul`)",
+    params=HeadRolesParams,
+    range=(0.0, 1.0),
+    shape="L H C",
+    columns=COLUMNS,
+    needs=("same-tokens",),
+    lenses=PER_HEAD,
+    compute=compute,
+)

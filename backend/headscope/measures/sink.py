@@ -1,0 +1,70 @@
+"""Attention sinks: tokens that most queries rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..types import Layer, Measure, Reading
+from .maps import clean, is_causal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+COLUMNS = ("value", "is_sink", "position")
+
+
+class SinkParams(BaseModel):
+    """Where to look, and what counts as a sink."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    epsilon: float = Field(0.3, ge=0, le=1, description="A sink gets more than this on average.")
+    position: int | None = Field(
+        None,
+        ge=0,
+        le=1_000_000,
+        description="The token looked at, counted from 0. By default the first one in causal models, and the special token that gets most in others.",
+    )
+
+
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SinkParams) -> Tensor:
+    """Mean entry in the column of a token over the queries that may see it, whether that is a sink, and which token: [H, C] in the order of COLUMNS.
+
+    In a causal model these are the queries from that token on, so the first token counts its own row, which is 1. NaN where the input has no such token,
+    and where a model that is not causal has no special token.
+    """
+    import torch
+
+    rows, there = clean(readings[lens])
+    heads, queries, keys = rows.shape
+    if params.position is not None:
+        places = torch.tensor([params.position] if params.position < keys else [], dtype=torch.long)
+    else:
+        places = torch.zeros(1, dtype=torch.long) if is_causal(layer) else layer.special[1].nonzero()[:, 0]
+    if len(places) == 0:
+        return torch.full((heads, len(COLUMNS)), torch.nan, dtype=rows.dtype)
+    seen = there[..., None] & layer.keys.allowed(queries, keys)[:, places]  # [H, Q, P]
+    received = rows[..., places].where(seen, 0).sum(1) / seen.sum(1)  # [H, P]
+    values, best = received.nan_to_num(nan=-torch.inf).max(-1)  # [H]; a token that no query sees is no candidate
+    values = values.masked_fill(values == -torch.inf, torch.nan)
+    is_sink = (values > params.epsilon).to(values.dtype).masked_fill(values.isnan(), torch.nan)
+    return torch.stack([values, is_sink, places[best].to(values.dtype).masked_fill(values.isnan(), torch.nan)], -1)
+
+
+SINK = Measure(
+    name="sink",
+    title="Attention sink",
+    doc="The mean weight that queries give to the first token (in causal models) or to the special token that gets most (in others), whether it is above a threshold, "
+    "and which token that is.",
+    not_="Not influence: a sink whose value vector is short takes attention away without passing anything on. Not comparable between lengths, as the mean falls with "
+    "the number of tokens.",
+    citation="Gu et al. 2025, When Attention Sink Emerges in Language Models, sec. 3 (64 tokens, epsilon 0.3, first token)",
+    params=SinkParams,
+    shape="L H C",
+    columns=COLUMNS,
+    lenses=("weights", "effective", "effective-simplex", "effective-published", "max-entropy"),
+    compute=compute,
+)

@@ -1,0 +1,65 @@
+"""How much of a head's attention goes to special tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..types import Layer, Measure, Reading
+from .maps import PER_HEAD, clean, separators
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+COLUMNS = ("first", "separator", "all")
+
+
+class SpecialTokensParams(BaseModel):
+    """Which queries are averaged."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    queries: Literal["other", "all"] = Field(
+        "other",
+        description="Queries averaged over: `other` leaves special tokens out, as the paper's text says; `all` keeps them, as its code does.",
+    )
+
+
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SpecialTokensParams) -> Tensor:
+    """Mean over queries of the entries in the columns of special tokens, [H, C] in the order of COLUMNS; NaN where the input has no such token.
+
+    The entries are taken as they are: parts of 1 for weights, signed for effective attention, lengths of vectors for norms. Queries without a reading
+    are left out.
+    """
+    import torch
+
+    rows, there = clean(readings[lens])
+    queries, keys = layer.special
+    counted = there if params.queries == "all" else there & ~queries
+    received = ((counted / counted.sum(-1, keepdim=True))[:, None].to(rows.dtype) @ rows)[:, 0]  # [H, K]
+    found = torch.full((len(rows), len(COLUMNS)), torch.nan, dtype=rows.dtype)
+    if len(keys) and bool(keys[0]):
+        found[:, 0] = received[:, 0]
+    if closing := separators(layer.axes.keys):
+        found[:, 1] = received[:, closing].amax(-1)
+    if bool(keys.any()):
+        found[:, 2] = received[:, keys].sum(-1)
+    return found
+
+
+SPECIAL_TOKENS = Measure(
+    name="special_tokens",
+    title="Attention to special tokens",
+    doc="How much of its attention a head gives to the first token if it is special ([CLS], a start token), to the separator that gets most, "
+    "and to all special tokens together: the mean over queries.",
+    not_="Not what these tokens pass on: a head can rest on a separator whose value vector is close to nothing. Signed for effective attention, where "
+    "positive and negative entries of different queries cancel.",
+    citation="Sun & Marasović 2021, figs. 5 and 6; after Kovaleva et al. 2019, sec. 4.5",
+    params=SpecialTokensParams,
+    shape="L H C",
+    columns=COLUMNS,
+    lenses=PER_HEAD,
+    compute=compute,
+)

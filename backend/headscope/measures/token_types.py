@@ -1,0 +1,133 @@
+"""How much of a head's attention goes to tokens of each type: special, punctuation, words, pieces of words, parts of speech."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..types import Layer, Measure, Reading, Token
+from .maps import PER_HEAD, clean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KINDS = ("special", "punct", "word", "subword")
+# The universal parts of speech (https://universaldependencies.org/u/pos/).
+PARTS_OF_SPEECH = (
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
+    *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
+)
+COLUMNS = (*KINDS, *PARTS_OF_SPEECH)
+
+
+class TokenTypesParams(BaseModel):
+    """Which query, and how the tokens of a type make one number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    query: Literal["first", "last", "all"] = Field(
+        "first",
+        description="The query looked at: the `first` token, [CLS] in the paper; the `last`, which in a causal model sees every token; or the mean over `all`.",
+    )
+    aggregate: Literal["max", "min", "sum", "mean"] = Field(
+        "max",
+        description="Over the tokens of a type: the paper's `max` grows with their number, `mean` does not; `min` is for signed maps.",
+    )
+    pieces: Literal["first", "sum", "mean", "max"] = Field(
+        "first",
+        description="The number of a word of several tokens, for the parts of speech: that of its `first` token (the paper), or of all of them.",
+    )
+
+
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: TokenTypesParams) -> Tensor:
+    """One number per type, [H, C] in the order of COLUMNS; NaN for types that the query does not see.
+
+    Kinds go by token and cover every one of them, so with `sum` they add up to the row. Parts of speech go by word: every word that came with one. A
+    query sees of a type, and of a word, what its mask leaves. The mean over `all` queries is over those that see the type.
+    """
+    import torch
+
+    rows, there = clean(readings[lens])
+    place = {"first": slice(0, 1), "last": slice(-1, None), "all": slice(None)}[params.query]
+    rows, there = rows[:, place], there[:, place]
+    visible = layer.keys.allowed(*layer.weights.shape[1:])[place]  # [Q, K]
+    found = torch.full((rows.shape[0], len(COLUMNS)), torch.nan, dtype=rows.dtype)
+    for kind, places in _places([token.kind for token in layer.axes.keys]).items():
+        found[:, COLUMNS.index(kind)] = _over_type(rows[..., places], visible[:, places], there, params.aggregate)
+    words = _words(layer.axes.keys)
+    if words:
+        rows, visible = _by_word(rows, visible, [places for _, places in words], params.pieces)
+        for tag, places in _places([tag for tag, _ in words]).items():
+            found[:, COLUMNS.index(tag)] = _over_type(rows[..., places], visible[:, places], there, params.aggregate)
+    return found
+
+
+def _places(names: Sequence[str]) -> dict[str, list[int]]:
+    """Name -> where it stands, for names that have a column."""
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        if name in COLUMNS:
+            places.setdefault(name, []).append(place)
+    return places
+
+
+def _words(tokens: Sequence[Token]) -> list[tuple[str, list[int]]]:
+    """Words with a part of speech: that of their first token, and where their tokens stand."""
+    words: dict[tuple[int | None, int], list[int]] = {}
+    for place, token in enumerate(tokens):
+        words.setdefault((token.word, -1 if token.word is not None else place), []).append(place)
+    tags = [(tokens[places[0]].pos, places) for places in words.values()]
+    return [(tag, places) for tag, places in tags if tag is not None]
+
+
+def _by_word(rows: Tensor, visible: Tensor, words: list[list[int]], pieces: str) -> tuple[Tensor, Tensor]:
+    """Entries and what is visible, by word: [H, Q, K], [Q, K] -> [H, Q, W], [Q, W]. A word is seen by queries that see its first token."""
+    import torch
+
+    first = torch.tensor([places[0] for places in words])
+    if pieces == "first":
+        return rows[..., first], visible[:, first]
+    places = torch.tensor([place for word in words for place in word])
+    owner = torch.tensor([number for number, word in enumerate(words) for _ in word])
+    entries = rows[..., places].where(visible[:, places], -torch.inf if pieces == "max" else 0)
+    index = owner.expand(entries.shape)
+    how: Literal["amax", "sum"] = "amax" if pieces == "max" else "sum"
+    found = entries.new_zeros(*entries.shape[:2], len(words))
+    found = found.scatter_reduce_(-1, index, entries, how, include_self=False)
+    if pieces == "mean":
+        numbers = torch.zeros(len(visible), len(words)).index_add_(1, owner, visible[:, places].float())
+        found /= numbers.clamp_min(1)
+    return found, visible[:, first]
+
+
+def _over_type(entries: Tensor, visible: Tensor, there: Tensor, aggregate: str) -> Tensor:
+    """[H, Q, T], what is visible of it [Q, T], and which queries have a reading [H, Q] -> the mean over queries of the aggregate over T, [H]."""
+    import torch
+
+    fill = {"max": -torch.inf, "min": torch.inf}.get(aggregate, 0.0)
+    entries = entries if bool(visible.all()) else entries.where(visible, fill)
+    if aggregate in ("max", "min"):
+        values = entries.amax(-1) if aggregate == "max" else entries.amin(-1)
+    else:
+        values = entries.sum(-1)
+        values = values / visible.sum(-1).clamp_min(1) if aggregate == "mean" else values
+    seen = there & visible.any(-1)
+    return values.where(seen, 0).sum(-1) / seen.sum(-1)
+
+
+TOKEN_TYPES = Measure(
+    name="token_types",
+    title="Attention by token type",
+    doc="How much the first token (or every token) attends to each type of token: special, punctuation, whole words, pieces of words, and the universal parts "
+    "of speech where the request gave them.",
+    not_="Not comparable between types of different number with the paper's `max`: of many tokens the largest is larger. `mean` is free of that, "
+    "and times the number of tokens it is the factor over uniform attention.",
+    citation="Sun & Marasović 2021, sec. 3.2 and fig. 1; after Kovaleva et al. 2019, sec. 4.4",
+    params=TokenTypesParams,
+    shape="L H C",
+    columns=COLUMNS,
+    lenses=PER_HEAD,
+    compute=compute,
+)
