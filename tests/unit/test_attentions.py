@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from transformers import MistralConfig, MistralForCausalLM
 
 import headscope
 from headscope import Model
@@ -51,6 +52,21 @@ def test_the_same_as_an_analysis_of_the_model(tiny: Model, ids: Any) -> None:
         np.testing.assert_allclose(b.maps[lens], a.maps[lens], atol=2e-5)
     for name in measures:
         np.testing.assert_allclose(b.measures[name]["weights"], a.measures[name]["weights"], rtol=1e-3, atol=1e-4)
+
+
+def test_windows_of_a_real_model_are_found(ids: Any) -> None:
+    """The number of keys that each query may see is what the model's own mask says."""
+    torch.manual_seed(0)
+    config = MistralConfig(
+        vocab_size=200, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=64, sliding_window=5, initializer_range=0.5,
+    )  # fmt: skip
+    model = headscope.load(MistralForCausalLM(config))
+    chosen = ids(20)
+    a = headscope.analyze(model, token_ids=chosen)
+    b = from_attentions(eager(model, {"input_ids": torch.tensor([chosen])}).attentions, a.tokens)
+    np.testing.assert_array_equal(b.result.keys, a.result.keys)
+    np.testing.assert_array_equal(b.result.keys[0], np.minimum(np.arange(20) + 1, 5))
 
 
 @pytest.mark.parametrize("rule", ["all", "prefix", "window", "around"])

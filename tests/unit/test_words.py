@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import headscope
+from headscope import Model
 from headscope.errors import InvalidRequest
 from headscope.types import Token
 from headscope.words import group, word_groups
@@ -94,6 +96,31 @@ def test_pieces_are_joined_and_special_tokens_stand_alone() -> None:
     sizes, labels = word_groups(tokens)
     assert sizes == [1, 2, 1, 1, 2, 2, 1, 1, 1, 1, 1]
     assert labels == ["[CLS]", "playing", "ha", "ha", "🙂", "New York", " ", " ", "[SEP]", "[SEP]", "[UNK]"]
+
+
+def test_words_of_an_analysis(minilm: Model) -> None:
+    """Pieces of one word become one row and one column, and every row still sums to 1."""
+    a = headscope.analyze(minilm, "Headscope untangles hyperparameters.", "Doesn't it?", lenses=("weights",))
+    sizes, labels = word_groups(a.tokens)
+    assert labels == [
+        "[CLS]",
+        "Headscope",
+        "untangles",
+        "hyperparameters",
+        ".",
+        "[SEP]",
+        "Doesn",
+        "'",
+        "t",
+        "it",
+        "?",
+        "[SEP]",
+    ]
+    assert sum(sizes) == len(a.tokens) > len(sizes)
+    maps = group(a.maps["weights"], sizes, sizes)
+    assert maps.shape == (6, 12, 12, 12)
+    np.testing.assert_allclose(maps.sum(-1), 1, atol=1e-5)
+    np.testing.assert_allclose(maps[3, 2], slow(a.maps["weights"][3, 2], sizes, sizes), atol=1e-6)
 
 
 def test_no_tokens_no_words() -> None:
