@@ -24,8 +24,8 @@ from ..types import Keys, Reading
 TOLERANCE = 1e-9
 # Added to the Hessian's diagonal: so much of its trace, far above rounding, and so much of the gradient's norm, which keeps directions of no curvature in check.
 RIDGE, RESTRAINT = 1e-13, 0.01
-# Bounds of the scratch memory, in float64 entries: rows iterated at once, their Hessians, and products of coordinates made at once.
-ROWS, HESSIANS, PRODUCTS = 512 * 1024, 1024 * 1024, 2 * 1024 * 1024
+# Bounds of the scratch memory, in float64 entries: rows iterated at once, their Hessians, products of coordinates made at once, and those kept between steps.
+ROWS, HESSIANS, PRODUCTS, KEPT = 256 * 1024, 512 * 1024, 512 * 1024, 4 * 1024 * 1024
 
 
 def most_even(weights: Tensor, values: Tensor, keys: Keys, epsilon: float, iterations: int) -> Reading:
@@ -52,22 +52,28 @@ def most_even(weights: Tensor, values: Tensor, keys: Keys, epsilon: float, itera
         for rows in torch.split(open_rows, step):
             part = weights[chosen, rows].double().flatten(0, 1)  # [P·R, K]
             mask = None if allowed is None else allowed[rows].repeat(group, 1)
-            result[chosen, rows] = _solve(part, space.basis, mask, iterations).view(group, -1, count).to(result.dtype)
+            result[chosen, rows] = _solve(part, space, mask, iterations).view(group, -1, count).to(result.dtype)
     return Reading(result, identical=settled, undefined=result[..., 0].isnan().sum(-1))
 
 
 @dataclass(frozen=True, slots=True)
 class _Space:
-    """Directions in which the values differ: orthonormal columns `basis` [K, r], orthogonal to 1; `zero` is what counts as a singular value of zero."""
+    """Directions in which the values differ: orthonormal columns `basis` [K, r], orthogonal to 1.
+
+    `zero` is what counts as a singular value of zero, `products` those of every two coordinates where they fit into memory.
+    """
 
     basis: Tensor
     zero: Tensor
+    products: list[tuple[slice, Tensor]] | None
 
 
 def _space(V: Tensor, epsilon: float) -> _Space:
     zero = torch.linalg.matrix_norm(V.mT @ V, 2).sqrt() * max(V.shape) * epsilon
     basis, sigma, _ = torch.linalg.svd(V - V.mean(0), full_matrices=False)
-    return _Space(basis[:, sigma > zero], zero)
+    basis = basis[:, sigma > zero]
+    fits = basis.shape[0] * basis.shape[1] ** 2 <= 2 * KEPT
+    return _Space(basis, zero, list(_products(basis)) if fits else None)
 
 
 def _unique(V: Tensor, space: _Space, keys: Keys, allowed: Tensor | None) -> Tensor:
@@ -96,14 +102,13 @@ def _independent(V: Tensor, zero: Tensor, valid: Tensor | None = None) -> Tensor
     return rank >= counts[:, 0] - 1
 
 
-def _solve(rows: Tensor, basis: Tensor, mask: Tensor | None, iterations: int) -> Tensor:
+def _solve(rows: Tensor, space: _Space, mask: Tensor | None, iterations: int) -> Tensor:
     """Rows [R, K] -> distributions of largest entropy [R, K] with the same means of the basis; NaN where `iterations` steps were not enough."""
-    rows = rows / rows.sum(-1, keepdim=True)
+    rows, basis = rows / rows.sum(-1, keepdim=True), space.basis
     means = rows @ basis  # [R, r]
     scores = _start(rows, basis, mask)
     result = torch.full_like(rows, torch.nan)
     active = torch.arange(rows.shape[0], device=rows.device)
-    kept = list(_products(basis)) if basis.shape[0] * basis.shape[1] ** 2 <= 6 * PRODUCTS else None
     for _ in range(iterations + 1):
         guess = scores.softmax(-1)
         gradient = guess @ basis - means
@@ -116,7 +121,7 @@ def _solve(rows: Tensor, basis: Tensor, mask: Tensor | None, iterations: int) ->
             mask = None if mask is None else mask[going]
         if not active.numel():
             break
-        step = _newton(_covariance(guess, basis, kept), gradient, distance)
+        step = _newton(_covariance(guess, space), gradient, distance)
         scores = _descend(scores, step @ basis.mT, (step * means).sum(-1), (step * gradient).sum(-1), mask)
     return result
 
@@ -160,11 +165,11 @@ def _products(basis: Tensor) -> Iterator[tuple[slice, Tensor]]:
         yield slice(low, low + step), block[:, first] * block[:, second]
 
 
-def _covariance(guess: Tensor, basis: Tensor, kept: list[tuple[slice, Tensor]] | None) -> Tensor:
-    """Covariance of the points basis [K, r] under every row of guess [R, K]: [R, r, r]. `kept` are the products, where they fit into memory."""
-    width = basis.shape[1]
+def _covariance(guess: Tensor, space: _Space) -> Tensor:
+    """Covariance of the points under every row of guess [R, K]: [R, r, r]."""
+    basis, width = space.basis, space.basis.shape[1]
     packed = guess.new_zeros(guess.shape[0], width * (width + 1) // 2)
-    for keys, block in _products(basis) if kept is None else kept:
+    for keys, block in _products(basis) if space.products is None else space.products:
         packed.addmm_(guess[:, keys], block)
     place = torch.empty(width, width, dtype=torch.long, device=basis.device)
     first, second = torch.triu_indices(width, width, device=basis.device)

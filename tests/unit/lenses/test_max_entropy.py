@@ -177,7 +177,7 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is done at once, rows or products."""
     layer = head_layer(16, "prefix")
     whole = LENS.read(layer, DEFAULT).map
-    for name, bound in (("ROWS", 100), ("HESSIANS", 300), ("PRODUCTS", 100)):
+    for name, bound in (("ROWS", 100), ("HESSIANS", 300), ("PRODUCTS", 100), ("KEPT", 10)):
         monkeypatch.setattr(newton, name, bound)
         np.testing.assert_allclose(LENS.read(layer, DEFAULT).map, whole, atol=1e-7)
 
