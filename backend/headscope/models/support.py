@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ..errors import InvalidRequest, Unsupported
 from ..types import NEEDS, Kind
+from . import images
 from .facts import Facts
 
 # Need -> why it can't be met: in cross-attention, under a causal mask, and without one.
@@ -60,12 +61,13 @@ def lacks(facts: Facts, kind: Kind) -> dict[str, str]:
 
 
 def check_input(facts: Facts, given: Input) -> None:
-    """Raise InvalidRequest or Unsupported for an input that this kind of model does not take."""
+    """Raise InvalidRequest or Unsupported for an input that this kind of model does not take; of an image only the first bytes are looked at."""
     if facts.kind == "vision":
         if given.image is None:
             raise InvalidRequest("This is a vision model. Give it an image, and no text.", pointer="/image")
         if given.generate is not None:
             raise Unsupported("A vision model writes no text. Leave generate out.", pointer="/generate")
+        images.unpack(given.image)
         return
     if given.image is not None:
         raise Unsupported("This model is analysed on text. Choose a vision model for an image.", pointer="/image")

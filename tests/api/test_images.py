@@ -1,0 +1,102 @@
+"""Images over the REST interface: whole ones are analysed, everything else is one clear error, and the server goes on."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from tests.server import Server
+from tests.unit import pictures
+
+
+def asked(server: Server, image: str, **more: Any) -> tuple[int, dict[str, Any]]:
+    """Status and document of an analysis of the tiny vision model, once it has ended."""
+    body = {"model": "vit", "image": image, "lenses": ["weights"], **more}
+    answer = server.post(body, headers={"Prefer": "wait=60"})
+    return answer.status_code, answer.json()
+
+
+def code(found: tuple[int, dict[str, Any]]) -> str | None:
+    """The error's code, whether the request was refused or the analysis failed."""
+    status, document = found
+    if status >= 400:
+        return str(document["code"])
+    return None if document["status"] == "done" else str(document["error"]["code"])
+
+
+@pytest.mark.parametrize("name", ["png", "jpeg", "webp", "palette-transparent", "cmyk", "one-pixel", "turned"])
+def test_whole_images_are_analysed(server: Server, name: str) -> None:
+    """One special token and 16 patches, each with its box."""
+    status, document = asked(server, base64.b64encode(pictures.GOOD[name][0]()).decode())
+    assert (status, document.get("status")) == (200, "done"), document
+    assert [token["text"] for token in document["tokens"]][:3] == ["[CLS]", "0,0", "0,1"]
+    assert document["tokens"][-1]["box"] == [24, 24, 32, 32]
+
+
+@pytest.mark.parametrize("name", [name for name in pictures.BAD if name != "too-many-bytes"])
+def test_anything_else_is_one_clear_error(server: Server, name: str) -> None:
+    """Refused at once where its first bytes tell, else once the worker has tried to read it."""
+    image = base64.b64encode(pictures.BAD[name]()).decode()
+    assert code(asked(server, image)) in ("invalid-image", "invalid-request")
+
+
+def test_the_server_goes_on(server: Server) -> None:
+    """After all of these the same worker still answers."""
+    test_whole_images_are_analysed(server, "png")
+
+
+def test_too_many_bytes(server: Server) -> None:
+    """More than 10 MB: refused as a whole before it is read, or by its size."""
+    image = base64.b64encode(pictures.BAD["too-many-bytes"]()).decode()
+    assert code(asked(server, image)) in ("invalid-image", "too-large", "invalid-request")
+
+
+def test_no_address_is_followed(server: Server) -> None:
+    """A server that waits to be asked never is."""
+    asked_for: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.2)
+        stop = threading.Event()
+
+        def listen() -> None:
+            while not stop.is_set():
+                try:
+                    listening.accept()[0].close()
+                    asked_for.append("connection")
+                except TimeoutError:
+                    continue
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        port = listening.getsockname()[1]
+        for address in (
+            f"http://127.0.0.1:{port}/cat.png",
+            f"http://localhost:{port}",
+            f"//127.0.0.1:{port}/x",
+            f"file://127.0.0.1:{port}/x",
+        ):
+            assert code(asked(server, address)) in ("invalid-image", "invalid-request")
+        stop.set()
+        thread.join()
+    assert asked_for == []
+
+
+@pytest.mark.parametrize(
+    "image", ["/etc/hostname", "../../etc/passwd", "data:image/png;base64,", "data:image/png,x", "", "🦩"]
+)
+def test_text_is_never_a_path(server: Server, image: str) -> None:
+    """Nor anything but base64."""
+    assert code(asked(server, image)) in ("invalid-image", "invalid-request")
+
+
+def test_images_belong_to_vision_models(server: Server) -> None:
+    """And texts to the others."""
+    image = base64.b64encode(pictures.GOOD["png"][0]()).decode()
+    assert code(asked(server, image, model="bert")) == "unsupported"
+    assert code(asked(server, image, text="a cat")) == "invalid-request"
+    body = {"model": "vit", "text": "a cat"}
+    assert server.post(body).json()["code"] == "invalid-request"
