@@ -75,9 +75,10 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
 
 def _words(tokens: Sequence[Token]) -> list[tuple[str, list[int]]]:
     """Words with a part of speech: that of their first token, and where their tokens stand."""
-    words: dict[tuple[int | None, int], list[int]] = {}
+    words: dict[int, list[int]] = {}
     for place, token in enumerate(tokens):
-        words.setdefault((token.word, -1 if token.word is not None else place), []).append(place)
+        if token.word is not None:
+            words.setdefault(token.word, []).append(place)
     tags = [(tokens[places[0]].pos, places) for places in words.values()]
     return [(tag, places) for tag, places in tags if tag is not None]
 
