@@ -55,8 +55,9 @@ def _nearer(added: Tensor, resultant: Tensor) -> Tensor:
     """
     import torch
 
-    added.mul_(torch.where(resultant < 0, -1.0, 1.0).to(added.dtype))
-    return torch.minimum(added, 2 * resultant.abs() - added).sum(-1)
+    along = added.mul_(torch.where(resultant < 0, -1.0, 1.0).to(added.dtype))
+    total = along.sum(-1)
+    return total.sub_(along.sub_(resultant.abs()).clamp_min_(0).sum(-1), alpha=2)
 
 
 def _resultant(layer: Layer) -> Tensor:
