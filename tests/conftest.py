@@ -16,7 +16,7 @@ from tests.server import Server
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny model per family, and `slow`, whose forward pass takes seconds."""
     folder = tmp_path_factory.mktemp("models")
-    for family in ("bert", "gpt2", "llama"):
+    for family in ("bert", "gpt2", "llama", "t5", "vit"):
         tiny_model(folder / family, family)
     tiny_model(folder / "slow", "gpt2", layers=40, width=128, heads=8, positions=1024)
     return folder

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-Family = Literal["bert", "gpt2", "llama"]
+Family = Literal["bert", "gpt2", "llama", "t5", "vit"]
 CORPUS = [
     "The cat sat on the mat because it was tired.",
     "A researcher types a sentence and sees what every head attends to.",
@@ -88,6 +88,19 @@ def tiny_model(
     if family == "bert":
         config = transformers.BertConfig(**shape, intermediate_size=2 * width, type_vocab_size=2)
         model = transformers.BertModel(config)
+    elif family == "vit":
+        config = transformers.ViTConfig(
+            hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=2 * width,
+            image_size=32, patch_size=8,
+        )  # fmt: skip
+        transformers.ViTModel(config, add_pooling_layer=False).save_pretrained(folder)
+        return folder
+    elif family == "t5":
+        config = transformers.T5Config(
+            vocab_size=len(tokenizer), d_model=width, d_kv=width // heads, d_ff=2 * width, num_layers=layers,
+            num_decoder_layers=layers + 1, num_heads=heads, decoder_start_token_id=0, pad_token_id=0, eos_token_id=0,
+        )  # fmt: skip
+        model = transformers.T5ForConditionalGeneration(config)
     elif family == "gpt2":
         model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **special))
     else:

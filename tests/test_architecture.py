@@ -48,7 +48,7 @@ MAY_IMPORT = {
 LIGHT = NOUNS | {"api", "cli", "runtime", "request", "budget", "jobs", "store", "__init__", "__main__"}
 LIGHT_FILES = {
     f"models/{name}"
-    for name in ("__init__", "catalog", "facts", "families", "generation", "images", "safety", "tokens")
+    for name in ("__init__", "catalog", "facts", "families", "generation", "images", "safety", "support", "tokens")
 }
 HEAVY = {"torch", "transformers"}
 # Pure rooms compute; they neither read nor write anything.

@@ -217,13 +217,13 @@ class _Bar:
 
 
 def _summary(a: Analysis) -> dict[str, Any]:
-    from .api.maps import head_mean
+    from .api.maps import token_mean
     from .api.tensors import plain
     from .worker import document
 
     described = document(a.result)
     means = {
-        name: {lens: plain(head_mean(values) if values.ndim > 2 else values) for lens, values in by_lens.items()}
+        name: {lens: plain(token_mean(values, MEASURES[name].shape.split())) for lens, values in by_lens.items()}
         for name, by_lens in a.measures.items()
     }
     return {

@@ -179,6 +179,14 @@ class AnalysisRequest(BaseModel):
         return {name: getattr(self, name) for name in names}
 
     @property
+    def record(self) -> dict[str, Any]:
+        """The request as plain JSON to keep beside its result: an image is named by its SHA-256 only."""
+        described = self.model_dump()
+        if self.image is not None and not self.image.startswith("sha256:"):
+            described["image"] = f"sha256:{hashlib.sha256(self.image.encode()).hexdigest()}"
+        return described
+
+    @property
     def lens_names(self) -> list[str]:
         """Names of the lenses asked for, in the order of LENSES."""
         return [choice.name for choice in self.lenses]
@@ -234,6 +242,14 @@ def _canonical(what: str, chosen: list[Any], order: list[str]) -> list[Any]:
 def check_needs(methods: list[Declaration], lacks: Mapping[str, str]) -> None:
     """Raise Unsupported, with the reason, for the first method that the model can't carry. `lacks` is need -> reason."""
     for method in methods:
-        for need in method.needs:
-            if need in lacks:
-                raise Unsupported(f"{method.title} can't be had from this model. {lacks[need]}")
+        reason = missing(method, lacks)
+        if reason is not None:
+            pointer = POINTERS[type(method).__name__.lower()]
+            raise Unsupported(f"{method.title} can't be had from this model. {reason}", pointer=pointer)
+
+
+def missing(method: Declaration, lacks: Mapping[str, str]) -> str | None:
+    """Why a model can't carry a method; None if it can. What the lenses that a measure reads need counts, too."""
+    reads = [LENSES[name].needs for name in getattr(method, "reads", ())]
+    needs = (need for listed in (method.needs, *reads) for need in listed)
+    return next((lacks[need] for need in needs if need in lacks), None)

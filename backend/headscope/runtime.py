@@ -14,15 +14,18 @@ from tokenizers import Tokenizer
 from . import budget
 from .errors import CorruptModel, HeadscopeError, NotReady, QueueFull, Unknown
 from .jobs import Embedded, Job, Line, Record, Watcher
-from .models import safety, tokens
+from .models import safety, support, tokens
 from .models.catalog import Catalog, Located, file_digest
-from .request import AnalysisRequest
+from .models.facts import Facts
+from .request import AnalysisRequest, check_needs
 from .settings import Settings
 from .store import Results, Stored
 from .store.mapfile import Corrupt
 
 logger = logging.getLogger("headscope")
 T = TypeVar("T")
+# The fields of a request that every input of a batch has for itself.
+INPUT = ("text", "text_pair", "token_ids", "target_ids", "image", "pos", "labels")
 
 
 class Service:
@@ -76,20 +79,22 @@ class Service:
             self._lock.close()
             self._lock = None
 
-    def submit(self, requests: Sequence[AnalysisRequest]) -> tuple[str | None, list[str]]:
+    def submit(self, requests: Sequence[AnalysisRequest], *, batch: bool = False) -> tuple[str | None, list[str]]:
         """Check and accept requests; the batch's id (None for one request) and their ids. All of them are accepted, or none.
+
+        In a batch, errors point to the input that is wrong.
 
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
-        work = [(self._check(request), request) for request in requests]
+        work = [(self._checked(request, place if batch else None), request) for place, request in enumerate(requests)]
         missing = [(id_, request.model_dump_json()) for id_, request in work if not self.results.has(id_)]
         if missing and self.record.waiting() + len(missing) > self.settings.max_queue:
             raise QueueFull("Too many analyses are waiting. Try again in a minute.", limit=self.settings.max_queue)
-        batch = uuid.uuid4().hex if len(requests) > 1 else None
+        named = uuid.uuid4().hex if len(requests) > 1 else None
         if missing:
-            self.record.enqueue(missing, batch=batch, priority=1 if batch else 0)
+            self.record.enqueue(missing, batch=named, priority=1 if named else 0)
             self.jobs.wake()
-        return batch, [id_ for id_, _ in work]
+        return named, [id_ for id_, _ in work]
 
     def cancel(self, id_: str) -> bool:
         """Cancel a job that has not ended (True), or forget an ended one and its result (False). Raises Unknown."""
@@ -150,6 +155,15 @@ class Service:
                 self._repairs.discard(id_)
             return id_ in self._repairs
 
+    def _checked(self, request: AnalysisRequest, place: int | None) -> str:
+        """_check, with errors that point into the inputs of a batch where that is where they come from."""
+        try:
+            return self._check(request)
+        except HeadscopeError as error:
+            if place is not None and error.pointer is not None and error.pointer[1:] in INPUT:
+                error.pointer = f"/inputs/{place}{error.pointer}"
+            raise
+
     def _check(self, request: AnalysisRequest) -> str:
         """The request's id, once everything that can be known without the model has been checked."""
         limit = self.settings.text_bytes
@@ -159,18 +173,34 @@ class Service:
         located = self.catalog.locate(request.model)
         self.catalog.check(located)
         facts = self.catalog.facts(located)
-        count = self._count(located, request)
-        if facts is not None and count is not None:
-            if request.max_tokens is not None:
-                count = min(count, request.max_tokens)
-            tokens.check_length(count, facts.max_tokens)
-            counts = dict.fromkeys(range(facts.layers), facts.heads)
-            planned = budget.plan(request, counts, count, count)
-            budget.check(planned, min(self.settings.job_bytes, self.settings.quota_bytes))
+        if facts is not None:
+            lacks = support.lacks(facts, request.kind)
+            support.check_input(facts, request)
+            check_needs(request.methods, lacks)
+            self._check_size(located, facts, request)
         return request.key(located.digest())
 
-    def _count(self, located: Located, request: AnalysisRequest) -> int | None:
-        """Number of tokens, if the tokenizer's file is here; the worker counts again."""
+    def _check_size(self, located: Located, facts: Facts, request: AnalysisRequest) -> None:
+        """Raise TooManyTokens or BudgetExceeded where the tokens along both axes are known already."""
+        tower = facts.tower(request.kind)
+        first = self._count(located, facts, request)
+        queries, keys = first, first
+        if facts.kind == "encoder-decoder" and request.kind in ("decoder", "cross"):
+            queries = len(request.target_ids) if request.target_ids is not None else None
+            keys = first if request.kind == "cross" else queries
+        if queries is None or keys is None:
+            return
+        most = request.max_tokens
+        if most is not None:
+            queries, keys = min(queries, most), min(keys, most)
+        tokens.check_length(queries, tower.max_tokens)
+        planned = budget.plan(request, dict.fromkeys(range(tower.layers), tower.heads), queries, keys)
+        budget.check(planned, min(self.settings.job_bytes, self.settings.quota_bytes))
+
+    def _count(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
+        """Number of tokens of the (first) text, if the tokenizer's file is here; the worker counts again."""
+        if facts.patches is not None:
+            return facts.patches.tokens
         if request.token_ids is not None:
             return len(request.token_ids)
         path = located.folder / "tokenizer.json" if located.folder else None
@@ -186,7 +216,7 @@ class Service:
         tokenizer = self._tokenizers[digest]
         return len(
             tokenizer.encode(request.text)
-            if request.text_pair is None
+            if request.text_pair is None or facts.kind == "encoder-decoder"
             else tokenizer.encode(request.text, request.text_pair)
         )
 

@@ -39,6 +39,11 @@ class Settings(BaseSettings):
     )
     text_bytes: int = Field(default=32 * 1024, ge=1, description="Longest text of a request, in UTF-8 bytes.")
     body_bytes: int = Field(default=8 * 1024 * 1024, ge=1, description="Largest request body.")
+    image_body_bytes: int = Field(
+        default=16 * 1024 * 1024,
+        ge=1,
+        description="Largest body of a request for analyses, which may hold images; 16 MiB hold a file of 12 MB in base64.",
+    )
     max_queue: int = Field(default=5_000, ge=1, description="Most analyses waiting at once.")
     job_seconds: float = Field(default=900, gt=0, description="Longest time one analysis may run, model load included.")
     cancel_seconds: float = Field(

@@ -92,7 +92,7 @@ class Worker:
             line.count("forward_passes")
             progress(1.0, "writing", "", force=True)
             result.timing_ms["load"] = round((loaded - started) * 1e3, 1)
-            writer.finish(document(result), arrays(result))
+            writer.finish({**document(result), "id": id_}, arrays(result))
 
 
 def _keys(request: AnalysisRequest, located: Located) -> set[str]:
@@ -122,7 +122,7 @@ def document(result: analysis.Result) -> dict[str, Any]:
     """What is said about a result in JSON: everything but the arrays."""
     request = result.request
     return {
-        "request": request.model_dump(),
+        "request": request.record,
         "kind": result.kind,
         "tokens": [asdict(token) for token in result.tokens],
         "key_tokens": None if result.key_tokens == result.tokens else [asdict(token) for token in result.key_tokens],

@@ -195,8 +195,9 @@ CORRUPT = {
 OTHER: dict[str, tuple[Callable[[Path], Any], str]] = {
     "pickle-only": (pickle_only, "unsafe-weights"),
     "nan": (nan_weights, "non-finite"),
-    "vision": (config(model_type="vit", architectures=["ViTModel"]), "unsupported"),
-    "encoder-decoder": (config(is_encoder_decoder=True), "unsupported"),
+    "vision-without-patches": (config(model_type="vit", architectures=["ViTModel"]), "unsafe-model"),
+    "vision-in-windows": (config(model_type="swin", architectures=["SwinModel"]), "unsupported"),
+    "audio": (config(model_type="wav2vec2", architectures=["Wav2Vec2Model"]), "unsupported"),
 }
 HOSTILE = {
     **{name: (apply, "unsafe-model") for name, apply in UNSAFE.items()},

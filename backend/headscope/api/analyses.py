@@ -12,13 +12,13 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
-from ..errors import InvalidRequest
+from ..errors import HeadscopeError, InvalidRequest
 from ..request import AnalysisRequest
 from ..runtime import Service
 from ..store.mapfile import Corrupt
 from . import documents
 from .deps import AnalysisId, ServiceDep
-from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchRequest, Page
+from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, BatchRequest, Page
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
 
@@ -48,7 +48,7 @@ async def create(
 async def create_batch(body: BatchRequest, service: ServiceDep) -> BatchAccepted:
     """Ask for up to 1,000 analyses at once: all are accepted, or none."""
     requests = await asyncio.to_thread(_batch_requests, body)
-    batch, ids = await asyncio.to_thread(service.submit, requests)
+    batch, ids = await asyncio.to_thread(lambda: service.submit(requests, batch=True))
     return BatchAccepted(batch=batch or ids[0], ids=ids)
 
 
@@ -129,7 +129,15 @@ async def _document(service: Service, id_: str) -> AnalysisDocument:
 
 def _batch_requests(body: Any) -> list[AnalysisRequest]:
     shared = body.model_dump(exclude={"inputs"})
-    return [AnalysisRequest.model_validate({**shared, **entry.model_dump()}) for entry in body.inputs]
+    requests = []
+    for place, entry in enumerate(body.inputs):
+        try:
+            requests.append(AnalysisRequest.model_validate({**shared, **entry.model_dump()}))
+        except HeadscopeError as error:
+            if error.pointer is not None and error.pointer[1:] in BatchInput.model_fields:
+                error.pointer = f"/inputs/{place}{error.pointer}"
+            raise
+    return requests
 
 
 def wait_seconds(prefer: str | None) -> float:

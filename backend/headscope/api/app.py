@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 from .._version import __version__
 from ..runtime import Service
 from ..settings import Settings
-from . import analyses, declarations, health, maps, problems
+from . import analyses, compare, declarations, health, maps, problems
 from .guard import Guard
 
 PREFIX = "/api/v1"
@@ -41,12 +41,13 @@ def create(settings: Settings) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service = service
-    for router in (declarations.router, analyses.router, maps.router):
+    for router in (declarations.router, analyses.router, maps.router, compare.router):
         app.include_router(router, prefix=PREFIX)
     app.include_router(health.router)
     _serve_page(app)
     problems.install(app)
-    app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes)
+    larger = dict.fromkeys((f"{PREFIX}/analyses", f"{PREFIX}/analyses/batch"), settings.image_body_bytes)
+    app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes, larger=larger)
     return app
 
 

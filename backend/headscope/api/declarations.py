@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -9,10 +10,17 @@ from fastapi import APIRouter, Query
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
+from ..models import support
+from ..models.facts import Facts
+from ..request import missing
+from ..types import Declaration, Kind
 from .deps import ServiceDep
-from .schemas import DeclarationSchema, LensSchema, MeasureSchema, ModelCard, ModelDetail, Page, Support
+from .schemas import DeclarationSchema, KindDetail, LensSchema, MeasureSchema, ModelCard, ModelDetail, Page, Support
 
 router = APIRouter(tags=["what there is"])
+
+KINDS: tuple[Kind, ...] = ("self", "encoder", "decoder", "cross")
+METHODS: dict[str, Mapping[str, Declaration]] = {"lenses": LENSES, "mechanisms": MECHANISMS, "measures": MEASURES}
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Most items of a page.")]
 Cursor = Annotated[int, Query(ge=0, le=1_000_000, description="`next` of the page before.")]
@@ -30,12 +38,31 @@ def models(service: ServiceDep, limit: Limit = 100, cursor: Cursor = 0) -> Page[
 def model(model: str, service: ServiceDep) -> ModelDetail:
     """One model, and what can be done with it."""
     card = service.catalog.describe(model)
-    reason = card["reason"]
+    facts = service.catalog.facts(service.catalog.locate(model, pointer=None)) if card["available"] else None
+    kinds = [_kind(facts, kind) for kind in KINDS if kind in facts.kinds] if facts else []
+    first = kinds[0] if kinds else None
+    whole = {
+        name: getattr(first, name) if first else _supports(known, {}, card["reason"]) for name, known in METHODS.items()
+    }
+    return ModelDetail(**card, **whole, kinds=kinds)
 
-    def supports(names: dict[str, object]) -> list[Support]:
-        return [Support(name=name, supported=card["available"], reason=reason) for name in names]
 
-    return ModelDetail(**card, lenses=supports(dict(LENSES)), mechanisms=supports(dict(MECHANISMS)))
+def _kind(facts: Facts, kind: Kind) -> KindDetail:
+    tower, lacks = facts.tower(kind), support.lacks(facts, kind)
+    return KindDetail(
+        kind=kind,
+        layers=tower.layers,
+        heads=tower.heads,
+        head_width=tower.head_width,
+        max_tokens=tower.max_tokens,
+        **{name: _supports(known, lacks, None) for name, known in METHODS.items()},
+    )
+
+
+def _supports(known: Mapping[str, Declaration], lacks: Mapping[str, str], unavailable: str | None) -> list[Support]:
+    """Of every method whether it works; `unavailable` is why nothing does."""
+    reasons = {name: unavailable or missing(method, lacks) for name, method in known.items()}
+    return [Support(name=name, supported=reason is None, reason=reason) for name, reason in reasons.items()]
 
 
 @router.get("/lenses")

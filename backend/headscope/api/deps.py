@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Path, Request
 
@@ -53,6 +53,20 @@ def places(what: str, asked: str | None, numbers: list[int]) -> slice:
             what, f"The analysis has no such {what}; it has {numbers[0]} to {numbers[-1]}.", pointer=f"/{what}"
         )
     return slice(found[0], found[-1] + 1)
+
+
+def heads_of(document: dict[str, Any], lens: str) -> list[int]:
+    """The head numbers along axis H of a lens' map: 0 alone where it has one map per layer."""
+    return list(document["heads"]) if LENSES[lens].of == "heads" else [0]
+
+
+def check_kept(stored: Stored, lens: str) -> None:
+    """Raise Unknown unless the lens was read, NotReady unless its maps were kept."""
+    check_lens(stored, lens)
+    if lens not in stored.document["kept"]:
+        raise NotReady(
+            "This analysis kept no maps, only thumbnails and measures. Send its request again with maps: true."
+        )
 
 
 def check_lens(stored: Stored, lens: str) -> None:

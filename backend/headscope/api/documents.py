@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..lenses import LENSES
 from ..measures import MEASURES
 from ..request import AnalysisRequest
 from ..store import Stored
+from .grouping import words
 from .schemas import AnalysisDocument, AnalysisItem, Event, MapSchema, Problem, Progress, Summary
 from .tensors import plain
 
@@ -35,13 +37,13 @@ def event(job: Job, position: int | None) -> Event:
 
 def item(job: Job) -> AnalysisItem:
     """A job as an item of a list."""
-    request = AnalysisRequest.model_validate_json(job.payload)
+    request = json.loads(job.payload)
     return AnalysisItem(
         id=job.id,
         status=job.status,
-        model=request.model,
-        text=request.text,
-        text_pair=request.text_pair,
+        model=request["model"],
+        text=request["text"],
+        text_pair=request["text_pair"],
         created=job.created,
     )
 
@@ -51,7 +53,7 @@ def analysis(id_: str, job: Job | None, stored: Stored | None, position: int | N
     if stored is not None:
         request = stored.document["request"]
     else:
-        request = AnalysisRequest.model_validate_json(job.payload).model_dump() if job else {}
+        request = AnalysisRequest.model_validate_json(job.payload).record if job else {}
     document = stored.document if stored else {}
     return AnalysisDocument.model_validate(
         {
@@ -67,6 +69,7 @@ def analysis(id_: str, job: Job | None, stored: Stored | None, position: int | N
             "kind": document.get("kind", request["kind"]),
             "text": request["text"],
             "text_pair": request["text_pair"],
+            "image": request["image"],
             "layers": len(document.get("layers", ())),
             "heads": len(document.get("heads", ())),
             "layer_numbers": document.get("layers", []),
@@ -75,6 +78,8 @@ def analysis(id_: str, job: Job | None, stored: Stored | None, position: int | N
             "causal": document.get("causal", False),
             "tokens": document.get("tokens", []),
             "key_tokens": document.get("key_tokens"),
+            "words": words(document.get("tokens", [])),
+            "key_words": words(document["key_tokens"]) if document.get("key_tokens") else None,
             "maps": _maps(stored) if stored else {},
             "summaries": _summaries(stored) if stored else {},
             "warnings": document.get("warnings", []),
@@ -97,6 +102,7 @@ def _maps(stored: Stored) -> dict[str, MapSchema]:
             signed=LENSES[lens].signed,
             stored=lens in stored.document["kept"],
             **{part: _note(stored, lens, part) for part in ("rank", "condition", "identical")},
+            undefined=_undefined(stored, lens),
         )
         for lens in stored.document["lenses"]
     }
@@ -110,6 +116,14 @@ def _params(stored: Stored, lens: str) -> dict[str, Any]:
 def _note(stored: Stored, lens: str, part: str) -> Any:
     values = stored.arrays.get(f"note/{lens}/{part}")
     return None if values is None else plain(values)
+
+
+def _undefined(stored: Stored, lens: str) -> Any:
+    """Queries without a reading per head: what the lens noted, and all of them where a layer does not have that head."""
+    absent = np.isnan(stored.arrays[f"tile/{lens}/scale"])
+    noted = stored.arrays.get(f"note/{lens}/undefined", np.zeros(absent.shape, np.int32))
+    counts = np.where(absent, stored.document["shapes"][lens][2], noted)
+    return counts.tolist() if counts.any() else None
 
 
 def _summaries(stored: Stored) -> dict[str, dict[str, Summary]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -37,8 +38,9 @@ class Guard:
     Origin. What changes something must come from this page or from no page at all.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...], body_bytes: int) -> None:
-        self._app, self._hosts, self._body_bytes = app, frozenset((*LOOPBACK, *hosts)), body_bytes
+    def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...], body_bytes: int, larger: Mapping[str, int]) -> None:
+        self._app, self._hosts = app, frozenset((*LOOPBACK, *hosts))
+        self._body_bytes, self._larger = body_bytes, larger  # `larger` by path, for routes that take images
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,17 +67,21 @@ class Guard:
             return
         # Nothing is served in ranges; a header that asks for thousands of them is not even read.
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"range"]
-        received = 0
+        received, most = 0, self._most(scope)
 
         async def receive_bounded() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._body_bytes:  # of a body that did not say its length
+            if received > most:  # of a body that did not say its length
                 raise HTTPException(413)
             return message
 
         await self._app(scope, receive_bounded, send_guarded)
+
+    def _most(self, scope: Scope) -> int:
+        """Bytes that the body of a request to this path may have."""
+        return self._larger.get(scope["path"], self._body_bytes)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str, str, str] | None:
         hosts = headers.getlist("host")
@@ -108,12 +114,12 @@ class Guard:
                 "Send JSON",
                 "Send the body as application/json, without Content-Encoding.",
             )
-        if not length.isdigit() or int(length[:18]) > self._body_bytes:
+        if not length.isdigit() or int(length[:18]) > self._most(scope):
             return (
                 413,
                 "too-large",
                 "The request is too large",
-                f"The request's body may have {self._body_bytes} bytes.",
+                f"The request's body may have {self._most(scope)} bytes.",
             )
         return None
 

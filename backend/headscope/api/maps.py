@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,13 +14,14 @@ from fastapi import APIRouter, Query, Request
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
-from ..errors import InvalidRequest, NotReady, Unknown, Unsupported
+from ..errors import InvalidRequest, Unknown, Unsupported
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..measures import edges as edge_rules
 from ..measures.entropy import Unit, convert
 from ..store import Stored, export
-from .deps import AnalysisId, ServiceDep, Slice, check_lens, places, read
+from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places, read
+from .grouping import By, Groups, KeyGroups, grouping
 from .schemas import Edge, Edges, MeasureValues
 from .tensors import Array, Format, answer, check_size, chosen_format
 
@@ -32,6 +34,8 @@ TENSOR: dict[int | str, dict[str, Any]] = {
 }
 # No answer holds more edges than a person or a drawing can take in.
 MOST_EDGES = 20_000
+# Axes that count tokens.
+TOKEN_AXES = frozenset({"Q", "K"})
 # Results never change under their id.
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 
@@ -47,18 +51,27 @@ async def maps(
     query: SliceQuery = None,
     key: SliceQuery = None,
     dtype: Literal["float32", "float16", "uint8"] = "float32",
+    by: By = "token",
+    groups: Groups = None,
+    key_groups: KeyGroups = None,
     format_: FormatQuery = None,
 ) -> Response:
-    """`map` [L', H', Q', K']. With dtype=uint8 also `scale`, `offset` and `max_error` [L', H']: value = offset + scale * byte, off by at most max_error."""
+    """`map` [L', H', Q', K']; NaN (null in JSON) in rows without a reading. By word, query and key count words.
+
+    With dtype=uint8 also `scale`, `offset` and `max_error` [L', H'], value = offset + scale * byte, off by at most max_error; and `undefined`
+    uint8 [L', H', Q'], 1 for rows without a reading, which stand as 0 in the map.
+    """
 
     def cut(stored: Stored) -> Array:
-        _kept(stored, lens)
+        check_kept(stored, lens)
         document = stored.document
+        together = grouping(document, by, groups, key_groups)
         layers, heads = places("layer", layer, document["layers"]), places("head", head, heads_of(document, lens))
         _, _, q, k = document["shapes"][lens]
-        queries, keys = places("query", query, list(range(q))), places("key", key, list(range(k)))
+        rows, columns = len(together.queries or range(q)), len(together.keys or range(k))
+        queries, keys = places("query", query, list(range(rows))), places("key", key, list(range(columns)))
         check_size((layers.stop - layers.start) * (heads.stop - heads.start) * q * k, 4)
-        return stored.maps(lens, layers, heads)[:, :, queries, keys]
+        return together.apply(stored.maps(lens, layers, heads))[:, :, queries, keys]
 
     values = await read(service, id_, cut)
     format_ = chosen_format(request, format_)
@@ -66,6 +79,8 @@ async def maps(
 
 
 def _encoded(values: Array, dtype: str, signed: bool, format_: Format) -> Response:
+    if dtype == "float16" and np.nanmax(np.abs(values), initial=0) > np.finfo(np.float16).max:
+        raise InvalidRequest("Some values are too large for float16. Ask for float32.", pointer="/dtype")
     arrays = quantise(values, signed) if dtype == "uint8" else {"map": values.astype(dtype)}
     response = answer(arrays, format_)
     response.headers.update(FOREVER)
@@ -73,7 +88,9 @@ def _encoded(values: Array, dtype: str, signed: bool, format_: Format) -> Respon
 
 
 def quantise(values: Array, signed: bool) -> dict[str, Array]:
-    """[L, H, Q, K] -> map uint8, scale, offset, max_error [L, H]. In a signed map byte 128 is exactly 0, in others byte 0 is."""
+    """[L, H, Q, K] -> map uint8, scale, offset, max_error [L, H], undefined [L, H, Q]. In a signed map byte 128 is exactly 0, in others byte 0 is."""
+    undefined = np.asarray(np.isnan(values).any(axis=3))
+    values = np.where(undefined[..., None], np.float32(0), values)
     largest = np.maximum(np.abs(values).max(axis=(2, 3)), np.finfo(np.float32).tiny * 256)
     scale = (largest / (127 if signed else 255)).astype(np.float32)
     middle = 128 if signed else 0
@@ -83,6 +100,7 @@ def quantise(values: Array, signed: bool) -> dict[str, Array]:
         "scale": scale,
         "offset": (-middle * scale).astype(np.float32),
         "max_error": (scale * np.float32(0.5001)).astype(np.float32),
+        "undefined": undefined.astype(np.uint8),
     }
 
 
@@ -95,7 +113,11 @@ async def grid(
     tile: Annotated[int, Query(ge=1, le=32)] = 32,
     format_: FormatQuery = None,
 ) -> Response:
-    """A thumbnail per head: `tiles` uint8 [L, H, t, t] with t = min(tile, tokens), `scale` and `offset` [L, H]; each cell its entry of largest magnitude."""
+    """A thumbnail per head: `tiles` uint8 [L, H, t, t'] with t = min(tile, queries), t' = min(tile, keys), each cell its entry of largest magnitude.
+
+    value = offset + scale * byte, with `scale` and `offset` [L, H]: NaN for heads that a layer does not have. Rows without a reading count as 0;
+    `maps.{lens}.undefined` of the document says how many there are. H is 1 for lenses of whole layers.
+    """
 
     def tiles(stored: Stored) -> dict[str, Array]:
         check_lens(stored, lens)
@@ -108,13 +130,14 @@ async def grid(
 
 
 def shrink(tiles: Array, size: int, signed: bool) -> Array:
-    """Thumbnails [L, H, t, t] pooled further, by the entry of largest magnitude."""
-    if tiles.shape[-1] <= size:
-        return tiles
+    """Thumbnails [L, H, t, t'] pooled further, by the entry of largest magnitude."""
     middle = 128 if signed else 0
     distance = tiles.astype(np.int16) - middle
-    edges = [(i * tiles.shape[-1] // size, -(-(i + 1) * tiles.shape[-1] // size)) for i in range(size)]
     for axis in (2, 3):
+        cells = tiles.shape[axis]
+        edges = [(i * cells // size, -(-(i + 1) * cells // size)) for i in range(size if size < cells else 0)]
+        if not edges:
+            continue
         bands = [np.take(distance, range(low, high), axis=axis) for low, high in edges]
         distance = np.stack([np.where(b.max(axis) >= -b.min(axis), b.max(axis), b.min(axis)) for b in bands], axis=axis)
     return (distance + middle).astype(np.uint8)
@@ -136,16 +159,20 @@ async def edges(
         float, Query(ge=0, le=1e6, allow_inf_nan=False, description="Smallest magnitude of rule value.")
     ] = 0.1,
     limit: Annotated[int, Query(ge=1, le=MOST_EDGES)] = 2_000,
+    by: By = "token",
+    groups: Groups = None,
+    key_groups: KeyGroups = None,
 ) -> Edges:
-    """The connection graph of one head, strongest first."""
+    """The connection graph of one head, strongest first; rows without a reading have no edges. By word, query and key count words."""
 
     def select(stored: Stored) -> Edges:
-        _kept(stored, lens)
+        check_kept(stored, lens)
+        together = grouping(stored.document, by, groups, key_groups)
         where = (
             places("layer", str(layer), stored.document["layers"]),
             places("head", str(head), heads_of(stored.document, lens)),
         )
-        weights = stored.maps(lens, *where)[0, 0]
+        weights = together.apply(stored.maps(lens, *where))[0, 0]
         pairs = edge_rules.select(weights, rule, k=k, mass=mass, value=value)
         chosen = [
             Edge(layer=layer, head=head, query=q, key=j, weight=float(weights[q, j])) for q, j in pairs[:limit].tolist()
@@ -165,37 +192,50 @@ async def measures(
     layer: SliceQuery = None,
     head: SliceQuery = None,
     summary: Annotated[
-        Literal["none", "head"], Query(description="`head`: the mean over tokens, one number per head.")
+        Literal["none", "head"], Query(description="`head`: the mean over tokens, which leaves no axis Q or K.")
     ] = "none",
     unit: Annotated[Unit | None, Query(description="Of the entropy.")] = None,
     format_: FormatQuery = None,
 ) -> Response:
-    """`values`, shaped as the measure declares; NaN (null in JSON) where undefined."""
+    """`values`, shaped as the measure declares; NaN (null in JSON) where undefined. `columns` names what an axis C holds."""
     if unit is not None and measure != "entropy":
         raise InvalidRequest("Only the entropy has a choice of units.", pointer="/unit")
 
     def values(stored: Stored) -> Array:
         check_measure(stored, measure, lens)
+        axes = MEASURES[measure].shape.split()
         found = stored.arrays[f"measure/{measure}/{lens}"]
         if unit is not None:
             found = convert(found, unit, stored.arrays["keys"][:, None, :]).astype(np.float32)
         found = found[places("layer", layer, stored.document["layers"])]
-        if "H" in MEASURES[measure].shape.split():
-            found = found[:, places("head", head, heads_of(stored.document, lens))]
-        return head_mean(found) if summary == "head" and "Q" in MEASURES[measure].shape.split() else found
+        if "H" in axes:
+            found = found[:, places("head", head, list(stored.document["heads"]))]
+        elif head is not None:
+            raise InvalidRequest("That measure has one value per layer, not per head. Leave head out.", pointer="/head")
+        return token_mean(found, axes) if summary == "head" else found
 
     found = await read(service, id_, values)
-    named = {"name": measure, "lens": lens, "unit": unit or MEASURES[measure].unit}
+    axes = [axis for axis in MEASURES[measure].shape.split() if summary == "none" or axis not in TOKEN_AXES]
+    columns = list(MEASURES[measure].columns) if "C" in axes else []
+    named: dict[str, Any] = {"name": measure, "lens": lens, "unit": unit or MEASURES[measure].unit}
     format_ = chosen_format(request, format_)
-    response = answer({"values": found}, format_, {**named, "shape": list(found.shape)} if format_ == "json" else named)
+    if format_ == "json":
+        named |= {"axes": axes, "columns": columns, "shape": list(found.shape)}
+    else:
+        named |= {"axes": " ".join(axes), "columns": " ".join(columns)}
+    response = answer({"values": found}, format_, named)
     response.headers.update(FOREVER)
     return response
 
 
-def head_mean(values: Array) -> Array:
-    """[L, H, ...] -> [L, H], the mean over what is defined."""
+def token_mean(values: Array, axes: Sequence[str]) -> Array:
+    """Values with these axes -> the mean over tokens (Q, K) of what is defined; NaN where nothing is."""
+    over = tuple(place for place, axis in enumerate(axes) if axis in TOKEN_AXES)
+    return values if not over else _mean(values, over)
+
+
+def _mean(values: Array, axes: tuple[int, ...]) -> Array:
     defined = np.isfinite(values)
-    axes = tuple(range(2, values.ndim))
     count = defined.sum(axis=axes)
     total = np.where(defined, values, 0).sum(axis=axes, dtype=np.float64)
     means: Array = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
@@ -224,19 +264,6 @@ async def export_file(
         filename=f"headscope-{id_[:8]}.{format_}",
         background=BackgroundTask(path.unlink, missing_ok=True),
     )
-
-
-def heads_of(document: dict[str, Any], lens: str) -> list[int]:
-    """The head numbers along axis H of a lens' map: 0 alone where it has one map per layer."""
-    return list(document["heads"]) if LENSES[lens].of == "heads" else [0]
-
-
-def _kept(stored: Stored, lens: str) -> None:
-    check_lens(stored, lens)
-    if lens not in stored.document["kept"]:
-        raise NotReady(
-            "This analysis kept no maps, only thumbnails and measures. Send its request again with maps: true."
-        )
 
 
 def check_measure(stored: Stored, measure: str, lens: str) -> None:

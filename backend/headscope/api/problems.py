@@ -17,7 +17,7 @@ from ..errors import HeadscopeError, StorageFull
 
 logger = logging.getLogger("headscope.api")
 
-# pydantic's kinds of error in our words; others say only that the value is not valid.
+# pydantic's kinds of error in our words, with the bounds that we set ourselves; others say only that the value is not valid.
 SENTENCES = {
     "missing": "This field is required.",
     "extra_forbidden": "There is no such field.",
@@ -40,10 +40,13 @@ SENTENCES = {
     "too_short": "This list is too short.",
     "too_long": "This list is too long.",
     "json_invalid": "The body is not valid JSON.",
-    "greater_than_equal": "This number is too small.",
-    "greater_than": "This number is too small.",
-    "less_than_equal": "This number is too large.",
-    "less_than": "This number is too large.",
+    "greater_than_equal": "This number is too small: it must be at least {ge:g}.",
+    "greater_than": "This number is too small: it must be more than {gt:g}.",
+    "less_than_equal": "This number is too large: it must be at most {le:g}.",
+    "less_than": "This number is too large: it must be less than {lt:g}.",
+    "literal_error": "This must be {expected}.",
+    "string_pattern_mismatch": "This must look like {pattern}.",
+    "union_tag_not_found": "This must be a name, or an object with a name.",
 }
 TITLES = {
     400: ("bad-request", "The request can't be read"),
@@ -126,10 +129,11 @@ def _item(item: dict[str, Any]) -> dict[str, str]:
     place = [str(part) for part in item["loc"] if part not in ("body", "query", "path", "header")]
     if item["type"] == "extra_forbidden" or item["type"] == "json_invalid":
         place = place[:-1]
-    return {
-        "pointer": "".join(f"/{part}" for part in place),
-        "message": SENTENCES.get(item["type"], "This value is not valid."),
-    }
+    for field, tag in (("mechanism", 1), ("lenses", 2), ("measures", 2)):
+        if place[:1] == [field]:  # what follows is the chosen method's name, which is no part of the request's shape
+            place = place[:tag] + place[tag + 1 :]
+    sentence = SENTENCES.get(item["type"], "This value is not valid.")
+    return {"pointer": "".join(f"/{part}" for part in place), "message": sentence.format(**item.get("ctx", {}))}
 
 
 async def _http(request: Request, error: Exception) -> Response:

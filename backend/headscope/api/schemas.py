@@ -49,10 +49,28 @@ class ModelDetail(ModelCard):
 
     lenses: list[Support]
     mechanisms: list[Support]
+    measures: list[Support]
+    kinds: Annotated[
+        list[KindDetail],
+        Field(description="The same per kind of attention, the default one first. Empty before anything is known."),
+    ]
+
+
+class KindDetail(Strict):
+    """One kind of attention of a model: its numbers, and what can be done with it."""
+
+    kind: Kind
+    layers: int
+    heads: int
+    head_width: int
+    max_tokens: int | None
+    lenses: list[Support]
+    mechanisms: list[Support]
+    measures: list[Support]
 
 
 class Support(Strict):
-    """Whether a lens or mechanism works with a model, and if not, why."""
+    """Whether a lens, mechanism or measure works with a model, and if not, why."""
 
     name: str
     supported: bool
@@ -136,6 +154,17 @@ class MapSchema(Strict):
     rank: list[list[int]] | None
     condition: list[list[float | None]] | None
     identical: list[list[bool]] | None
+    undefined: Annotated[
+        list[list[int]] | None,
+        Field(description="Number of queries without a reading (NaN), per layer and head; null where all have one."),
+    ]
+
+
+class Word(Strict):
+    """Tokens that are one word, or one that stands alone."""
+
+    tokens: list[int]
+    text: str
 
 
 class Summary(Strict):
@@ -193,6 +222,7 @@ class AnalysisDocument(Strict):
     measures: list[str]
     text: str | None
     text_pair: str | None
+    image: Annotated[str | None, Field(description="SHA-256 of the image as it was sent.")]
     layers: int
     heads: int
     layer_numbers: list[int]
@@ -203,6 +233,10 @@ class AnalysisDocument(Strict):
     tokens: list[TokenSchema]
     key_tokens: Annotated[
         list[TokenSchema] | None, Field(description="Along the key axis, where these are other tokens.")
+    ]
+    words: Annotated[list[Word], Field(description="What the rows of maps by word stand for.")]
+    key_words: Annotated[
+        list[Word] | None, Field(description="The same along the key axis, where it has other tokens.")
     ]
     maps: dict[str, MapSchema]
     summaries: dict[str, dict[str, Summary]]
@@ -286,12 +320,25 @@ class Edges(Strict):
     total: int
 
 
+class ComparedAnalyses(Strict):
+    """Two maps of every head compared, [L][H]; null where that is undefined."""
+
+    lens: str
+    other_lens: str
+    layer_numbers: list[int]
+    head_numbers: list[int]
+    cosine: list[list[float | None]]
+    js_divergence: list[list[float | None]] | None
+
+
 class MeasureValues(Strict):
-    """Values of a measure, null where undefined."""
+    """Values of a measure, null where undefined. `axes` names the axes of `values`, `columns` what an axis C holds."""
 
     name: str
     lens: str
     unit: str
+    axes: list[str]
+    columns: list[str]
     shape: list[int]
     values: list[Any]
 

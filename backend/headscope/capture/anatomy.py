@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import Unknown, Unsupported
+from ..models.support import by_mask
 from ..types import NEEDS, Kind, Norm
 
 
@@ -76,14 +77,7 @@ class Anatomy:
         missing = {need: reason for site in sites for need, reason in site.lacks.items()}
         if len({site.heads for site in sites}) > 1:
             missing["equal-heads"] = "Its layers have different numbers of heads."
-        if sites[0].kind == "cross":
-            missing["same-tokens"] = "In cross-attention queries and keys are different tokens."
-        causal = any(site.causal for site in sites)
-        if causal:
-            missing["bidirectional"] = "A causal model hides later tokens, and this method would look at them."
-            missing["padding"] = "Only models that see the whole input at once were padded in the published code."
-        else:
-            missing["causal"] = "Every token of this model sees all others."
+        missing |= by_mask(cross=sites[0].kind == "cross", causal=any(site.causal for site in sites))
         return {need: reason for need, reason in missing.items() if need in NEEDS}
 
     def place(self, kind: Kind, layer: int) -> Site:

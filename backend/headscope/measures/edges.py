@@ -15,13 +15,17 @@ def select(weights: Array, rule: Rule, *, k: int = 3, mass: float = 0.7, value: 
     """Indices [E, 2] of (query, key) for a map [Q, K], largest magnitude first; ties in reading order.
 
     top-k: the k largest of each query. mass: of each query the fewest keys that hold at least `mass` of its total magnitude. mean+std: entries above
-    the map's mean plus one standard deviation (JAT's rule). value: entries of at least `value` in magnitude. Zeros are never edges.
+    the map's mean plus one standard deviation (JAT's rule). value: entries of at least `value` in magnitude. Zeros are never edges, nor are entries
+    without a reading (NaN), which count for nothing.
     """
+    defined = np.isfinite(weights)
+    level = weights[defined].mean() + weights[defined].std() if rule == "mean+std" and defined.any() else 0.0
+    weights = np.where(defined, weights, 0)
     magnitude = np.abs(weights)
     if rule == "value":
         chosen = magnitude >= value
     elif rule == "mean+std":
-        chosen = weights > weights.mean() + weights.std()
+        chosen = weights > level
     else:
         order = np.argsort(-magnitude, axis=1, kind="stable")
         ranked = np.take_along_axis(magnitude, order, 1)

@@ -72,6 +72,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/analyses/{id}/compare/{other}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare
+         * @description Cosine and Jensen-Shannon divergence (in bits) of the two maps of every head, [L][H]; null where one is all zeros or has no reading.
+         *
+         *     Both analyses must have the same tokens, layers and heads. The divergence is null for signed lenses.
+         */
+        get: operations["compare_api_v1_analyses__id__compare__other__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/analyses/{id}/edges/{lens}": {
         parameters: {
             query?: never;
@@ -81,7 +103,7 @@ export interface paths {
         };
         /**
          * Edges
-         * @description The connection graph of one head, strongest first.
+         * @description The connection graph of one head, strongest first; rows without a reading have no edges. By word, query and key count words.
          */
         get: operations["edges_api_v1_analyses__id__edges__lens__get"];
         put?: never;
@@ -141,7 +163,10 @@ export interface paths {
         };
         /**
          * Grid
-         * @description A thumbnail per head: `tiles` uint8 [L, H, t, t] with t = min(tile, tokens), `scale` and `offset` [L, H]; each cell its entry of largest magnitude.
+         * @description A thumbnail per head: `tiles` uint8 [L, H, t, t'] with t = min(tile, queries), t' = min(tile, keys), each cell its entry of largest magnitude.
+         *
+         *     value = offset + scale * byte, with `scale` and `offset` [L, H]: NaN for heads that a layer does not have. Rows without a reading count as 0;
+         *     `maps.{lens}.undefined` of the document says how many there are. H is 1 for lenses of whole layers.
          */
         get: operations["grid_api_v1_analyses__id__grid__lens__get"];
         put?: never;
@@ -161,7 +186,10 @@ export interface paths {
         };
         /**
          * Maps
-         * @description `map` [L', H', Q', K']. With dtype=uint8 also `scale`, `offset` and `max_error` [L', H']: value = offset + scale * byte, off by at most max_error.
+         * @description `map` [L', H', Q', K']; NaN (null in JSON) in rows without a reading. By word, query and key count words.
+         *
+         *     With dtype=uint8 also `scale`, `offset` and `max_error` [L', H'], value = offset + scale * byte, off by at most max_error; and `undefined`
+         *     uint8 [L', H', Q'], 1 for rows without a reading, which stand as 0 in the map.
          */
         get: operations["maps_api_v1_analyses__id__maps__lens__get"];
         put?: never;
@@ -181,7 +209,7 @@ export interface paths {
         };
         /**
          * Measures
-         * @description `values`, shaped as the measure declares; NaN (null in JSON) where undefined.
+         * @description `values`, shaped as the measure declares; NaN (null in JSON) where undefined. `columns` names what an axis C holds.
          */
         get: operations["measures_api_v1_analyses__id__measures__measure__get"];
         put?: never;
@@ -356,6 +384,49 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** AblateChoice */
+        AblateChoice: {
+            /**
+             * Heads
+             * @description Heads to switch off, as layer.head counted from 0: "4.5". None changes nothing.
+             * @default []
+             */
+            heads: string[];
+            /**
+             * How
+             * @description "uniform" spreads every query's weight evenly over the keys it may see, "zero" sets all weights to 0, "leave-one-out" does that and scales up the other heads of the layer by h / (h - k), k of its h heads being left out.
+             * @default uniform
+             * @enum {string}
+             */
+            how: "uniform" | "zero" | "leave-one-out";
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "ablate";
+        };
+        /** AbsoluteEntropyChoice */
+        AbsoluteEntropyChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "absolute_entropy";
+        };
+        /** AltiChoice */
+        AltiChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "alti";
+            /**
+             * Rollout
+             * @description Multiply through the layers, down to the input tokens (the paper's ALTI); else each layer on its own.
+             * @default true
+             */
+            rollout: boolean;
+        };
         /**
          * AnalysisDocument
          * @description An analysis, whatever its state. What only a finished one has is empty before.
@@ -376,6 +447,26 @@ export interface components {
             heads: number;
             /** Id */
             id: string;
+            /**
+             * Image
+             * @description SHA-256 of the image as it was sent.
+             */
+            image: string | null;
+            /**
+             * Key Tokens
+             * @description Along the key axis, where these are other tokens.
+             */
+            key_tokens: components["schemas"]["TokenSchema"][] | null;
+            /**
+             * Key Words
+             * @description The same along the key axis, where it has other tokens.
+             */
+            key_words: components["schemas"]["Word"][] | null;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "self" | "encoder" | "decoder" | "cross";
             /** Layer Numbers */
             layer_numbers: number[];
             /** Layers */
@@ -419,6 +510,11 @@ export interface components {
             tokens: components["schemas"]["TokenSchema"][];
             /** Warnings */
             warnings: components["schemas"]["WarningSchema"][];
+            /**
+             * Words
+             * @description What the rows of maps by word stand for.
+             */
+            words: components["schemas"]["Word"][];
         };
         /**
          * AnalysisItem
@@ -453,11 +549,18 @@ export interface components {
              * @enum {string}
              */
             dtype: "float32" | "float64" | "bfloat16" | "float16";
+            /** @description Let the model continue the text, and analyse the whole of it. */
+            generate?: components["schemas"]["Generate"] | null;
             /**
              * Heads
              * @description Only these heads of each layer, from 0.
              */
             heads?: number[] | null;
+            /**
+             * Image
+             * @description An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL.
+             */
+            image?: string | null;
             /**
              * Kind
              * @description Which attention of the model.
@@ -466,19 +569,24 @@ export interface components {
              */
             kind: "self" | "encoder" | "decoder" | "cross";
             /**
+             * Labels
+             * @description Entity labels: one per word, or one per token.
+             */
+            labels?: string[] | null;
+            /**
              * Layers
              * @description Only these layers, counted from 0.
              */
             layers?: number[] | null;
             /**
              * Lenses
-             * @description How its attention is read.
+             * @description How its attention is read: names, or objects with name and parameters.
              * @default [
              *       "weights",
              *       "effective"
              *     ]
              */
-            lenses: string[];
+            lenses: ((components["schemas"]["WeightsChoice"] | components["schemas"]["EffectiveChoice"] | components["schemas"]["EffectiveSimplexChoice"] | components["schemas"]["NullChoice"] | components["schemas"]["EffectivePublishedChoice"] | components["schemas"]["MaxEntropyChoice"] | components["schemas"]["NormChoice"] | components["schemas"]["NormResidualChoice"] | components["schemas"]["RolloutChoice"] | components["schemas"]["AltiChoice"] | components["schemas"]["ValueZeroingChoice"] | components["schemas"]["JumpMapChoice"]) | ("weights" | "effective" | "effective-simplex" | "null" | "effective-published" | "max-entropy" | "norm" | "norm-residual" | "rollout" | "alti" | "value-zeroing" | "jump-map"))[];
             /**
              * Maps
              * @description Keep the maps themselves; without them thumbnails and measures stay.
@@ -492,24 +600,33 @@ export interface components {
             max_tokens?: number | null;
             /**
              * Measures
-             * @description Numbers to compute from the maps.
+             * @description Numbers to compute from the maps: names, or objects with name and parameters.
              * @default [
              *       "entropy"
              *     ]
              */
-            measures: string[];
+            measures: ((components["schemas"]["EntropyChoice"] | components["schemas"]["NullShareChoice"] | components["schemas"]["NullShareRowsChoice"] | components["schemas"]["LeverageChoice"] | components["schemas"]["SpecialBroadcastChoice"] | components["schemas"]["ParticipationRatioChoice"] | components["schemas"]["AbsoluteEntropyChoice"] | components["schemas"]["NegativeShareChoice"] | components["schemas"]["RankChoice"] | components["schemas"]["ResidualRatioChoice"] | components["schemas"]["TokenSimilarityChoice"] | components["schemas"]["FrequencyChoice"] | components["schemas"]["OutputOverlapChoice"] | components["schemas"]["QkSpectrumChoice"] | components["schemas"]["QkSpectrumLayerChoice"] | components["schemas"]["HeadDimensionChoice"] | components["schemas"]["PatternsChoice"] | components["schemas"]["SpecialTokensChoice"] | components["schemas"]["TokenTypesChoice"] | components["schemas"]["ConnectionsChoice"] | components["schemas"]["SinkChoice"] | components["schemas"]["HeadRolesChoice"] | components["schemas"]["MixingRatioChoice"]) | ("entropy" | "null_share" | "null_share_rows" | "leverage" | "special_broadcast" | "participation_ratio" | "absolute_entropy" | "negative_share" | "rank" | "residual_ratio" | "token_similarity" | "frequency" | "output_overlap" | "qk_spectrum" | "qk_spectrum_layer" | "head_dimension" | "patterns" | "special_tokens" | "token_types" | "connections" | "sink" | "head_roles" | "mixing_ratio"))[];
             /**
-             * @description How the model attends.
-             * @default {
-             *       "name": "softmax"
-             *     }
+             * Mechanism
+             * @description How the model attends: a name, or an object with name and parameters.
+             * @default softmax
              */
-            mechanism: components["schemas"]["SoftmaxChoice"];
+            mechanism: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate");
             /**
              * Model
              * @description Catalogue name, name of a local model, or hub id.
              */
             model: string;
+            /**
+             * Pos
+             * @description Parts of speech: one per word, or one per token.
+             */
+            pos?: string[] | null;
+            /**
+             * Target Ids
+             * @description Token ids of the decoder's side, beside token_ids.
+             */
+            target_ids?: number[] | null;
             /**
              * Text
              * @description The text to analyse.
@@ -541,6 +658,14 @@ export interface components {
          * @description One input of a batch.
          */
         BatchInput: {
+            /** Image */
+            image?: string | null;
+            /** Labels */
+            labels?: string[] | null;
+            /** Pos */
+            pos?: string[] | null;
+            /** Target Ids */
+            target_ids?: number[] | null;
             /** Text */
             text?: string | null;
             /** Text Pair */
@@ -560,6 +685,8 @@ export interface components {
              * @enum {string}
              */
             dtype: "float32" | "float64" | "bfloat16" | "float16";
+            /** @description Let the model continue the text, and analyse the whole of it. */
+            generate?: components["schemas"]["Generate"] | null;
             /**
              * Heads
              * @description Only these heads of each layer, from 0.
@@ -581,13 +708,13 @@ export interface components {
             layers?: number[] | null;
             /**
              * Lenses
-             * @description How its attention is read.
+             * @description How its attention is read: names, or objects with name and parameters.
              * @default [
              *       "weights",
              *       "effective"
              *     ]
              */
-            lenses: string[];
+            lenses: ((components["schemas"]["WeightsChoice"] | components["schemas"]["EffectiveChoice"] | components["schemas"]["EffectiveSimplexChoice"] | components["schemas"]["NullChoice"] | components["schemas"]["EffectivePublishedChoice"] | components["schemas"]["MaxEntropyChoice"] | components["schemas"]["NormChoice"] | components["schemas"]["NormResidualChoice"] | components["schemas"]["RolloutChoice"] | components["schemas"]["AltiChoice"] | components["schemas"]["ValueZeroingChoice"] | components["schemas"]["JumpMapChoice"]) | ("weights" | "effective" | "effective-simplex" | "null" | "effective-published" | "max-entropy" | "norm" | "norm-residual" | "rollout" | "alti" | "value-zeroing" | "jump-map"))[];
             /**
              * Maps
              * @description Keep the maps themselves; without them thumbnails and measures stay.
@@ -601,24 +728,61 @@ export interface components {
             max_tokens?: number | null;
             /**
              * Measures
-             * @description Numbers to compute from the maps.
+             * @description Numbers to compute from the maps: names, or objects with name and parameters.
              * @default [
              *       "entropy"
              *     ]
              */
-            measures: string[];
+            measures: ((components["schemas"]["EntropyChoice"] | components["schemas"]["NullShareChoice"] | components["schemas"]["NullShareRowsChoice"] | components["schemas"]["LeverageChoice"] | components["schemas"]["SpecialBroadcastChoice"] | components["schemas"]["ParticipationRatioChoice"] | components["schemas"]["AbsoluteEntropyChoice"] | components["schemas"]["NegativeShareChoice"] | components["schemas"]["RankChoice"] | components["schemas"]["ResidualRatioChoice"] | components["schemas"]["TokenSimilarityChoice"] | components["schemas"]["FrequencyChoice"] | components["schemas"]["OutputOverlapChoice"] | components["schemas"]["QkSpectrumChoice"] | components["schemas"]["QkSpectrumLayerChoice"] | components["schemas"]["HeadDimensionChoice"] | components["schemas"]["PatternsChoice"] | components["schemas"]["SpecialTokensChoice"] | components["schemas"]["TokenTypesChoice"] | components["schemas"]["ConnectionsChoice"] | components["schemas"]["SinkChoice"] | components["schemas"]["HeadRolesChoice"] | components["schemas"]["MixingRatioChoice"]) | ("entropy" | "null_share" | "null_share_rows" | "leverage" | "special_broadcast" | "participation_ratio" | "absolute_entropy" | "negative_share" | "rank" | "residual_ratio" | "token_similarity" | "frequency" | "output_overlap" | "qk_spectrum" | "qk_spectrum_layer" | "head_dimension" | "patterns" | "special_tokens" | "token_types" | "connections" | "sink" | "head_roles" | "mixing_ratio"))[];
             /**
-             * @description How the model attends.
-             * @default {
-             *       "name": "softmax"
-             *     }
+             * Mechanism
+             * @description How the model attends: a name, or an object with name and parameters.
+             * @default softmax
              */
-            mechanism: components["schemas"]["SoftmaxChoice"];
+            mechanism: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate");
             /**
              * Model
              * @description Catalogue name, name of a local model, or hub id.
              */
             model: string;
+        };
+        /**
+         * ComparedAnalyses
+         * @description Two maps of every head compared, [L][H]; null where that is undefined.
+         */
+        ComparedAnalyses: {
+            /** Cosine */
+            cosine: (number | null)[][];
+            /** Head Numbers */
+            head_numbers: number[];
+            /** Js Divergence */
+            js_divergence: (number | null)[][] | null;
+            /** Layer Numbers */
+            layer_numbers: number[];
+            /** Lens */
+            lens: string;
+            /** Other Lens */
+            other_lens: string;
+        };
+        /** ConnectionsChoice */
+        ConnectionsChoice: {
+            /**
+             * Deviations
+             * @description An edge is an entry above the map's mean plus this many standard deviations.
+             * @default 1
+             */
+            deviations: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "connections";
+            /**
+             * Self Edges
+             * @description Count what a token gives to itself.
+             * @default false
+             */
+            self_edges: boolean;
         };
         /**
          * DeclarationSchema
@@ -678,6 +842,44 @@ export interface components {
             /** Total */
             total: number;
         };
+        /** EffectiveChoice */
+        EffectiveChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "effective";
+        };
+        /** EffectivePublishedChoice */
+        EffectivePublishedChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "effective-published";
+            /**
+             * Pad To
+             * @description Number of tokens that the input is padded to before the values are decomposed. 128 in the paper.
+             * @default 128
+             */
+            pad_to: number;
+        };
+        /** EffectiveSimplexChoice */
+        EffectiveSimplexChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "effective-simplex";
+        };
+        /** EntropyChoice */
+        EntropyChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "entropy";
+        };
         /**
          * ErrorItem
          * @description One field that is wrong; `pointer` is a JSON pointer into the request.
@@ -688,10 +890,113 @@ export interface components {
             /** Pointer */
             pointer: string;
         };
+        /** FrequencyChoice */
+        FrequencyChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "frequency";
+            /**
+             * Special
+             * @description Keep special tokens; without them the rest closes up.
+             * @default false
+             */
+            special: boolean;
+            /**
+             * Transform
+             * @description Cosine transform (type II), which does not join the last token to the first, or Fourier transform, which does.
+             * @default dct
+             * @enum {string}
+             */
+            transform: "dct" | "dft";
+            /**
+             * Window
+             * @description A Hann window fades both ends out, for the Fourier transform; the mean is taken out before.
+             * @default none
+             * @enum {string}
+             */
+            window: "none" | "hann";
+        };
+        /**
+         * Generate
+         * @description Greedy unless do_sample; the same seed gives the same continuation.
+         */
+        Generate: {
+            /**
+             * Do Sample
+             * @description Draw from the distribution instead of taking the likeliest token.
+             * @default false
+             */
+            do_sample: boolean;
+            /**
+             * Max New Tokens
+             * @description Most tokens that are added.
+             */
+            max_new_tokens: number;
+            /**
+             * Seed
+             * @description Of the random numbers.
+             * @default 0
+             */
+            seed: number;
+            /**
+             * Temperature
+             * @description Of the distribution drawn from.
+             * @default 1
+             */
+            temperature: number;
+            /**
+             * Top K
+             * @description Draw from that many likeliest tokens.
+             * @default 50
+             */
+            top_k: number;
+            /**
+             * Top P
+             * @description Draw from the likeliest tokens that have this probability together.
+             * @default 1
+             */
+            top_p: number;
+        };
         /** HTTPValidationError */
         HTTPValidationError: {
             /** Detail */
             detail?: components["schemas"]["ValidationError"][];
+        };
+        /** HeadDimensionChoice */
+        HeadDimensionChoice: {
+            /**
+             * Centred
+             * @description Take the mean over tokens out first, so that squared singular values are variances.
+             * @default true
+             */
+            centred: boolean;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "head_dimension";
+        };
+        /** HeadRolesChoice */
+        HeadRolesChoice: {
+            /**
+             * Exclude Bos
+             * @description Leave out what goes to the first token.
+             * @default false
+             */
+            exclude_bos: boolean;
+            /**
+             * Exclude Current
+             * @description Leave out what a token gives to itself.
+             * @default false
+             */
+            exclude_current: boolean;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "head_roles";
         };
         /**
          * Health
@@ -711,6 +1016,114 @@ export interface components {
             status: "ok" | "degraded";
             /** Version */
             version: string;
+        };
+        /** HopfieldChoice */
+        HopfieldChoice: {
+            /**
+             * Alpha
+             * @description Share of the hidden state that stays from layer to layer (the paper's alpha'). 0 leaves the model as it is.
+             * @default 0.5
+             */
+            alpha: number;
+            /**
+             * Initial
+             * @description Hidden state before the first layer: "zero", so that the first layer's scores are multiplied by 1 - alpha, or "first", which leaves the first layer as it is.
+             * @default zero
+             * @enum {string}
+             */
+            initial: "zero" | "first";
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "hopfield";
+        };
+        /** JumpChoice */
+        JumpChoice: {
+            /**
+             * Heads
+             * @description Heads that jump in each of these layers, counted from 0. By default every second one: 0, 2, 4, ... An empty list changes nothing.
+             */
+            heads?: number[] | null;
+            /**
+             * Layers
+             * @description Layers that jump, counted from 0. By default those at the depths of layers 1-3 and 8-10 of 12.
+             */
+            layers?: number[] | null;
+            /**
+             * Mix
+             * @description Share of the jump scores; the rest are the head's own.
+             * @default 0.5
+             */
+            mix: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "jump";
+            /**
+             * Order
+             * @description Jumps of up to this many steps are added up.
+             * @default 1
+             */
+            order: number;
+            /**
+             * Rho
+             * @description Threshold above which a key ties two tokens: of the product of their scores, over the head width and the length of the key.
+             * @default 5
+             */
+            rho: number;
+            /**
+             * Signed
+             * @description Whether two negative scores tie nothing.
+             * @default false
+             */
+            signed: boolean;
+        };
+        /** JumpMapChoice */
+        JumpMapChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "jump-map";
+            /**
+             * Rho
+             * @description Threshold above which a key ties two tokens: of the product of their scores, over the head width and the length of the key.
+             * @default 5
+             */
+            rho: number;
+            /**
+             * Signed
+             * @description Whether two negative scores tie nothing.
+             * @default false
+             */
+            signed: boolean;
+        };
+        /**
+         * KindDetail
+         * @description One kind of attention of a model: its numbers, and what can be done with it.
+         */
+        KindDetail: {
+            /** Head Width */
+            head_width: number;
+            /** Heads */
+            heads: number;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "self" | "encoder" | "decoder" | "cross";
+            /** Layers */
+            layers: number;
+            /** Lenses */
+            lenses: components["schemas"]["Support"][];
+            /** Max Tokens */
+            max_tokens: number | null;
+            /** Measures */
+            measures: components["schemas"]["Support"][];
+            /** Mechanisms */
+            mechanisms: components["schemas"]["Support"][];
         };
         /**
          * LensSchema
@@ -748,6 +1161,14 @@ export interface components {
             /** Unit */
             unit: string;
         };
+        /** LeverageChoice */
+        LeverageChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "leverage";
+        };
         /**
          * MapSchema
          * @description A map that can be asked for, and what the lens noted per layer and head.
@@ -757,6 +1178,10 @@ export interface components {
             condition: (number | null)[][] | null;
             /** Identical */
             identical: boolean[][] | null;
+            /** Params */
+            params: {
+                [key: string]: unknown;
+            };
             /** Rank */
             rank: number[][] | null;
             /** Shape */
@@ -765,14 +1190,35 @@ export interface components {
             signed: boolean;
             /** Stored */
             stored: boolean;
+            /**
+             * Undefined
+             * @description Number of queries without a reading (NaN), per layer and head; null where all have one.
+             */
+            undefined: number[][] | null;
+        };
+        /** MaxEntropyChoice */
+        MaxEntropyChoice: {
+            /**
+             * Iterations
+             * @description Newton steps per query after which it counts as not converged and has no reading.
+             * @default 100
+             */
+            iterations: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "max-entropy";
         };
         /**
          * MeasureSchema
-         * @description A measure; `lenses` are those it can be asked about.
+         * @description A measure; `lenses` are those it can be asked about, `reads` those it needs, `columns` what its axis C holds.
          */
         MeasureSchema: {
             /** Citation */
             citation: string;
+            /** Columns */
+            columns: string[];
             /** Doc */
             doc: string;
             /** Lenses */
@@ -795,6 +1241,8 @@ export interface components {
                 number | null,
                 number | null
             ];
+            /** Reads */
+            reads: string[];
             /** Shape */
             shape: string;
             /** Title */
@@ -804,9 +1252,13 @@ export interface components {
         };
         /**
          * MeasureValues
-         * @description Values of a measure, null where undefined.
+         * @description Values of a measure, null where undefined. `axes` names the axes of `values`, `columns` what an axis C holds.
          */
         MeasureValues: {
+            /** Axes */
+            axes: string[];
+            /** Columns */
+            columns: string[];
             /** Lens */
             lens: string;
             /** Name */
@@ -827,6 +1279,14 @@ export interface components {
             name: string;
         } & {
             [key: string]: unknown;
+        };
+        /** MixingRatioChoice */
+        MixingRatioChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "mixing_ratio";
         };
         /**
          * ModelCard
@@ -887,6 +1347,11 @@ export interface components {
              * @enum {string}
              */
             kind: "encoder" | "decoder" | "encoder-decoder" | "vision";
+            /**
+             * Kinds
+             * @description The same per kind of attention, the default one first. Empty before anything is known.
+             */
+            kinds: components["schemas"]["KindDetail"][];
             /** Layers */
             layers: number;
             /** Lenses */
@@ -897,6 +1362,8 @@ export interface components {
             local: boolean;
             /** Max Tokens */
             max_tokens: number | null;
+            /** Measures */
+            measures: components["schemas"]["Support"][];
             /** Mechanisms */
             mechanisms: components["schemas"]["Support"][];
             /** Name */
@@ -905,6 +1372,62 @@ export interface components {
             reason: string | null;
             /** Title */
             title: string;
+        };
+        /** NegativeShareChoice */
+        NegativeShareChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "negative_share";
+        };
+        /** NormChoice */
+        NormChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "norm";
+        };
+        /** NormResidualChoice */
+        NormResidualChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "norm-residual";
+        };
+        /** NullChoice */
+        NullChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "null";
+        };
+        /** NullShareChoice */
+        NullShareChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "null_share";
+        };
+        /** NullShareRowsChoice */
+        NullShareRowsChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "null_share_rows";
+        };
+        /** OutputOverlapChoice */
+        OutputOverlapChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "output_overlap";
         };
         /** Page[AnalysisItem] */
         Page_AnalysisItem_: {
@@ -940,6 +1463,132 @@ export interface components {
             items: components["schemas"]["ModelCard"][];
             /** Next */
             next?: string | null;
+        };
+        /** ParticipationRatioChoice */
+        ParticipationRatioChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "participation_ratio";
+        };
+        /** PastaChoice */
+        PastaChoice: {
+            /**
+             * Layers
+             * @description Layers that the vectors are added before, counted from 0, in the order of the vectors. By default the first ones: 0, 1, 2, ...
+             */
+            layers?: number[] | null;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "pasta";
+            /**
+             * Vectors
+             * @description One list per layer, of one vector per special token of the input, as wide as the model. None changes nothing.
+             * @default []
+             */
+            vectors: number[][][];
+        };
+        /** PatternsChoice */
+        PatternsChoice: {
+            /**
+             * Block
+             * @description v1, block: block score of at least this.
+             * @default 0.6
+             */
+            block: number;
+            /**
+             * Block Special
+             * @description v1, block: mean mass on special tokens below this.
+             * @default 0.3
+             */
+            block_special: number;
+            /**
+             * Broad
+             * @description v1: at a normalised entropy of at least this a head has no shape, neither vertical nor diagonal.
+             * @default 0.9
+             */
+            broad: number;
+            /**
+             * Diagonal
+             * @description v1, diagonal: mean mass at one offset of at least this.
+             * @default 0.5
+             */
+            diagonal: number;
+            /**
+             * Diagonal Argmax
+             * @description v1, diagonal: share of queries that look most at one offset of at least this.
+             * @default 0.9
+             */
+            diagonal_argmax: number;
+            /**
+             * First Row
+             * @description Causal models: earlier queries see too few keys to have a shape and are left out.
+             * @default 8
+             */
+            first_row: number;
+            /**
+             * Min Rows
+             * @description Heads with fewer queries to judge by are unclassified.
+             * @default 4
+             */
+            min_rows: number;
+            /**
+             * Mixed Band
+             * @description v1, vertical+diagonal: mean mass on the token itself and its neighbours of at least this.
+             * @default 0.3
+             */
+            mixed_band: number;
+            /**
+             * Mixed Special
+             * @description v1, vertical+diagonal: mean mass on special tokens of at least this, and the next one.
+             * @default 0.3
+             */
+            mixed_special: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "patterns";
+            /**
+             * Rules
+             * @description Whose rules give the class: Headscope's (v1) or those of a paper, as published. The scores are those of v1 in any case.
+             * @default v1
+             * @enum {string}
+             */
+            rules: "v1" | "pasta" | "voita" | "clark" | "yang";
+            /**
+             * Sink Rest
+             * @description Causal models: a query says something when it gives at least this to other tokens than the first.
+             * @default 0.1
+             */
+            sink_rest: number;
+            /**
+             * Sink Rows
+             * @description Causal models: vertical when at least this share of queries says nothing.
+             * @default 0.5
+             */
+            sink_rows: number;
+            /**
+             * Vertical Argmax
+             * @description v1, vertical: share of queries that look most at a special token of at least this.
+             * @default 0.9
+             */
+            vertical_argmax: number;
+            /**
+             * Vertical Special
+             * @description v1, vertical: mean mass on special tokens of at least this.
+             * @default 0.6
+             */
+            vertical_special: number;
+            /**
+             * Wobble
+             * @description Unstable: another class if thresholds moved by up to this.
+             * @default 0.05
+             */
+            wobble: number;
         };
         /**
          * Problem
@@ -985,14 +1634,115 @@ export interface components {
              */
             stage: "queued" | "loading" | "forward" | "writing" | "done" | "failed" | "cancelled";
         };
+        /** QkSpectrumChoice */
+        QkSpectrumChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "qk_spectrum";
+        };
+        /** QkSpectrumLayerChoice */
+        QkSpectrumLayerChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "qk_spectrum_layer";
+        };
+        /** RankChoice */
+        RankChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "rank";
+            /**
+             * Of
+             * @description The map that the lens reads, or the head's output (weights times values), which is the same for every lens.
+             * @default map
+             * @enum {string}
+             */
+            of: "map" | "output";
+        };
+        /** ResidualRatioChoice */
+        ResidualRatioChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "residual_ratio";
+        };
+        /** RolloutChoice */
+        RolloutChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "rollout";
+            /**
+             * Residual
+             * @description Share of the residual connection in each layer; the attention has the rest. 0.5 in the paper.
+             * @default 0.5
+             */
+            residual: number;
+        };
+        /** SinkChoice */
+        SinkChoice: {
+            /**
+             * Epsilon
+             * @description A sink gets more than this on average.
+             * @default 0.3
+             */
+            epsilon: number;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "sink";
+            /**
+             * Position
+             * @description The token looked at, counted from 0. By default the first one in causal models, and the special token that gets most in others.
+             */
+            position?: number | null;
+        };
         /** SoftmaxChoice */
         SoftmaxChoice: {
             /**
-             * Name
-             * @default softmax
-             * @constant
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
              */
             name: "softmax";
+        };
+        /** SpecialBroadcastChoice */
+        SpecialBroadcastChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "special_broadcast";
+            /**
+             * Queries
+             * @description Queries that count: "other" leaves special tokens out, "all" takes every token.
+             * @default other
+             * @enum {string}
+             */
+            queries: "other" | "all";
+        };
+        /** SpecialTokensChoice */
+        SpecialTokensChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "special_tokens";
+            /**
+             * Queries
+             * @description Queries averaged over: `other` leaves special tokens out, as the paper's text says; `all` keeps them, as its code does.
+             * @default other
+             * @enum {string}
+             */
+            queries: "other" | "all";
         };
         /**
          * Summary
@@ -1012,7 +1762,7 @@ export interface components {
         };
         /**
          * Support
-         * @description Whether a lens or mechanism works with a model, and if not, why.
+         * @description Whether a lens, mechanism or measure works with a model, and if not, why.
          */
         Support: {
             /** Name */
@@ -1027,6 +1777,16 @@ export interface components {
          * @description One token; start and end are characters of the text of its segment.
          */
         TokenSchema: {
+            /**
+             * Box
+             * @description A patch of an image: left, top, right, bottom in pixels of the image as the model sees it.
+             */
+            box?: [
+                number,
+                number,
+                number,
+                number
+            ] | null;
             /** End */
             end: number;
             /** Id */
@@ -1036,6 +1796,8 @@ export interface components {
              * @enum {string}
              */
             kind: "special" | "punct" | "word" | "subword";
+            /** Label */
+            label?: string | null;
             /** Pos */
             pos: string | null;
             /** Segment */
@@ -1046,6 +1808,55 @@ export interface components {
             text: string;
             /** Word */
             word: number | null;
+        };
+        /** TokenSimilarityChoice */
+        TokenSimilarityChoice: {
+            /**
+             * Centred
+             * @description Take the mean over tokens out first. In many models a few large dimensions, the same in every token, decide the plain cosine.
+             * @default false
+             */
+            centred: boolean;
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "token_similarity";
+            /**
+             * Pairs
+             * @description At most so many pairs of tokens; where there are more, that many are drawn evenly, the same ones at every run.
+             * @default 524288
+             */
+            pairs: number;
+        };
+        /** TokenTypesChoice */
+        TokenTypesChoice: {
+            /**
+             * Aggregate
+             * @description Over the tokens of a type: the paper's `max` grows with their number, `mean` does not; `min` is for signed maps.
+             * @default max
+             * @enum {string}
+             */
+            aggregate: "max" | "min" | "sum" | "mean";
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "token_types";
+            /**
+             * Pieces
+             * @description The number of a word of several tokens, for the parts of speech: that of its `first` token (the paper), or of all of them.
+             * @default first
+             * @enum {string}
+             */
+            pieces: "first" | "sum" | "mean" | "max";
+            /**
+             * Query
+             * @description The query looked at: the `first` token, [CLS] in the paper; the `last`, which in a causal model sees every token; or the mean over `all`.
+             * @default first
+             * @enum {string}
+             */
+            query: "first" | "last" | "all";
         };
         /** ValidationError */
         ValidationError: {
@@ -1060,6 +1871,20 @@ export interface components {
             /** Error Type */
             type: string;
         };
+        /** ValueZeroingChoice */
+        ValueZeroingChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "value-zeroing";
+            /**
+             * Rollout
+             * @description Multiply through the layers, down to the input tokens; else each layer on its own.
+             * @default false
+             */
+            rollout: boolean;
+        };
         /**
          * WarningSchema
          * @description Something to say next to a lens.
@@ -1071,6 +1896,24 @@ export interface components {
             lens: string | null;
             /** Message */
             message: string;
+        };
+        /** WeightsChoice */
+        WeightsChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "weights";
+        };
+        /**
+         * Word
+         * @description Tokens that are one word, or one that stands alone.
+         */
+        Word: {
+            /** Text */
+            text: string;
+            /** Tokens */
+            tokens: number[];
         };
     };
     responses: never;
@@ -1261,6 +2104,44 @@ export interface operations {
             };
         };
     };
+    compare_api_v1_analyses__id__compare__other__get: {
+        parameters: {
+            query?: {
+                lens?: string;
+                /** @description Lens of the other analysis, where it is another one. */
+                other_lens?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+                /** @description The other analysis' id; it may be the same. */
+                other: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComparedAnalyses"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     edges_api_v1_analyses__id__edges__lens__get: {
         parameters: {
             query: {
@@ -1274,6 +2155,12 @@ export interface operations {
                 /** @description Smallest magnitude of rule value. */
                 value?: number;
                 limit?: number;
+                /** @description `word`: the pieces of a word are summed over keys and averaged over queries. */
+                by?: "token" | "word";
+                /** @description Query tokens to read together, such as `0,1|2|3-5`; those not named stand alone. Without `key_groups` it holds for keys, too. */
+                groups?: string | null;
+                /** @description The same for key tokens. */
+                key_groups?: string | null;
             };
             header?: never;
             path: {
@@ -1420,6 +2307,12 @@ export interface operations {
                 /** @description A number such as 4, or a range such as 2:5. */
                 key?: string | null;
                 dtype?: "float32" | "float16" | "uint8";
+                /** @description `word`: the pieces of a word are summed over keys and averaged over queries. */
+                by?: "token" | "word";
+                /** @description Query tokens to read together, such as `0,1|2|3-5`; those not named stand alone. Without `key_groups` it holds for keys, too. */
+                groups?: string | null;
+                /** @description The same for key tokens. */
+                key_groups?: string | null;
                 /** @description Instead of an Accept header. */
                 format?: ("safetensors" | "npy" | "json") | null;
             };
@@ -1463,7 +2356,7 @@ export interface operations {
                 layer?: string | null;
                 /** @description A number such as 4, or a range such as 2:5. */
                 head?: string | null;
-                /** @description `head`: the mean over tokens, one number per head. */
+                /** @description `head`: the mean over tokens, which leaves no axis Q or K. */
                 summary?: "none" | "head";
                 /** @description Of the entropy. */
                 unit?: ("nats" | "bits" | "perplexity" | "normalised") | null;
