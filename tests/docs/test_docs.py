@@ -134,8 +134,8 @@ def test_every_field_of_an_analysis_is_described(field):
 
 
 def test_every_warning_is_described():
-    source = (ROOT / "backend" / "headscope" / "analysis.py").read_text("utf-8")
-    codes = set(re.findall(r'Warned\(\s*"([a-z-]+)"', source))
+    sources = [path.read_text("utf-8") for path in (ROOT / "backend" / "headscope").rglob("*.py")]
+    codes = {code for source in sources for code in re.findall(r'Warned\(\s*"([a-z-]+)"', source)}
     assert codes
     assert codes == set(re.findall(r"^## ([a-z-]+)$", _text("reference", "warnings.md"), re.MULTILINE))
 
