@@ -108,7 +108,7 @@ class Scores:
     softcap   c in c * tanh(x / c), applied to the scaled products
     bias      [1 or H, Q, K]  relative positions and the like, added to the scaled products
     blocked   [1 or H, Q, K]  True where a query may not attend; None if it may attend everywhere
-    sink      [H, 1, 1]  logit of a learned sink that is no key: it takes its share of every row, so rows sum to less than 1
+    sink      [H, 1 or Q, 1]  logit of a learned sink that is no key: it takes its share of every row, so rows sum to less than 1
     """
 
     layer: int

@@ -151,7 +151,7 @@ def attention(
         raise Unsupported(
             "This model cuts the input into several pieces that attend apart, which can't be analysed in this version."
         )
-    sink = None if s_aux is None else s_aux.reshape(-1, 1, 1)
+    sink = None if s_aux is None else s_aux.reshape(query.shape[1], -1, 1)
     mask = recorder.masks.read(attention_mask, position_bias, key.shape[2], query.device)
     output = recorder.attend(Call(module, query[0], key[0], value[0], mask, float(scaling), softcap, sink))
     return output.transpose(0, 1).unsqueeze(0).contiguous(), None
@@ -185,7 +185,7 @@ def plain(query: Tensor, key: Tensor, value: Tensor, arguments: dict[str, Any]) 
     if arguments["sink"] is None:
         weights = logits.softmax(-1)
     else:
-        sink = arguments["sink"].reshape(1, -1, 1, 1).expand(logits.shape[0], -1, logits.shape[2], 1)
+        sink = arguments["sink"].reshape(1, logits.shape[1], -1, 1).expand(logits.shape[0], -1, logits.shape[2], 1)
         weights = torch.cat([logits, sink], dim=-1).softmax(-1)[..., :-1]
     output: Tensor = (weights @ value).transpose(1, 2)
     return output

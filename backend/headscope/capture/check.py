@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..errors import HeadscopeError, ModelNotExact, NonFinite
 from ..models.loading import Model
+from ..models.support import IMAGE
 from ..models.tokens import Encoded
 from ..types import Axes, Kind, Layer, Pass
 from .anatomy import Anatomy, Site
@@ -104,7 +105,7 @@ def _captured(
             raise ModelNotExact("This model's attention can't be replaced by a function.") from error
     if not probing.weights:
         raise ModelNotExact("This model's attention does not go through transformers' AttentionInterface.")
-    sites = _matched(model, trace, probing.weights, expected, tolerance)
+    sites = _matched(model, encoded, trace, probing.weights, expected, tolerance)
     if not _close(_main(ours), _main(theirs), tolerance):
         raise ModelNotExact("Capturing its attention changes what this model computes.")
     with torch.inference_mode():
@@ -113,7 +114,12 @@ def _captured(
 
 
 def _matched(
-    model: Model, trace: Trace, weights: list[Tensor], expected: dict[Kind, list[Tensor]], tolerance: float
+    model: Model,
+    encoded: Encoded,
+    trace: Trace,
+    weights: list[Tensor],
+    expected: dict[Kind, list[Tensor]],
+    tolerance: float,
 ) -> list[Site]:
     """Every call of the attention function beside the weights that eager returned for it."""
     names = {id(part): name for name, part in model.module.named_modules()}
@@ -135,9 +141,11 @@ def _matched(
         left[kind].pop(0)
         attended.kind = kind
         call = attended.call
-        lacks = {}
+        lacks = {} if encoded.pixels is None else dict(IMAGE)
         if call.sink is not None:
             lacks["distribution"] = "A learned sink takes a share of every row, so rows sum to less than 1."
+        if call.mask.keys.rule == "mask":
+            lacks["bidirectional"] = "Its layers hide tokens that are far away."
         causal = (
             call.mask.keys.rule != "all"
             and kind != "cross"

@@ -254,7 +254,10 @@ def _padded(
         return {}
     filler = {"input_ids": int(getattr(model.module.config, "pad_token_id", None) or 0)}
     longer = {
-        name: torch.nn.functional.pad(one, (0, missing), value=filler.get(name, 0)) for name, one in inputs.items()
+        name: one
+        if name.startswith("decoder_")
+        else torch.nn.functional.pad(one, (0, missing), value=filler.get(name, 0))
+        for name, one in inputs.items()
     }
     values: dict[int, list[Tensor]] = {}
 

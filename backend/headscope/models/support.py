@@ -17,11 +17,15 @@ from . import images
 from .facts import Facts
 
 # Need -> why it can't be met: in cross-attention, under a causal mask, and without one.
-CROSS = {"same-tokens": "In cross-attention queries and keys are different tokens."}
+CROSS = {
+    "same-tokens": "In cross-attention queries and keys are different tokens.",
+    "padding": "Only attention of one text to itself was padded in the published code.",
+}
 CAUSAL = {
     "bidirectional": "A causal model hides later tokens, and this method would look at them.",
     "padding": "Only models that see the whole input at once were padded in the published code.",
 }
+IMAGE = {"padding": "An image always has the same size, so there is nothing to pad."}
 NOT_CAUSAL = {"causal": "Every token of this model sees all others."}
 
 # Encoder-decoders whose encoder takes sound: their text is the decoder's.
@@ -56,7 +60,7 @@ def lacks(facts: Facts, kind: Kind) -> dict[str, str]:
     facts.tower(kind)
     known: Mapping[str, str] = _families().get(facts.family, {}).get("lacks", {})
     causal = facts.kind == "decoder" or kind == "decoder"
-    found = {**known, **by_mask(cross=kind == "cross", causal=causal)}
+    found = {**known, **by_mask(cross=kind == "cross", causal=causal), **(IMAGE if facts.kind == "vision" else {})}
     return {need: reason for need, reason in found.items() if need in NEEDS}
 
 
