@@ -84,7 +84,8 @@ def declaration(name: str) -> str:
     if kind == "lens":
         rows.append(("signed", "yes: entries may be negative" if described["signed"] else "no"))
     if kind != "lens" or not described["signed"]:
-        rows.append(("range", f"{low} to {high}" if high != "unbounded" else f"from {low}"))
+        above = f"from {low}" if low != "unbounded" else low
+        rows.append(("range", f"{low} to {high}" if high != "unbounded" else above))
     rows.append(("unit", "none" if what.unit == "1" else what.unit))
     parameters = described["params"].get("properties", {})
     rows.append(("parameters", ", ".join(f"`{parameter}`" for parameter in parameters) or "none"))

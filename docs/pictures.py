@@ -1,4 +1,4 @@
-"""Makes the pictures of README and docs: python docs/pictures.py [page|explanation|measures]
+"""Makes the pictures of README and docs: python docs/pictures.py [page|explanation|measures|heads|layers]
 
 The pictures of the page are taken from the real server by the Chromium of this machine. Those of the explanations are small SVGs drawn here from MiniLM.
 """
@@ -624,6 +624,14 @@ def main(wanted: Sequence[str]) -> None:
         from pictures_measures import draw
 
         draw()
+    if not wanted or "heads" in wanted:
+        from pictures_heads import draw as draw_heads
+
+        draw_heads()
+    if not wanted or "layers" in wanted:
+        from pictures_layers import draw as draw_layers
+
+        draw_layers()
     if not wanted or "page" in wanted:
         take_page()
 

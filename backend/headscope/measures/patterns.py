@@ -268,7 +268,7 @@ PATTERNS = Measure(
     "with the scores that decide it, and how far the decision is from another one.",
     not_="Not a learned classifier and not the classes of Kovaleva et al., whose network was never published: documented thresholds, every one a parameter. "
     "One text is not a head: look at the classes over many.",
-    citation="Rules v1 of Headscope; classes after Kovaleva et al. 2019; published rules of PASTA (Yang et al. 2022), Voita et al. 2019, Clark et al. 2019, Yang et al. 2020",
+    citation="Rules v1 of Headscope; classes after Kovaleva et al. 2019; published rules of PASTA (Yang et al. 2023), Voita et al. 2019, Clark et al. 2019, Yang et al. 2020",
     params=PatternParams,
     shape="L H C",
     columns=COLUMNS,

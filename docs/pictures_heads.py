@@ -1,0 +1,168 @@
+"""The pictures of the measures of heads; see pictures.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pictures import MIDDLE, Array, Figure, _axes, coloured
+from pictures_measures import columns
+
+MEASURES = ("patterns", "special_tokens", "token_types", "connections", "sink", "head_roles")
+TAGGED = "Ann met Bob in Oslo on Monday , and they told the Danish press that Shell would pay ."
+POS = "PROPN VERB PROPN ADP PROPN ADP PROPN PUNCT CCONJ PRON VERB DET ADJ NOUN SCONJ PROPN AUX VERB PUNCT"
+LABELS = "B-PER O B-PER O B-LOC O O O O O O O B-MISC O O B-ORG O O O"
+SHADES = {"vertical": 0.25, "diagonal": 1.0, "vertical+diagonal": 0.6, "block": -0.5, "heterogeneous": 0.0}
+
+
+def grid(figure: Figure, x: float, y: float, values: Array, largest: float, cell: float = 26) -> None:
+    """One square per head [L, H], its layer at the left and its head above."""
+    layers, heads = values.shape
+    figure.image(x, y, heads * cell, layers * cell, coloured(values, largest))
+    for layer in range(layers):
+        figure.text(x - 6, y + (layer + 0.5) * cell + 4, str(layer), size=10, anchor="end", colour="muted")
+    for head in range(heads):
+        figure.text(x + (head + 0.5) * cell, y - 6, str(head), size=10, anchor="middle", colour="muted")
+
+
+def draw_patterns(a: Any) -> None:
+    """The class of every head, and one map of each that occurs."""
+    from headscope.measures.patterns import CLASSES
+
+    kinds, margins = columns(a, "patterns", "class").astype(int), columns(a, "patterns", "margin")
+    figure = Figure(760, 268, "Classes of the heads of MiniLM, and a clear example of each that occurs")
+    shades = np.array([[SHADES[CLASSES[kind]] for kind in row] for row in kinds])
+    grid(figure, 30, 38, shades, 1.0)
+    figure.text(30, 14, "class of every head", bold=True)
+    for place, (name, shade) in enumerate(SHADES.items()):
+        x, y = 30 + 160 * (place % 2), 206 + 18 * (place // 2)
+        figure.image(x, y, 12, 12, coloured(np.array([[shade]]), 1.0))
+        number = int((kinds == CLASSES.index(name)).sum())
+        figure.text(x + 18, y + 10, f"{name}: {number}", size=11, colour="muted")
+    shown = [name for name in SHADES if (kinds == CLASSES.index(name)).any()][:3]
+    for place, name in enumerate(shown):
+        clear = np.where(kinds == CLASSES.index(name), margins, -1)
+        layer, head = np.unravel_index(int(clear.argmax()), clear.shape)
+        map_ = a.maps["weights"][layer, head]
+        x, size = 364 + 134 * place, 122
+        figure.image(x, 38, size, size, coloured(map_, float(map_.max())))
+        figure.text(x, 14, name, bold=True)
+        figure.text(x, 30, f"head {layer}.{head}", size=11, colour="muted")
+    figure.text(364, 182, f"the clearest of each class, {len(a.tokens)} tokens", size=11, colour="muted")
+    figure.write("patterns")
+
+
+def draw_special_tokens(a: Any) -> None:
+    """What every head gives to [CLS] and to [SEP]."""
+    figure = Figure(760, 262, "Attention of every head of MiniLM to [CLS] and to [SEP]")
+    for place, (column, title) in enumerate((("first", "to [CLS]"), ("separator", "to [SEP]"))):
+        x = 30 + place * 372
+        figure.text(x, 14, title, bold=True)
+        grid(figure, x, 38, columns(a, "special_tokens", column), 1.0)
+    figure.text(30, 216, "layers down, heads across; mean over the queries that are words", size=11, colour="muted")
+    figure.legend(30, 232, 1.0, signed=False)
+    figure.write("special_tokens")
+
+
+def draw_token_types(a: Any) -> None:
+    """The first token's attention to parts of speech in every head of the last layer, as in the paper's figure 1."""
+    names = ("special", "NOUN", "PROPN", "PRON", "VERB", "ADP", "PUNCT")
+    values = np.stack([columns(a, "token_types", name)[-1] for name in names])
+    figure = Figure(760, 284, "Attention of [CLS] by token type in the last layer of MiniLM")
+    cell, x, y = 28.0, 90.0, 40.0
+    figure.image(x, y, values.shape[1] * cell, len(names) * cell, coloured(values, float(values.max())))
+    for place, name in enumerate(names):
+        figure.text(x - 8, y + (place + 0.5) * cell + 4, name, size=11, anchor="end")
+    for head in range(values.shape[1]):
+        figure.text(x + (head + 0.5) * cell, y - 8, f"5.{head}", size=10, anchor="middle", colour="muted")
+    figure.text(x, 14, "largest weight that [CLS] puts on a token of each type", bold=True)
+    figure.legend(x, y + len(names) * cell + 18, float(values.max()), signed=False)
+    figure.write("token_types")
+
+
+def draw_connections(a: Any) -> None:
+    """Edges of each class, stacked, layer by layer."""
+    names = {
+        "special": "line",
+        "other": "less",
+        "cross": "more",
+        "PER": "more-end",
+        "LOC": "less-end",
+        "ORG": "ink",
+        "MISC": "muted",
+    }
+    x, y, width, height = 66.0, 26.0, 650.0, 210.0
+    counts = {name: columns(a, "connections", name).sum(-1) for name in names}
+    most = float(sum(counts.values()).max())
+    top = float(-(-most // 200) * 200)
+    figure = Figure(760, 300, "Strong connections of MiniLM by class, layer by layer")
+    _axes(figure, (x, y, width, height), tuple(np.arange(0, top + 1, 200)), top, "connections of all heads", digits=0)
+    layers = len(counts["special"])
+    for layer in range(layers):
+        place, base = x + (layer + 0.25) * width / layers, y + height
+        for name, colour in names.items():
+            tall = height * float(counts[name][layer]) / top
+            base -= tall
+            figure.box(place, base, width / layers / 2, tall, colour=colour)
+        figure.text(place + width / layers / 4, y + height + 18, f"layer {layer}", size=11, anchor="middle")
+    for place, (name, colour) in enumerate(names.items()):
+        figure.box(x + 92 * place, y + height + 38, 12, 12, colour=colour)
+        figure.text(x + 92 * place + 17, y + height + 48, name, size=11, colour="muted")
+    figure.write("connections")
+
+
+def draw_sink(a: Any) -> None:
+    """The largest mean weight on a special token, by layer, and the threshold."""
+    values, places = columns(a, "sink", "value"), columns(a, "sink", "position")
+    x, y, width, height = 66.0, 26.0, 650.0, 210.0
+    figure = Figure(760, 300, "Attention sinks of MiniLM, one dot per head")
+    _axes(figure, (x, y, width, height), (0, 0.25, 0.5, 0.75, 1), 1.0, "mean weight on the sink", digits=2)
+    figure.line([(x, y + height * 0.7), (x + width, y + height * 0.7)], colour="ink", dashed=True)
+    figure.text(x + 4, y + height * 0.7 - 5, "threshold 0.3", size=10, colour="muted")
+    layers, heads = values.shape
+    for layer in range(layers):
+        for head in range(heads):
+            at = x + (layer + (head + 1) / (heads + 1)) * width / layers
+            colour = "more" if places[layer, head] == 0 else "less"
+            figure.dot(at, y + height * (1 - float(values[layer, head])), colour=colour)
+        figure.text(x + (layer + 0.5) * width / layers, y + height + 18, f"layer {layer}", size=11, anchor="middle")
+    for place, (words, colour) in enumerate((("on [CLS]", "more"), ("on [SEP]", "less"))):
+        figure.dot(x + 3 + 90 * place, y + height + 44, colour=colour)
+        figure.text(x + 12 + 90 * place, y + height + 48, words, size=11, colour="muted")
+    figure.write("sink")
+
+
+def draw_head_roles(a: Any) -> None:
+    """Share of every head's attention by offset."""
+    figure = Figure(
+        760, 252, "Share of the attention of every head of MiniLM on the token before, itself, and the next one"
+    )
+    for place, name in enumerate(("previous", "self", "next")):
+        x = 30 + place * 246
+        figure.text(x, 14, name, bold=True)
+        grid(figure, x, 38, columns(a, "head_roles", name), 1.0, 18)
+    figure.text(30, 172, "layers down, heads across; head 0.2 looks at the token before", size=11, colour="muted")
+    figure.legend(30, 192, 1.0, signed=False)
+    figure.write("head_roles")
+
+
+def draw() -> None:
+    """All of them."""
+    import headscope
+
+    model = headscope.load("minilm")
+    a = headscope.analyze(model, MIDDLE, lenses=("weights",), measures=MEASURES)
+    draw_patterns(a)
+    draw_special_tokens(a)
+    draw_sink(a)
+    draw_head_roles(a)
+    b = headscope.analyze(
+        model,
+        TAGGED,
+        pos=POS.split(),
+        labels=LABELS.split(),
+        lenses=("weights",),
+        measures=("token_types", "connections"),
+    )
+    draw_token_types(b)
+    draw_connections(b)
