@@ -95,8 +95,9 @@ class Recording:
                     f"Layer {site.layer} of the model computes NaN or infinity on this input; its maps would mean nothing."
                 )
             left = pass_.leave(site.layer, scores.heads, output[block])
-            if left.data_ptr() != output[block].data_ptr():
-                sent = output.clone() if sent is output else sent
+            if sent is output and left.data_ptr() != output[block].data_ptr():
+                sent = output.clone()
+            if sent is not output:
                 sent[block] = left
             if base is not None:
                 weights = weights.float() if weights.dtype != torch.float64 else weights
@@ -184,21 +185,31 @@ class Recording:
         if self._open is None or self._wanted.on_layer is None:
             return
         held, after = self._open, first(output)[0]
-        before, bias, norm = None, None, None
-        if held.summed is not None and held.projected is not None:
-            summed = held.summed.reshape(after.shape[0], -1)
-            before = summed - held.projected.reshape(summed.shape)
-            bias = getattr(self._modules[str(held.site.projection)], "bias", None)
-            bias = summed.new_zeros(summed.shape[-1]) if bias is None else bias
-            if held.site.norm_form is not None:
-                norm = norm_at(self._modules[str(held.site.norm)], held.site.norm_form, summed)
         arguments = self._arguments
 
         def replay(outputs: Tensor) -> Tensor:
             return self._again(held.site, module, arguments, outputs)
 
-        self._wanted.on_layer(replace(held.layer, stream=Stream(before, bias, norm, after, replay)))
+        stream = self._around(held, Stream(after=after, replay=replay))
+        self._wanted.on_layer(replace(held.layer, stream=stream))
         self._open = None
+
+    def _around(self, held: _Open, stream: Stream) -> Stream:
+        """The stream with the sum around attention, if its modules were watched."""
+        if held.summed is None or held.projected is None:
+            return stream
+        summed = held.summed.reshape(held.layer.output.shape[1], -1)
+        projected = held.projected.reshape(summed.shape)
+        bias, norm, form = getattr(self._modules[str(held.site.projection)], "bias", None), None, held.site.norm_form
+        if form is not None:
+            norm = norm_at(self._modules[str(held.site.norm)], form, summed)
+        return replace(
+            stream,
+            before=summed - projected,
+            bias=summed.new_zeros(summed.shape[-1]) if bias is None else bias,
+            norm=norm,
+            projected=projected,
+        )
 
     def _again(self, site: Site, block: Any, arguments: tuple[Any, Any], outputs: Tensor) -> Tensor:
         """The layer's hidden states [B, Q, d] with these outputs of its heads [B, H, Q, D]."""

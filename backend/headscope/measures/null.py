@@ -21,7 +21,8 @@ def _kept(readings: Mapping[str, Reading]) -> Tensor:
 def share(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
     """||A - A_eff||² / ||A||² per head, [H]. A projection is orthogonal, so this is 1 - ||A_eff||² / ||A||²."""
     norms = layer.weights.norm(dim=-1).square()  # [H, Q]
-    return (1 - (_kept(readings) * norms).sum(-1) / norms.sum(-1)).clamp(0, 1)
+    shares: Tensor = 1 - (_kept(readings) * norms).sum(-1) / norms.sum(-1)
+    return shares.clamp(0, 1)
 
 
 def share_rows(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:

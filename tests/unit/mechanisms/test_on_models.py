@@ -249,3 +249,10 @@ def test_every_lens_reads_every_mechanism(tiny, ids):
         found = headscope.analyze(tiny, token_ids=ids(12), mechanism=mechanism, lenses=lenses, measures=())
         assert set(found.maps) == set(lenses)
         assert np.isfinite(found.maps["weights"]).all()
+
+
+def test_scaled_heads_do_not_add_up_to_the_residual_stream(tiny, ids):
+    """Where a mechanism rescales what heads put out, lenses of the residual stream refuse instead of drawing sums that are not the model's."""
+    mechanism = {"name": "ablate", "heads": ["1.1"], "how": "leave-one-out"}
+    with pytest.raises(Unsupported, match="add up"):
+        headscope.analyze(tiny, token_ids=ids(8), mechanism=mechanism, lenses=("norm-residual",), measures=())
