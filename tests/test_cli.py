@@ -13,7 +13,7 @@ import pytest
 import headscope
 from tests.server import Server, environment
 
-COMMANDS = ["serve", "analyze", "models", "doctor"]
+COMMANDS = ["serve", "analyze", "models", "mechanisms", "lenses", "measures", "doctor"]
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +95,82 @@ def test_analyze_as_json_and_to_a_file(home: Path, models: Path, tmp_path: Path)
     assert [token.text for token in opened.tokens] == [token["text"] for token in document["tokens"]]
 
 
+def test_analyze_with_parameters(home: Path, models: Path) -> None:
+    """Mechanism, lenses and measures with parameters, in every notation; measures of layers have a table of their own."""
+    arguments = [
+        "analyze",
+        "The cat sat.",
+        "-m",
+        "bert",
+        "--mechanism",
+        "hopfield",
+        "-p",
+        "alpha=0.25",
+        "-p",
+        "initial=first",
+    ]
+    arguments += ["-l", "rollout:residual=0.25", "-l", '{"name": "max-entropy", "iterations": 7}']
+    arguments += ["-x", "rank:of=output", "-x", "residual_ratio"]
+    ended = run(home, *arguments, "--json", models=models)
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["mechanism"] == {"name": "hopfield", "alpha": 0.25, "initial": "first"}
+    lenses = [{"name": "rollout", "residual": 0.25}, {"name": "max-entropy", "iterations": 7}]
+    asked = {
+        "mechanism": document["mechanism"],
+        "lenses": lenses,
+        "measures": [{"name": "rank", "of": "output"}, "residual_ratio"],
+    }
+    again = headscope.analyze(models / "bert", "The cat sat.", **asked, maps=False)
+    assert document["id"] == again.id
+    lines = run(home, *arguments, models=models).stdout.splitlines()
+    assert any(line.split()[:1] == ["layer"] and "residual_ratio" in line for line in lines)
+    assert any(line.split()[:1] == ["head"] and "rank" in line for line in lines)
+    ended = run(home, "analyze", "a", "-m", "bert", "--mechanism", "hopfield", "-p", "alpha=7", models=models)
+    assert "alpha" in refusal(ended, "invalid-request")
+
+
+def test_analyze_images_pairs_and_continuations(home: Path, models: Path, tmp_path: Path) -> None:
+    """An image by its path, a text for each side, a text that the model continues, and words."""
+    from PIL import Image
+
+    Image.new("RGB", (40, 40), (200, 30, 60)).save(tmp_path / "red.png")
+    ended = run(home, "analyze", "--image", str(tmp_path / "red.png"), "-m", "vit", models=models)
+    assert ended.stdout.startswith("vit: 17 tokens"), ended.stderr
+    ended = run(
+        home,
+        "analyze",
+        "A cat sat.",
+        "--pair",
+        "A dog.",
+        "--kind",
+        "cross",
+        "-m",
+        "t5",
+        "--json",
+        "--words",
+        models=models,
+    )
+    document = json.loads(ended.stdout)
+    assert (document["kind"], document["words"]["keys"][:2]) == ("cross", ["A", "cat"])
+    assert np.array(document["maps"]["weights"]).shape[2:] == tuple(
+        len(document["words"][side]) for side in ("queries", "keys")
+    )
+    ended = run(home, "analyze", "The cat", "--generate", "3", "-m", "gpt2", "--words", models=models)
+    assert "→" in ended.stdout.splitlines()[-1], ended.stderr
+    assert run(home, "analyze", "-m", "bert", models=models).returncode == 2
+
+
+@pytest.mark.parametrize("what", ["mechanisms", "lenses", "measures"])
+def test_lists_of_methods(home: Path, what: str) -> None:
+    """Every method with its parameters, as text and as JSON."""
+    known = getattr(headscope, what.upper())
+    items = json.loads(run(home, what, "--json").stdout)
+    assert [item["name"] for item in items] == list(known)
+    text = run(home, what).stdout
+    assert all(name in text for name in known)
+
+
 def test_models(home: Path, models: Path) -> None:
     """The models on offer, as a table and as JSON."""
     cards = json.loads(run(home, "models", "--json", models=models).stdout)
@@ -148,9 +224,20 @@ def test_port_in_use(home: Path, server: Server) -> None:
     assert port in refusal(run(home, "serve", "--port", port, "--no-open"), "internal")
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["serve", "--port", "x"], ["analyze"], ["analyze", "a", "-l", "norm"], ["models", "x"]])  # fmt: skip
-def test_wrong_usage(home: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "nonsense",
+        "serve --port x",
+        "analyze",
+        "analyze a -l nonsense",
+        "analyze a -p alpha",
+        "analyze a -l {",
+        "models x",
+    ],
+)
+def test_wrong_usage(home: Path, arguments: str) -> None:
     """Usage errors are status 2 with a hint."""
-    ended = run(home, *arguments)
+    ended = run(home, *arguments.split())
     assert ended.returncode == 2
     assert "Usage:" in ended.stderr

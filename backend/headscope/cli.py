@@ -1,4 +1,4 @@
-"""The command line: headscope serve | analyze | models | doctor."""
+"""The command line: headscope serve | analyze | models | mechanisms | lenses | measures | doctor."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,12 +20,13 @@ from . import __version__
 from .errors import HeadscopeError
 from .lenses import LENSES
 from .measures import MEASURES
+from .mechanisms import MECHANISMS
 from .models.catalog import Catalog
 from .models.tokens import check_text
 from .settings import Settings
-
-if TYPE_CHECKING:
-    from .library import Analysis
+from .terminal import MethodType, listed, summary, table
+from .terminal import pair as parameter
+from .types import Declaration
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 
@@ -140,43 +141,64 @@ def _is_loopback(host: str) -> bool:
 
 
 @main.command()
-@click.argument("text")
-@click.option("--pair", help="A second text, for models that read pairs.")
+@click.argument("text", required=False)
+@click.option("--pair", help="A second text, for models that read pairs; the decoder's text of an encoder-decoder.")
+@click.option(
+    "--image",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="An image instead of TEXT, for vision models.",
+)
 @click.option("-m", "--model", default="minilm", show_default=True, help="Catalogue name, local directory, or hub id.")
+@click.option(
+    "--mechanism",
+    default="softmax",
+    show_default=True,
+    type=MethodType("mechanism", MECHANISMS),
+    help="How the model attends; `headscope mechanisms` lists them.",
+)
+@click.option(
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="PARAMETER=VALUE",
+    help="Parameter of the mechanism; may be given several times.",
+)
 @click.option(
     "-l",
     "--lens",
     "lenses",
     multiple=True,
-    type=click.Choice(list(LENSES)),
-    help="Lens; may be given several times.  [default: weights, effective]",
+    type=MethodType("lens", LENSES),
+    help="Lens; may be given several times; `headscope lenses` lists them.  [default: weights, effective]",
 )
 @click.option(
     "-x",
     "--measure",
     "measures",
     multiple=True,
-    type=click.Choice(list(MEASURES)),
-    help="Measure; may be given several times.  [default: entropy, null_share]",
+    type=MethodType("measure", MEASURES),
+    help="Measure; may be given several times; `headscope measures` lists them.  [default: entropy, null_share]",
 )
+@click.option(
+    "--kind",
+    default="self",
+    show_default=True,
+    type=click.Choice(["self", "encoder", "decoder", "cross"]),
+    help="Which attention of an encoder-decoder.",
+)
+@click.option("--generate", metavar="N", type=click.IntRange(1, 4096), help="Let the model add up to N tokens first.")
 @click.option("--max-tokens", type=click.IntRange(1), help="Cut the text to that many tokens.")
+@click.option(
+    "--words", is_flag=True, help="Read words: the strongest connection of every head; with --json the maps by word."
+)
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Save everything as a safetensors file."
 )
 @JSON
-def analyze(
-    text: str,
-    pair: str | None,
-    model: str,
-    lenses: tuple[str, ...],
-    measures: tuple[str, ...],
-    max_tokens: int | None,
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    """Analyse TEXT ("-" reads standard input) and print a summary of every head."""
-    text = sys.stdin.read() if text == "-" else text
-    check_text(text)
+def analyze(model: str, out: Path | None, as_json: bool, words: bool, **asked: Any) -> None:
+    """Analyse TEXT ("-" reads standard input) or an image, and print a summary of every head."""
+    request = _request(**asked)
     if not Path(model).expanduser().is_dir():
         Catalog(Settings(hub="any")).locate(model, pointer=None)
 
@@ -186,18 +208,43 @@ def analyze(
 
     bar = _Bar(quiet=as_json)
     bar(0.0, "loading", model)
-    loaded = load(model)
-    a = run(
-        loaded, text, pair, lenses=lenses or ("weights", "effective"), measures=measures or ("entropy", "null_share"), max_tokens=max_tokens,
-        maps=out is not None, progress=bar,
-    )  # fmt: skip
+    a = run(load(model), **request, maps=out is not None or words, progress=bar)
     bar.close()
     if out is not None:
         try:
             a.save(out)
         except OSError as error:
             raise HeadscopeError("The file could not be written. Choose another place with --out.") from error
-    click.echo(json.dumps(_summary(a)) if as_json else _table(a))
+    click.echo(json.dumps(summary(a, words=words)) if as_json else table(a, words=words))
+
+
+def _request(
+    text: str | None,
+    pair: str | None,
+    image: Path | None,
+    mechanism: dict[str, Any],
+    params: tuple[str, ...],
+    lenses: tuple[dict[str, Any], ...],
+    measures: tuple[dict[str, Any], ...],
+    generate: int | None,
+    **rest: Any,
+) -> dict[str, Any]:
+    """The options as the library takes them. A usage error unless there is either a text or an image."""
+    if (text is None) == (image is None):
+        raise click.UsageError("Give a TEXT, or an image with --image: one of them.")
+    text = sys.stdin.read() if text == "-" else text
+    if text is not None:
+        check_text(text)
+    return {
+        "text": text,
+        "text_pair": pair,
+        "image": image,
+        "mechanism": mechanism | dict(parameter(one) for one in params),
+        "lenses": lenses or ("weights", "effective"),
+        "measures": measures or ("entropy", "null_share"),
+        "generate": None if generate is None else {"max_new_tokens": generate},
+        **rest,
+    }
 
 
 class _Bar:
@@ -216,41 +263,18 @@ class _Bar:
             click.echo("\r\033[K", nl=False, err=True)
 
 
-def _summary(a: Analysis) -> dict[str, Any]:
-    from .api.maps import token_mean
-    from .api.tensors import plain
-    from .worker import document
+def _list_methods(what: str, known: Mapping[str, Declaration]) -> None:
+    """A command that lists what there is of one sort, with parameters and their defaults."""
 
-    described = document(a.result)
-    means = {
-        name: {lens: plain(token_mean(values, MEASURES[name].shape.split())) for lens, values in by_lens.items()}
-        for name, by_lens in a.measures.items()
-    }
-    return {
-        "id": a.id,
-        "model": a.model,
-        "mechanism": a.mechanism,
-        **{k: described[k] for k in ("tokens", "layers", "heads", "lenses", "warnings", "timing_ms")},
-        "measures": means,
-    }
+    @main.command(what, help=f"List the {what}, with their parameters and defaults.")
+    @JSON
+    def command(as_json: bool) -> None:
+        click.echo(json.dumps([method.describe() for method in known.values()]) if as_json else listed(known))
 
 
-def _table(a: Analysis) -> str:
-    """One line per head and one column per measure."""
-    summary = _summary(a)
-    columns = [
-        (name, lens, values) for name, by_lens in summary["measures"].items() for lens, values in by_lens.items()
-    ]
-    lines = [
-        f"{a.model}: {len(a.tokens)} tokens, {len(a.layers)} layers × {len(a.heads)} heads, {a.result.timing_ms['total']:.0f} ms"
-    ]
-    lines += [f"{warning.lens}: {warning.message}" for warning in a.warnings]
-    lines += ["", "  ".join(["head".ljust(6), *[name.rjust(15) for name, _, _ in columns]])]
-    for i, layer in enumerate(a.layers):
-        for j, head in enumerate(a.heads):
-            cells = ["–" if values[i][j] is None else f"{values[i][j]:.3f}" for _, _, values in columns]
-            lines.append("  ".join([f"{layer}.{head}".ljust(6), *[cell.rjust(15) for cell in cells]]))
-    return "\n".join(lines)
+_list_methods("mechanisms", MECHANISMS)
+_list_methods("lenses", LENSES)
+_list_methods("measures", MEASURES)
 
 
 @main.command()
