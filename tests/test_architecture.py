@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 NOUNS = {"_version", "types", "errors", "settings", "adjacency", "words"}
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
-PIPELINE = {"analysis", "study", "figures"}
+PIPELINE = {"analysis", "caveats", "study", "figures"}
 ROOTS = {"library", "worker", "runtime", "attentions", "comparison"}
 # Room -> what it may import, beside itself.
 MAY_IMPORT = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -179,12 +179,16 @@ class Collector:
         readings: dict[str, Reading] = {}
         for name, params in self._lenses.items():
             lens = LENSES[name]
-            if lens.of == "heads" or (place is None and lens.join is None):
+            joins = lens.joins(params)
+            if lens.of == "heads" or (place is None and not joins):
                 continue
             reading = lens.read(layer, params)
-            if lens.join is not None and name in self._joined:
-                reading = Reading(lens.join(params, reading.map, self._joined[name]), signed=reading.signed)
-            self._joined[name] = reading.map
+            if joins and lens.join is not None and name in self._joined:
+                joined = lens.join(params, reading.map, self._joined[name])
+                undefined = None if reading.undefined is None else joined.isnan().any(-1).sum(-1)
+                reading = replace(reading, map=joined, undefined=undefined)
+            if joins:
+                self._joined[name] = reading.map
             readings[name] = reading
         if place is not None:
             self._measure("layer", layer, readings, place, 0)
@@ -201,7 +205,20 @@ class Collector:
                 continue
             about = [lens for lens in measure.lenses if lens in readings or (of == "layer" and lens == "weights")]
             for lens in about:
-                self._keep(("measure", name, lens), measure.compute(layer, lens, readings, params), place, head)
+                values = measure.compute(layer, lens, readings, params)
+                if of == "layer":
+                    values = self._chosen(values, measure.shape, layer.index)
+                self._keep(("measure", name, lens), values, place, head)
+
+    def _chosen(self, values: torch.Tensor, shape: str, layer: int) -> torch.Tensor:
+        """Values of all heads of a layer -> those of the chosen heads, along every axis H of `shape`; NaN for heads that the layer does not have."""
+        present, absent = self._plan.present(layer), self._plan.absent(layer)
+        for axis, letter in enumerate(shape.split()[1:]):
+            if letter == "H":
+                values = values.index_select(axis, torch.tensor(present, device=values.device))
+                empty = [absent if place == axis else size for place, size in enumerate(values.shape)]
+                values = torch.cat([values, values.new_full(empty, torch.nan)], axis) if absent else values
+        return values
 
     def _write(self, readings: dict[str, Reading], place: int, head: int) -> None:
         started = time.perf_counter()

@@ -21,7 +21,7 @@ from . import budget
 from .analysis import Collector, Memory
 from .caveats import caveats
 from .errors import InvalidRequest
-from .library import Analysis, Method, _choice, _request
+from .library import Analysis, Method, request_of
 from .request import check_needs
 from .types import BLOCK_BYTES, Axes, Keys, Kind, Layer, Token, TokenKind
 
@@ -92,12 +92,13 @@ def from_attentions(
     given = _check(attentions, tokens, values, key_tokens)
     rules = [_keys(weights, causal) for weights in given.weights]
     chosen = lenses if lenses is not None else ("weights", "effective") if values is not None else ("weights",)
-    request = _request(
+    request = request_of(
+        mechanism="softmax",
         model="attentions",
         token_ids=[token.id for token in given.axes.queries],
         kind=given.kind,
-        lenses=[_choice(lens) for lens in chosen],
-        measures=[_choice(measure) for measure in measures],
+        lenses=chosen,
+        measures=measures,
     )
     lacks = _lacks(given, rules)
     check_needs(request.methods, lacks)

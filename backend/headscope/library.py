@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import psutil
 from pydantic import ValidationError
 
-from . import analysis
+from . import analysis, words
 from .analysis import Array, Memory, Progress, Result
 from .errors import InvalidRequest
 from .models import loading
@@ -25,6 +25,15 @@ from .worker import arrays, document
 
 # A mechanism, lens or measure: its name, or a mapping with its name and parameters.
 Method = str | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Maps by groups of tokens: `maps` lens -> [L, H, V, W], and what the groups along both axes are called."""
+
+    maps: Mapping[str, Array]
+    queries: list[str]
+    keys: list[str]
 
 
 @dataclass
@@ -84,6 +93,26 @@ class Analysis:
     def logits(self) -> Array | None:
         """[Q, vocabulary] of the model's own head; only with keep_logits=True."""
         return self.result.logits
+
+    def by(self, groups: Literal["word"] | Sequence[Sequence[int]] = "word") -> Grouped:
+        """The same maps with tokens read together: summed over the keys of a group, averaged over its queries.
+
+        "word" joins the pieces of every word; special tokens stand alone. Groups of your own are lists of token numbers, in the order you want them; tokens
+        in none of them stand alone behind. Raises InvalidRequest for a token that does not exist or is named twice, and for groups in cross-attention.
+
+        >>> import headscope
+        >>> a = headscope.analyze("minilm", "Tokenization matters.")
+        >>> a.by("word").queries
+        ['[CLS]', 'Tokenization', 'matters', '.', '[SEP]']
+        """
+        if groups == "word":
+            (rows, queries), (columns, keys) = words.word_groups(self.tokens), words.word_groups(self.key_tokens)
+            return Grouped({lens: words.group(m, rows, columns) for lens, m in self.maps.items()}, queries, keys)
+        if self.tokens != self.key_tokens:
+            raise InvalidRequest("Cross-attention has two texts: only words can be grouped in it.")
+        order, sizes, names = words.arrange(self.tokens, groups)
+        maps = {lens: words.group(m[..., order, :][..., order], sizes, sizes) for lens, m in self.maps.items()}
+        return Grouped(maps, names, names)
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file with the document in its metadata; headscope.open reads it."""
@@ -151,16 +180,16 @@ def analyze(
     (6, 12, 6, 6)
     """
     model = load(model)
-    request = _request(
+    request = request_of(
         model=model.name[:200],
         text=text,
         text_pair=text_pair,
         token_ids=None if token_ids is None else [int(id_) for id_ in token_ids],
         target_ids=None if target_ids is None else [int(id_) for id_ in target_ids],
         image=None if image is None else pack(image),
-        mechanism=_choice(mechanism),
-        lenses=[_choice(lens) for lens in lenses],
-        measures=[_choice(measure) for measure in measures],
+        mechanism=mechanism,
+        lenses=lenses,
+        measures=measures,
         layers=None if layers is None else list(layers),
         heads=None if heads is None else list(heads),
         generate=generate,
@@ -177,15 +206,21 @@ def analyze(
     return Analysis(result, sink.maps, lambda: model.digest)
 
 
-def _choice(method: Method) -> Any:
-    """A method by its name, or as an object with parameters."""
-    return dict(method) if isinstance(method, Mapping) else method
-
-
-def _request(**fields: Any) -> AnalysisRequest:
+def request_of(
+    mechanism: Method, lenses: Iterable[Method], measures: Iterable[Method], **fields: Any
+) -> AnalysisRequest:
     """The request, or InvalidRequest in our words where a value is of the wrong type."""
+
+    def choice(method: Method) -> Any:
+        return dict(method) if isinstance(method, Mapping) else method
+
     try:
-        return AnalysisRequest(**fields)
+        return AnalysisRequest(
+            mechanism=choice(mechanism),
+            lenses=[choice(lens) for lens in lenses],
+            measures=[choice(measure) for measure in measures],
+            **fields,
+        )
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.") from None

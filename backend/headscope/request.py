@@ -201,7 +201,12 @@ class AnalysisRequest(BaseModel):
         """The lenses to read, with their parameters: those asked for and those the measures need, in the order of LENSES."""
         chosen = {choice.name: choice for choice in self.lenses}
         needed = {lens for name in self.measure_names for lens in MEASURES[name].reads}
-        needed |= {"weights" for name in self.measure_names if "weights" in MEASURES[name].lenses}
+        for (
+            name
+        ) in self.measure_names:  # about the weights where they can be asked about, else about the first lens that can
+            about = MEASURES[name].lenses
+            if "weights" in about or not set(about) & {*chosen, *needed}:
+                needed.add("weights" if "weights" in about else about[0])
         return {
             name: chosen.get(name) or lens.params() for name, lens in LENSES.items() if name in chosen or name in needed
         }

@@ -368,6 +368,10 @@ class Lens(Declaration):
     join: Callable[[Any, Tensor, Tensor], Tensor] | None = None
     signed: bool = False
 
+    def joins(self, params: Any) -> bool:
+        """Whether layers are joined: a parameter named rollout can switch it off."""
+        return self.join is not None and bool(getattr(params, "rollout", True))
+
     @property
     def shape(self) -> str:
         """Axes of the map."""

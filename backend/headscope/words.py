@@ -40,6 +40,21 @@ def word_groups(tokens: Sequence[Token]) -> tuple[list[int], list[str]]:
     return [len(run) for run in runs], [_label([token for _, token in run]) for run in runs]
 
 
+def arrange(tokens: Sequence[Token], groups: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[str]]:
+    """Groups of token numbers -> the tokens in the groups' order, with those of no group alone behind; the groups' sizes, and their texts.
+
+    Raises InvalidRequest for a token that does not exist or is in two groups, and for an empty group.
+    """
+    named = [number for one in groups for number in one]
+    if len(set(named)) < len(named) or not set(named) <= set(range(len(tokens))) or not all(groups):
+        raise InvalidRequest(
+            f"Every group holds some of the tokens 0 to {len(tokens) - 1}, and no token is in two groups."
+        )
+    every = [*groups, *([number] for number in range(len(tokens)) if number not in named)]
+    order = [number for one in every for number in one]
+    return order, [len(one) for one in every], [_label([tokens[number] for number in sorted(one)]) for one in every]
+
+
 def _owner(placed: tuple[int, Token]) -> tuple[str, int]:
     place, token = placed
     return ("alone", place) if token.word is None or token.kind == "special" else ("word", token.word)

@@ -87,7 +87,7 @@ def test_open_refuses_other_files(tmp_path: Path, content: bytes) -> None:
         ({"layers": [6]}, Unknown, "unknown-layer"),
         ({"heads": [12]}, Unknown, "unknown-head"),
         ({"kind": "cross"}, Unsupported, "unsupported"),
-        ({"text": None, "image": "x"}, Unsupported, "unsupported"),
+        ({"text": None, "image": "x"}, InvalidRequest, "invalid-image"),
         ({"keep_logits": True}, Unsupported, "unsupported"),
         ({"token_ids": [1]}, InvalidRequest, "invalid-request"),
         ({"text": None}, InvalidRequest, "invalid-request"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ import torch
 
 import headscope
 from headscope import LENSES, MEASURES, MECHANISMS, Model
+from headscope.capture import examine
+from headscope.errors import Unsupported
 from headscope.measures import edges
 from headscope.measures.entropy import convert, row_entropy
 from headscope.measures.thumbnail import pool, quantise
@@ -46,14 +49,34 @@ def test_null_share_is_what_the_difference_says(tiny: Model) -> None:
     np.testing.assert_allclose(leverage.sum(-1), a.result.notes["effective"]["rank"], atol=1e-3)
 
 
+def supported(model: Model, needs: tuple[str, ...]) -> bool:
+    """Whether the model has what is needed."""
+    return not set(needs) & set(examine(model).lacks("self"))
+
+
+def ran(model: Model, needs: tuple[str, ...], **asked: Any) -> headscope.Analysis | None:
+    """The analysis of 20 random tokens; None where the model can't give what a method needs, which is then said in a sentence."""
+    ids = np.random.default_rng(1).integers(0, 200, 20).tolist()
+    if supported(model, needs):
+        return headscope.analyze(model, token_ids=ids, **asked)
+    with pytest.raises(Unsupported, match=r"\.$"):
+        headscope.analyze(model, token_ids=ids, **asked)
+    return None
+
+
 @pytest.mark.parametrize("name", LENSES)
 def test_every_lens_keeps_its_promises(tiny: Model, name: str) -> None:
     """Shape, type, finiteness, range, and that a map which is not signed is not negative. For every entry of LENSES."""
-    ids = np.random.default_rng(1).integers(0, 200, 20).tolist()
-    found = headscope.analyze(tiny, token_ids=ids, lenses=(name,), measures=()).maps[name]
     lens = LENSES[name]
-    assert found.shape == (3, 4, 20, 20)
+    a = ran(tiny, lens.needs, lenses=(name,), measures=())
+    if a is None:
+        return
+    found = a.maps[name]
+    assert found.shape == (3, 4 if lens.of == "heads" else 1, 20, 20)
     assert found.dtype == np.float32
+    undefined = a.result.notes.get(name, {}).get("undefined", np.zeros(1))
+    assert np.isnan(found).all(-1).sum() == undefined.sum()
+    found = np.nan_to_num(found, nan=0.0)
     assert np.isfinite(found).all()
     low, high = lens.range
     assert low is None or found.min() >= low - 1e-6
@@ -63,17 +86,32 @@ def test_every_lens_keeps_its_promises(tiny: Model, name: str) -> None:
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_measure_keeps_its_promises(tiny: Model, name: str) -> None:
-    """Shape by its declaration, range, finiteness. For every entry of MEASURES."""
-    ids = np.random.default_rng(1).integers(0, 200, 20).tolist()
-    found = headscope.analyze(tiny, token_ids=ids, measures=(name,)).measures[name]
-    sizes = {"L": 3, "H": 4, "Q": 20, "K": 20}
-    low, high = MEASURES[name].range
-    assert set(found) == set(MEASURES[name].lenses)
+    """Shape by its declaration, range, no infinities. For every entry of MEASURES, through the first of its lenses and effective attention."""
+    measure = MEASURES[name]
+    lenses = {measure.lenses[0], *({"effective"} & set(measure.lenses))}
+    needs = (*measure.needs, *(need for lens in {*lenses, *measure.reads} for need in LENSES[lens].needs))
+    a = ran(tiny, needs, lenses=sorted(lenses), measures=(name,))
+    if a is None:
+        return
+    found = a.measures[name]
+    sizes = {"L": 3, "H": 4, "Q": 20, "K": 20, "C": len(measure.columns)}
+    low, high = measure.range
+    assert set(found) == lenses
     for values in found.values():
-        assert values.shape == tuple(sizes[axis] for axis in MEASURES[name].shape.split())
-        assert np.isfinite(values).all()
-        assert low is None or values.min() >= low - 1e-6
-        assert high is None or values.max() <= high + 1e-6
+        assert values.shape == tuple(sizes[axis] for axis in measure.shape.split())
+        assert not np.isinf(values).any()
+        values = values[np.isfinite(values)]
+        assert low is None or values.min(initial=low) >= low - 1e-6
+        assert high is None or values.max(initial=high) <= high + 1e-6
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_lenses_and_columns_of_measures_exist(name: str) -> None:
+    """Every lens that a measure names is there; it has columns if and only if it has an axis for them, each named once."""
+    measure = MEASURES[name]
+    assert {*measure.lenses, *measure.reads} <= set(LENSES)
+    assert bool(measure.columns) == ("C" in measure.shape.split())
+    assert len(set(measure.columns)) == len(measure.columns)
 
 
 @pytest.mark.parametrize(
