@@ -98,3 +98,10 @@ def test_classes() -> None:
         "cross": 1,
         "other": 2,
     }
+
+
+def test_a_threshold_between_two_neighbouring_numbers() -> None:
+    """The mean of 0.5 and of the number just below it lies between them, though it rounds to 0.5."""
+    below = np.nextafter(np.float32(0.5), np.float32(0))
+    layer = head_layer(np.array([[[below, 0.5], [below, 0.5]]]), sentence("a b"))
+    assert measure("connections", layer, deviations=0.0, self_edges=True)["edges"][0] == 2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .heads import FEW, agree, average, cases, head_layer, measure, rows, sentence
+from .heads import FEW, agree, allowed, average, cases, head_layer, measure, rows, sentence
 
 
 def slow(layer: Any, map_: np.ndarray, mask: np.ndarray, position: int | None) -> list[dict[str, float]]:
@@ -79,3 +79,15 @@ def test_the_threshold() -> None:
     layer = head_layer(map_, sentence("[CLS] a"))
     assert not measure("sink", layer, epsilon=0.5)["is_sink"][0]
     assert measure("sink", layer, epsilon=0.49)["is_sink"][0]
+
+
+def test_a_token_that_only_missing_rows_see_is_no_candidate() -> None:
+    """The separator falls out of the comparison, the first token stays; where nothing is left there is nothing to say."""
+    layer = head_layer(rows(0, 1, allowed("band", 12)), sentence(["[CLS]", *["a"] * 10, "[SEP]"]), "band")
+    map_ = -layer.weights.numpy()
+    map_[:, 8:] = np.nan
+    found = measure("sink", layer, "effective", map_)
+    assert found["value"][0] == pytest.approx(map_[0, :4, 0].mean(), abs=1e-6)
+    assert found["position"][0] == 0
+    map_[:] = np.nan
+    assert all(np.isnan(column).all() for column in measure("sink", layer, "effective", map_).values())
