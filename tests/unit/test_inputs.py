@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -347,6 +348,33 @@ def test_the_end_token_ends_a_continuation(decoder: Model) -> None:
         hook.remove()
     assert encoded.generated == 1
     assert (encoded.tokens[-1].text, encoded.tokens[-1].kind) == ("</s>", "special")
+
+
+@pytest.mark.parametrize(
+    ("settings", "fails"),
+    [
+        ({"num_beams": 4, "do_sample": True, "temperature": 0.3, "max_time": 1e-9, "max_length": 3}, False),
+        ({"cache_implementation": "quantized", "stop_strings": ["a"], "min_length": 500}, False),
+        ({"forced_eos_token_id": 99_999}, True),
+    ],
+    ids=["overruled", "harmless", "broken"],
+)
+def test_settings_of_a_model_s_own(settings: dict[str, Any], fails: bool, tmp_path: Path) -> None:
+    """What makes writing random or slow does not count; what makes it impossible is an error of ours."""
+    make = lambda: transformers.GPT2LMHeadModel(  # noqa: E731
+        transformers.GPT2Config(vocab_size=400, n_embd=32, n_layer=1, n_head=4, bos_token_id=0, eos_token_id=2)
+    )
+    model = from_folder(tmp_path, make, lambda: byte_level(around=False))
+    plain = [token.id for token in model.encode("The cat", generate=Generate(max_new_tokens=4)).tokens]
+    path = tmp_path / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+    model = headscope.load(tmp_path, device="cpu")
+    if fails:
+        with pytest.raises(Unsupported, match="generation fails"):
+            model.encode("The cat", generate=Generate(max_new_tokens=4))
+    else:
+        found = model.encode("The cat", generate=Generate(max_new_tokens=4)).tokens
+        assert [token.id for token in found] == plain
 
 
 def test_models_that_can_not_continue(minilm: Model) -> None:

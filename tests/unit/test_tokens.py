@@ -197,6 +197,9 @@ def test_no_cutting_unless_asked(minilm: Model) -> None:
     cut = minilm.encode(text, max_tokens=10).tokens
     assert len(cut) == 10
     assert cut[-1].text == "[SEP]"
+    for text_pair in (None, text):
+        with pytest.raises(InvalidRequest, match="special tokens"):
+            minilm.encode(text, text_pair, max_tokens=1)
     with pytest.raises(TooManyTokens) as refused:
         minilm.encode("word " * 600)
     assert (refused.value.limit, refused.value.actual) == (512, 602)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import transformers
 
 import headscope
 from headscope import Model
-from headscope.errors import InvalidRequest, Unsupported
+from headscope.errors import HeadscopeError, InvalidRequest, Unsupported
 from headscope.models.generation import Generate
 
 from . import pictures
@@ -101,3 +102,38 @@ def test_vision_models_take_images_and_nothing_else(minilm: Model) -> None:
         minilm.encode(image=picture)
     with pytest.raises(Unsupported):
         headscope.load(VISION["vit"][0](), byte_level(around=False))
+
+
+SIZE = {"height": 32, "width": 32}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("processor", "code"),
+    [
+        ({"image_processor_type": "ViTImageProcessorFast", "size": 32}, None),
+        ({"feature_extractor_type": "ViTFeatureExtractor", "size": SIZE}, None),
+        ({"image_processor_type": "ViTImageProcessor", "size": {"height": 48, "width": 32}}, None),
+        ({"image_processor_type": "ViTImageProcessor", "size": {"height": 100_000, "width": 100_000}}, "invalid-image"),
+        ({"image_processor_type": "ViTImageProcessor", "size": {"height": 0, "width": 32}}, "invalid-image"),
+        ({"image_processor_type": "ViTImageProcessor", "size": SIZE, "resample": 99}, "invalid-image"),
+        ({"image_processor_type": "ViTImageProcessor", "size": SIZE, "rescale_factor": 1e300}, "non-finite"),
+        ({"image_processor_type": "SamImageProcessor"}, "unsupported"),
+        ({"image_processor_type": "LlavaNextImageProcessor"}, "unsupported"),
+        ({"image_processor_type": "Nonsense"}, "model-corrupt"),
+        ({"image_processor_type": 7}, "model-corrupt"),
+        ({"image_processor_type": "ViTImageProcessor", "auto_map": {"AutoImageProcessor": "x.Y"}}, "unsafe-model"),
+    ],
+    ids=lambda value: "-".join(str(part) for part in value.values()) if isinstance(value, dict) else str(value),
+)
+def test_image_processors_are_not_trusted(processor: dict[str, Any], code: str | None, tmp_path: Path) -> None:
+    """Whatever a folder's image processor asks for: right maps, or one of our errors."""
+    VISION["vit"][0]().save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    try:
+        a = headscope.analyze(headscope.load(tmp_path, device="cpu"), image=pictures.plain(50, 40), lenses=("weights",))
+    except HeadscopeError as error:
+        assert error.code == code  # noqa: PT017 - the first case has none
+    else:
+        assert code is None
+        assert a.maps["weights"].shape[2] in (17, 25)

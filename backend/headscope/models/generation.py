@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -42,8 +43,14 @@ def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> li
     if asked.do_sample:
         wanted |= {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
     wanted |= {"max_new_tokens": min(asked.max_new_tokens, most), "num_beams": 1, "num_return_sequences": 1}
-    # Limits of time would make the result depend on the machine.
-    wanted |= {"max_time": None, "pad_token_id": _padding(module), "return_dict_in_generate": False}
+    # A limit of time would make the result depend on the machine; other caches need other packages.
+    wanted |= {
+        "max_time": None,
+        "stop_strings": None,
+        "cache_implementation": None,
+        "pad_token_id": _padding(module),
+        "return_dict_in_generate": False,
+    }
     training = module.training
     module.eval()
     try:
@@ -56,17 +63,22 @@ def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> li
 def _generated(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:
     import torch
 
-    try:
-        torch.manual_seed(seed)
-        written = module.generate(**arguments)
-    except IndexError:
-        # transformers makes the cache of a decoder as deep as its encoder, which fails where the decoder is deeper.
-        torch.manual_seed(seed)
-        written = module.generate(**arguments, use_cache=False)
-    except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
-        raise Unsupported(
-            "This model can't continue a text: its own generation fails. Leave generate out.", pointer="/generate"
-        ) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of transformers, about settings that came with the model
+        try:
+            try:
+                torch.manual_seed(seed)
+                written = module.generate(**arguments)
+            except IndexError:
+                # transformers makes the cache of a decoder as deep as its encoder, which fails where the decoder is deeper.
+                torch.manual_seed(seed)
+                written = module.generate(**arguments, use_cache=False)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever the settings that came with the model make of it
+            raise Unsupported(
+                "This model can't continue a text: its own generation fails. Leave generate out.", pointer="/generate"
+            ) from error
     ids: list[int] = written[0].tolist()
     return ids
 

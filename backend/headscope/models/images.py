@@ -63,7 +63,7 @@ def unpack(text: str) -> bytes:
     if len(body) > LARGEST_BYTES * 4 // 3 + 4:
         raise _too_many_bytes(len(body) * 3 // 4)
     try:
-        data = base64.b64decode(body, validate=True)
+        data = base64.b64decode("".join(body.split()), validate=True)
     except (binascii.Error, ValueError):
         raise _wrong("The image is not in base64.") from None
     _check_bytes(data)
@@ -120,16 +120,35 @@ def prepare(image: Any, processor: Any, patches: Patches, channels: int) -> Tens
 
 
 def _processed(processor: Any, picture: Image) -> Tensor:
+    _check_target(processor, *picture.size)
     try:
         found = processor(images=[picture], return_tensors="pt")
         pixels: Tensor | None = found.get("pixel_values")
-    except (ValueError, TypeError, RuntimeError, KeyError, OverflowError, MemoryError) as error:
+    except Exception as error:  # processors raise whatever they like about sizes that do not suit them
         raise _wrong(
-            "The model's image processor can't take this image. Send a larger one, nearer to square."
+            "The model's image processor fails on this image. Send one nearer to square, or load the model with another processor."
         ) from error
     if pixels is None or pixels.ndim != 4 or pixels.shape[0] != 1:
         raise Unsupported("The model's image processor cuts an image into several, which can't be analysed.")
     return pixels.float()
+
+
+def _check_target(processor: Any, width: int, height: int) -> None:
+    """Raise before a processor makes room for an image of absurd size, because it was told to, or because it keeps the ratio of a long strip."""
+    for name in ("size", "crop_size", "pad_size"):
+        asked = getattr(processor, name, None)
+        sides = dict(asked) if asked is not None else {}
+        long, short = (sides.get(f"{which}_edge") or 0 for which in ("longest", "shortest"))
+        pixels = max((sides.get("height") or 0) * (sides.get("width") or 0), long * long)
+        if short and not long:
+            pixels = max(pixels, short * short * max(width, height) // min(width, height))
+        if pixels > LARGEST_PIXELS:
+            raise InvalidImage(
+                "The model's image processor would make this image too large. Send one nearer to square.",
+                pointer="/image",
+                limit=LARGEST_PIXELS,
+                actual=pixels,
+            )
 
 
 def encode(pixels: Tensor, patches: Patches) -> Encoded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import tempfile
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 import transformers
 from tokenizers import Tokenizer
-from transformers.models.auto import modeling_auto
+from transformers.models.auto import image_processing_auto, modeling_auto
 
 from ..errors import CorruptModel, HeadscopeError, ModelUnavailable, UnsafeModel, UnsafeWeights, Unsupported
 from . import facts, safety, tokens
@@ -190,9 +191,17 @@ def _processor(staged: Path) -> Any:
         return transformers.AutoImageProcessor.from_pretrained(
             staged, local_files_only=True, trust_remote_code=False, backend="pil"
         )
-    except ImportError as error:
-        raise Unsupported(
-            "The model's image processor needs torchvision. Install torchvision to use this model."
-        ) from error
     except Exception as error:  # as above
+        if importlib.util.find_spec("torchvision") is None and _only_with_torchvision(staged):
+            raise Unsupported("The model's image processor needs torchvision. Install it to use this model.") from error
         raise CorruptModel("The model's image processor can't be read.") from error
+
+
+def _only_with_torchvision(staged: Path) -> bool:
+    """Whether transformers has the image processor that the folder names for torchvision only."""
+    path = staged / "preprocessor_config.json"
+    named = safety.read_json(path).get("image_processor_type") if path.exists() else None
+    base = str(named).removesuffix("Fast")
+    offered = getattr(image_processing_auto, "IMAGE_PROCESSOR_MAPPING_NAMES", {}).values()
+    homes = [entry for entry in offered if isinstance(entry, dict) and entry.get("torchvision") == base]
+    return bool(homes) and not any("pil" in entry for entry in homes)

@@ -26,6 +26,8 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.
 NO_TOKENIZER = "This model came without a tokenizer. Give token_ids, or load it with its tokenizer."
 # What the model is compared on with its own attention: lengths of encoder and decoder differ, so that none passes for the other.
 PROBE, PROBE_TARGET = 12, 9
+# Most tokens that an image processor may give, as a multiple of those of the size the model was made for.
+LARGER = 4
 SILENCE = -1.5  # every value of the log-mel spectrogram that Whisper's feature extractor makes of silence
 
 
@@ -150,7 +152,13 @@ class Model:
         if patches is None:
             raise Unsupported("It is not known how this model cuts images into patches.", pointer="/model")
         channels = int(getattr(self.module.config, "num_channels", 3) or 3)
-        encoded = images.encode(images.prepare(asked.image, self.processor, patches, channels), patches)
+        pixels = images.prepare(asked.image, self.processor, patches, channels)
+        encoded = images.encode(pixels, patches)
+        if pixels.shape[1] != channels or len(encoded.tokens) > LARGER * patches.tokens:
+            raise Unsupported(
+                "The image processor makes images that this model was not made for. Load the model with its own.",
+                pointer="/model",
+            )
         if asked.max_tokens is not None and asked.max_tokens < len(encoded.tokens):
             raise InvalidRequest("An image can't be cut to fewer tokens. Leave max_tokens out.", pointer="/max_tokens")
         return encoded

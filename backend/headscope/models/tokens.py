@@ -107,6 +107,12 @@ def encode(
         encoding = tokenizer.encode(text) if text_pair is None else tokenizer.encode(text, text_pair)
     finally:
         tokenizer.no_truncation()
+    if (
+        max_tokens is not None and len(encoding.ids) > max_tokens
+    ):  # which cuts nothing where the special tokens alone are more
+        raise InvalidRequest(
+            "The special tokens of the model alone are more than max_tokens. Raise max_tokens.", pointer="/max_tokens"
+        )
     segments = _segments(encoding.sequence_ids)
     rows = [
         _Row(piece, id_, segment, None if special else span)
@@ -228,6 +234,9 @@ def _spell(
         waiting.append((index, whole))
         if whole.endswith("\ufffd") and len(waiting) < LONGEST_CHARACTER and index != ordinary[-1]:
             continue
+        if not whole.startswith(known):  # a decoder that changes what stands before, as some do at punctuation
+            known, whole = "", " " + tokenizer.decode([added[place] for place, _ in waiting], skip_special_tokens=False)
+            waiting = [(place, whole) for place, _ in waiting]
         _place(spans, waiting, whole, len(known), len(text))
         text += whole[len(known) :]
         waiting, window = [], window[-CONTEXT:]
