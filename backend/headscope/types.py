@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -387,7 +387,7 @@ class Measure(Declaration):
 
     It is computed for those of `lenses` that were read, and for the weights if they are among them. `reads` names the lenses that must have been read for it.
     `of` heads: gets blocks of heads. `of` layer: gets all heads of a layer at once, with the residual stream; values may have no axis H. An axis C
-    holds `columns`, by name.
+    holds `columns`, by name; one named class holds numbers of `classes`.
     """
 
     compute: Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]
@@ -395,7 +395,8 @@ class Measure(Declaration):
     of: Literal["heads", "layer"] = "heads"
     lenses: tuple[str, ...] = ("weights",)
     reads: tuple[str, ...] = ()
-    columns: tuple[str, ...] = field(default=())
+    columns: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -404,6 +405,7 @@ class Measure(Declaration):
             "lenses": list(self.lenses),
             "reads": list(self.reads),
             "columns": list(self.columns),
+            "classes": list(self.classes),
         }
 
 

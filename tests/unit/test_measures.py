@@ -159,7 +159,7 @@ def slow_edges(weights: np.ndarray, rule: edges.Rule, k: int, mass: float, value
                 "top-k": place < k,
                 "mass": seen < mass * total,
                 "value": abs(row[j]) >= value,
-                "mean+std": row[j] > weights.mean() + weights.std(),
+                "mean+std": row[j] > weights[weights != 0].mean() + weights[weights != 0].std(),
             }[rule]
             seen += abs(row[j])
             if keep and row[j] != 0:

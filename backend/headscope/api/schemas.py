@@ -101,12 +101,13 @@ class LensSchema(DeclarationSchema):
 
 
 class MeasureSchema(DeclarationSchema):
-    """A measure; `lenses` are those it can be asked about, `reads` those it needs, `columns` what its axis C holds."""
+    """A measure; `lenses` are those it can be asked about, `reads` those it needs, `columns` what its axis C holds, `classes` what the numbers in a column class mean."""
 
     shape: str
     lenses: list[str]
     reads: list[str]
     columns: list[str]
+    classes: list[str]
 
 
 class TokenSchema(Strict):

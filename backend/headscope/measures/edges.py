@@ -15,12 +15,14 @@ def select(weights: Array, rule: Rule, *, k: int = 3, mass: float = 0.7, value: 
     """Indices [E, 2] of (query, key) for a map [Q, K], largest magnitude first; ties in reading order.
 
     top-k: the k largest of each query. mass: of each query the fewest keys that hold at least `mass` of its total magnitude. mean+std: entries above
-    the map's mean plus one standard deviation (JAT's rule). value: entries of at least `value` in magnitude. Zeros are never edges, nor are entries
+    the mean of those that are not 0 plus one standard deviation (JAT's rule). value: entries of at least `value` in magnitude. Zeros are never edges, nor are entries
     without a reading (NaN), which count for nothing.
     """
-    defined = np.isfinite(weights)
-    level = weights[defined].mean() + weights[defined].std() if rule == "mean+std" and defined.any() else 0.0
-    weights = np.where(defined, weights, 0)
+    weights = np.nan_to_num(weights, nan=0.0)
+    counted = weights[weights != 0].astype(
+        np.float64
+    )  # keys that a query may not see are exactly 0 and no part of its distribution
+    level = counted.mean() + counted.std() if rule == "mean+std" and counted.size else 0.0
     magnitude = np.abs(weights)
     if rule == "value":
         chosen = magnitude >= value

@@ -272,6 +272,7 @@ PATTERNS = Measure(
     params=PatternParams,
     shape="L H C",
     columns=COLUMNS,
+    classes=CLASSES,
     needs=("same-tokens",),
     lenses=PER_HEAD,
     compute=compute,

@@ -1212,11 +1212,13 @@ export interface components {
         };
         /**
          * MeasureSchema
-         * @description A measure; `lenses` are those it can be asked about, `reads` those it needs, `columns` what its axis C holds.
+         * @description A measure; `lenses` are those it can be asked about, `reads` those it needs, `columns` what its axis C holds, `classes` what the numbers in a column class mean.
          */
         MeasureSchema: {
             /** Citation */
             citation: string;
+            /** Classes */
+            classes: string[];
             /** Columns */
             columns: string[];
             /** Doc */
