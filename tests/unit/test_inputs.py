@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -351,7 +353,7 @@ def test_the_end_token_ends_a_continuation(decoder: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "fails"),
+    ("own", "fails"),
     [
         ({"num_beams": 4, "do_sample": True, "temperature": 0.3, "max_time": 1e-9, "max_length": 3}, False),
         ({"cache_implementation": "quantized", "stop_strings": ["a"], "min_length": 500}, False),
@@ -359,7 +361,7 @@ def test_the_end_token_ends_a_continuation(decoder: Model) -> None:
     ],
     ids=["overruled", "harmless", "broken"],
 )
-def test_settings_of_a_model_s_own(settings: dict[str, Any], fails: bool, tmp_path: Path) -> None:
+def test_settings_of_a_model_s_own(own: dict[str, Any], fails: bool, tmp_path: Path) -> None:
     """What makes writing random or slow does not count; what makes it impossible is an error of ours."""
     make = lambda: transformers.GPT2LMHeadModel(  # noqa: E731
         transformers.GPT2Config(vocab_size=400, n_embd=32, n_layer=1, n_head=4, bos_token_id=0, eos_token_id=2)
@@ -367,7 +369,7 @@ def test_settings_of_a_model_s_own(settings: dict[str, Any], fails: bool, tmp_pa
     model = from_folder(tmp_path, make, lambda: byte_level(around=False))
     plain = [token.id for token in model.encode("The cat", generate=Generate(max_new_tokens=4)).tokens]
     path = tmp_path / "generation_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), **own}))
     model = headscope.load(tmp_path, device="cpu")
     if fails:
         with pytest.raises(Unsupported, match="generation fails"):
@@ -396,6 +398,21 @@ def test_characters_of_several_tokens_in_a_continuation() -> None:
     assert [(t.text, t.start, t.end, t.word, t.kind) for t in grown.tokens] == [
         (t.text, t.start, t.end, t.word, t.kind) for t in typed.tokens
     ]
+
+
+TOKENIZERS = {"byte-level": lambda: byte_level(around=False), "unigram": unigram}
+PREPARED = {name: tokens.prepare(make().backend_tokenizer) for name, make in TOKENIZERS.items()}
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.sampled_from(list(PREPARED)), st.lists(st.integers(3, 399), min_size=1, max_size=25))
+def test_any_ids_are_spelled_as_the_tokenizer_spells_them(name: str, ids: list[int]) -> None:
+    """Token by token gives the text of all of them together, also where bytes make no character; places are in order."""
+    grown = tokens.extend(PREPARED[name], tokens.Encoded([], [], text=""), ids, frozenset())
+    assert grown.text == PREPARED[name].decode(ids, skip_special_tokens=False)
+    starts = [token.start for token in grown.tokens]
+    assert len(starts) == len(ids)
+    assert starts == sorted(starts)
 
 
 # Annotations
