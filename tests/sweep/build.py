@@ -14,7 +14,7 @@ import transformers
 from transformers import CONFIG_MAPPING, PretrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
 
-from .sizes import LAYERS, NONE, NOT_ALONE, OPTIONAL, SIZES, SPECIAL, SPECIAL_IDS, VOCABULARY
+from .sizes import LAYERS, NONE, NOT_ALONE, OPTIONAL, SIZES, SPECIAL, SPECIAL_IDS, SPREAD, SPREADS, VOCABULARY
 
 # Classes to build, first that a type has wins; then any class of its module.
 TEXT = ("MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "CAUSAL_LM")
@@ -58,7 +58,7 @@ def build(model_type: str) -> Built:
     module = cls._from_config(config, attn_implementation="eager").eval()
     if not any(ATTENDS.search(type(part).__name__) for part in module.modules()):
         raise OutOfScope(NONE)
-    randomise(module)
+    randomise(module, SPREADS.get(model_type, SPREAD))
     return Built(model_type, module, takes(cls) or "")
 
 
@@ -159,14 +159,14 @@ def _every_kind(values: Any) -> list[Any]:
     return kinds if len(kinds) >= LAYERS else [*values[:LAYERS]]
 
 
-def randomise(module: torch.nn.Module) -> None:
-    """Weights large enough that attention is far from uniform, so that a mistake shows."""
+def randomise(module: torch.nn.Module, spread: float) -> None:
+    """Normal weights of this standard deviation; vectors (gains, biases, sinks) get some noise."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() > 1:
-                parameter.copy_(noise * 0.3)
+                parameter.copy_(noise * spread)
             else:
                 parameter.copy_(torch.nan_to_num(parameter, 0, 0, 0) + noise * 0.2)
 

@@ -66,14 +66,17 @@ def _difference(model: Any, anatomy: Any, built: Built, length: int) -> str | No
     expected = _eager(built, encoded)
     for kind in dict.fromkeys(site.kind for site in anatomy.sites):
         blocks: dict[int, list[torch.Tensor]] = {}
+        hidden: list[float] = []
 
-        def keep(layer: Layer, blocks: dict[int, list[torch.Tensor]] = blocks) -> None:
+        def keep(layer: Layer, blocks: dict[int, list[torch.Tensor]] = blocks, hidden: list[float] = hidden) -> None:
             blocks.setdefault(layer.index, []).append(layer.weights.clone())
+            hidden.append(layer.weights[:, ~layer.keys.allowed(*layer.weights.shape[1:])].abs().sum().item())
 
         output = capture(model, encoded, anatomy, Wanted(keep), kind)
         ours = [torch.cat(blocks[layer]) for layer in sorted(blocks)]
         theirs = [one[0].float() for one in getattr(expected, RETURNED[kind]) if one is not None]
         wrong = _apart(ours, theirs) or _outputs_apart(output, expected)
+        wrong = "weights on keys that may not be seen" if wrong is None and any(hidden) else wrong
         if wrong is None and anatomy.captured and length == LENGTHS[-1]:
             wrong = structure_apart(model, anatomy, encoded, kind)
         if wrong:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from multiprocessing import get_context
 from typing import Any
 
-SECONDS = 30
+SECONDS = 60
 WORKERS = 2
 
 

@@ -110,6 +110,7 @@ SIZES: dict[str, Any] = {
     "index_topk": 8,
     "index_n_heads": 2,
     "index_head_dim": 8,
+    "query_pre_attn_scalar": 8,
 }
 OPTIONAL = frozenset(
     {
@@ -289,6 +290,9 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "bamba": {"attn_layer_indices": [1], "use_mamba_kernels": False},
     "recurrent_gemma": {"block_types": ["recurrent", "attention"], "lru_width": WIDTH},
 }
+
+# Standard deviation of the weights: large enough that attention is far from uniform, so that a mistake shows; smaller where nothing is normalised.
+SPREAD, SPREADS = 0.3, {"mobilebert": 0.1}
 
 # Types that can't run on one text or one image alone, or not without what is not installed.
 VIDEO, BOXES, SOUND, IMAGES = (

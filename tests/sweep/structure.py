@@ -57,7 +57,7 @@ def _pairs(
         if before.shape == entered.shape:
             yield "the residual", before, entered
     if "bilinear" in needs and layer.query_weights is not None and layer.key_weights is not None:
-        read = {part.module: seen.read[part.module].pop(0) for part in (site.query, site.key)}
+        read = {name: seen.read[name].pop(0) for name in {site.query.module, site.key.module}}
         yield "the matrix of the queries", *_linear(read[site.query.module], layer.query_weights, layer.query)
         yield "the matrix of the keys", *_linear(read[site.key.module], layer.key_weights, layer.key)
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import transformers
 
+from headscope.models.support import CAUSAL, CROSS, IMAGE, NOT_CAUSAL
+
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "docs" / "reference" / "architectures.json"
 FAMILIES = ROOT / "backend" / "headscope" / "models" / "families.json"
-# Needs that the mask and the kind of attention decide; the server tells them from the configuration.
-BY_MASK = {"same-tokens", "bidirectional", "padding", "causal"}
+# What the mask and the kind of attention decide; the server tells it from the configuration.
+TOLD = {pair for told in (CROSS, CAUSAL, NOT_CAUSAL, IMAGE) for pair in told.items()}
 
 Verdicts = dict[str, dict[str, Any]]
 
@@ -81,7 +83,9 @@ def _short(verdict: dict[str, Any], place: dict[str, int]) -> dict[str, Any]:
 
 
 def _family(verdict: dict[str, Any]) -> dict[str, Any]:
-    every = list(verdict["lacks"].values())
-    shared = set.intersection(*(set(needs) for needs in every)) - BY_MASK if every else set()
+    every = [
+        {need: why for need, why in needs.items() if (need, why) not in TOLD} for needs in verdict["lacks"].values()
+    ]
+    shared = set.intersection(*(set(needs) for needs in every)) if every else set()
     reason = {"reason": verdict["reason"]} if "reason" in verdict else {}
     return {"result": verdict["result"], **reason, "lacks": {need: every[0][need] for need in sorted(shared)}}
