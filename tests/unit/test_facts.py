@@ -105,6 +105,26 @@ def test_patches() -> None:
     assert registers.max_tokens == 9
 
 
+@pytest.mark.parametrize(
+    ("processor", "count"),
+    [
+        ({"do_center_crop": True, "crop_size": {"height": 224, "width": 224}, "size": {"shortest_edge": 256}}, 257),
+        ({"size": {"height": 28, "width": 56}, "crop_size": {"height": 224, "width": 224}}, 9),
+        ({"size": {"shortest_edge": 256}}, 1370),
+        ({"size": 224}, 1370),
+        ({"size": {"height": -1, "width": "a"}}, 1370),
+        ({"size": {"height": 1, "width": 1}}, 1370),
+        ({}, 1370),
+    ],
+)
+def test_tokens_of_images_as_the_processor_makes_them(processor: dict[str, Any], count: int) -> None:
+    """DINOv2 was built for 518 pixels, and its processor makes 224, which is a 28th of the memory for a map."""
+    found = facts.through(read("dinov2", image_size=518, patch_size=14), processor)
+    assert found.max_tokens == found.tower("self").max_tokens == count
+    assert found.patches is not None
+    assert found.patches.tokens == count
+
+
 @pytest.mark.parametrize("family", ["swin", "convnext", "wav2vec2", "detr", "chinese_clip", "vision-encoder-decoder"])
 def test_what_is_neither_text_nor_patches_is_refused(family: str) -> None:
     """With the reason, before anything is loaded."""

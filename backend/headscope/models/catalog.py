@@ -140,7 +140,9 @@ class Catalog:
     def facts(self, located: Located) -> facts.Facts | None:
         """Layers, heads and so on, from the files if they are here, else from the catalogue; None when nothing is known yet."""
         if located.folder is not None:
-            return facts.read(safety.read_json(located.folder / "config.json"))
+            found = facts.read(safety.read_json(located.folder / "config.json"))
+            processor = located.folder / "preprocessor_config.json"
+            return facts.through(found, safety.read_json(processor)) if found.patches and processor.is_file() else found
         entry = self._entries.get(located.name)
         if entry is None:
             return None

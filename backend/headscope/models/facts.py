@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import UnsafeModel, Unsupported
@@ -140,6 +140,20 @@ def read(config: Mapping[str, Any]) -> Facts:
         towers = {"self": _tower(config, family, cut)}
     _number(config, VOCABULARY, default=0)
     return _facts(family, kind, towers)
+
+
+def through(found: Facts, processor: Mapping[str, Any]) -> Facts:
+    """The facts of a vision model whose own image processor (a preprocessor_config.json) makes images of another size than it was built for."""
+    cropped = processor.get("crop_size") if processor.get("do_center_crop") else None
+    size = cropped if isinstance(cropped, dict) else processor.get("size")
+    width, height = (size.get("width"), size.get("height")) if isinstance(size, dict) else (None, None)
+    if found.patches is None or not isinstance(width, int) or not isinstance(height, int):
+        return found
+    patches = replace(found.patches, size=(width, height))
+    if min(patches.grid) < 1 or max(width, height) > MOST_SIDE:
+        return found
+    towers = {name: replace(tower, max_tokens=patches.tokens) for name, tower in found.towers.items()}
+    return replace(found, max_tokens=patches.tokens, towers=towers, patches=patches)
 
 
 def _facts(family: str, kind: ModelKind, towers: dict[str, Tower], patches: Patches | None = None) -> Facts:
