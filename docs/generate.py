@@ -94,7 +94,40 @@ def declaration(name: str) -> str:
     if what.needs:
         rows.append(("needs", ", ".join(f"`{need}`" for need in what.needs)))
     rows.append(("source", what.citation))
-    return table(("name", f"`{what.name}`"), rows)
+    declared = table(("name", f"`{what.name}`"), rows)
+    return f"{declared}\n\n{_parameters(parameters)}" if parameters else declared
+
+
+def _parameters(parameters: dict[str, Any]) -> str:
+    """What each parameter takes, from its schema."""
+    head = ("parameter", "value", "default", "meaning")
+    rows = [
+        (f"`{name}`", _takes(schema), f"`{_json(schema.get('default'))}`", schema.get("description", ""))
+        for name, schema in parameters.items()
+    ]
+    return table(head, rows)
+
+
+def _takes(schema: dict[str, Any]) -> str:
+    options = [_kind(option) for option in schema.get("anyOf", [schema])]
+    return " or ".join(options)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """One schema in words, with its bounds: whole number from 1 to 8."""
+    if "enum" in schema or "const" in schema:
+        return " or ".join(f"`{_json(value)}`" for value in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        inner = _kind(schema["items"]) if "items" in schema else "anything"
+        return f"list of: {inner}"
+    kind = {"integer": "whole number", "boolean": "`true` or `false`", "string": "text", "null": "`null`"}
+    words = kind.get(schema.get("type", ""), schema.get("type", "anything"))
+    bounds = (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "and below"))
+    return " ".join([words, *(f"{word} {_bound(schema[key])}" for key, word in bounds if key in schema)])
+
+
+def _bound(value: float) -> str:
+    return f"{value:.10g}"
 
 
 def overview(kind: str) -> str:

@@ -1,31 +1,21 @@
-"""The pictures of the measures of heads; see pictures.py."""
+"""Pictures of the measures of heads."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from pictures import MIDDLE, Array, Figure, _axes, coloured
-from pictures_measures import columns
 
-MEASURES = ("patterns", "special_tokens", "token_types", "connections", "sink", "head_roles")
-TAGGED = "Ann met Bob in Oslo on Monday , and they told the Danish press that Shell would pay ."
-POS = "PROPN VERB PROPN ADP PROPN ADP PROPN PUNCT CCONJ PRON VERB DET ADJ NOUN SCONJ PROPN AUX VERB PUNCT"
-LABELS = "B-PER O B-PER O B-LOC O O O O O O O B-MISC O O B-ORG O O O"
+from . import samples
+from .figure import Figure, coloured
+from .samples import columns
+from .shapes import axes, grid
+
 SHADES = {"vertical": 0.25, "diagonal": 1.0, "vertical+diagonal": 0.6, "block": -0.5, "heterogeneous": 0.0}
 
 
-def grid(figure: Figure, x: float, y: float, values: Array, largest: float, cell: float = 26) -> None:
-    """One square per head [L, H], its layer at the left and its head above."""
-    layers, heads = values.shape
-    figure.image(x, y, heads * cell, layers * cell, coloured(values, largest))
-    for layer in range(layers):
-        figure.text(x - 6, y + (layer + 0.5) * cell + 4, str(layer), size=10, anchor="end", colour="muted")
-    for head in range(heads):
-        figure.text(x + (head + 0.5) * cell, y - 6, str(head), size=10, anchor="middle", colour="muted")
-
-
-def draw_patterns(a: Any) -> None:
+def draw_patterns(a: Any) -> Figure:
     """The class of every head, and one map of each that occurs."""
     from headscope.measures.patterns import CLASSES
 
@@ -49,10 +39,10 @@ def draw_patterns(a: Any) -> None:
         figure.text(x, 14, name, bold=True)
         figure.text(x, 30, f"head {layer}.{head}", size=11, colour="muted")
     figure.text(364, 182, f"the clearest of each class, {len(a.tokens)} tokens", size=11, colour="muted")
-    figure.write("patterns")
+    return figure
 
 
-def draw_special_tokens(a: Any) -> None:
+def draw_special_tokens(a: Any) -> Figure:
     """What every head gives to [CLS] and to [SEP]."""
     figure = Figure(760, 262, "Attention of every head of MiniLM to [CLS] and to [SEP]")
     for place, (column, title) in enumerate((("first", "to [CLS]"), ("separator", "to [SEP]"))):
@@ -61,10 +51,10 @@ def draw_special_tokens(a: Any) -> None:
         grid(figure, x, 38, columns(a, "special_tokens", column), 1.0)
     figure.text(30, 216, "layers down, heads across; mean over the queries that are words", size=11, colour="muted")
     figure.legend(30, 232, 1.0, signed=False)
-    figure.write("special_tokens")
+    return figure
 
 
-def draw_token_types(a: Any) -> None:
+def draw_token_types(a: Any) -> Figure:
     """The first token's attention to parts of speech in every head of the last layer, as in the paper's figure 1."""
     names = ("special", "NOUN", "PROPN", "PRON", "VERB", "ADP", "PUNCT")
     values = np.stack([columns(a, "token_types", name)[-1] for name in names])
@@ -77,26 +67,19 @@ def draw_token_types(a: Any) -> None:
         figure.text(x + (head + 0.5) * cell, y - 8, f"5.{head}", size=10, anchor="middle", colour="muted")
     figure.text(x, 14, "largest weight that [CLS] puts on a token of each type", bold=True)
     figure.legend(x, y + len(names) * cell + 18, float(values.max()), signed=False)
-    figure.write("token_types")
+    return figure
 
 
-def draw_connections(a: Any) -> None:
+def draw_connections(a: Any) -> Figure:
     """Edges of each class, stacked, layer by layer."""
-    names = {
-        "special": "line",
-        "other": "less",
-        "cross": "more",
-        "PER": "more-end",
-        "LOC": "less-end",
-        "ORG": "ink",
-        "MISC": "muted",
-    }
+    names = {"special": "muted", "other": "less", "cross": "more", "one type": "more-end"}
     x, y, width, height = 66.0, 26.0, 650.0, 210.0
-    counts = {name: columns(a, "connections", name).sum(-1) for name in names}
+    counts = {name: columns(a, "connections", name).sum(-1) for name in ("special", "other", "cross")}
+    counts["one type"] = sum(columns(a, "connections", name).sum(-1) for name in ("PER", "LOC", "ORG", "MISC"))
     most = float(sum(counts.values()).max())
     top = float(-(-most // 200) * 200)
     figure = Figure(760, 300, "Strong connections of MiniLM by class, layer by layer")
-    _axes(figure, (x, y, width, height), tuple(np.arange(0, top + 1, 200)), top, "connections of all heads", digits=0)
+    axes(figure, (x, y, width, height), tuple(np.arange(0, top + 1, 200)), top, "connections of all heads", digits=0)
     layers = len(counts["special"])
     for layer in range(layers):
         place, base = x + (layer + 0.25) * width / layers, y + height
@@ -108,15 +91,15 @@ def draw_connections(a: Any) -> None:
     for place, (name, colour) in enumerate(names.items()):
         figure.box(x + 92 * place, y + height + 38, 12, 12, colour=colour)
         figure.text(x + 92 * place + 17, y + height + 48, name, size=11, colour="muted")
-    figure.write("connections")
+    return figure
 
 
-def draw_sink(a: Any) -> None:
+def draw_sink(a: Any) -> Figure:
     """The largest mean weight on a special token, by layer, and the threshold."""
     values, places = columns(a, "sink", "value"), columns(a, "sink", "position")
     x, y, width, height = 66.0, 26.0, 650.0, 210.0
     figure = Figure(760, 300, "Attention sinks of MiniLM, one dot per head")
-    _axes(figure, (x, y, width, height), (0, 0.25, 0.5, 0.75, 1), 1.0, "mean weight on the sink", digits=2)
+    axes(figure, (x, y, width, height), (0, 0.25, 0.5, 0.75, 1), 1.0, "mean weight on the sink", digits=2)
     figure.line([(x, y + height * 0.7), (x + width, y + height * 0.7)], colour="ink", dashed=True)
     figure.text(x + 4, y + height * 0.7 - 5, "threshold 0.3", size=10, colour="muted")
     layers, heads = values.shape
@@ -129,10 +112,10 @@ def draw_sink(a: Any) -> None:
     for place, (words, colour) in enumerate((("on [CLS]", "more"), ("on [SEP]", "less"))):
         figure.dot(x + 3 + 90 * place, y + height + 44, colour=colour)
         figure.text(x + 12 + 90 * place, y + height + 48, words, size=11, colour="muted")
-    figure.write("sink")
+    return figure
 
 
-def draw_head_roles(a: Any) -> None:
+def draw_head_roles(a: Any) -> Figure:
     """Share of every head's attention by offset."""
     figure = Figure(
         760, 252, "Share of the attention of every head of MiniLM on the token before, itself, and the next one"
@@ -143,26 +126,14 @@ def draw_head_roles(a: Any) -> None:
         grid(figure, x, 38, columns(a, "head_roles", name), 1.0, 18)
     figure.text(30, 172, "layers down, heads across; head 0.2 looks at the token before", size=11, colour="muted")
     figure.legend(30, 192, 1.0, signed=False)
-    figure.write("head_roles")
+    return figure
 
 
-def draw() -> None:
-    """All of them."""
-    import headscope
-
-    model = headscope.load("minilm")
-    a = headscope.analyze(model, MIDDLE, lenses=("weights",), measures=MEASURES)
-    draw_patterns(a)
-    draw_special_tokens(a)
-    draw_sink(a)
-    draw_head_roles(a)
-    b = headscope.analyze(
-        model,
-        TAGGED,
-        pos=POS.split(),
-        labels=LABELS.split(),
-        lenses=("weights",),
-        measures=("token_types", "connections"),
-    )
-    draw_token_types(b)
-    draw_connections(b)
+PICTURES: dict[str, Callable[[], Figure]] = {
+    "patterns": lambda: draw_patterns(samples.middle()),
+    "special_tokens": lambda: draw_special_tokens(samples.middle()),
+    "token_types": lambda: draw_token_types(samples.tagged()),
+    "connections": lambda: draw_connections(samples.tagged()),
+    "sink": lambda: draw_sink(samples.middle()),
+    "head_roles": lambda: draw_head_roles(samples.middle()),
+}

@@ -1,0 +1,20 @@
+"""The pictures of the docs: one function each, named in the registry of its module. They are drawn from MiniLM, and the same bytes every time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import heads, hidden, layers, lenses, mechanisms, projections, rows, shares
+from .figure import Figure
+
+# Name of the file in docs/pictures, without .svg, and what draws it.
+PICTURES: dict[str, Callable[[], Figure]] = {
+    **lenses.PICTURES,
+    **layers.PICTURES,
+    **mechanisms.PICTURES,
+    **shares.PICTURES,
+    **rows.PICTURES,
+    **hidden.PICTURES,
+    **projections.PICTURES,
+    **heads.PICTURES,
+}

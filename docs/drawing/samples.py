@@ -1,0 +1,95 @@
+"""The texts of the pictures, and their analyses by MiniLM, each made once."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import headscope
+
+from .figure import Array
+
+SHORT = "The trophy did not fit into the suitcase because it was too big."
+MIDDLE = (
+    "The old clock on the town hall stopped at noon, and nobody noticed at first: the baker opened his shop when the bread was done, "
+    "and the children came to school when they were hungry for company."
+)
+LONG = (
+    f"{MIDDLE} The mayor held his speeches whenever he saw a crowd, and the train left once everybody who wanted to leave had come. "
+    "Only the clockmaker, who had wound the clock every morning for forty years, walked past it with a small smile and did not look up. "
+    "When a stranger asked him for the time, he thought for a while, looked at the shadow of the tower, and said that it was early enough "
+    "for another coffee, and late enough to go home. In the evening the bells rang all the same, because the sexton had never trusted clocks."
+)
+TAGGED = "Ann met Bob in Oslo on Monday , and they told the Danish press that Shell would pay ."
+POS = "PROPN VERB PROPN ADP PROPN ADP PROPN PUNCT CCONJ PRON VERB DET ADJ NOUN SCONJ PROPN AUX VERB PUNCT"
+LABELS = "B-PER O B-PER O B-LOC O O O O O O O B-MISC O O B-ORG O O O"
+TOKENS = 64
+
+
+@cache
+def model() -> Any:
+    """MiniLM: 6 layers of 12 heads of 32 dimensions."""
+    return headscope.load("minilm")
+
+
+def analysed(text: str, lenses: tuple[str, ...] = ("weights",), measures: tuple[Any, ...] = (), **more: Any) -> Any:
+    """The analysis of a text."""
+    return headscope.analyze(model(), text, lenses=lenses, measures=measures, **more)
+
+
+@cache
+def middle() -> Any:
+    """A sentence of a few more tokens than the heads have dimensions, through most lenses."""
+    lenses = ("weights", "effective", "effective-simplex", "norm")
+    measures = (
+        *("entropy", "null_share", "null_share_rows", "leverage", "special_broadcast"),
+        *("patterns", "special_tokens", "sink", "head_roles"),
+    )
+    return analysed(MIDDLE, lenses, measures)
+
+
+@cache
+def layers() -> Any:
+    """The same sentence through the lenses of whole layers."""
+    return analysed(MIDDLE, ("weights", "norm-residual", "rollout", "alti", "value-zeroing"), ("mixing_ratio",))
+
+
+@cache
+def measured() -> Any:
+    """The first tokens of a longer text, with the measures of rows, ranks, hidden states and projections."""
+    measures = (
+        *("participation_ratio", "absolute_entropy", "negative_share", "rank", "residual_ratio", "token_similarity"),
+        *("frequency", "output_overlap", "qk_spectrum", "qk_spectrum_layer", "head_dimension"),
+    )
+    lenses = ("weights", "effective", "effective-simplex")
+    return analysed(LONG, lenses, measures, max_tokens=TOKENS, maps=False)
+
+
+@cache
+def otherwise() -> Any:
+    """The same tokens, with measures that are computed in another way."""
+    measures = ({"name": "rank", "of": "output"}, {"name": "token_similarity", "centred": True})
+    return analysed(LONG, measures=measures, max_tokens=TOKENS, maps=False)
+
+
+@cache
+def tagged() -> Any:
+    """A sentence with its parts of speech and its entities."""
+    return analysed(TAGGED, measures=("token_types", "connections"), pos=POS.split(), labels=LABELS.split())
+
+
+@cache
+def states(text: str) -> tuple[Array, ...]:
+    """Hidden states [tokens, width] before the first layer and after each."""
+    import torch
+
+    ids = torch.tensor([[token.id for token in analysed(text).tokens]])
+    with torch.no_grad():
+        found = model().module(ids, output_hidden_states=True).hidden_states
+    return tuple(state[0].numpy() for state in found)
+
+
+def columns(a: Any, measure: str, column: str, lens: str = "weights") -> Array:
+    """One column of a measure, by its name."""
+    values: Array = a.measures[measure][lens][..., headscope.MEASURES[measure].columns.index(column)]
+    return values
