@@ -54,7 +54,8 @@ describe('matrix', () => {
       offset: Float32Array.of(0, 0, -40, 0),
       layers: 2,
       heads: 2,
-      size: 2,
+      rows: 2,
+      cols: 2,
     }
     expect([...tileMatrix(tiles, 1, 0).data]).toEqual([-24, -22, -20, -18])
     expect(tilesMax(tiles)).toBe(24)

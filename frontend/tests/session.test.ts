@@ -8,8 +8,9 @@ const request: Request = {
   model: 'minilm',
   text: 'One two three.',
   textPair: '',
-  mechanism: 'softmax',
-  lenses: ['weights', 'effective'],
+  kind: '',
+  mechanism: { name: 'softmax', params: {} },
+  lenses: ['weights', 'effective'].map((name) => ({ name, params: {} })),
   measures: ['entropy'],
 }
 const session = (over: Partial<Source> = {}, delayMs = 0) => new Session({ ...fixedSource(delayMs), ...over })
@@ -19,7 +20,7 @@ describe('Session', () => {
     const it = session()
     expect(await it.submit(request, 'weights')).toBe(true)
     expect(it.shown?.analysis.tokens.map(({ text }) => text)).toEqual(['[CLS]', 'One', 'two', 'three', '.', '[SEP]'])
-    expect(it.shown?.maps.grid('weights')?.size).toBe(6)
+    expect(it.shown?.maps.grid('weights')?.rows).toBe(6)
     expect(it.busy).toBe(false)
   })
 

@@ -15,7 +15,7 @@ TEXT = "The bank by the river lent money to the boats of the bank in town."
 def chosen(visit: Visit) -> None:
     expect(visit.text).to_have_value(TEXT)
     expect(visit.head(3, 1)).to_have_attribute("aria-selected", "true")
-    expect(visit.page.get_by_role("radio", name="effective", exact=True)).to_be_checked()
+    expect(visit.page.get_by_role("combobox", name="Lens")).to_have_value("effective")
     expect(visit.page.get_by_role("radio", name="log", exact=True)).to_be_checked()
 
 

@@ -122,7 +122,7 @@ class Visit:
     def lens(self, name: str) -> None:
         """Choose a lens as a hand does, and wait until its map is painted."""
         before = self.now()
-        self.page.get_by_role("group", name="Lens").get_by_text(name, exact=True).click()
+        self.page.get_by_role("combobox", name="Lens").select_option(label=name)
         self.painted("head", before)
 
     def shows(self, *words: str) -> None:

@@ -1,5 +1,5 @@
 /** A Source of fixed data, made from a seed: the gallery and the tests look at it, no server needed. */
-import type { Analysis, Declaration, Head, Model, Request, Run, Token } from '../lib/analysis'
+import type { Analysis, Declaration, Head, KindSupport, Method, Model, Request, Run, Token } from '../lib/analysis'
 import { type Matrix, maxMagnitude, type Tiles } from '../lib/matrix'
 import { type Source, SourceError } from '../lib/source'
 import { effectiveMap, leverageOf, weightsMap } from './fixed-maps'
@@ -66,6 +66,7 @@ const declaration = (name: string, title: string, over: Partial<Declaration>): D
   signed: false,
   lenses: ['weights'],
   citation: '',
+  params: {},
   ...over,
 })
 
@@ -87,8 +88,55 @@ export const fixedCatalogue = {
       doc: 'The part of the weights that reaches the output: what the head’s values cannot tell apart is projected away.',
       not: 'Not a distribution: entries may be negative and rows need not sum to 1.',
     }),
+    declaration('max-entropy', 'Maximum entropy', {
+      axes: MAP_AXES,
+      doc: 'The most even weights that give the same output; queries for which none are found have no reading.',
+    }),
+    declaration('norm', 'Norm of contributions', {
+      axes: MAP_AXES,
+      doc: 'How long the vectors are that are added up.',
+    }),
+    declaration('rollout', 'Rollout', {
+      axes: ['L', '1', 'Q', 'K'],
+      doc: 'Weights multiplied through the layers, one map per layer.',
+      params: {
+        properties: {
+          residual: {
+            type: 'number',
+            minimum: 0,
+            exclusiveMaximum: 1,
+            default: 0.5,
+            description: 'Share of the residual connection in each layer.',
+          },
+        },
+      },
+    }),
   ],
-  mechanisms: [declaration('softmax', 'Softmax', { doc: 'Attention as trained.' })],
+  mechanisms: [
+    declaration('softmax', 'Softmax', { doc: 'Attention as trained.' }),
+    declaration('jump', 'Jump', {
+      doc: 'Scores mixed along tokens that the same keys tie together.',
+      params: {
+        properties: {
+          rho: { type: 'number', default: 5, description: 'Threshold above which a key ties two tokens.' },
+          order: {
+            type: 'integer',
+            minimum: 1,
+            maximum: 8,
+            default: 1,
+            description: 'Jumps of up to this many steps.',
+          },
+          layers: {
+            anyOf: [{ type: 'array', items: { type: 'integer' } }, { type: 'null' }],
+            default: null,
+            description: 'Layers that jump, counted from 0.',
+          },
+          how: { type: 'string', enum: ['together', 'apart'], default: 'together' },
+          signed: { type: 'boolean', default: false, description: 'Whether two negative scores tie nothing.' },
+        },
+      },
+    }),
+  ],
   measures: [
     declaration('entropy', 'Entropy', {
       axes: ['L', 'H', 'Q'],
@@ -108,16 +156,30 @@ export const fixedCatalogue = {
   ],
 }
 
+const REFUSED: Record<string, string> = { norm: 'It is not known where this model puts its heads together.' }
+const reasons = (items: Declaration[]) => Object.fromEntries(items.map(({ name }) => [name, REFUSED[name] ?? null]))
+const fixedSupport: KindSupport = {
+  kind: 'self',
+  lenses: reasons(fixedCatalogue.lenses),
+  mechanisms: reasons(fixedCatalogue.mechanisms),
+  measures: reasons(fixedCatalogue.measures),
+}
+
+/** The decoder's tokens of a request with two texts, for the kind of attention that crosses from one to the other. */
+const queriesOf = ({ kind, text, textPair }: Request) => fixedTokens(kind === 'cross' ? textPair : text)
+
 /** Every request is answered at once unless `delayMs` asks for a run to look at. */
 export function fixedSource(delayMs = 0): Source {
   const requests = new Map<string, Request>()
   const tokensOf = (id: string) => fixedTokens(requests.get(id)!.text)
   const mapOf = (id: string, lens: string, head: Head): Matrix => {
-    const weights = weightsMap(tokensOf(id), head)
-    return lens === 'weights' ? weights : effectiveMap(weights, HEAD_WIDTH, head.layer * 31 + head.head)
+    const weights = cut(weightsMap(tokensOf(id), head), queriesOf(requests.get(id)!).length)
+    if (lens === 'max-entropy') return withGaps(weights, head)
+    return lens !== 'effective' ? weights : effectiveMap(weights, HEAD_WIDTH, head.layer * 31 + head.head)
   }
   return {
     catalogue: async () => fixedCatalogue,
+    support: async () => [fixedSupport, { ...fixedSupport, kind: 'cross' }],
     async submit(request) {
       if (request.text.trim() === '') throw new SourceError('The text is empty. Type a sentence.', 'empty-text', 422)
       const id = `fixed-${requests.size}`
@@ -132,7 +194,8 @@ export function fixedSource(delayMs = 0): Source {
     },
     cancel: async () => {},
     analysis: async (id) => analysisOf(id, requests.get(id)!, tokensOf(id)),
-    grid: async (id, lens) => tilesOf(lens === 'weights', (head) => mapOf(id, lens, head)),
+    grid: async (id, lens) =>
+      tilesOf(lens !== 'effective', lens === 'rollout' ? 1 : HEADS, (head) => mapOf(id, lens, head)),
     map: async (id, lens, head) => mapOf(id, lens, head),
     overview: async (id, measure) => perHead((head) => mean(valuesOf(measure, mapOf(id, 'weights', head), head))),
     measure: async (id, measure, _lens, head) => valuesOf(measure, mapOf(id, 'weights', head), head),
@@ -156,21 +219,30 @@ const run = (id: string, status: Run['status'], fraction: number): Run => ({
 function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
   const n = tokens.length
   const identical = perHead(() => n <= HEAD_WIDTH)
-  const info = (signed: boolean) => ({ shape: [LAYERS, HEADS, n, n], signed, identical: signed ? identical : null })
+  const queries = queriesOf(request)
+  const keys = request.kind === 'cross' ? tokens : queries
+  const info = ({ name }: Method) => ({
+    shape: [LAYERS, name === 'rollout' ? 1 : HEADS, queries.length, n],
+    signed: name === 'effective',
+    identical: name === 'effective' ? identical : null,
+    undefined: name === 'max-entropy' ? perHead(({ head }) => gapsOf(queries.length, head)) : null,
+  })
   const message = `Identical to the weights: ${n} tokens fit into the head’s ${HEAD_WIDTH} dimensions.`
   return {
     ...run(id, 'done', 1),
     model: request.model,
-    mechanism: request.mechanism,
-    lenses: request.lenses,
+    mechanism: request.mechanism.name,
+    kind: request.kind,
+    lenses: request.lenses.map(({ name }) => name),
     measures: request.measures,
     layers: LAYERS,
     heads: HEADS,
     headWidth: HEAD_WIDTH,
     text: request.text,
     textPair: request.textPair,
-    tokens,
-    maps: { weights: info(false), effective: info(true) },
+    tokens: queries,
+    keyTokens: keys,
+    maps: Object.fromEntries(request.lenses.map((lens) => [lens.name, info(lens)])),
     warnings: n <= HEAD_WIDTH ? [{ code: 'identical-to-weights', lens: 'effective', message }] : [],
     totalMs: 41,
   }
@@ -190,25 +262,35 @@ function valuesOf(measure: string, map: Matrix, head: Head): number[] {
   )
 }
 
-function tilesOf(unsigned: boolean, mapOf: (head: Head) => Matrix): Tiles {
-  const maps = perHead(mapOf).flat()
-  const size = Math.min(32, maps[0].rows)
-  const bytes = new Uint8Array(maps.length * size * size)
+/** The first rows of a map. */
+const cut = (map: Matrix, rows: number): Matrix => ({ ...map, data: map.data.slice(0, rows * map.cols), rows })
+
+/** Head 3 has no reading at all, every other one lacks it in some rows. */
+const gapsOf = (rows: number, head: number) => (head === 3 ? rows : Math.ceil(rows / 7))
+const withGaps = (map: Matrix, { head }: Head): Matrix => ({
+  ...map,
+  data: map.data.map((value, i) => (head === 3 || Math.floor(i / map.cols) % 7 === 0 ? Number.NaN : value)),
+})
+
+function tilesOf(unsigned: boolean, heads: number, mapOf: (head: Head) => Matrix): Tiles {
+  const maps = perHead(mapOf).flatMap((row) => row.slice(0, heads))
+  const [rows, cols] = [Math.min(32, maps[0].rows), Math.min(32, maps[0].cols)]
+  const bytes = new Uint8Array(maps.length * rows * cols)
   const scale = new Float32Array(maps.length)
   const offset = new Float32Array(maps.length)
   maps.forEach((map, i) => {
     scale[i] = maxMagnitude(map.data) / (unsigned ? 255 : 127)
     offset[i] = unsigned ? 0 : -128 * scale[i]
-    bytes.set(pool(map, size, scale[i], offset[i]), i * size * size)
+    bytes.set(pool(map, rows, cols, scale[i], offset[i]), i * rows * cols)
   })
-  return { bytes, scale, offset, layers: LAYERS, heads: HEADS, size }
+  return { bytes, scale, offset, layers: LAYERS, heads, rows, cols }
 }
 
-function pool(map: Matrix, size: number, scale: number, offset: number): Uint8Array {
-  const strongest = new Float32Array(size * size)
+function pool(map: Matrix, rows: number, cols: number, scale: number, offset: number): Uint8Array {
+  const strongest = new Float32Array(rows * cols)
   for (let q = 0; q < map.rows; q++) {
     for (let k = 0; k < map.cols; k++) {
-      const cell = Math.floor((q * size) / map.rows) * size + Math.floor((k * size) / map.cols)
+      const cell = Math.floor((q * rows) / map.rows) * cols + Math.floor((k * cols) / map.cols)
       const value = map.data[q * map.cols + k]
       if (Math.abs(value) > Math.abs(strongest[cell])) strongest[cell] = value
     }

@@ -1,5 +1,5 @@
 /** The Source behind the REST interface. */
-import type { Declaration, Head, Request } from '../lib/analysis'
+import type { Declaration, Head, Method, Request } from '../lib/analysis'
 import type { Matrix, Tiles } from '../lib/matrix'
 import { readSafetensors, tensor } from '../lib/safetensors'
 import type { Source } from '../lib/source'
@@ -9,10 +9,12 @@ import {
   readAnalysis,
   readDeclaration,
   readModel,
+  readSupport,
   type WireAnalysis,
   type WireDeclaration,
   type WireModel,
   type WireRequest,
+  type WireSupport,
   type WireValues,
 } from './wire'
 
@@ -35,6 +37,10 @@ export const server: Source = {
       declarations('measures'),
     ])
     return { models: models.items.map(readModel), lenses, mechanisms, measures }
+  },
+
+  async support(model) {
+    return readSupport(await getJson<WireSupport>(`/models/${model.split('/').map(encodeURIComponent).join('/')}`))
   },
 
   async submit(request, signal) {
@@ -61,9 +67,9 @@ export const server: Source = {
   async grid(id, lens): Promise<Tiles> {
     const tensors = readSafetensors(await getBytes(path(['analyses', id, 'grid', lens], { tile: 32 })))
     const tiles = tensor(tensors, 'tiles')
-    const [layers, heads, size] = tiles.shape
+    const [layers, heads, rows, cols] = tiles.shape
     const [scale, offset] = ['scale', 'offset'].map((name) => Float32Array.from(tensor(tensors, name).data))
-    return { bytes: Uint8Array.from(tiles.data), scale, offset, layers, heads, size }
+    return { bytes: Uint8Array.from(tiles.data), scale, offset, layers, heads, rows, cols }
   },
 
   async map(id, lens, head): Promise<Matrix> {
@@ -89,7 +95,15 @@ export const server: Source = {
 }
 
 function requestBody(request: Request): Partial<WireRequest> {
-  const { model, text, textPair, mechanism, lenses, measures } = request
-  const pair = textPair ? { text_pair: textPair } : {}
-  return { model, text, ...pair, mechanism: { name: mechanism } as WireRequest['mechanism'], lenses, measures }
+  const { model, text, textPair, kind, mechanism, lenses, measures } = request
+  const more = { ...(textPair ? { text_pair: textPair } : {}), ...(kind ? { kind: kind as WireRequest['kind'] } : {}) }
+  const chosen = ({ name, params }: Method) => ({ ...params, name })
+  return {
+    model,
+    text,
+    ...more,
+    mechanism: chosen(mechanism) as WireRequest['mechanism'],
+    lenses: lenses.map(chosen) as WireRequest['lenses'],
+    measures: measures as WireRequest['measures'],
+  }
 }

@@ -1,10 +1,11 @@
 /** From the JSON of the REST interface, as its schema describes it, to the nouns of the viewer. */
-import type { Analysis, Declaration, Model, Run } from '../lib/analysis'
+import type { Analysis, Declaration, KindSupport, Model, Reasons, Run } from '../lib/analysis'
 import type { components } from './schema'
 
 type Schemas = components['schemas']
 export type WireModel = Schemas['ModelCard']
 export type WireDeclaration = Schemas['DeclarationSchema'] | Schemas['LensSchema'] | Schemas['MeasureSchema']
+export type WireSupport = Schemas['ModelDetail']
 export type WireAnalysis = Schemas['AnalysisDocument']
 export type WireRequest = Schemas['AnalysisRequest']
 export type WireRun = Pick<WireAnalysis, 'id' | 'status' | 'progress' | 'attempts' | 'error'>
@@ -18,23 +19,35 @@ export const readModel = (wire: WireModel): Model => ({
   heads: wire.heads,
   headWidth: wire.head_width,
   maxTokens: wire.max_tokens,
-  available: wire.available,
+  available: wire.available && wire.kind !== 'vision',
   local: wire.local,
   isDefault: wire.default,
-  reason: wire.reason,
+  reason: wire.reason ?? (wire.kind === 'vision' ? 'it reads images, and the page takes texts' : null),
 })
+
+const reasons = (items: Schemas['Support'][]): Reasons =>
+  Object.fromEntries(items.map(({ name, supported, reason }) => [name, supported ? null : (reason ?? 'not supported')]))
+
+export const readSupport = (wire: WireSupport): KindSupport[] =>
+  wire.kinds.map(({ kind, lenses, mechanisms, measures }) => ({
+    kind,
+    lenses: reasons(lenses),
+    mechanisms: reasons(mechanisms),
+    measures: reasons(measures),
+  }))
 
 export const readDeclaration = (wire: WireDeclaration): Declaration => ({
   name: wire.name,
   title: wire.title,
   doc: wire.doc,
   not: wire.not,
-  axes: 'shape' in wire ? wire.shape.split(/[^A-Za-z]+/).filter(Boolean) : [],
+  axes: 'shape' in wire ? wire.shape.split(' ') : [],
   unit: wire.unit,
   range: wire.range,
   signed: 'signed' in wire && wire.signed,
   lenses: 'lenses' in wire ? wire.lenses : [],
   citation: wire.citation,
+  params: wire.params,
 })
 
 export const readRun = ({ id, status, progress, attempts, error }: WireRun): Run => ({
@@ -50,6 +63,7 @@ export function readAnalysis(wire: WireAnalysis): Analysis {
     ...readRun(wire),
     model: wire.model,
     mechanism: wire.mechanism.name,
+    kind: wire.kind,
     lenses: wire.lenses,
     measures: wire.measures,
     layers: wire.layers,
@@ -58,6 +72,7 @@ export function readAnalysis(wire: WireAnalysis): Analysis {
     text: wire.text ?? '',
     textPair: wire.text_pair ?? '',
     tokens: wire.tokens,
+    keyTokens: wire.key_tokens ?? wire.tokens,
     maps: wire.maps,
     warnings: wire.warnings,
     totalMs: wire.timing_ms.total ?? null,

@@ -51,11 +51,14 @@ export interface MapInfo {
   shape: number[]
   signed: boolean
   identical: boolean[][] | null
+  /** Queries without a reading, per layer and head; null where every one has one. */
+  undefined: number[][] | null
 }
 
 export interface Analysis extends Run {
   model: string
   mechanism: string
+  kind: string
   lenses: string[]
   measures: string[]
   layers: number
@@ -63,7 +66,10 @@ export interface Analysis extends Run {
   headWidth: number
   text: string
   textPair: string
+  /** Along the queries. */
   tokens: Token[]
+  /** Along the keys: the same array, but for cross-attention. */
+  keyTokens: Token[]
   maps: Record<string, MapInfo>
   warnings: Warning[]
   /** Milliseconds from the start of the work to its end. */
@@ -84,6 +90,17 @@ export interface Model {
   reason: string | null
 }
 
+/** Name of a lens, mechanism or measure -> why the model cannot carry it; null where it can. */
+export type Reasons = Record<string, string | null>
+
+/** What can be done with one kind of a model's attention. */
+export interface KindSupport {
+  kind: string
+  lenses: Reasons
+  mechanisms: Reasons
+  measures: Reasons
+}
+
 /** What the server says about one lens, mechanism or measure; controls and words are drawn from it. */
 export interface Declaration {
   name: string
@@ -97,16 +114,32 @@ export interface Declaration {
   /** For measures: the lenses they can be asked about. */
   lenses: string[]
   citation: string
+  /** JSON Schema of the parameters. */
+  params: unknown
+}
+
+/** A mechanism or lens by its name, with the parameters that differ from the defaults. */
+export interface Method {
+  name: string
+  params: Record<string, unknown>
 }
 
 export interface Request {
   model: string
   text: string
   textPair: string
-  mechanism: string
-  lenses: string[]
+  kind: string
+  mechanism: Method
+  lenses: Method[]
   measures: string[]
 }
+
+/** One map for all heads of a layer, not one for each. */
+export const readsLayers = ({ axes }: Declaration) => axes[1] === '1'
+
+/** One number per head, or one per head and token: what the page can colour heads by. */
+export const perHead = ({ axes }: Declaration) =>
+  axes[0] === 'L' && axes[1] === 'H' && (axes.length === 2 || (axes.length === 3 && 'QK'.includes(axes[2])))
 
 /** A measure speaks about the open lens where it can, else about the one it is defined for. */
 export const measuredLens = ({ lenses }: Declaration, open: string) =>

@@ -44,6 +44,9 @@ function blend(from: Lab, via: Lab, to: Lab, t: number): Lab {
   return [from[0] + (to[0] - from[0]) * t, chroma(1), chroma(2)]
 }
 
+/** A colour of the style sheet as one entry of a table. */
+export const packHex = (hex: string) => pack(parseHex(hex))
+
 const pack = ([r, g, b]: Rgb) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0
 
 export interface Ramp {

@@ -1,5 +1,5 @@
 /** Which connections of a head are drawn: per query the few keys that carry most of its weight. */
-import type { Matrix } from './matrix'
+import { isGap, type Matrix } from './matrix'
 
 export type Rule = { name: 'mass'; mass: number } | { name: 'top-k'; k: number }
 
@@ -12,8 +12,13 @@ export interface Edges {
   start: Int32Array
 }
 
-/** `skip[i]` leaves token i out on both sides; mass is then that of the keys that remain. */
-export function selectEdges(map: Matrix, rule: Rule, skip?: readonly boolean[]): Edges {
+/** `skip[i]` leaves token i out on both sides; mass is then that of the keys that remain. `skipKeys` where these are other tokens. */
+export function selectEdges(
+  map: Matrix,
+  rule: Rule,
+  skip?: readonly boolean[],
+  skipKeys: readonly boolean[] | undefined = skip,
+): Edges {
   const query: number[] = []
   const key: number[] = []
   const weight: number[] = []
@@ -21,9 +26,9 @@ export function selectEdges(map: Matrix, rule: Rule, skip?: readonly boolean[]):
   const strongest = strongestFirst(map.cols)
   for (let q = 0; q < map.rows; q++) {
     start[q] = query.length
-    if (skip?.[q]) continue
+    if (skip?.[q] || isGap(map, q)) continue
     const row = map.data.subarray(q * map.cols, (q + 1) * map.cols)
-    for (const k of selectRow(row, rule, strongest, skip)) {
+    for (const k of selectRow(row, rule, strongest, skipKeys)) {
       query.push(q)
       key.push(k)
       weight.push(row[k])

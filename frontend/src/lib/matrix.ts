@@ -6,14 +6,15 @@ export interface Matrix {
   exact: boolean
 }
 
-/** Thumbnails of every head under one lens: bytes [L, H, t, t] with value = offset + scale * byte. */
+/** Thumbnails of every head under one lens: bytes [L, H, rows, cols], value = offset + scale * byte; scale is NaN where a layer lacks the head. */
 export interface Tiles {
   bytes: Uint8Array
   scale: Float32Array
   offset: Float32Array
   layers: number
   heads: number
-  size: number
+  rows: number
+  cols: number
 }
 
 export function dequantise(bytes: Uint8Array, scale: number, offset: number): Float32Array {
@@ -25,10 +26,10 @@ export function dequantise(bytes: Uint8Array, scale: number, offset: number): Fl
 /** The thumbnail of one head as a coarse map: shown at once, replaced when the exact map arrives. */
 export function tileMatrix(tiles: Tiles, layer: number, head: number): Matrix {
   const index = layer * tiles.heads + head
-  const area = tiles.size * tiles.size
+  const area = tiles.rows * tiles.cols
   const bytes = tiles.bytes.subarray(index * area, (index + 1) * area)
   const data = dequantise(bytes, tiles.scale[index], tiles.offset[index])
-  return { data, rows: tiles.size, cols: tiles.size, exact: false }
+  return { data, rows: tiles.rows, cols: tiles.cols, exact: false }
 }
 
 /** A thumbnail as shares of its own largest magnitude: one strong head then leaves the others their colours. */
@@ -40,8 +41,9 @@ export function ownScale(tile: Matrix): Matrix {
 /** Largest magnitude over all thumbnails. Max-pooling keeps it, so it is the largest over all maps too. */
 export function tilesMax(tiles: Tiles): number {
   let max = 0
-  const area = tiles.size * tiles.size
+  const area = tiles.rows * tiles.cols
   for (let i = 0; i < tiles.scale.length; i++) {
+    if (Number.isNaN(tiles.scale[i])) continue
     for (let p = i * area; p < (i + 1) * area; p++) {
       max = Math.max(max, Math.abs(tiles.offset[i] + tiles.scale[i] * tiles.bytes[p]))
     }
@@ -66,20 +68,27 @@ export function difference(a: Matrix, b: Matrix): Matrix {
   return { data, rows: a.rows, cols: a.cols, exact: a.exact && b.exact }
 }
 
-/** Mean over queries of the magnitude each key receives, [K]. */
+/** Whether a row has no reading at all. */
+export const isGap = (map: Matrix, row: number) => Number.isNaN(map.data[row * map.cols])
+
+/** Mean over queries of the magnitude each key receives, [K]; queries without a reading count for nothing. */
 export function columnMeans(map: Matrix): Float32Array {
   const means = new Float32Array(map.cols)
+  let rows = 0
   for (let q = 0; q < map.rows; q++) {
+    if (isGap(map, q)) continue
+    rows += 1
     for (let k = 0; k < map.cols; k++) means[k] += Math.abs(map.data[q * map.cols + k])
   }
-  for (let k = 0; k < map.cols; k++) means[k] /= map.rows
+  for (let k = 0; k < map.cols; k++) means[k] /= Math.max(1, rows)
   return means
 }
 
-/** Indices of the largest magnitudes, largest first. */
+/** Indices of the largest magnitudes, largest first; without those that have no reading. */
 export function topIndices(values: Float32Array, count: number): number[] {
   const top: number[] = []
   for (let i = 0; i < values.length; i++) {
+    if (Number.isNaN(values[i])) continue
     let at = top.length
     while (at > 0 && Math.abs(values[top[at - 1]]) < Math.abs(values[i])) at--
     if (at < count) top.splice(at, 0, i)

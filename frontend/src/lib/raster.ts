@@ -1,6 +1,6 @@
 /** Draws a map, or a window of it, into a square of device pixels. */
 import type { ColourTable } from './colour'
-import type { Matrix } from './matrix'
+import { isGap, type Matrix } from './matrix'
 import { colourIndex, type Scale } from './scale'
 
 /** The part of a map on screen, in fractions of its sides (0..1), so that it also fits a thumbnail. */
@@ -25,7 +25,10 @@ export function spans(cells: number, pixels: number, from: number, size: number)
   return bounds
 }
 
-/** Fills `pixels` [height, width] with colours. Pooling keeps the entry of largest magnitude: nothing strong vanishes. */
+/**
+ * Fills `pixels` [height, width] with colours. Pooling keeps the entry of largest magnitude: nothing strong vanishes.
+ * What has no reading (NaN) is hatched in the colour `gap`.
+ */
 export function rasterise(
   map: Matrix,
   scale: Scale,
@@ -33,17 +36,31 @@ export function rasterise(
   pixels: Uint32Array,
   [width, height]: [number, number],
   window: Window = WHOLE,
+  gap: number = table[scale.signed ? 128 : 0],
 ): void {
   const across = spans(map.cols, width, window.left, window.size)
   const down = spans(map.rows, height, window.top, window.size)
   const colour = lookup(scale, table)
   for (let y = 0; y < height; y++) {
-    if (y > 0 && down[2 * y] === down[2 * y - 2] && down[2 * y + 1] === down[2 * y - 1]) {
+    const band: [number, number] = [down[2 * y], down[2 * y + 1]]
+    if (isGaps(map, band)) {
+      for (let x = 0; x < width; x++) pixels[y * width + x] = (x + y) % HATCH === 0 ? gap : colour(0)
+      continue
+    }
+    if (y > 0 && band[0] === down[2 * y - 2] && band[1] === down[2 * y - 1]) {
       pixels.copyWithin(y * width, (y - 1) * width, y * width)
       continue
     }
-    rasteriseRow(map, across, [down[2 * y], down[2 * y + 1]], colour, pixels, y * width)
+    rasteriseRow(map, across, band, colour, pixels, y * width)
   }
+}
+
+/** Pixels from one line of the hatch to the next. */
+const HATCH = 6
+
+function isGaps(map: Matrix, [top, bottom]: [number, number]): boolean {
+  for (let row = top; row < bottom; row++) if (!isGap(map, row)) return false
+  return true
 }
 
 function rasteriseRow(

@@ -1,5 +1,5 @@
 /** Where analyses come from. The viewer knows this interface only: a server, or fixed data for the gallery and tests. */
-import type { Analysis, Declaration, Head, Model, Request, Run } from './analysis'
+import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
 import type { Matrix, Tiles } from './matrix'
 
 export interface Catalogue {
@@ -11,6 +11,8 @@ export interface Catalogue {
 
 export interface Source {
   catalogue(): Promise<Catalogue>
+  /** What a model supports, for each kind of its attention, the default one first. */
+  support(model: string): Promise<KindSupport[]>
   /** Answers as soon as the run has an id, done or not; `watch` follows it then. */
   submit(request: Request, signal: AbortSignal): Promise<Analysis>
   /** Calls back until a terminal status has been reported. */

@@ -19,7 +19,8 @@ export interface GraphLayout {
 export interface GraphPicture {
   edges: Edges
   byKey: { start: Int32Array; order: Int32Array }
-  labels: readonly string[]
+  queries: readonly string[]
+  keys: readonly string[]
   /** Largest magnitude of the head: gives the strongest curve. */
   max: number
   palette: Palette
@@ -33,6 +34,10 @@ export interface LitGraph {
 const BUCKETS = 6
 const COMFORTABLE = 150
 const GAP = 6
+
+/** Rows that the longer of the two columns takes. */
+export const rowsOf = ({ queries, keys }: Pick<GraphPicture, 'queries' | 'keys'>) =>
+  Math.max(queries.length, keys.length)
 
 export const rowY = (token: number, { top, pitch, scroll }: GraphLayout) => top + (token + 0.5) * pitch - scroll
 
@@ -53,16 +58,17 @@ function prepare(canvas: HTMLCanvasElement, { width, height }: GraphLayout): Can
 /** All curves that leave a visible query, pale to strong. */
 export function paintGraph(canvas: HTMLCanvasElement, layout: GraphLayout, picture: GraphPicture): void {
   const context = prepare(canvas, layout)
-  const [first, last] = visible(layout, picture.labels.length)
+  const [first, last] = visible(layout, rowsOf(picture))
   const { start, key } = picture.edges
   clipToRows(context, layout)
   // A curve that leaves the screen says little and hides much: those wait until their token is pointed at.
   strokeEdges(context, layout, picture, (visit) => {
-    for (let e = start[first]; e < start[last]; e++) if (key[e] >= first && key[e] < last) visit(e)
+    for (let e = start[Math.min(first, picture.queries.length)]; e < start[Math.min(last, picture.queries.length)]; e++)
+      if (key[e] >= first && key[e] < last) visit(e)
   })
   context.restore()
   context.fillStyle = picture.palette.muted
-  for (let i = first; i < last; i++) labelsOf(context, layout, picture.labels[i], i)
+  for (let i = first; i < last; i++) labelsOf(context, layout, picture, i)
 }
 
 /** The curves and names of what is lit, drawn over the pale ones. */
@@ -73,7 +79,7 @@ export function paintLitGraph(
   lit: LitGraph,
 ): void {
   const context = prepare(canvas, layout)
-  const { edges, byKey, palette, labels } = picture
+  const { edges, byKey, palette, queries, keys } = picture
   const ends = new Set<number>()
   clipToRows(context, layout)
   strokeEdges(context, layout, picture, (visit) => {
@@ -88,17 +94,16 @@ export function paintLitGraph(
     }
   })
   context.restore()
-  const [first, last] = visible(layout, labels.length)
+  const [first, last] = visible(layout, rowsOf(picture))
   const inside = (i: number) => i >= first && i < last
   // The pale layer below is dimmed, names included: they are written again at full strength.
   context.fillStyle = palette.muted
-  if (lit.queries.length + lit.keys.length > 0)
-    for (let i = first; i < last; i++) labelsOf(context, layout, labels[i], i)
+  if (lit.queries.length + lit.keys.length > 0) for (let i = first; i < last; i++) labelsOf(context, layout, picture, i)
   context.fillStyle = palette.ink
-  for (const k of ends) if (inside(k)) keyLabel(context, layout, labels[k], k)
+  for (const k of ends) if (inside(k)) keyLabel(context, layout, keys[k], k)
   context.fillStyle = palette.accent
-  for (const q of lit.queries.filter(inside)) queryLabel(context, layout, labels[q], q)
-  for (const k of lit.keys.filter(inside)) keyLabel(context, layout, labels[k], k)
+  for (const q of lit.queries.filter(inside)) queryLabel(context, layout, queries[q], q)
+  for (const k of lit.keys.filter(inside)) keyLabel(context, layout, keys[k], k)
 }
 
 function clipToRows(context: CanvasRenderingContext2D, { width, height, top }: GraphLayout): void {
@@ -144,9 +149,10 @@ function strokeEdges(
   context.globalAlpha = 1
 }
 
-function labelsOf(context: CanvasRenderingContext2D, layout: GraphLayout, label: string, token: number): void {
-  queryLabel(context, layout, label, token)
-  keyLabel(context, layout, label, token)
+function labelsOf(context: CanvasRenderingContext2D, layout: GraphLayout, picture: GraphPicture, token: number): void {
+  const { queries, keys } = picture
+  if (token < queries.length) queryLabel(context, layout, queries[token], token)
+  if (token < keys.length) keyLabel(context, layout, keys[token], token)
 }
 
 function queryLabel(context: CanvasRenderingContext2D, layout: GraphLayout, label: string, token: number): void {

@@ -30,7 +30,7 @@ export function paintTiles(
   tiles: Tiles,
   scale: Scale,
   palette: Palette,
-  own: boolean,
+  { own, gone }: { own: boolean; gone: (layer: number, head: number) => boolean },
 ): void {
   const context = prepare(canvas, layout)
   const side = Math.round(layout.cell * pixelRatio())
@@ -38,8 +38,13 @@ export function paintTiles(
   const pixels = new Uint32Array(image.data.buffer)
   const table = tableFor(palette, scale.signed)
   const step = (layout.cell + layout.gap) * pixelRatio()
+  const { cell, gap } = layout
   for (let layer = 0; layer < tiles.layers; layer++) {
-    for (let head = 0; head < tiles.heads; head++) {
+    for (let head = 0; head < Math.min(tiles.heads, layout.heads); head++) {
+      if (gone(layer, head) || Number.isNaN(tiles.scale[layer * tiles.heads + head])) {
+        hatch(context, head * (cell + gap), layer * (cell + gap), cell, palette.line)
+        continue
+      }
       const tile = tileMatrix(tiles, layer, head)
       rasterise(own ? ownScale(tile) : tile, scale, table, pixels, [side, side])
       // putImageData counts in device pixels, whatever the transform.

@@ -1,4 +1,5 @@
 /** Paints one head's map with its token labels, and over it what is lit. */
+import { packHex } from '../lib/colour'
 import { fitCanvas, pixelRatio } from '../lib/frame'
 import { labelStep, shorten } from '../lib/labels'
 import type { Matrix } from '../lib/matrix'
@@ -59,7 +60,8 @@ export function paintMap(canvas: HTMLCanvasElement, layout: MapLayout, picture: 
   const device = Math.round(side * ratio)
   const image = context.createImageData(device, device)
   const { map, scale, palette, window } = picture
-  rasterise(map, scale, tableFor(palette, scale.signed), new Uint32Array(image.data.buffer), [device, device], window)
+  const pixels = new Uint32Array(image.data.buffer)
+  rasterise(map, scale, tableFor(palette, scale.signed), pixels, [device, device], window, packHex(palette.muted))
   context.putImageData(image, Math.round(left * ratio), Math.round(top * ratio))
   context.strokeStyle = palette.line
   context.lineWidth = 1

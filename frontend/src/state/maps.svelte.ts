@@ -23,7 +23,13 @@ export class Maps {
     private readonly source: Source,
     readonly id: string,
     private readonly failed: (error: unknown) => void,
+    /** Lenses that have one map per layer: whichever head is open, theirs is head 0. */
+    private readonly layered: () => ReadonlySet<string> = () => new Set(),
   ) {}
+
+  #at(lens: string, head: Head): Head {
+    return this.layered().has(lens) ? { layer: head.layer, head: 0 } : head
+  }
 
   #seen<T>(value: T): T {
     void this.#arrivals
@@ -57,14 +63,16 @@ export class Maps {
   }
 
   /** The exact map if it is here, else its thumbnail, else nothing yet. */
-  map(lens: string, head: Head): Matrix | undefined {
+  map(lens: string, open: Head): Matrix | undefined {
+    const head = this.#at(lens, open)
     const exact = this.#seen(this.#maps.peek(`${lens} ${headName(head)}`))
     if (exact) return exact
     const tiles = this.grid(lens)
     return tiles && this.#coarse(`${lens} ${headName(head)}`, tiles, head)
   }
 
-  wantMap(lens: string, head: Head): void {
+  wantMap(lens: string, open: Head): void {
+    const head = this.#at(lens, open)
     const key = `${lens} ${headName(head)}`
     if (this.#maps.peek(key)) return
     void this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head)))

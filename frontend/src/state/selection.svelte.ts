@@ -1,6 +1,7 @@
 /** Everything that is chosen on the page. It lives in the address, so that reload, back and a sent link all work. */
 import { type Head, headName, parseHead } from '../lib/analysis'
 import { decodeFragment, encodeFragment } from '../lib/fragment'
+import { readParams } from '../lib/params'
 import type { ScaleKind } from '../lib/scale'
 
 export type View = 'map' | 'graph' | 'both'
@@ -10,8 +11,11 @@ const INITIAL = {
   model: '',
   text: '',
   pair: '',
+  kind: '',
   mechanism: 'softmax',
+  params: '',
   lens: 'weights',
+  lensparams: '',
   other: '',
   compare: 'off',
   view: 'both',
@@ -91,6 +95,24 @@ export class Selection {
   }
   get mechanism() {
     return this.#fields.mechanism
+  }
+  get kind() {
+    return this.#fields.kind
+  }
+  /** Parameters of the mechanism, as JSON; empty for the defaults. */
+  get params() {
+    return this.#fields.params
+  }
+  /** Parameters of a lens, likewise: the address holds one JSON object of those that have any. */
+  paramsOf(lens: string): string {
+    const found = readParams(this.#fields.lensparams)[lens]
+    return found ? JSON.stringify(found) : ''
+  }
+  /** What stands in the address for all lenses once this one's parameters are `text`. */
+  withParams(lens: string, text: string): string {
+    const { [lens]: _, ...rest } = readParams(this.#fields.lensparams)
+    const all = text === '' ? rest : { ...rest, [lens]: readParams(text) }
+    return Object.keys(all).length === 0 ? '' : JSON.stringify(all)
   }
   get lens() {
     return this.#fields.lens

@@ -1,5 +1,5 @@
 /** One reader at the page: what can be run, what runs, and the analysis on screen. */
-import type { Analysis, Request, Run } from '../lib/analysis'
+import type { Analysis, KindSupport, Request, Run } from '../lib/analysis'
 import { mark } from '../lib/frame'
 import { latest } from '../lib/latest'
 import { problemSentence } from '../lib/problem'
@@ -14,10 +14,18 @@ interface Ticket {
 export interface Shown {
   analysis: Analysis
   maps: Maps
+  /** The lens it was asked to open with. */
+  lens: string
 }
+
+/** Names of the lenses with one map per layer. */
+export const layeredIn = ({ maps, heads }: Analysis): ReadonlySet<string> =>
+  new Set(Object.keys(maps).filter((lens) => heads > 1 && maps[lens].shape[1] === 1))
 
 export class Session {
   catalogue = $state.raw<Catalogue>()
+  /** By model; what is not known yet counts as supported, and the server says otherwise. */
+  support = $state.raw<Record<string, KindSupport[]>>({})
   shown = $state.raw<Shown>()
   run = $state.raw<Run>()
   error = $state('')
@@ -43,6 +51,13 @@ export class Session {
     } catch (error) {
       this.fail(error)
     }
+  }
+
+  /** Learns what a model supports, once. */
+  async learn(model: string): Promise<void> {
+    if (model === '' || this.support[model]) return
+    const known = await this.source.support(model).catch(() => [])
+    this.support = { ...this.support, [model]: known }
   }
 
   /** Answers whether the new analysis is on screen. */
@@ -118,11 +133,13 @@ export class Session {
     if (run.status === 'failed') throw failure(run)
     if (run.status === 'cancelled')
       throw new SourceError('The analysis was cancelled. Your text is kept.', 'cancelled', 409)
-    const maps = new Maps(this.source, run.id, this.fail)
+    let layered: ReadonlySet<string> = new Set()
+    const maps = new Maps(this.source, run.id, this.fail, () => layered)
     // The first picture needs the document and one grid: both at once.
     const document = run === answer ? answer : this.source.analysis(run.id, signal)
     const [analysis] = await Promise.all([document, maps.firstGrid(lens)])
-    return { analysis, maps }
+    layered = layeredIn(analysis)
+    return { analysis, maps, lens }
   }
 
   async #follow(first: Run, signal: AbortSignal): Promise<Run> {

@@ -25,5 +25,9 @@ export const ENTRIES: readonly Entry[] = [
   { name: 'colour-own-scale', tokens: 64, fragment: 'colour=own&lens=effective' },
   { name: 'scale-linear', tokens: 64, fragment: 'scale=linear' },
   { name: 'scale-log', tokens: 64, fragment: 'scale=log' },
+  { name: 'layers-34', tokens: 34, fragment: 'lens=rollout' },
+  { name: 'gaps-34', tokens: 34, fragment: 'lens=max-entropy' },
+  { name: 'mechanism-34', tokens: 34, fragment: 'mechanism=jump&params=%7B%22order%22%3A2%7D' },
+  { name: 'cross-34', tokens: 34, fragment: 'kind=cross&pair=The+water+rose+and+nobody+asked.' },
   { name: 'running', tokens: 34, delayMs: 60_000 },
 ]

@@ -11,6 +11,8 @@ export interface Room {
   view: 'map' | 'graph' | 'both'
   /** A sentence stands below a map. */
   warned: boolean
+  /** Queries and keys are the same tokens, so that rows of the graph can stand beside rows of the map. */
+  aligned?: boolean
 }
 
 export interface HeadLayout {
@@ -53,7 +55,7 @@ function mapSide(n: number, label: number, { width, height, maps, view, warned }
 
 function graphLayout(n: number, label: number, room: Room, beside: boolean, side: number): Omit<GraphLayout, 'scroll'> {
   const cell = side / n
-  const aligned = beside && cell >= LABEL_HEIGHT
+  const aligned = beside && room.aligned !== false && cell >= LABEL_HEIGHT
   const pitch = aligned ? cell : 18
   const top = aligned ? label : 26
   const content = Math.ceil(top + n * pitch + 2)
