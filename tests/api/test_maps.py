@@ -161,7 +161,8 @@ def test_grid_is_max_pooled(server: Server, document: dict[str, Any], lens: str,
 def naive_edges(weights: np.ndarray, rule: str, k: int, mass: float, value: float) -> set[tuple[int, int]]:
     """The rules once more, in the most obvious way."""
     chosen = set()
-    mean, std = weights.mean(), weights.std()
+    counted = weights[weights != 0].astype(np.float64)
+    mean, std = counted.mean(), counted.std()
     for query, row in enumerate(weights):
         order = sorted(range(len(row)), key=lambda key: -abs(row[key]))
         held, total = 0.0, sum(abs(float(entry)) for entry in row)

@@ -1,0 +1,110 @@
+"""What is refused before a model is loaded is refused once it is, too, for the same reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headscope
+from headscope.capture import examine
+from headscope.errors import HeadscopeError, InvalidRequest, Unsupported
+from headscope.lenses import LENSES
+from headscope.models import support
+from headscope.models.facts import Facts
+from headscope.request import AnalysisRequest, check_needs, missing
+from headscope.types import NEEDS, Kind
+from tests.models import Family, tiny_model
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "vit"])
+def test_early_reasons_are_those_of_the_model(tmp_path: Path, family: Family) -> None:
+    """Per kind of attention: never more than the loaded model lacks, in its words; and the mask's reasons always."""
+    model = headscope.load(tiny_model(tmp_path / family, family))
+    anatomy = examine(model)
+    for kind in model.facts.kinds:
+        name: Kind = kind  # type: ignore[assignment]
+        early, late = support.lacks(model.facts, name), anatomy.lacks(name)
+        assert early.items() <= late.items()
+        masks = {need for group in (support.CROSS, support.CAUSAL, support.NOT_CAUSAL) for need in group}
+        assert set(late) & masks == set(early) & masks
+
+
+def test_needs_are_known() -> None:
+    """The table of families and the tables of masks name needs that there are."""
+    for table in (support.CROSS, support.CAUSAL, support.NOT_CAUSAL):
+        assert set(table) <= set(NEEDS)
+    assert support.lacks(Facts("no-such-family", "encoder", 2, 4, 8, 512), "self") == support.NOT_CAUSAL
+
+
+def test_a_kind_that_is_not_there() -> None:
+    """Only encoder-decoders have several kinds of attention."""
+    with pytest.raises(Unsupported):
+        support.lacks(Facts("bert", "encoder", 2, 4, 8, 512), "cross")
+
+
+def test_a_measure_lacks_what_its_lenses_lack() -> None:
+    """The reason of a lens that a measure reads is the measure's."""
+    mixing = headscope.MEASURES["mixing_ratio"]
+    lacking = {"same-tokens": "Because."}
+    assert missing(mixing, lacking) == missing(LENSES["norm-residual"], lacking) == "Because."
+    assert missing(headscope.MEASURES["entropy"], lacking) is None
+    with pytest.raises(Unsupported) as refused:
+        check_needs([headscope.MECHANISMS["jump"]], lacking)
+    assert refused.value.pointer == "/mechanism"
+
+
+@dataclass
+class Given:
+    """An input, as far as it is looked at early."""
+
+    kind: Kind = "self"
+    text: str | None = "a"
+    text_pair: str | None = None
+    target_ids: list[int] | None = None
+    image: Any = None
+    generate: Any = None
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "pointer"),
+    [
+        ("vision", Given(), "/image"),
+        ("vision", Given(image="x", text=None, generate=object()), "/generate"),
+        ("encoder", Given(image="x", text=None), "/image"),
+        ("encoder", Given(generate=object()), "/generate"),
+        ("decoder", Given(target_ids=[1]), "/target_ids"),
+        ("encoder-decoder", Given(kind="cross"), "/text_pair"),
+        ("encoder-decoder", Given(kind="decoder"), "/text_pair"),
+    ],
+    ids=str,
+)
+def test_inputs_that_do_not_suit(model: Any, given: Given, pointer: str) -> None:
+    """Told by the kind of model alone, with the field that is wrong."""
+    with pytest.raises((InvalidRequest, Unsupported)) as refused:
+        support.check_input(Facts("family", model, 2, 4, 8, None), given)
+    assert refused.value.pointer == pointer
+
+
+def test_inputs_that_suit() -> None:
+    """Nothing is refused that a model may take: a model that listens has its decoder's text in `text`."""
+    support.check_input(Facts("whisper", "encoder-decoder", 2, 4, 8, None), Given(kind="decoder"))
+    support.check_input(Facts("t5", "encoder-decoder", 2, 4, 8, None), Given(kind="cross", generate=object()))
+    support.check_input(Facts("gpt2", "decoder", 2, 4, 8, None), Given(generate=object()))
+
+
+def test_a_stored_request_names_its_image_only() -> None:
+    """By its SHA-256, and the same again when it is stored once more; the id is that of the image itself."""
+    request = AnalysisRequest(model="vit", image="aGVhZHNjb3Bl")
+    again = AnalysisRequest.model_validate(request.record)
+    assert request.record["image"].startswith("sha256:")
+    assert again.record == request.record
+    assert again.key("digest") != request.key("digest")
+
+
+def test_errors_say_what_and_why() -> None:
+    """The method's title, then the reason."""
+    with pytest.raises(HeadscopeError, match=r"^Rollout can't be had from this model. In cross-attention"):
+        check_needs([LENSES["rollout"]], support.CROSS)
