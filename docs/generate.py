@@ -26,7 +26,7 @@ from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
 from headscope.request import AnalysisRequest
 from headscope.settings import GIB, Settings
-from headscope.types import Declaration
+from headscope.types import NEEDS, Declaration
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = Path(errors.__file__).resolve().parent
@@ -92,7 +92,7 @@ def declaration(name: str) -> str:
     if described.get("lenses"):
         rows.append(("computed for", ", ".join(f"`{lens}`" for lens in described["lenses"])))
     if what.needs:
-        rows.append(("needs", ", ".join(f"`{need}`" for need in what.needs)))
+        rows.append(("needs", ", ".join(f"[`{need}`](../index.md#needs)" for need in what.needs)))
     rows.append(("source", what.citation))
     declared = table(("name", f"`{what.name}`"), rows)
     return f"{declared}\n\n{_parameters(parameters)}" if parameters else declared
@@ -130,11 +130,47 @@ def _bound(value: float) -> str:
     return f"{value:.10g}"
 
 
+FOLDERS = {"lens": "lenses", "mechanism": "mechanisms", "measure": "measures"}
+
+
 def overview(kind: str) -> str:
     """One line per lens, mechanism or measure, with a link to its page."""
-    folder = {"lens": "lenses"}.get(kind, f"{kind}s")
-    rows = [(f"[`{name}`]({folder}/{name}.md)", what.doc) for name, what in KINDS[kind].items()]
+    rows = [(f"[`{name}`]({FOLDERS[kind]}/{name}.md)", what.doc) for name, what in KINDS[kind].items()]
     return table((kind, "what it is"), rows)
+
+
+def methods() -> str:
+    """All of them by name, for the README."""
+    rows = []
+    for kind, folder in FOLDERS.items():
+        links = [f"[`{name}`](docs/explanation/{folder}/{name}.md)" for name in KINDS[kind]]
+        rows.append((f"{len(links)} {folder}", ", ".join(links)))
+    return table(("", "what there is"), rows)
+
+
+def needs() -> str:
+    """What methods may ask of a model, and which of them do."""
+    rows = []
+    for need, meaning in NEEDS.items():
+        asking = [
+            f"[`{name}`]({FOLDERS[kind]}/{name}.md)"
+            for kind, declared in KINDS.items()
+            for name, what in declared.items()
+            if need in what.needs
+        ]
+        rows.append((f"`{need}`", meaning, ", ".join(asking)))
+    return table(("need", "what it means", "who needs it"), rows)
+
+
+def supported() -> str:
+    """How many architectures are shown as they are."""
+    record = _architectures()
+    results = Counter(entry["result"] for entry in record["types"].values())
+    total, version = sum(results.values()), record["transformers"]
+    return (
+        f"Of the {total} text and vision architectures of transformers {version}, {results['equal']} are captured and equal the model's own eager attention within "
+        f"10<sup>-5</sup>, {results['fallback']} show the weights that the model itself returns, and {results['refused']} are refused, with the reason."
+    )
 
 
 def codes() -> dict[str, tuple[int, str]]:
@@ -348,6 +384,9 @@ PARTS: dict[str, Callable[..., str]] = {
     "cli": cli_help,
     "declaration": declaration,
     "overview": overview,
+    "methods": methods,
+    "needs": needs,
+    "supported": supported,
     "error": error,
     "errors": error_table,
     "routes": routes,
@@ -370,8 +409,8 @@ def render(page: str) -> str:
 
 
 def pages() -> list[Path]:
-    """Every page of the docs."""
-    return sorted(DOCS.rglob("*.md"))
+    """Every page of the docs, and the README."""
+    return [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def main(check: bool) -> int:

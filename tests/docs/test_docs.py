@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
 from headscope import cli, errors
@@ -236,6 +238,30 @@ WITH_PYTHON = [path for path in PAGES if any(not note.startswith("not run:") for
 WITH_SHELL = [path for path in PAGES if any(note == "run" for _, _, note in _blocks(path, "sh"))]
 
 
+def _run(code: str, line: int, path: Path, names: dict[str, object]) -> None:
+    """Runs a block. What a comment behind an expression claims, if it reads as a value, is compared: of an array its shape, given as a list."""
+    lines = code.splitlines()
+    for statement in ast.parse("\n" * line + code, str(path)).body:
+        if not isinstance(statement, ast.Expr):
+            exec(compile(ast.Module([statement], []), str(path), "exec"), names)
+            continue
+        value = eval(compile(ast.Expression(statement.value), str(path), "eval"), names)
+        claim = _literal(lines[statement.end_lineno - line - 1][statement.end_col_offset :].strip().removeprefix("# "))
+        if claim is not None:
+            shown = list(value.shape) if isinstance(value, np.ndarray) else value
+            assert shown == claim, f"{path.name}:{statement.end_lineno}"
+
+
+def _literal(comment: str) -> object | None:
+    """The value that a comment begins with, up to a colon; None if it is words."""
+    for part in (comment, comment.rpartition(": ")[0], comment.partition(": ")[0]):
+        try:
+            return ast.literal_eval(part)
+        except (ValueError, SyntaxError):
+            continue
+    return None
+
+
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("path", WITH_PYTHON, ids=_name)
 def test_python_in_the_docs_runs(path, request, tmp_path, monkeypatch):
@@ -248,7 +274,7 @@ def test_python_in_the_docs_runs(path, request, tmp_path, monkeypatch):
             continue
         if ADDRESS in code:
             code = code.replace(ADDRESS, request.getfixturevalue("address"))
-        exec(compile("\n" * line + code, str(path), "exec"), names)
+        _run(code, line, path, names)
     for value in names.values():
         if isinstance(value, httpx.Client):
             value.close()
