@@ -86,14 +86,19 @@ def test_the_library_and_the_service_agree(
 def check_json(server: Server, document: dict[str, Any], measure: str, lens: str, values: np.ndarray) -> None:
     """The JSON of a measure names its axes and columns, and its mean over tokens has neither Q nor K."""
     declared = headscope.MEASURES[measure]
-    for summary in ("none", "head"):
-        query = {"lens": lens, "format": "json", "summary": summary}
+    for asked in ("none", "head"):
+        query = {"lens": lens, "format": "json", "summary": asked}
         body = server.get(f"/analyses/{document['id']}/measures/{measure}", params=query).json()
-        axes = [axis for axis in declared.shape.split() if summary == "none" or axis not in "QK"]
+        axes = [axis for axis in declared.shape.split() if asked == "none" or axis not in "QK"]
         assert body["axes"] == axes
-        assert body["shape"] == [size for axis, size in zip(declared.shape.split(), values.shape, strict=True) if summary == "none" or axis not in "QK"]  # fmt: skip
+        assert body["shape"] == [size for axis, size in zip(declared.shape.split(), values.shape, strict=True) if asked == "none" or axis not in "QK"]  # fmt: skip
         assert body["columns"] == list(declared.columns)
-    assert document["summaries"][measure][lens]["shape"] == list(values.shape)
+    summary = document["summaries"][measure][lens]
+    assert summary["shape"] == list(values.shape)
+    assert list(summary["columns"]) == list(declared.columns)
+    spread = summary["columns"][declared.columns[0]] if declared.columns else summary
+    of = values[..., 0] if declared.columns else values
+    assert spread["max"] == pytest.approx(np.nanmax(of), rel=1e-3, abs=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -134,11 +134,18 @@ def _summaries(stored: Stored) -> dict[str, dict[str, Summary]]:
 
 
 def _summary(name: str, values: Any) -> Summary:
-    finite = values[np.isfinite(values)]
-    low, mean, high = (
-        (float(finite.min()), float(finite.mean()), float(finite.max())) if finite.size else (None, None, None)
+    columns = {column: _spread(values[..., place]) for place, column in enumerate(MEASURES[name].columns)}
+    whole = {"min": None, "mean": None, "max": None} if columns else _spread(values)
+    return Summary.model_validate(
+        {"unit": MEASURES[name].unit, "shape": list(values.shape), "columns": columns, **whole}
     )
-    return Summary(unit=MEASURES[name].unit, shape=list(values.shape), min=low, mean=mean, max=high)
+
+
+def _spread(values: Any) -> dict[str, float | None]:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return {"min": None, "mean": None, "max": None}
+    return {"min": float(finite.min()), "mean": float(finite.mean()), "max": float(finite.max())}
 
 
 def _links(id_: str, document: dict[str, Any]) -> dict[str, str]:

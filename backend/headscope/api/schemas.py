@@ -168,14 +168,20 @@ class Word(Strict):
     text: str
 
 
-class Summary(Strict):
-    """A measure in short."""
+class Spread(Strict):
+    """Smallest, mean and largest of some values; null where none is defined."""
 
-    unit: str
-    shape: list[int]
     min: float | None
     mean: float | None
     max: float | None
+
+
+class Summary(Spread):
+    """A measure in short. What has columns has a spread for each of them, and none over all."""
+
+    unit: str
+    shape: list[int]
+    columns: dict[str, Spread]
 
 
 class MechanismSchema(BaseModel):

@@ -1747,10 +1747,26 @@ export interface components {
             queries: "other" | "all";
         };
         /**
+         * Spread
+         * @description Smallest, mean and largest of some values; null where none is defined.
+         */
+        Spread: {
+            /** Max */
+            max: number | null;
+            /** Mean */
+            mean: number | null;
+            /** Min */
+            min: number | null;
+        };
+        /**
          * Summary
-         * @description A measure in short.
+         * @description A measure in short. What has columns has a spread for each of them, and none over all.
          */
         Summary: {
+            /** Columns */
+            columns: {
+                [key: string]: components["schemas"]["Spread"];
+            };
             /** Max */
             max: number | null;
             /** Mean */
