@@ -81,6 +81,12 @@ def declaration(name: str) -> str:
     rows = [("what it is", what.doc), ("what it is not", what.not_)]
     if "shape" in described:
         rows.append(("shape", f"`[{', '.join(described['shape'].split())}]`"))
+    if described.get("columns"):
+        rows.append(("columns", _columns(described["columns"])))
+    if described.get("classes"):
+        rows.append(("classes", ", ".join(f"{number} `{name}`" for number, name in enumerate(described["classes"]))))
+    if kind != "mechanism":
+        rows.append(("reads", "whole layers" if getattr(what, "of", "heads") == "layer" else "heads, each on its own"))
     if kind == "lens":
         rows.append(("signed", "yes: entries may be negative" if described["signed"] else "no"))
     if kind != "lens" or not described["signed"]:
@@ -96,6 +102,17 @@ def declaration(name: str) -> str:
     rows.append(("source", what.citation))
     declared = table(("name", f"`{what.name}`"), rows)
     return f"{declared}\n\n{_parameters(parameters)}" if parameters else declared
+
+
+def _columns(names: list[str]) -> str:
+    """Names of columns; of a long numbered run only its ends."""
+    shown = [f"`{name}`" for name in names]
+    for start, name in enumerate(names):
+        stem = re.sub(r"\d+$", "", name)
+        run = sum(1 for other in names[start:] if re.fullmatch(re.escape(stem) + r"\d+", other))
+        if stem != name and run > 12:
+            return ", ".join([*shown[: start + 1], "...", *shown[start + run - 1 :]])
+    return ", ".join(shown)
 
 
 def _parameters(parameters: dict[str, Any]) -> str:

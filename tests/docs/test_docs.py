@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import select
@@ -15,7 +16,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from safetensors import safe_open
 
+import headscope
 from headscope import cli, errors
 from headscope.api.schemas import AnalysisDocument
 from headscope.lenses import LENSES
@@ -125,10 +128,25 @@ def test_help_in_the_docs_is_the_real_help(command):
     assert shown[1].split() == real.stdout.split()
 
 
+@pytest.fixture(scope="module")
+def minilm_document(tmp_path_factory):
+    """What a saved analysis says of itself."""
+    path = tmp_path_factory.mktemp("format") / "a.safetensors"
+    headscope.analyze("minilm", "The cat sat.").save(path)
+    with safe_open(path, framework="numpy") as file:
+        return json.loads(file.metadata()["headscope"])
+
+
 @pytest.mark.parametrize("field", AnalysisDocument.model_fields)
 def test_every_field_of_an_analysis_is_described(field):
     table = _text("reference", "rest.md").partition("## What is answered")[2].partition("## Tensors")[0]
     assert re.search(rf"^\|[^|]*`{field}`[^|]*\|", table, re.MULTILINE)
+
+
+def test_every_field_of_a_file_is_described(minilm_document):
+    table = _text("reference", "format.md").partition("`headscope`: a JSON")[2]
+    missing = [name for name in minilm_document if not re.search(rf"^\|[^|]*`{name}`[^|]*\|", table, re.MULTILINE)]
+    assert missing == []
 
 
 def test_every_warning_is_described():
