@@ -1,6 +1,6 @@
 """Sweeps over every architecture and writes what was found: python -m tests.sweep [model type ...]
 
-Without names the record in the docs and the table that ships with Headscope are written; with names the verdicts are printed only.
+Without names the record in the docs and the table that ships with Headscope are written, unless anything is wrong; with names the verdicts are printed only.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ def main(names: list[str]) -> int:
     found = sweep(names or None)
     if names:
         print(json.dumps(found, indent=1))
-    else:
+    faults = {name: found[name] for name in found if "wrong" in found[name] or "crashed" in found[name]}
+    if not names and not faults:
         RECORD.write_text(record(found), "utf-8")
         FAMILIES.write_text(families(found), "utf-8")
-    faults = {name: found[name] for name in found if "wrong" in found[name] or "crashed" in found[name]}
     for name, verdict in faults.items():
         print(f"{name} ({verdict['class']}): {verdict.get('wrong') or verdict.get('crashed')}")
     print(summary(found))
