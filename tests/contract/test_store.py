@@ -20,6 +20,8 @@ from headscope.store.mapfile import Corrupt
 SHAPE = (2, 3, 5, 5)
 ALL = slice(None)
 LENSES = ["weights", "effective"]
+SHAPES = dict.fromkeys(LENSES, SHAPE)
+DOCUMENT = {"shapes": {lens: list(SHAPE) for lens in LENSES}}
 LARGE = 1_000_000
 LENSES_FILES = [f"{lens}.safetensors" for lens in LENSES]
 FILES = ["manifest.json", "small.safetensors", *LENSES_FILES]
@@ -39,19 +41,19 @@ def write(results: Results, number: int) -> None:
     """Store the result of that id, block by block as the pipeline does."""
     maps = content(number)
     with results.writer(name(number)) as writer:
-        writer.open(LENSES, SHAPE)
+        writer.open(SHAPES)
         for layer in range(SHAPE[0]):
             for lens in LENSES:
                 writer.write(lens, layer, 0, maps[layer, :2])
                 writer.write(lens, layer, 2, maps[layer, 2:])
-        writer.finish({"shape": list(SHAPE), "number": number}, {"keys": np.arange(5, dtype=np.int32)})
+        writer.finish({**DOCUMENT, "number": number}, {"keys": np.arange(5, dtype=np.int32)})
 
 
 def check(results: Results, number: int) -> None:
     """Read everything of a result and compare it with what was written."""
     stored = results.get(name(number))
     assert stored is not None
-    assert stored.document == {"shape": list(SHAPE), "number": number}
+    assert stored.document == {**DOCUMENT, "number": number}
     assert stored.arrays["keys"].tolist() == [0, 1, 2, 3, 4]
     for lens in LENSES:
         assert np.array_equal(stored.maps(lens, ALL, ALL), content(number))
@@ -107,7 +109,7 @@ def test_unknown_results(results: Results) -> None:
 def test_what_is_not_finished_leaves_nothing(results: Results, tmp_path: Path) -> None:
     """A writer that stops half-way is as if it had never been."""
     with results.writer(name(1)) as writer:
-        writer.open(LENSES, SHAPE)
+        writer.open(SHAPES)
         writer.write("weights", 0, 0, content(1)[0])
     assert not results.has(name(1))
     assert not list((tmp_path / "incoming").iterdir())
@@ -116,7 +118,7 @@ def test_what_is_not_finished_leaves_nothing(results: Results, tmp_path: Path) -
 def test_nothing_is_visible_before_the_end(results: Results) -> None:
     """A reader sees no result while it is written."""
     with results.writer(name(1)) as writer:
-        writer.open(["weights"], SHAPE)
+        writer.open({"weights": SHAPE})
         writer.write("weights", 0, 0, content(1)[0])
         assert results.get(name(1)) is None
 
