@@ -93,15 +93,14 @@ def declaration(name: str) -> str:
         above = f"from {low}" if low != "unbounded" else low
         rows.append(("range", f"{low} to {high}" if high != "unbounded" else above))
     rows.append(("unit", "none" if what.unit == "1" else what.unit))
-    parameters = described["params"].get("properties", {})
-    rows.append(("parameters", ", ".join(f"`{parameter}`" for parameter in parameters) or "none"))
+    named = described["params"].get("properties", {})
+    rows.append(("parameters", ", ".join(f"`{parameter}`" for parameter in named) or "none"))
     if described.get("lenses"):
         rows.append(("computed for", ", ".join(f"`{lens}`" for lens in described["lenses"])))
     if what.needs:
         rows.append(("needs", ", ".join(f"[`{need}`](../index.md#needs)" for need in what.needs)))
     rows.append(("source", what.citation))
-    declared = table(("name", f"`{what.name}`"), rows)
-    return f"{declared}\n\n{_parameters(parameters)}" if parameters else declared
+    return table(("name", f"`{what.name}`"), rows)
 
 
 def _columns(names: list[str]) -> str:
@@ -115,12 +114,14 @@ def _columns(names: list[str]) -> str:
     return ", ".join(shown)
 
 
-def _parameters(parameters: dict[str, Any]) -> str:
-    """What each parameter takes, from its schema."""
+def parameters(name: str) -> str:
+    """What each parameter of a lens, mechanism or measure takes, from its schema."""
+    kind, _, key = name.partition("/")
+    declared = KINDS[kind][key].describe()["params"].get("properties", {})
     head = ("parameter", "value", "default", "meaning")
     rows = [
         (f"`{name}`", _takes(schema), f"`{_json(schema.get('default'))}`", schema.get("description", ""))
-        for name, schema in parameters.items()
+        for name, schema in declared.items()
     ]
     return table(head, rows)
 
@@ -136,7 +137,7 @@ def _kind(schema: dict[str, Any]) -> str:
         return " or ".join(f"`{_json(value)}`" for value in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
         inner = _kind(schema["items"]) if "items" in schema else "anything"
-        return f"list of: {inner}"
+        return f"list ({inner} each)"
     kind = {"integer": "whole number", "boolean": "`true` or `false`", "string": "text", "null": "`null`"}
     words = kind.get(schema.get("type", ""), schema.get("type", "anything"))
     bounds = (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "and below"))
@@ -400,6 +401,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "settings": settings,
     "cli": cli_help,
     "declaration": declaration,
+    "parameters": parameters,
     "overview": overview,
     "methods": methods,
     "needs": needs,

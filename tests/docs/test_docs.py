@@ -104,6 +104,8 @@ def test_every_lens_mechanism_and_measure_has_a_page(folder, name):
     for heading in ("Equation", "What it is not", "Edge cases", "Where published code goes wrong", "Source"):
         assert f"\n## {heading}\n" in page
     assert 'class="equation"' in page
+    known = {"lenses": LENSES, "mechanisms": MECHANISMS, "measures": MEASURES}[folder][name].params.model_fields
+    assert (f"## Parameters\n\n<!-- generated: parameters:{kind}/{name} -->" in page) == bool(known)
     assert re.search(rf"!\[[^\]]{{10,}}\]\(\.\./\.\./pictures/{name}\.svg\)", page), "a picture, in words too"
     assert f"explanation/{folder}/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
 
