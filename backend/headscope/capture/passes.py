@@ -83,7 +83,8 @@ class Recording:
         base = self._base(site, call, output) if mine else None
         whole = None
         if mine and self._wanted.whole:
-            whole = torch.empty(*call.query.shape[:2], call.key.shape[1], dtype=torch.float32, device=call.query.device)
+            dtype = torch.promote_types(call.query.dtype, torch.float32)
+            whole = call.query.new_empty(*call.query.shape[:2], call.key.shape[1], dtype=dtype)
         per_group = call.query.shape[0] // call.key.shape[0]
         for low, high in call.blocks():
             scores = call.scores(site.layer, low, high)
@@ -100,7 +101,7 @@ class Recording:
             if sent is not output:
                 sent[block] = left
             if base is not None:
-                weights = weights.float() if weights.dtype != torch.float64 else weights
+                weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
                 self._wanted.on_heads(_cut(base, scores.heads, weights, low, high))
                 if whole is not None:
                     whole[block] = weights

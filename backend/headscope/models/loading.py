@@ -54,6 +54,8 @@ def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
         if "input_ids" in inspect.signature(module.forward).parameters:
             module = module.vision_model
         return Model(name or _name(module), module, None, known, processor=_image_processor(beside))
+    if known.kind != "encoder-decoder" and "input_ids" not in inspect.signature(module.forward).parameters:
+        raise Unsupported("This model does not take text, and is none of the image models that Headscope analyses.")
     tokenizer = getattr(beside, "tokenizer", beside)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     slow = backend is not None and not isinstance(backend, Tokenizer)

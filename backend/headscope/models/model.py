@@ -99,8 +99,16 @@ class Model:
 
     @property
     def vocabulary(self) -> int:
-        """Number of token ids the embedding knows."""
-        return int(self.module.get_input_embeddings().weight.shape[0])
+        """Number of token ids the embedding knows. Raises Unsupported for models that have none."""
+        try:
+            return int(self.module.get_input_embeddings().weight.shape[0])
+        except (AttributeError, NotImplementedError):
+            known = getattr(self.module.config, "vocab_size", None)
+            if isinstance(known, int) and known > 0:
+                return known
+            raise Unsupported(
+                "This model does not read ids of tokens from a vocabulary, so it can't be analysed."
+            ) from None
 
     @property
     def listens(self) -> bool:
@@ -354,8 +362,10 @@ class Model:
             # Without a text the decoder still has to run; it reads its start token.
             read = [token.id for token in encoded.target] if encoded.target else [self._start]
             arguments["decoder_input_ids"] = torch.tensor([read], device=device)
-        if "token_type_ids" in self._accepted and self.facts.kind == "encoder":
-            most = int(getattr(self.module.config, "type_vocab_size", 1) or 1) - 1
+        # Without an embedding of their own, types are read as something else: as words by GPT-2 and XLM, as the end of an image by PaliGemma.
+        types = getattr(self.module.config, "type_vocab_size", None)
+        if types and "token_type_ids" in self._accepted and self.facts.kind == "encoder":
+            most = int(types) - 1
             arguments["token_type_ids"] = torch.tensor([encoded.type_ids], device=device).clamp_max(most)
         return arguments
 
@@ -378,7 +388,7 @@ class Model:
             width, height = self.facts.patches.size
             picture = torch.randint(256, (height, width, 3), generator=generator, dtype=torch.uint8).numpy()
             return self.encode(image=picture)
-        window = int(getattr(self.module.config, "sliding_window", 0) or 0)
+        window = int(self.module.config.to_dict().get("sliding_window") or 0)
         count = PROBE + (window if window <= 64 else 0)  # long enough for a small window to cut something off
         source = self._random(count, self.facts.max_tokens, generator)
         if self.facts.kind != "encoder-decoder":
