@@ -90,7 +90,7 @@ def random_layer(shape: Shape, index: int = 0) -> Layer:
 
 
 def array(tensor: Tensor) -> NDArray[Any]:
-    return tensor.double().numpy()
+    return tensor.detach().double().numpy()
 
 
 def normalised(layer: Layer, vector: NDArray[Any], query: int) -> NDArray[Any]:
