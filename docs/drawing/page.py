@@ -19,7 +19,6 @@ from .samples import MIDDLE
 
 # What the page shows in the README: text and choices, as they stand in its address.
 SHOWN = {"text": MIDDLE, "head": "3.1", "compare": "side", "other": "effective"}
-SIZE = {"width": 1440, "height": 900}
 
 
 @contextmanager
@@ -50,7 +49,9 @@ def take(target: Path) -> None:
     with server() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)
         for scheme in ("light", "dark"):
-            context = browser.new_context(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce")
+            context = browser.new_context(
+                viewport={"width": 1440, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+            )
             page = context.new_page()
             page.goto(f"{address}/#{fragment}")
             _wait_for_marks(page, "grid", "head", "graph")

@@ -32,7 +32,7 @@ def model() -> Any:
     return headscope.load("minilm")
 
 
-def analysed(text: str, lenses: tuple[str, ...] = ("weights",), measures: tuple[Any, ...] = (), **more: Any) -> Any:
+def analysed(text: str, lenses: tuple[Any, ...] = ("weights",), measures: tuple[Any, ...] = (), **more: Any) -> Any:
     """The analysis of a text."""
     return headscope.analyze(model(), text, lenses=lenses, measures=measures, **more)
 
