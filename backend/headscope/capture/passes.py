@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -71,6 +71,10 @@ class Recording:
 
     def attend(self, call: Call) -> Tensor:
         """Outputs of all heads [H, Q, D], as the model goes on with them."""
+        with _making_on(call.query.device):
+            return self._attend(call)
+
+    def _attend(self, call: Call) -> Tensor:
         site = next(self._sites, None)
         if site is None or self._modules[str(site.module)] is not call.module:
             raise Unsupported(
@@ -192,7 +196,8 @@ class Recording:
             return self._again(held.site, module, arguments, outputs)
 
         stream = self._around(held, Stream(after=after, replay=replay))
-        self._wanted.on_layer(replace(held.layer, stream=stream))
+        with _making_on(after.device):
+            self._wanted.on_layer(replace(held.layer, stream=stream))
         self._open = None
 
     def _around(self, held: _Open, stream: Stream) -> Stream:
@@ -327,6 +332,11 @@ def first(output: Any) -> Tensor:
     """The hidden states of what a layer returned."""
     result: Tensor = output[0] if isinstance(output, tuple) else output
     return result
+
+
+def _making_on(device: torch.device) -> AbstractContextManager[Any]:
+    """Within this context new tensors of mechanisms, lenses and measures are made where the model is."""
+    return nullcontext() if device.type == "cpu" else device
 
 
 def _cut(base: Layer, heads: tuple[int, ...], weights: Tensor, low: int, high: int) -> Layer:
