@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import re
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import pytest
+from drawing import PICTURES
+from drawing.figure import COLOURS
 from PIL import Image
 
 from headscope.lenses import LENSES
@@ -18,12 +19,6 @@ from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-sys.path.insert(0, str(DOCS))
-from drawing import PICTURES  # noqa: E402
-from drawing.figure import COLOURS  # noqa: E402
-
-sys.path.remove(str(DOCS))
-
 TARGET = DOCS / "pictures"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 

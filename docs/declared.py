@@ -1,0 +1,126 @@
+"""What lenses, mechanisms and measures say of themselves, as Markdown; generate.py puts it into the pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from headscope.lenses import LENSES
+from headscope.measures import MEASURES
+from headscope.mechanisms import MECHANISMS
+from headscope.types import NEEDS, Declaration
+
+KINDS: dict[str, dict[str, Any]] = {"lens": dict(LENSES), "mechanism": dict(MECHANISMS), "measure": dict(MEASURES)}
+FOLDERS = {"lens": "lenses", "mechanism": "mechanisms", "measure": "measures"}
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def declaration(name: str) -> str:
+    """What a lens, mechanism or measure says of itself."""
+    kind, _, key = name.partition("/")
+    what: Declaration = KINDS[kind][key]
+    described = what.describe()
+    low, high = ("unbounded" if bound is None else f"{bound:g}" for bound in what.range)
+    rows = [("what it is", what.doc), ("what it is not", what.not_)]
+    if "shape" in described:
+        rows.append(("shape", f"`[{', '.join(described['shape'].split())}]`"))
+    if described.get("columns"):
+        rows.append(("columns", _columns(described["columns"])))
+    if described.get("classes"):
+        rows.append(("classes", ", ".join(f"{number} `{name}`" for number, name in enumerate(described["classes"]))))
+    if kind != "mechanism":
+        rows.append(("reads", "whole layers" if getattr(what, "of", "heads") == "layer" else "heads, each on its own"))
+    if kind == "lens":
+        rows.append(("signed", "yes: entries may be negative" if described["signed"] else "no"))
+    if kind != "lens" or not described["signed"]:
+        above = f"from {low}" if low != "unbounded" else low
+        rows.append(("range", f"{low} to {high}" if high != "unbounded" else above))
+    rows.append(("unit", "none" if what.unit == "1" else what.unit))
+    named = described["params"].get("properties", {})
+    rows.append(("parameters", ", ".join(f"`{parameter}`" for parameter in named) or "none"))
+    if described.get("lenses"):
+        rows.append(("computed for", ", ".join(f"`{lens}`" for lens in described["lenses"])))
+    if what.needs:
+        rows.append(("needs", ", ".join(f"[`{need}`](../index.md#needs)" for need in what.needs)))
+    rows.append(("source", what.citation))
+    return table(("name", f"`{what.name}`"), rows)
+
+
+def _columns(names: list[str]) -> str:
+    """Names of columns; of a long numbered run only its ends."""
+    shown = [f"`{name}`" for name in names]
+    for start, name in enumerate(names):
+        stem = re.sub(r"\d+$", "", name)
+        run = sum(1 for other in names[start:] if re.fullmatch(re.escape(stem) + r"\d+", other))
+        if stem != name and run > 12:
+            return ", ".join([*shown[: start + 1], "...", *shown[start + run - 1 :]])
+    return ", ".join(shown)
+
+
+def parameters(name: str) -> str:
+    """What each parameter of a lens, mechanism or measure takes, from its schema."""
+    kind, _, key = name.partition("/")
+    declared = KINDS[kind][key].describe()["params"].get("properties", {})
+    head = ("parameter", "value", "default", "meaning")
+    rows = [
+        (f"`{name}`", _takes(schema), f"`{json.dumps(schema.get('default'))}`", schema.get("description", ""))
+        for name, schema in declared.items()
+    ]
+    return table(head, rows)
+
+
+def _takes(schema: dict[str, Any]) -> str:
+    options = [_kind(option) for option in schema.get("anyOf", [schema])]
+    return " or ".join(options)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """One schema in words, with its bounds: whole number from 1 to 8."""
+    if "enum" in schema or "const" in schema:
+        return " or ".join(f"`{json.dumps(value)}`" for value in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        inner = _kind(schema["items"]) if "items" in schema else "anything"
+        return f"list ({inner} each)"
+    kind = {"integer": "whole number", "boolean": "`true` or `false`", "string": "text", "null": "`null`"}
+    words = kind.get(schema.get("type", ""), schema.get("type", "anything"))
+    bounds = (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "and below"))
+    return " ".join([words, *(f"{word} {_bound(schema[key])}" for key, word in bounds if key in schema)])
+
+
+def _bound(value: float) -> str:
+    return f"{value:.10g}"
+
+
+def overview(kind: str) -> str:
+    """One line per lens, mechanism or measure, with a link to its page."""
+    rows = [(f"[`{name}`]({FOLDERS[kind]}/{name}.md)", what.doc) for name, what in KINDS[kind].items()]
+    return table((kind, "what it is"), rows)
+
+
+def methods() -> str:
+    """All of them by name, for the README."""
+    rows = []
+    for kind, folder in FOLDERS.items():
+        links = [f"[`{name}`](docs/explanation/{folder}/{name}.md)" for name in KINDS[kind]]
+        rows.append((f"{len(links)} {folder}", ", ".join(links)))
+    return table(("", "what there is"), rows)
+
+
+def needs() -> str:
+    """What methods may ask of a model, and which of them do."""
+    rows = []
+    for need, meaning in NEEDS.items():
+        asking = [
+            f"[`{name}`]({FOLDERS[kind]}/{name}.md)"
+            for kind, declared in KINDS.items()
+            for name, what in declared.items()
+            if need in what.needs
+        ]
+        rows.append((f"`{need}`", meaning, ", ".join(asking)))
+    return table(("need", "what it means", "who needs it"), rows)
