@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .lenses import LENSES
 from .types import Warned
 
 if TYPE_CHECKING:
@@ -19,11 +20,8 @@ def caveats(result: Result, lacks: dict[str, str]) -> Iterator[Warned]:
                 yield from _of_projection(lens, notes, result)
             if "undefined" in notes and notes["undefined"].any():
                 rows = int(notes["undefined"].sum())
-                yield Warned(
-                    "undefined-rows",
-                    f"{rows} rows have no reading, because the computation did not converge there; they are left empty.",
-                    lens,
-                )
+                why = LENSES[lens].undefined
+                yield Warned("undefined-rows", f"{rows} rows have no reading and are left empty: {why} there.", lens)
     if "capture" in lacks:
         yield Warned(
             "weights-only", f"These are the weights that the model itself returns. {lacks['capture']}", "weights"

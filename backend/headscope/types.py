@@ -367,6 +367,7 @@ class Lens(Declaration):
     of: Literal["heads", "layer"] = "heads"
     join: Callable[[Any, Tensor, Tensor], Tensor] | None = None
     signed: bool = False
+    undefined: str = ""  # why a row may have no reading
 
     def joins(self, params: Any) -> bool:
         """Whether layers are joined: a parameter named rollout can switch it off."""

@@ -52,7 +52,8 @@ def arrange(tokens: Sequence[Token], groups: Sequence[Sequence[int]]) -> tuple[l
         )
     every = [*groups, *([number] for number in range(len(tokens)) if number not in named)]
     order = [number for one in every for number in one]
-    return order, [len(one) for one in every], [_label([tokens[number] for number in sorted(one)]) for one in every]
+    names = [" ".join(word_groups([tokens[number] for number in sorted(one)])[1]) for one in every]
+    return order, [len(one) for one in every], names
 
 
 def _owner(placed: tuple[int, Token]) -> tuple[str, int]:

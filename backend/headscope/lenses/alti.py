@@ -88,6 +88,7 @@ ALTI = Lens(
     range=(0.0, 1.0),
     needs=("values", "projection", "residual", "same-tokens"),
     of="layer",
+    undefined="no token contributes",
     join=join,
     read=read,
 )

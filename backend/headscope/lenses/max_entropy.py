@@ -41,5 +41,6 @@ MAX_ENTROPY = Lens(
     params=Params,
     range=(0.0, 1.0),
     needs=("values", "distribution"),
+    undefined="the computation did not converge",
     read=read,
 )

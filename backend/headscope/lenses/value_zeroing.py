@@ -111,6 +111,7 @@ VALUE_ZEROING = Lens(
     range=(0.0, 1.0),
     needs=("values", "replay"),
     of="layer",
+    undefined="no token contributes",
     join=join,
     read=read,
 )
