@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from . import analysis
+from .capture import examine
 from .errors import Cancelled, CorruptModel, HeadscopeError, StorageFull
 from .jobs import Line
 from .models import loading
@@ -56,10 +57,10 @@ class Worker:
         return self._warm[digest]
 
     def warm(self, line: Line) -> None:
-        """Load the default model if it is on this machine."""
+        """Load and examine the default model if it is on this machine."""
         located = self._catalog.locate(self._catalog.default)
         if located.folder is not None:
-            self.model(located, line)
+            examine(self.model(located, line))
 
     def run(self, id_: str, payload: str, line: Line) -> Problem | None:
         """Analyse and store; None, or the problem as a document. Whatever is wrong with one job stays with that job."""
