@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from headscope.errors import Unsupported
 from headscope.lenses import LENSES
-from headscope.types import Keys, Layer, Reading
+from headscope.types import Axes, Keys, Layer, Reading
 
 from .conftest import projected, relative
 
@@ -35,7 +37,8 @@ def make_layer(
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
     values = torch.randn(groups, n, width, generator=generator) if values is None else values
     output = weights @ values.repeat_interleave(heads // groups, 0)
-    return Layer(0, tuple(range(heads)), weights, values, output, Keys(rule, mask if rule == "mask" else None), EPSILON)
+    keys, empty = Keys(rule, mask if rule == "mask" else None), torch.empty(0)
+    return Layer(0, tuple(range(heads)), weights, values, output, keys, EPSILON, Axes((), ()), empty, empty)
 
 
 def allowed(layer: Layer) -> np.ndarray:
@@ -172,7 +175,7 @@ def test_equivariant_to_the_order_of_tokens() -> None:
     layer = make_layer(40, "all")
     order = torch.randperm(40, generator=torch.Generator().manual_seed(2))
     weights, values = layer.weights[:, order][:, :, order], layer.values[:, order]
-    moved = Layer(0, layer.heads, weights, values, layer.output[:, order], layer.keys, EPSILON)
+    moved = replace(layer, weights=weights, values=values, output=layer.output[:, order])
     assert (
         relative(read(moved, ones=False).map.numpy(), read(layer, ones=False).map[:, order][:, :, order].numpy()) < 1e-5
     )
@@ -181,8 +184,6 @@ def test_equivariant_to_the_order_of_tokens() -> None:
 def test_refuses_half_precision() -> None:
     """With bfloat16's epsilon no singular value can be told from zero."""
     layer = make_layer(40, "all")
-    coarse = Layer(
-        0, layer.heads, layer.weights, layer.values, layer.output, layer.keys, float(torch.finfo(torch.bfloat16).eps)
-    )
+    coarse = replace(layer, epsilon=float(torch.finfo(torch.bfloat16).eps))
     with pytest.raises(Unsupported):
         read(coarse, ones=False)
