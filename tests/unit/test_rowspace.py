@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headscope.errors import Unsupported
 from headscope.lenses import LENSES
-from headscope.types import Axes, Keys, Layer, Reading
+from headscope.types import Axes, Keys, Layer, NoParams, Reading
 
 from .conftest import projected, relative
 
@@ -54,7 +54,7 @@ def reference(layer: Layer, ones: bool) -> np.ndarray:
 
 
 def read(layer: Layer, ones: bool) -> Reading:
-    return LENSES["effective-simplex" if ones else "effective"].read(layer)
+    return LENSES["effective-simplex" if ones else "effective"].read(layer, NoParams())
 
 
 @pytest.mark.parametrize("ones", [False, True], ids=["effective", "simplex"])
