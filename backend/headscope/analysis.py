@@ -20,6 +20,7 @@ from .measures import MEASURES
 from .measures.thumbnail import pool, quantise
 from .mechanisms import MECHANISMS
 from .models.loading import Model
+from .models.tokens import Grid
 from .request import AnalysisRequest, check_needs
 from .types import Kind, Layer, Reading, Setting, Token, Warned
 
@@ -62,6 +63,10 @@ class Result:
     warnings: list[Warned] = field(default_factory=list)
     timing_ms: dict[str, float] = field(default_factory=dict)
     logits: Array | None = None
+    full_text: str | None = None  # what offsets of the (encoder's) tokens count in, with what the model wrote
+    target_text: str | None = None  # the same of a decoder beside an encoder
+    generated: int = 0  # tokens at the end that the model wrote
+    grid: Grid | None = None  # how an image became tokens
 
     @property
     def shape(self) -> Shape:
@@ -102,6 +107,8 @@ def run(
         )
     result = collector.result(sites[0].kind, axes.queries, axes.keys, sites[0].width)
     result.warnings = [*encoded.warnings, *caveats(result, anatomy.lacks(request.kind))]
+    result.full_text, result.target_text = encoded.text, encoded.target_text
+    result.generated, result.grid = encoded.generated, encoded.grid
     if keep_logits:
         if not hasattr(output, "logits"):
             raise Unsupported("This model has no head that gives logits. Load it with one, or leave keep_logits out.")

@@ -17,6 +17,7 @@ from .models import loading
 from .models.catalog import NAME, Catalog
 from .models.images import pack
 from .models.loading import Model
+from .models.tokens import Grid
 from .request import AnalysisRequest
 from .settings import Settings
 from .store import export
@@ -68,6 +69,21 @@ class Analysis:
     def key_tokens(self) -> list[Token]:
         """The tokens along the key axis: the same ones, but for cross-attention."""
         return self.result.key_tokens
+
+    @property
+    def text(self) -> str | None:
+        """What the offsets of the (encoder's) tokens count in; with `generate`, what the model wrote stands at its end."""
+        return self.result.full_text
+
+    @property
+    def generated(self) -> int:
+        """How many tokens at the end the model wrote itself."""
+        return self.result.generated
+
+    @property
+    def grid(self) -> Grid | None:
+        """Rows and columns of patches of an image, and their sizes in pixels."""
+        return self.result.grid
 
     @property
     def measures(self) -> dict[str, dict[str, Array]]:
@@ -267,6 +283,12 @@ def _tokens(described: list[dict[str, Any]]) -> list[Token]:
     return [Token(**{**token, "box": tuple(token["box"]) if token["box"] else None}) for token in described]
 
 
+def _grid(described: dict[str, Any] | None) -> Grid | None:
+    if described is None:
+        return None
+    return Grid(described["rows"], described["columns"], tuple(described["patch"]), tuple(described["size"]))
+
+
 def _result(described: dict[str, Any], tensors: Mapping[str, Array]) -> Result:
     groups: dict[str, dict[str, dict[str, Array]]] = {"tile": {}, "measure": {}, "note": {}}
     for name, array in tensors.items():
@@ -285,6 +307,10 @@ def _result(described: dict[str, Any], tensors: Mapping[str, Array]) -> Result:
         head_width=described["head_width"],
         keys=tensors["keys"],
         causal=described["causal"],
+        full_text=described["full_text"],
+        target_text=described["target_text"],
+        generated=described["generated"],
+        grid=_grid(described["grid"]),
         shapes={lens: (a, b, c, d) for lens, (a, b, c, d) in described["shapes"].items()},
         tiles=groups["tile"],
         measures=groups["measure"],

@@ -216,6 +216,11 @@ def test_generated_text(server: Server) -> None:
     document = server.analyse(model="gpt2", text="The cat", generate={"max_new_tokens": 3})
     assert len(before["tokens"]) < len(document["tokens"]) <= len(before["tokens"]) + 3
     assert document["tokens"][: len(before["tokens"])] == before["tokens"]
+    assert document["generated"] == len(document["tokens"]) - len(before["tokens"])
+    assert (before["full_text"], document["text"]) == ("The cat", "The cat")
+    assert document["full_text"].startswith("The cat")
+    last = document["tokens"][-1]
+    assert last["kind"] == "special" or document["full_text"][last["start"] : last["end"]] == last["text"]
 
 
 def test_an_image(server: Server) -> None:
@@ -224,13 +229,16 @@ def test_an_image(server: Server) -> None:
     document = server.analyse(model="vit", image=image, lenses=["weights", "rollout"])
     assert len(document["tokens"]) == 1 + 16
     assert document["tokens"][1]["box"] == [0, 0, 8, 8]
+    assert document["grid"] == {"rows": 4, "columns": 4, "patch": [8, 8], "size": [32, 32]}
     assert document["image"].startswith("sha256:")
     assert document["text"] is None
     manifest = next((server.home / "results").glob(f"*/{document['id']}/manifest.json"))
     assert image[:200] not in manifest.read_text()
     exported = server.home.parent / "image.safetensors"
     exported.write_bytes(server.get(f"/analyses/{document['id']}/export").content)
-    assert headscope.open(exported).id == document["id"]
+    opened = headscope.open(exported)
+    assert opened.id == document["id"]
+    assert (opened.grid.rows, opened.grid.columns, opened.grid.size) == (4, 4, (32, 32))
 
 
 def test_a_large_image_fits_a_larger_one_does_not(server: Server) -> None:

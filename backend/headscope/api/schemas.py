@@ -215,6 +215,15 @@ class Problem(BaseModel):
     actual: int | None = None
 
 
+class GridSchema(Strict):
+    """How an image became tokens: rows and columns of patches; a patch and the image as the model sees it in pixels, [width, height]."""
+
+    rows: int
+    columns: int
+    patch: tuple[int, int]
+    size: tuple[int, int]
+
+
 class AnalysisDocument(Strict):
     """An analysis, whatever its state. What only a finished one has is empty before."""
 
@@ -230,6 +239,12 @@ class AnalysisDocument(Strict):
     text: str | None
     text_pair: str | None
     image: Annotated[str | None, Field(description="SHA-256 of the image as it was sent.")]
+    full_text: Annotated[
+        str | None, Field(description="What the offsets of tokens count in, with what the model wrote at its end.")
+    ]
+    target_text: Annotated[str | None, Field(description="The same of a decoder beside an encoder.")]
+    generated: Annotated[int, Field(description="How many tokens at the end the model wrote itself.")]
+    grid: GridSchema | None
     layers: int
     heads: int
     layer_numbers: list[int]

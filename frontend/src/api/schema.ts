@@ -439,6 +439,17 @@ export interface components {
             /** Causal */
             causal: boolean;
             error: components["schemas"]["Problem"] | null;
+            /**
+             * Full Text
+             * @description What the offsets of tokens count in, with what the model wrote at its end.
+             */
+            full_text: string | null;
+            /**
+             * Generated
+             * @description How many tokens at the end the model wrote itself.
+             */
+            generated: number;
+            grid: components["schemas"]["GridSchema"] | null;
             /** Head Numbers */
             head_numbers: number[];
             /** Head Width */
@@ -498,6 +509,11 @@ export interface components {
                     [key: string]: components["schemas"]["Summary"];
                 };
             };
+            /**
+             * Target Text
+             * @description The same of a decoder beside an encoder.
+             */
+            target_text: string | null;
             /** Text */
             text: string | null;
             /** Text Pair */
@@ -958,6 +974,26 @@ export interface components {
              * @default 1
              */
             top_p: number;
+        };
+        /**
+         * GridSchema
+         * @description How an image became tokens: rows and columns of patches; a patch and the image as the model sees it in pixels, [width, height].
+         */
+        GridSchema: {
+            /** Columns */
+            columns: number;
+            /** Patch */
+            patch: [
+                number,
+                number
+            ];
+            /** Rows */
+            rows: number;
+            /** Size */
+            size: [
+                number,
+                number
+            ];
         };
         /** HTTPValidationError */
         HTTPValidationError: {
