@@ -116,51 +116,125 @@ def _decompose(V: Tensor, n: int, epsilon: float) -> tuple[Tensor, Tensor]:
 
 
 def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> Reading:
-    """Causal rows: row i on the values of keys 0..i. Prefix Gram matrices only grow, so once one is well conditioned all later ones are."""
+    """Causal rows: row i on the values of keys 0..i. The last row sees every key, so rank, condition and leverage are those of all keys."""
+    n, width = V.shape[1:]
+    whole = _project_all(weights[:, -1:], V, output[:, -1:], epsilon)
+    start, inverse = _direct_from(V, epsilon)
+    projected, kept = (
+        torch.empty_like(weights),
+        torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device),
+    )
+    head = weights[:, :start, :start], V[:, :start], output[:, :start]
+    projected[:, :start, :start], kept[:, :start] = _early_rows(*head, epsilon)
+    projected[:, :start, start:] = 0
+    if start < n:
+        _late_rows(weights, V, output, start, inverse, projected, kept)
+    if n > width:
+        identical = torch.zeros(weights.shape[0], dtype=torch.bool, device=weights.device)
+    else:
+        identical = (projected == weights).all(-1).all(-1)
+    return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
+
+
+def _direct_from(V: Tensor, epsilon: float) -> tuple[int, Tensor]:
+    """The row from which on all groups may be solved directly, and L⁻¹ [G, B, D, D] of the Gram matrices of the rows before each block of ROWS from there."""
+    groups, n, width = V.shape
+    edges = list(range(width, n, ROWS))
+    if not edges:
+        return n, V.new_empty(groups, 0, width, width)
+    blocks = _in_blocks(V[:, width:])
+    steps = torch.cat([(V[:, :width].mT @ V[:, :width])[:, None], blocks.mT @ blocks], dim=1)
+    grams = steps.cumsum(1)  # [G, B + 1, D, D]: of the rows before block b
+    inverse, condition = _factor(grams[:, :-1])
+    # The largest singular value grows until the block's last row, and so does what counts as zero beside it.
+    spread = condition * (grams.diagonal(dim1=-2, dim2=-1).sum(-1)[:, 1:] / grams[:, :-1].norm(dim=(-2, -1))).sqrt()
+    good = ((spread <= _safe(n, width, epsilon)) & (condition <= DIRECT_CONDITION)).all(0)
+    bad = (~good).nonzero().flatten().tolist()
+    first = bad[-1] + 1 if bad else 0
+    return ([*edges, n][first], inverse[:, first:])
+
+
+def _late_rows(
+    weights: Tensor, V: Tensor, output: Tensor, start: int, inverse: Tensor, projected: Tensor, kept: Tensor
+) -> None:
+    """Rows from `start` on, in blocks: all groups, heads and blocks at once. Fills `projected` and `kept`.
+
+    Row i needs G_i⁻¹ z_i, z_i the head's output, and G_i = G + B_iᵀ B_i: G of the rows before its block, B_i the block's rows up to i. By Woodbury's
+    identity that takes (I + B_i G⁻¹ B_iᵀ)⁻¹, and the Cholesky factors of these are the leading parts of a single one.
+    """
+    groups, n, _ = V.shape
+    per_group = weights.shape[0] // groups
+
+    block = inverse @ _in_blocks(V[:, start:]).mT  # [G, B, D, R]
+    identity = torch.eye(ROWS, dtype=V.dtype, device=V.device)
+    inner = torch.linalg.cholesky(identity + block.mT @ block)[:, None]  # [G, 1, B, R, R]
+    block, inverse = block[:, None], inverse[:, None]
+    wanted = _in_blocks(output[:, start:].to(V.dtype)).mT
+    whitened = inverse @ wanted.reshape(groups, per_group, *wanted.shape[1:])  # [G, P, B, D, R]
+    # Column i belongs to row i, which knows the block's rows up to itself only: the upper triangle.
+    update = torch.linalg.solve_triangular(inner, block.mT @ whitened, upper=False).triu_()
+    update = torch.linalg.solve_triangular(inner.mT, update, upper=True)
+    solved = (inverse.mT @ (whitened - block @ update)).mT.flatten(2, 3).flatten(0, 1)[:, : n - start]  # [H, rows, D]
+    rows = projected[:, start:]
+    keys = _by_head(V.to(weights.dtype), per_group).mT
+    torch.bmm(solved.to(weights.dtype), keys, out=rows)
+    rows.tril_(start)
+    share = (solved * output[:, start:]).sum(-1) / _squared_norms(weights[:, start:])
+    kept[:, start:] = share.clamp(0, 1).to(kept.dtype)
+
+
+def _in_blocks(rows: Tensor) -> Tensor:
+    """[G, N, D] -> [G, B, R, D], with rows of zeros at the end."""
+    padded = torch.nn.functional.pad(rows, (0, 0, 0, -rows.shape[1] % ROWS))
+    return padded.reshape(rows.shape[0], -1, ROWS, rows.shape[2])
+
+
+def _early_rows(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """The same group by group, with as few decompositions as the values allow."""
     groups, n, width = V.shape
     per_group = weights.shape[0] // groups
     projected, kept = weights.clone(), torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device)
-    whole = _project_all(
-        weights[:, -1:], V, output[:, -1:], epsilon
-    )  # the last row sees every key: rank, condition and leverage are those of all keys
     causal = torch.ones(n, n, dtype=torch.bool, device=V.device).tril()
+    head_rows = min(n, width)
+    _, condition = _factor(V[:, :head_rows] @ V[:, :head_rows].mT)
+    independent = (condition <= _safe(head_rows, width, epsilon)).tolist()
     for group in range(groups):
         heads = slice(group * per_group, (group + 1) * per_group)
         first_safe = _first_safe_row(V[group], epsilon)
         # Rows before `width` keep their weights if the values up to there are independent; the others are decomposed one by one.
-        head_rows = min(n, width)
-        _, condition = _factor(V[group, :head_rows] @ V[group, :head_rows].mT)
-        start = head_rows if condition <= _safe(head_rows, width, epsilon) else 0
+        start = head_rows if independent[group] else 0
         if start < first_safe:
-            rows = slice(start, first_safe)
-            part = _project_rows(weights[heads, rows], V[group : group + 1], output[heads, rows], causal[rows], epsilon)
-            projected[heads, rows], kept[heads, rows] = part.map, _required(part.kept)
+            rows, seen = slice(start, first_safe), slice(0, first_safe)  # later keys are hidden from all of them
+            part = _project_rows(
+                weights[heads, rows, seen], V[group : group + 1, seen], output[heads, rows], causal[rows, seen], epsilon
+            )
+            projected[heads, rows, seen], kept[heads, rows] = part.map, _required(part.kept)
         for low in range(max(first_safe, head_rows), n, ROWS):
             rows = slice(low, min(low + ROWS, n))
             projected[heads, rows], kept[heads, rows] = _causal_block(weights[heads, rows], V[group], low)
-    identical = torch.stack([(projected[h] == weights[h]).all() for h in range(weights.shape[0])])
-    return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
+    return projected, kept
 
 
 def _first_safe_row(V: Tensor, epsilon: float) -> int:
-    """First row i such that the values before it, V[:i], prove full column rank; looked for in steps of 8, n if there is none."""
+    """First row i such that the values before it, V[:i], prove full column rank; looked for in growing steps, n if there is none.
+
+    Prefix Gram matrices only grow, so once one is well conditioned all later ones are.
+    """
     n, width = V.shape
     safe = _safe(n, width, epsilon)
     total = V.square().sum()  # trace(G_n): bounds the largest eigenvalue of every prefix
-    for row in range(width, n, 8):
+    row, step = width, 1
+    while row < n:
         gram = V[:row].mT @ V[:row]
         _, condition = _factor(gram)
         if bool(condition * (total / torch.linalg.matrix_norm(gram)).sqrt() <= safe):
             return row
+        row, step = row + step, min(2 * step, 16)
     return n
 
 
 def _causal_block(weights: Tensor, V: Tensor, low: int) -> tuple[Tensor, Tensor]:
-    """Weights [H, R, K] of rows low, low + 1, ... -> projected rows and their kept share, with one factorisation for the block.
-
-    Row i needs G_i⁻¹ z_i with G_i = G + B_iᵀ B_i: G of the rows before the block, B_i the block's rows up to i. By Woodbury's identity that takes
-    (I + B_i G⁻¹ B_iᵀ)⁻¹, and the Cholesky factors of these are the leading parts of a single one.
-    """
+    """Weights [H, R, K] of rows low, low + 1, ... -> projected rows and their kept share, in float64: as in _late_rows, for one block of one group."""
     high = low + weights.shape[1]
     exact = weights[..., :high].double()
     products = exact @ V[:high]  # [H, R, D], the head's output
