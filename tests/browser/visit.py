@@ -116,8 +116,12 @@ class Visit:
     def settled(self, before: float) -> None:
         """Wait until what was submitted after `before` is on screen."""
         submitted = self.painted("submit", before)
-        expect(self.page.get_by_role("main")).to_have_attribute("aria-busy", "false", timeout=20_000)
+        self.idle()
         self.painted("head", submitted)
+
+    def idle(self) -> None:
+        """Wait until no analysis runs."""
+        expect(self.page.get_by_role("main")).to_have_attribute("aria-busy", "false", timeout=20_000)
 
     def lens(self, name: str) -> None:
         """Choose a lens as a hand does, and wait until its map is painted."""
