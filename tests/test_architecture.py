@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "_version": set(),
     "types": set(),
     "errors": set(),
-    "settings": set(),
+    "settings": {"errors"},
     "adjacency": set(),
     "words": {"types", "errors"},
     **{room: {"types", "errors", "adjacency"} for room in PURE},
@@ -39,13 +39,25 @@ MAY_IMPORT = {
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE for room in PIPELINE},
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE | ROOTS for room in ROOTS},
     **dict.fromkeys(
-        ("api", "cli", "client", "widget", "terminal", "__main__"),
-        NOUNS | ROOMS | {"request", "budget", "api", "cli", "terminal"} | PIPELINE | ROOTS,
+        ("api", "cli", "commands", "client", "widget", "terminal", "__main__"),
+        NOUNS | ROOMS | {"request", "budget", "api", "cli", "commands", "terminal"} | PIPELINE | ROOTS,
     ),
     "__init__": NOUNS | PURE | {"models"} | PIPELINE | ROOTS,
 }
 # Rooms of the server's own process: torch and transformers may be imported inside a function there at most.
-LIGHT = NOUNS | {"api", "cli", "terminal", "runtime", "request", "budget", "jobs", "store", "__init__", "__main__"}
+LIGHT = NOUNS | {
+    "api",
+    "cli",
+    "commands",
+    "terminal",
+    "runtime",
+    "request",
+    "budget",
+    "jobs",
+    "store",
+    "__init__",
+    "__main__",
+}
 LIGHT_FILES = {
     f"models/{name}"
     for name in ("__init__", "catalog", "facts", "families", "generation", "images", "safety", "support", "tokens")

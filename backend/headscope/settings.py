@@ -5,18 +5,21 @@ Every setting is an environment variable: HEADSCOPE_ and the name in capitals, f
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import platformdirs
-from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+
+from .errors import InvalidSetting
 
 GIB = 1024**3
 
 
 class Settings(BaseSettings):
-    """One typed table; each field says its unit."""
+    """One typed table; each field says its unit. Raises InvalidSetting for a value that can't be right."""
 
     model_config = SettingsConfigDict(env_prefix="HEADSCOPE_", frozen=True, extra="ignore", protected_namespaces=())
 
@@ -51,3 +54,18 @@ class Settings(BaseSettings):
     )
     threads: int = Field(default=0, ge=0, description="Threads for the models' arithmetic; 0 lets torch choose.")
     prewarm: bool = Field(default=True, description="Load the default model when the server starts.")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            wanted = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+            raise _invalid(str(first["loc"][0]), f"{wanted[:1].lower()}{wanted[1:]}") from None
+        except SettingsError as error:  # says the field in its text only
+            named = re.search(r'field "(\w+)"', str(error))
+            raise _invalid(named.group(1) if named else "*", "it must be JSON") from None
+
+
+def _invalid(name: str, wanted: str) -> InvalidSetting:
+    return InvalidSetting(f"The setting HEADSCOPE_{name.upper()} is not valid: {wanted}. Change it, or unset it.")

@@ -16,6 +16,8 @@ from .words import group, word_groups
 if TYPE_CHECKING:
     from .library import Analysis
 
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+
 
 class MethodType(click.ParamType[dict[str, Any]]):
     """A mechanism, lens or measure: NAME, NAME:PARAMETER=VALUE,PARAMETER=VALUE, or a JSON object with its name and parameters."""
