@@ -50,6 +50,21 @@ PREFIXES = {
     "clip_vision_model": ("[CLS]",),
     "metaclip_2_vision_model": ("[CLS]",),
     "siglip_vision_model": (),
+    "aimv2_vision_model": (),
+    "altclip_vision_model": ("[CLS]",),
+    "chinese_clip_vision_model": ("[CLS]",),
+    "clipseg_vision_model": ("[CLS]",),
+    "blip_2_vision_model": ("[CLS]",),
+    "instructblip_vision_model": ("[CLS]",),
+    "instructblipvideo_vision_model": ("[CLS]",),
+    "kosmos_2_vision_model": ("[CLS]",),
+    "mlcd_vision_model": ("[CLS]",),
+    "owlvit_vision_model": ("[CLS]",),
+    "owlv2_vision_model": ("[CLS]",),
+    "idefics2_vision": (),
+    "idefics3_vision": (),
+    "smolvlm_vision": (),
+    "internvl_vision": ("[CLS]",),
 }
 # More than any model has. Building what a damaged or hostile configuration claims would keep the worker busy for minutes.
 MOST = {LAYERS: 1_000, HEADS: 4_096, WIDTH: 1_000_000, POSITIONS: 1_000_000_000, VOCABULARY: 10_000_000}
