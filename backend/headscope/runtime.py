@@ -35,7 +35,7 @@ class Service:
         self.settings = settings
         settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.catalog = Catalog(settings)
-        self.results = Results(settings.home, settings.quota_bytes)
+        self.results = Results.local(settings.home, settings.quota_bytes)
         self.record = Record(settings.home / "jobs.db")
         self.watcher = Watcher(self.record)
         self._tokenizers: dict[str, Tokenizer] = {}  # by digest of the file

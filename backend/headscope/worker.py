@@ -38,7 +38,7 @@ class Worker:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._catalog = Catalog(settings)
-        self._results = Results(settings.home, settings.quota_bytes)
+        self._results = Results.local(settings.home, settings.quota_bytes)
         self._warm: OrderedDict[str, Model] = OrderedDict()
         if settings.threads:
             torch.set_num_threads(settings.threads)

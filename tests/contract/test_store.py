@@ -73,14 +73,14 @@ def age(results: Results, numbers: list[int]) -> None:
 @pytest.fixture
 def results(tmp_path: Path) -> Results:
     """An empty store."""
-    return Results(tmp_path, LARGE)
+    return Results.local(tmp_path, LARGE)
 
 
 def test_what_is_written_is_read(results: Results, tmp_path: Path) -> None:
     """Document, small arrays and maps come back, also in another process' store."""
     write(results, 1)
     check(results, 1)
-    check(Results(tmp_path, LARGE), 1)
+    check(Results.local(tmp_path, LARGE), 1)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_quota_keeps_what_was_used_last(results: Results, tmp_path: Path) -> Non
     """When room is needed the least recently used go, as many as needed and no more."""
     write(results, 0)
     each = results.usage()[1]
-    small = Results(tmp_path, int(each * 3.5))
+    small = Results.local(tmp_path, int(each * 3.5))
     for number in (1, 2):
         write(small, number)
     age(small, [1, 0, 2])
@@ -167,8 +167,8 @@ def test_quota_keeps_what_was_used_last(results: Results, tmp_path: Path) -> Non
 
 def test_larger_than_the_quota(tmp_path: Path) -> None:
     """A result that can never fit is refused and pushes nothing out."""
-    write(Results(tmp_path, LARGE), 0)
-    small = Results(tmp_path, 1000)
+    write(Results.local(tmp_path, LARGE), 0)
+    small = Results.local(tmp_path, 1000)
     with pytest.raises(StorageFull):
         write(small, 1)
     check(small, 0)
@@ -206,7 +206,7 @@ def test_damage_is_found(results: Results, tmp_path: Path, file: str, damage: st
 def damaged_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with one result, of which bits are flipped and put back."""
     home = tmp_path_factory.mktemp("store")
-    write(Results(home, LARGE), 1)
+    write(Results.local(home, LARGE), 1)
     return home
 
 
@@ -218,7 +218,7 @@ def test_any_flipped_bit_is_found(damaged_home: Path, file: str, place: float, b
     data = path.read_bytes()
     byte = int(place * len(data))
     path.write_bytes(data[:byte] + bytes([data[byte] ^ (1 << bit)]) + data[byte + 1 :])
-    results = Results(damaged_home, LARGE)
+    results = Results.local(damaged_home, LARGE)
     in_map_header = file in LENSES_FILES and byte < len(data) - content(1).nbytes
     try:
         if in_map_header:  # its header is for other readers; ours knows the shape from the manifest
@@ -252,7 +252,7 @@ def test_tidy_removes_what_was_left(results: Results, tmp_path: Path) -> None:
     (half / "weights.safetensors").write_bytes(b"half")
     (tmp_path / "incoming" / "export-abc").write_bytes(b"half")
     results._connection.execute("DELETE FROM results WHERE id = ?", (name(2),))
-    Results(tmp_path, LARGE).tidy()
+    Results.local(tmp_path, LARGE).tidy()
     assert not list((tmp_path / "incoming").iterdir())
     assert not folder(tmp_path, 2).exists()
     check(results, 1)
@@ -274,7 +274,7 @@ from headscope.store import Results
 from headscope.store.mapfile import Corrupt
 from tests.contract.test_store import ALL, content, name, write
 
-results, chance = Results(Path(sys.argv[1]), int(sys.argv[3])), random.Random(int(sys.argv[2]))
+results, chance = Results.local(Path(sys.argv[1]), int(sys.argv[3])), random.Random(int(sys.argv[2]))
 done = {"written": 0, "read": 0, "gone": 0}
 for _ in range(60):
     number = chance.randrange(8)
@@ -295,8 +295,8 @@ print(json.dumps(done))
 
 def test_many_processes_at_once(tmp_path: Path) -> None:
     """Readers and writers in processes, with evictions all the time: no error, no wrong data, the quota holds."""
-    write(Results(tmp_path, LARGE), 0)
-    quota = int(Results(tmp_path, LARGE).usage()[1] * 4.5)
+    write(Results.local(tmp_path, LARGE), 0)
+    quota = int(Results.local(tmp_path, LARGE).usage()[1] * 4.5)
     command = [sys.executable, "-c", WORKER, str(tmp_path)]
     workers = [
         subprocess.Popen([*command, str(seed), str(quota)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -307,7 +307,7 @@ def test_many_processes_at_once(tmp_path: Path) -> None:
         assert worker.returncode == 0, err
         done = json.loads(out)
         assert done["written"] > 0 < done["read"]
-    results = Results(tmp_path, quota)
+    results = Results.local(tmp_path, quota)
     assert results.usage()[1] <= quota
     for number in range(8):
         if results.has(name(number)):

@@ -80,6 +80,11 @@ class Results:
         with self._connection as connection:
             connection.executescript(INDEX)
 
+    @classmethod
+    def local(cls, home: Path, quota_bytes: int) -> Results:
+        """The store of a home that has this machine's folder for itself."""
+        return cls(home, quota_bytes)
+
     @property
     def _connection(self) -> sqlite3.Connection:
         if not hasattr(self._local, "connection"):
