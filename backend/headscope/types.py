@@ -229,6 +229,7 @@ class Layer:
     output  [H, Q, D]  weights @ values
     query   [H, Q, D'], key [G, K, D']
     projection [H, D, d]  each head's part of the output projection
+    projection_factors [H, D, D]  of every W in `projection` an R with ||x R|| = ||x W|| for all x, in float64
     query_weights, key_weights [H, d, D']  what makes a query or key of a hidden state, where that is one matrix
     padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` names, when the same input is padded to P tokens, real
                   tokens first
@@ -247,6 +248,7 @@ class Layer:
     query: Tensor
     key: Tensor
     projection: Tensor | None = None
+    projection_factors: Tensor | None = None
     query_weights: Tensor | None = None
     key_weights: Tensor | None = None
     padded_values: Tensor | None = None
@@ -270,6 +272,7 @@ class Layer:
             query=self.query[chosen] if shared else self.query,
             key=self.key[shared],
             projection=None if self.projection is None else self.projection[chosen],
+            projection_factors=None if self.projection_factors is None else self.projection_factors[chosen],
             query_weights=None if self.query_weights is None else self.query_weights[chosen],
             key_weights=None if self.key_weights is None else self.key_weights[chosen],
         )

@@ -17,6 +17,7 @@ from ..models.tokens import Encoded
 from ..types import Axes, Keys, Kind, Layer, Pass, Stream
 from .anatomy import Anatomy, Site, head_weights, norm_at, split_projection
 from .attention import NAME, Call, Masks, implementation, plain, recording
+from .factors import projection_factors
 
 OnLayer = Callable[[Layer], None]
 PLAIN = Pass()
@@ -130,7 +131,9 @@ class Recording:
             padded_values=self._padded.get(site.layer),
         )
         if "projection" in needs:
-            base = replace(base, projection=split_projection(self._modules[str(site.projection)], site.heads))
+            module = self._modules[str(site.projection)]
+            factors = projection_factors(module, site.heads)
+            base = replace(base, projection=split_projection(module, site.heads), projection_factors=factors)
         if "bilinear" in needs and site.query is not None and site.key is not None:
             query = head_weights(self._modules[site.query.module], site.query, site.heads)
             key = head_weights(self._modules[site.key.module], site.key, groups)
@@ -351,6 +354,7 @@ def _cut(base: Layer, heads: tuple[int, ...], weights: Tensor, low: int, high: i
         query=base.query[block],
         key=base.key[low:high],
         projection=None if base.projection is None else base.projection[block],
+        projection_factors=None if base.projection_factors is None else base.projection_factors[block],
         query_weights=None if base.query_weights is None else base.query_weights[block],
         key_weights=None if base.key_weights is None else base.key_weights[block],
     )

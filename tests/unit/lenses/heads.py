@@ -53,6 +53,7 @@ def head_layer(
     scores = sharpness * torch.randn(heads, queries or n, n, generator=generator)
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1)
     V = values(kind, groups, n, width, seed + 1)
+    projection = torch.randn(heads, width, model_width, generator=generator)
     tokens = tuple(
         Token(str(i), i, i, i + 1, None if i in special else i, 0, "special" if i in special else "word")
         for i in range(n)
@@ -68,7 +69,8 @@ def head_layer(
         axes=Axes(tokens[: queries or n], tokens),
         query=torch.zeros(heads, queries or n, 1),
         key=torch.zeros(groups, n, 1),
-        projection=torch.randn(heads, width, model_width, generator=generator),
+        projection=projection,
+        projection_factors=torch.linalg.qr(projection.double().mT, mode="r").R.mT,
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.lenses import LENSES, norm
+from headscope.lenses import LENSES
 from headscope.types import NoParams
 
 from .heads import FEW, RULES, SIZES, VALUES, by_head, head_layer
@@ -35,20 +35,14 @@ def test_is_the_length_of_every_contribution(rule: str, n: int, kind: str, seed:
                 assert abs(found[head, query, key] - length) <= TOLERANCE * A[head, query, key] * scale
 
 
-def test_blocks_of_keys_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scratch memory for 3 tokens at once, or for all."""
-    layer = head_layer(50)
-    whole = LENSES["norm"].read(layer, NoParams()).map
-    monkeypatch.setattr(norm, "TOKENS", 3)
-    monkeypatch.setattr(norm, "SCRATCH_BYTES", 1)
-    np.testing.assert_allclose(LENSES["norm"].read(layer, NoParams()).map, whole, rtol=1e-6)
-
-
 def test_follows_the_scales_of_values_and_projection() -> None:
     """Twice the values or twice the projection: twice the map. A weight below zero still has a length."""
     layer = head_layer(12)
     once = LENSES["norm"].read(layer, NoParams()).map
-    for twice in (replace(layer, values=2 * layer.values), replace(layer, projection=-2 * layer.projection)):
+    for twice in (
+        replace(layer, values=2 * layer.values),
+        replace(layer, projection_factors=-2 * layer.projection_factors),
+    ):
         torch.testing.assert_close(LENSES["norm"].read(twice, NoParams()).map, 2 * once)
     torch.testing.assert_close(LENSES["norm"].read(replace(layer, weights=-layer.weights), NoParams()).map, once)
 
