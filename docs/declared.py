@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
+from headscope.declarations import NEEDS, Declaration
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
-from headscope.types import NEEDS, Declaration
 
 KINDS: dict[str, dict[str, Any]] = {"lens": dict(LENSES), "mechanism": dict(MECHANISMS), "measure": dict(MEASURES)}
 FOLDERS = {"lens": "lenses", "mechanism": "mechanisms", "measure": "measures"}

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "backend" / "headscope"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-NOUNS = {"_version", "types", "errors", "settings", "adjacency", "words"}
+NOUNS = {"_version", "types", "declarations", "errors", "settings", "adjacency", "words"}
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "caveats", "study", "figures"}
@@ -25,11 +25,12 @@ ROOTS = {"library", "worker", "runtime", "attentions", "comparison"}
 MAY_IMPORT = {
     "_version": set(),
     "types": set(),
+    "declarations": {"types"},
     "errors": set(),
     "settings": {"errors"},
     "adjacency": set(),
     "words": {"types", "errors"},
-    **{room: {"types", "errors", "adjacency"} for room in PURE},
+    **{room: {"types", "declarations", "errors", "adjacency"} for room in PURE},
     "models": NOUNS,
     "capture": NOUNS | {"models", "mechanisms"},
     "store": {"types", "errors"},

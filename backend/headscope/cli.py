@@ -13,6 +13,7 @@ import click
 from . import __version__
 from .commands.doctor import doctor
 from .commands.serve import serve
+from .declarations import Declaration
 from .errors import HeadscopeError
 from .lenses import LENSES
 from .measures import MEASURES
@@ -22,7 +23,6 @@ from .models.tokens import check_text
 from .settings import Settings
 from .terminal import JSON, MethodType, listed, summary, table
 from .terminal import pair as parameter
-from .types import Declaration
 
 
 class _Group(click.Group):

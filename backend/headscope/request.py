@@ -22,12 +22,12 @@ from pydantic import (
 )
 
 from ._version import __version__
+from .declarations import Declaration
 from .errors import InvalidRequest, Unknown, Unsupported
 from .lenses import LENSES
 from .measures import MEASURES
 from .mechanisms import MECHANISMS
 from .models.generation import Generate
-from .types import Declaration
 
 # Raised whenever the same request would give other numbers than before.
 SCHEMA = 1

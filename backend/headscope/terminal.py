@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from .declarations import Declaration
 from .measures import MEASURES
-from .types import Declaration
 from .words import group, word_groups
 
 if TYPE_CHECKING:

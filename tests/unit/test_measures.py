@@ -117,7 +117,7 @@ def test_lenses_and_columns_of_measures_exist(name: str) -> None:
 @pytest.mark.parametrize(
     "entry", [*LENSES.values(), *MEASURES.values(), *MECHANISMS.values()], ids=lambda entry: entry.name
 )
-def test_every_declaration_says_what_it_is(entry: headscope.types.Declaration) -> None:
+def test_every_declaration_says_what_it_is(entry: headscope.declarations.Declaration) -> None:
     """Title, what it is, what it is not, source, and parameters as a JSON Schema."""
     described = entry.describe()
     assert all(len(described[key]) > 10 for key in ("doc", "not", "citation"))

@@ -10,9 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headscope.declarations import NoParams
 from headscope.errors import Unsupported
 from headscope.lenses import LENSES
-from headscope.types import Axes, Keys, Layer, NoParams, Reading
+from headscope.types import Axes, Keys, Layer, Reading
 
 from .conftest import projected, relative
 

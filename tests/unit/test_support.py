@@ -10,12 +10,13 @@ import pytest
 
 import headscope
 from headscope.capture import examine
+from headscope.declarations import NEEDS
 from headscope.errors import HeadscopeError, InvalidRequest, Unsupported
 from headscope.lenses import LENSES
 from headscope.models import support
 from headscope.models.facts import Facts
 from headscope.request import AnalysisRequest, check_needs, missing
-from headscope.types import NEEDS, Kind
+from headscope.types import Kind
 from tests.models import Family, tiny_model
 
 

@@ -7,13 +7,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from ..declarations import Declaration
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
 from ..models import support
 from ..models.facts import Facts
 from ..request import missing
-from ..types import Declaration, Kind
+from ..types import Kind
 from .deps import ServiceDep
 from .schemas import DeclarationSchema, KindDetail, LensSchema, MeasureSchema, ModelCard, ModelDetail, Page, Support
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
+from ..declarations import NEEDS
 from ..errors import Unknown, Unsupported
 from ..models.support import by_mask
-from ..types import NEEDS, Kind, Norm
+from ..types import Kind, Norm
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..types import Layer, Lens, Reading
+from ..declarations import Lens
+from ..types import Layer, Reading
 
 if TYPE_CHECKING:
     from torch import Tensor

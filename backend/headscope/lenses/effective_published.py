@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..declarations import Lens
 from ..errors import InvalidRequest, Unsupported
-from ..types import Layer, Lens, Reading
+from ..types import Layer, Reading
 
 if TYPE_CHECKING:
     from torch import Tensor

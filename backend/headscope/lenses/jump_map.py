@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..adjacency import adjacency
+from ..declarations import Lens
 from ..errors import Unsupported
-from ..types import Layer, Lens, Reading
+from ..types import Layer, Reading
 
 
 class JumpMapParams(BaseModel):

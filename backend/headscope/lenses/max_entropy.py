@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..types import Layer, Lens, Reading
+from ..declarations import Lens
+from ..types import Layer, Reading
 
 
 class Params(BaseModel):

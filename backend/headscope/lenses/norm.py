@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..types import Layer, Lens, Reading
+from ..declarations import Lens
+from ..types import Layer, Reading
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..types import Layer, Lens, Reading
+from ..declarations import Lens
+from ..types import Layer, Reading
 
 
 def read(layer: Layer, params: Any) -> Reading:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..declarations import Declaration
 from ..errors import InvalidRequest, Unsupported
-from ..types import Declaration
 
 Array = NDArray[Any]
 

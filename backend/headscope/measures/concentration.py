@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..types import Layer, Measure, Reading
+from ..declarations import Measure
+from ..types import Layer, Reading
 from .entropy import row_entropy
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..types import Layer, Measure, Reading, Token
+from ..declarations import Measure
+from ..types import Layer, Reading, Token
 from .maps import clean
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..types import Layer, Measure, Reading
+from ..declarations import Measure
+from ..types import Layer, Reading
 
 if TYPE_CHECKING:
     from torch import Tensor

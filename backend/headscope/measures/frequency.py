@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..types import Layer, Measure, Reading
+from ..declarations import Measure
+from ..types import Layer, Reading
 from .hidden import states
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..types import Layer, Measure, Reading
+from ..declarations import Measure
+from ..types import Layer, Reading
 
 if TYPE_CHECKING:
     from torch import Tensor

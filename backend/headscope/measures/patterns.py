@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..types import Layer, Measure, Reading
+from ..declarations import Measure
+from ..types import Layer, Reading
 from .maps import PER_HEAD, distributions, is_causal, mean
 
 if TYPE_CHECKING:

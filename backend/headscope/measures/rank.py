@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..declarations import Measure
 from ..errors import Unsupported
-from ..types import Layer, Measure, Reading
+from ..types import Layer, Reading
 from . import spectrum
 from .concentration import EVERY
 

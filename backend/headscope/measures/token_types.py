@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..types import Layer, Measure, Reading, Token
+from ..declarations import Measure
+from ..types import Layer, Reading, Token
 from .maps import PER_HEAD, clean
 
 if TYPE_CHECKING:

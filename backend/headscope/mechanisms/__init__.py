@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..types import Mechanism
+from ..declarations import Mechanism
 from .ablate import ABLATE
 from .hopfield import HOPFIELD
 from .jump import JUMP

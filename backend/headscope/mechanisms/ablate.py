@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..declarations import Mechanism
 from ..errors import InvalidRequest
-from ..types import Mechanism, Pass, Scores, Setting
+from ..types import Pass, Scores, Setting
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..declarations import Mechanism
 from ..errors import InvalidRequest
-from ..types import Mechanism, Pass, Setting
+from ..types import Pass, Setting
 
 if TYPE_CHECKING:
     from torch import Tensor

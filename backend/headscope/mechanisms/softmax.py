@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..types import Mechanism, Pass, Setting
+from ..declarations import Mechanism
+from ..types import Pass, Setting
 
 
 def begin(params: Any, setting: Setting) -> Pass:

@@ -11,8 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..declarations import NEEDS
 from ..errors import InvalidRequest, Unsupported
-from ..types import NEEDS, Kind
+from ..types import Kind
 from . import images
 from .facts import Facts
 

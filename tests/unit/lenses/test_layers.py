@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from headscope.declarations import Lens, NoParams
 from headscope.errors import Unsupported
 from headscope.lenses import alti, contributions, norm_residual, rollout, value_zeroing
-from headscope.types import Layer, Lens, NoParams, Reading, Stream
+from headscope.types import Layer, Reading, Stream
 
 from .whole import Shape, added, array, normalised, random_layer, shapes, single
 

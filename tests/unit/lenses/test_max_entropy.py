@@ -11,10 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headscope.declarations import NoParams
 from headscope.errors import Unsupported
 from headscope.lenses import LENSES, newton
 from headscope.measures import MEASURES
-from headscope.types import NoParams, Reading
+from headscope.types import Reading
 
 from .heads import EPSILON, FEW, RULES, SIZES, VALUES, Array, by_head, head_layer, mask_of
 

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headscope.declarations import NoParams
 from headscope.lenses import LENSES
-from headscope.types import NoParams
 
 from .heads import FEW, RULES, SIZES, VALUES, by_head, head_layer
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headscope.declarations import NoParams
 from headscope.lenses import LENSES
-from headscope.types import NoParams
 
 from .heads import EPSILON, FEW, RULES, SIZES, VALUES, Array, by_head, head_layer, mask_of
 

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headscope.declarations import NoParams
 from headscope.measures import concentration
 from headscope.measures.concentration import ABSOLUTE_ENTROPY, NEGATIVE_SHARE, PARTICIPATION_RATIO
-from headscope.types import NoParams
 
 from .layers import layer_of, random_rows, readings
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from headscope.declarations import NoParams
 from headscope.errors import Unsupported
 from headscope.measures import hidden
 from headscope.measures.hidden import RESIDUAL_RATIO, TOKEN_SIMILARITY, TokenSimilarityParams
-from headscope.types import NoParams
 
 from .layers import layer_of, random_rows, states_layer
 

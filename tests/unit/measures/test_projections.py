@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from headscope.declarations import Measure, NoParams
 from headscope.errors import Unsupported
 from headscope.measures.projections import (
     COUNTS,
@@ -23,7 +24,6 @@ from headscope.measures.projections import (
     SPECTRUM,
     HeadDimensionParams,
 )
-from headscope.types import Measure, NoParams
 
 from .layers import layer_of, random_rows
 

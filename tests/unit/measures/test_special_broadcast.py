@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headscope.declarations import NoParams
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
-from headscope.types import NoParams
 
 from ..lenses.heads import FEW, RULES, by_head, head_layer
 
