@@ -31,6 +31,10 @@ from .models.generation import Generate
 
 # Raised whenever the same request would give other numbers than before.
 SCHEMA = 1
+# The fields that hold the input; the others say what is done with it.
+INPUT = {"text", "text_pair", "token_ids", "target_ids", "image", "pos", "labels"}
+# Needs of methods that run the input, or a layer, once more by itself.
+ALONE = frozenset({"replay", "padding"})
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Tag = Annotated[str, StringConstraints(max_length=100)]
@@ -219,6 +223,20 @@ class AnalysisRequest(BaseModel):
 
     def key(self, model_digest: str) -> str:
         """The analysis' id: 128 bits of SHA-256 over everything that decides its numbers, as 32 hexadecimal digits."""
+        return self._digest(model_digest, self.model_dump())
+
+    def recipe(self, model_digest: str) -> str:
+        """The same of everything but the input. Analyses of one recipe whose inputs are equally long may go through the model in one forward pass.
+
+        Empty for an analysis that has to go alone: of an image or of two stacks, of a text that the model continues, or with a method that runs its
+        input again.
+        """
+        single = (self.image, self.target_ids, self.generate)
+        if any(given is not None for given in single) or any(set(method.needs) & ALONE for method in self.methods):
+            return ""
+        return self._digest(model_digest, self.model_dump(exclude=INPUT))
+
+    def _digest(self, model_digest: str, request: dict[str, Any]) -> str:
         from importlib.metadata import version
 
         record = {
@@ -227,7 +245,7 @@ class AnalysisRequest(BaseModel):
             "torch": version("torch").split("+")[0],
             "transformers": version("transformers"),
             "model_digest": model_digest,
-            "request": self.model_dump(),
+            "request": request,
         }
         canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]

@@ -127,3 +127,33 @@ def test_a_payload_gives_the_same_request() -> None:
     """What the worker reads back from the record is what was accepted."""
     request = AnalysisRequest(model="m", text="a\u2028b", mechanism={"name": "softmax"}, heads=[2, 1])
     assert AnalysisRequest.model_validate_json(request.model_dump_json()) == request
+
+
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(REQUESTS, REQUESTS)
+def test_one_recipe_for_all_inputs(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """The recipe is everything but the input: equal with any text, different with any other choice; none where the input runs again."""
+    swapped = {**one, "text": other["text"], "text_pair": other["text_pair"]}
+    again = [lens for lens in one["lenses"] if {"replay", "padding"} & set(LENSES[lens].needs)]
+    assert (recipe(one) == "") is bool(again)
+    assert recipe(swapped) == recipe(one)
+    if not again:
+        assert (recipe(one) == recipe({**other, "text": one["text"]})) == (
+            meaning({**one, "text": "", "text_pair": None}) == meaning({**other, "text": "", "text_pair": None})
+        )
+        assert recipe(one, "1" * 64) != recipe(one)
+
+
+def recipe(body: dict[str, Any], digest: str = DIGEST) -> str:
+    """The recipe of a request."""
+    return AnalysisRequest(**body).recipe(digest)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"image": "aGVhZHM="}, {"token_ids": [1], "target_ids": [1]}, {"text": "a", "generate": {"max_new_tokens": 1}}],
+)
+def test_some_inputs_go_alone(other: dict[str, Any]) -> None:
+    """Images, texts for two stacks, and texts that the model continues have no recipe; token ids and pairs share that of a text."""
+    assert recipe({"model": "m", **other}) == ""
+    assert recipe({"model": "m", "token_ids": [1]}) == recipe({"model": "m", "text": "a", "text_pair": "b"}) != ""
