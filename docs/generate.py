@@ -57,7 +57,7 @@ def _default(name: str, field: Any) -> str:
 
 def cli_help(command: str) -> str:
     """What --help prints, at a width of 80 columns."""
-    words = [] if command == "main" else [command]
+    words = [] if command == "main" else command.split("/")
     result = CliRunner(env={"COLUMNS": "80"}).invoke(cli.main, [*words, "--help"], prog_name="headscope")
     shown = " ".join(["headscope", *words, "--help"])
     return f"```text\n$ {shown}\n{result.output.rstrip()}\n```"

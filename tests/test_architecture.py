@@ -35,18 +35,20 @@ MAY_IMPORT = {
     "capture": NOUNS | {"models", "mechanisms"},
     "store": {"types", "errors"},
     "jobs": {"types", "errors"},
+    "accounts": {"errors"},
     "request": NOUNS | PURE | {"models"},
     "budget": NOUNS | PURE | {"models", "request"},
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE for room in PIPELINE},
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE | ROOTS for room in ROOTS},
     **dict.fromkeys(
         ("api", "cli", "commands", "client", "widget", "terminal", "__main__"),
-        NOUNS | ROOMS | {"request", "budget", "api", "cli", "commands", "terminal"} | PIPELINE | ROOTS,
+        NOUNS | ROOMS | {"accounts", "request", "budget", "api", "cli", "commands", "terminal"} | PIPELINE | ROOTS,
     ),
     "__init__": NOUNS | PURE | {"models"} | PIPELINE | ROOTS,
 }
 # Rooms of the server's own process: torch and transformers may be imported inside a function there at most.
 LIGHT = NOUNS | {
+    "accounts",
     "api",
     "cli",
     "commands",

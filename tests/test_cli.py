@@ -13,7 +13,7 @@ import pytest
 import headscope
 from tests.server import Server, environment
 
-COMMANDS = ["serve", "analyze", "models", "mechanisms", "lenses", "measures", "doctor"]
+COMMANDS = ["serve", "token", "analyze", "models", "mechanisms", "lenses", "measures", "doctor"]
 
 
 @pytest.fixture(scope="module")
@@ -252,3 +252,20 @@ def test_wrong_usage(home: Path, arguments: str) -> None:
     ended = run(home, *arguments.split())
     assert ended.returncode == 2
     assert "Usage:" in ended.stderr
+
+
+def test_tokens(home: Path) -> None:
+    """The token alone on standard output, once; lists show names; what can't be is one sentence."""
+    made = run(home, "token", "create", "ada")
+    assert (made.returncode, len(made.stdout.split())) == (0, 1)
+    assert len(made.stdout.strip()) == 43
+    assert "ada" in made.stderr
+    again = run(home, "token", "create", "ada")
+    assert "user of that name" in refusal(again, "invalid-request")
+    assert json.loads(run(home, "token", "list", "--json").stdout)[0]["name"] == "ada"
+    listed = run(home, "token", "list").stdout
+    assert listed.startswith("ada ")
+    assert made.stdout.strip() not in listed
+    assert run(home, "token", "revoke", "ada").returncode == 0
+    assert "no user" in refusal(run(home, "token", "revoke", "ada"), "unknown-user")
+    assert run(home, "token", "list").stdout == ""

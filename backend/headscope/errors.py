@@ -16,9 +16,12 @@
     │   ├── ModelUnavailable          neither here nor reachable
     │   └── ModelNotExact             captured attention differs from the model's own
     ├── NonFinite                     the model computed NaN or infinity
+    ├── Unauthorized                  the server wants an access token
+    ├── AccountsUnreadable            the file of access tokens is damaged
     ├── NotReady                      the analysis is not finished
     ├── QueueFull                     too many jobs waiting
     ├── StorageFull                   no room for the result
+    ├── StoreUnavailable              the store of results can't be reached
     ├── WorkerLost                    the worker died too often on this job
     ├── TimedOut                      the job took longer than allowed
     └── Cancelled                     somebody cancelled it
@@ -167,6 +170,18 @@ class NonFinite(HeadscopeError):
     code, status, title = "non-finite", 422, "The model computed NaN or infinity"
 
 
+class Unauthorized(HeadscopeError):
+    """No access token was sent, or one that is not known, or not any more."""
+
+    code, status, title = "unauthorized", 401, "An access token is needed"
+
+
+class AccountsUnreadable(HeadscopeError):
+    """It can't be known who may use the server, so nobody may."""
+
+    code, status, title = "accounts-unreadable", 503, "The access tokens can't be read"
+
+
 class NotReady(HeadscopeError):
     """The analysis is not finished, or did not keep what is asked for."""
 
@@ -183,6 +198,12 @@ class StorageFull(HeadscopeError):
     """The result could not be written."""
 
     code, status, title = "storage-full", 507, "No room for the result"
+
+
+class StoreUnavailable(HeadscopeError):
+    """The store of results can't be reached now; the result may well be there."""
+
+    code, status, title = "store-unavailable", 503, "The store can't be reached"
 
 
 class WorkerLost(HeadscopeError):
