@@ -3,6 +3,7 @@
 # make lint    formatters, linters and type checkers, warnings are errors
 # make bench   benchmarks, beside their peers in the same run
 # make docs    the documentation as a site in site/
+# make wheel   the package with the page in it, in dist/
 #
 # Needs Python 3.11 or newer and make. Everything else comes from package registries: Python packages into .venv, Node.js too, and for the
 # tests Chromium from the system's packages.
@@ -14,7 +15,7 @@ BIN    := $(VENV)/bin
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
 
-.PHONY: serve test lint bench docs page pictures types clean
+.PHONY: serve test lint bench docs wheel page pictures types clean
 
 serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
@@ -28,6 +29,7 @@ lint: $(VENV)/.serve $(VENV)/.test $(VENV)/.lint frontend/node_modules/.package-
 	$(BIN)/ruff format --check backend tests benchmarks docs
 	$(BIN)/ruff check backend tests benchmarks docs
 	$(BIN)/mypy
+	$(BIN)/hadolint --config deploy/hadolint.yaml Dockerfile Dockerfile.gpu
 	$(NPM) run lint
 	$(NPM) run check
 
@@ -38,6 +40,9 @@ bench: $(VENV)/.serve $(VENV)/.test $(VENV)/.bench $(PAGE)
 docs: $(VENV)/.serve $(VENV)/.docs
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+wheel: $(PAGE)
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 
 # The TypeScript types of the interface, from the interface itself.
 types: $(VENV)/.serve frontend/node_modules/.package-lock.json

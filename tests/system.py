@@ -1,4 +1,4 @@
-"""Makes sure that the system has what the tests need beside Python: Chromium and curl. Installs them with the system's package manager where they are missing."""
+"""Makes sure that the system has what the tests need beside Python: programs of its own packages. Installs those that are missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ import shutil
 import subprocess
 import sys
 
-PACKAGES = {"chromium": "chromium", "curl": "curl", "git": "git", "bash": "bash"}  # program -> Debian package
+# program -> Debian package
+PACKAGES = {
+    "chromium": "chromium",
+    "curl": "curl",
+    "git": "git",
+    "bash": "bash",
+    "redis-server": "redis-server",
+    "docker-compose": "docker-compose",
+}
 
 
 def main() -> None:

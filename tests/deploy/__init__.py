@@ -1,0 +1,1 @@
+"""What a lab deploys: the containers' files, and the processes they start."""

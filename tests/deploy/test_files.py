@@ -1,0 +1,200 @@
+"""The containers' files say what they are meant to say, and tools that read such files agree with them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import redis
+from hatchling.builders.wheel import WheelBuilder
+
+from .compose import PASSWORDS, ROOT, Stack, image, read
+
+FILE = read(**PASSWORDS)
+SERVICES = FILE["services"]
+COMPOSE = (ROOT / "docker-compose.yml").read_text("utf-8")
+EXAMPLE = (ROOT / ".env.example").read_text("utf-8")
+
+
+def test_services() -> None:
+    assert set(SERVICES) == {"api", "worker", "gpu", "broker", "cache"}
+    assert [name for name, service in SERVICES.items() if "profiles" in service] == ["gpu"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_contained(name: str) -> None:
+    """No root, no capabilities, nothing to write to but volumes and memory, bounded, restarted, watched."""
+    service = SERVICES[name]
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "cap_add" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert not service.get("privileged")
+    assert service["restart"] == "unless-stopped"
+    assert service["pids_limit"] > 0
+    assert service["mem_limit"]
+    assert service["healthcheck"]["retries"] >= 3
+    assert service["logging"]["options"]["max-size"]
+    # Compose 2 refuses limits in both places, even where only one of them has a value.
+    assert "limits" not in service.get("deploy", {}).get("resources", {})
+
+
+def test_redis_is_reached_from_inside_only() -> None:
+    for name in ("broker", "cache"):
+        assert "ports" not in SERVICES[name]
+        assert list(SERVICES[name]["networks"]) == ["back"]
+    assert FILE["networks"]["back"]["internal"] is True
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
+
+
+def test_the_service_is_published_on_a_loopback_address_unless_told_otherwise() -> None:
+    assert SERVICES["api"]["ports"] == ["127.0.0.1:8000:8000/tcp"]
+    other = read(**PASSWORDS, ADDRESS="10.0.0.7", PORT="80")
+    assert other["services"]["api"]["ports"] == ["10.0.0.7:80:8000/tcp"]
+
+
+@pytest.mark.parametrize("missing", PASSWORDS)
+def test_nothing_starts_without_passwords(missing: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        read(**{**PASSWORDS, missing: ""})
+    assert missing in refused.value.stderr
+    assert "set it in .env" in refused.value.stderr
+
+
+def test_no_secret_is_in_the_files() -> None:
+    for name in ("PASSWORD", "SECRET", "KEY"):
+        for line in re.findall(rf"^#?(\w*{name}\w*)=(.+)$", EXAMPLE, re.MULTILINE):
+            pytest.fail(f".env.example has a value for {line[0]}")
+    ignored = subprocess.run(["git", "check-ignore", ".env"], cwd=ROOT, capture_output=True, check=False)
+    assert ignored.returncode == 0
+
+
+def test_every_variable_on_offer_is_read() -> None:
+    """What .env.example offers, docker-compose.yml reads, and the other way round."""
+    offered = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
+    read_ = set(re.findall(r"\$\{([A-Z_]+)", COMPOSE)) | {
+        name for service in SERVICES.values() for name, value in service["environment"].items() if value is None
+    }
+    read_ |= set(re.findall(r"^    ((?:HEADSCOPE|AWS)_\w+):$", COMPOSE, re.MULTILINE))
+    assert offered == read_
+
+
+def test_images_and_file_agree() -> None:
+    """User, folder and command of the images are those that the file relies on."""
+    for name, dockerfile in (("api", "Dockerfile"), ("gpu", "Dockerfile.gpu")):
+        built, service = image(dockerfile), SERVICES[name]
+        assert built["user"] == service["user"]
+        assert built["cmd"] == service["command"]
+        assert f"home:{built['env']['HEADSCOPE_HOME']}:rw" in service["volumes"]
+        assert built["env"]["HF_HOME"].startswith(built["env"]["HEADSCOPE_HOME"])
+
+
+def test_both_images_hold_the_same_wheel() -> None:
+    def stage(name: str) -> str:
+        text = re.sub(r"^#.*\n", "", (ROOT / name).read_text("utf-8"), flags=re.MULTILINE)
+        return text.partition("\n\n")[2] if text.startswith("\n\n") else text.strip().partition("\n\n")[0]
+
+    assert stage("Dockerfile") == stage("Dockerfile.gpu")
+    assert "RUN make wheel" in stage("Dockerfile")
+
+
+def test_dockerfiles_have_no_lint() -> None:
+    command = [
+        Path(sys.executable).parent / "hadolint",
+        "--config",
+        "deploy/hadolint.yaml",
+        "Dockerfile",
+        "Dockerfile.gpu",
+    ]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stdout
+
+
+@pytest.mark.parametrize("script", ["deploy/workers.sh", "deploy/redis/start.sh"])
+def test_scripts_can_be_started(script: str) -> None:
+    path = ROOT / script
+    assert path.stat().st_mode & 0o111
+    shell = path.read_text().splitlines()[0].removeprefix("#!")
+    subprocess.run([shell, "-n", path], check=True)
+
+
+def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
+    """What the images install has everything that the package reads: the page, the catalogue, the table of families."""
+    built = next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"]))
+    names = set(zipfile.ZipFile(built).namelist())
+    assert {"headscope/api/page/index.html", "headscope/models/catalog.toml", "headscope/models/families.json"} <= names
+    page = zipfile.ZipFile(built).read("headscope/api/page/index.html").decode()
+    for asset in re.findall(r"(?:src|href)=\"\.?/(assets/[^\"]+)\"", page):
+        assert f"headscope/api/page/{asset}" in names
+    assert not [name for name in names if "node_modules" in name or name.startswith("tests")]
+
+
+def test_the_context_of_the_build_is_small() -> None:
+    """Everything is left out of it, but for a list; so no secret of a checkout can get into an image."""
+    rules = [line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line and line[0] != "#"]
+    assert rules[0] == "*"
+    for rule in rules[1:]:
+        if rule.startswith("!"):
+            assert (ROOT / rule[1:]).exists()
+
+
+@pytest.fixture(scope="module")
+def redises(tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    """Broker and cache as the file starts them."""
+    folder = tmp_path_factory.mktemp("redis")
+    with Stack(folder, folder) as stack:
+        for name in ("broker", "cache"):
+            stack.start(name)
+            stack.wait(name)
+        yield stack
+
+
+def _client(stack: Stack, name: str, user: str = "headscope", password: str | None = None) -> redis.Redis:
+    password = password or PASSWORDS[f"{name.upper()}_PASSWORD"]
+    return redis.Redis(port=stack.ports[name], username=user, password=password, decode_responses=True, retry=None)
+
+
+def test_the_broker_keeps_and_the_cache_evicts(redises: Stack) -> None:
+    with _client(redises, "broker") as broker, _client(redises, "cache") as cache:
+        assert broker.config_get("appendonly", "appendfsync", "maxmemory-policy") == {
+            "appendonly": "yes",
+            "appendfsync": "always",
+            "maxmemory-policy": "noeviction",
+        }
+        kept = cache.config_get("appendonly", "save", "maxmemory", "maxmemory-policy")
+        assert kept == {"appendonly": "no", "save": "", "maxmemory": str(256 << 20), "maxmemory-policy": "allkeys-lru"}
+
+
+@pytest.mark.parametrize("name", ["broker", "cache"])
+def test_redis_asks_for_the_password(redises: Stack, name: str) -> None:
+    with redis.Redis(port=redises.ports[name], retry=None) as nobody, pytest.raises(redis.AuthenticationError):
+        nobody.ping()
+    for user in ("default", "headscope"):
+        with _client(redises, name, user, "wrong") as stranger, pytest.raises(redis.AuthenticationError):
+            stranger.ping()
+    password = PASSWORDS[f"{name.upper()}_PASSWORD"]
+    written = [
+        path for path in redises.folder.rglob("*") if path.is_file() and password in path.read_text(errors="replace")
+    ]
+    assert written == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["FLUSHALL", "CONFIG SET maxmemory-policy allkeys-lru", "SHUTDOWN", "KEYS *", "ACL LIST"],
+)
+def test_whoever_has_the_password_can_not_undo_the_settings(redises: Stack, command: str) -> None:
+    with _client(redises, "broker") as broker, pytest.raises(redis.ResponseError, match="no permissions"):
+        broker.execute_command(*command.split())
+
+
+def test_a_health_check_fails_where_nothing_answers(redises: Stack, tmp_path: Path) -> None:
+    with Stack(tmp_path, tmp_path) as other:
+        for name in ("api", "worker", "broker", "cache"):
+            assert not other.healthy(name)
+    assert redises.healthy("broker")
