@@ -36,7 +36,10 @@ def settings() -> str:
     rows = []
     for name, field in Settings.model_fields.items():
         kind = field.annotation.__name__ if isinstance(field.annotation, type) else str(field.annotation)
-        kind = {"Path": "path", "int": "whole number", "float": "number", "bool": "true or false"}.get(kind, kind)
+        kind = kind.removesuffix(" | None")
+        kind = {"Path": "path", "str": "text", "int": "whole number", "float": "number", "bool": "true or false"}.get(
+            kind, kind
+        )
         kind = kind.replace("typing.Literal", "").replace("tuple[pathlib.Path, ...]", "JSON list of paths")
         kind = kind.replace("tuple[str, ...]", "JSON list of names").strip("[]").replace("'", "`")
         rows.append((f"`HEADSCOPE_{name.upper()}`", kind, _default(name, field), field.description or ""))
@@ -49,10 +52,10 @@ def _default(name: str, field: Any) -> str:
     value = field.default
     if name.endswith("_bytes") and value >= GIB:
         return f"{value} ({value // GIB} GiB)"
-    if name.endswith("_bytes"):
+    if name.endswith("_bytes") and value:
         unit, size = ("MiB", 1024**2) if value >= 1024**2 else ("KiB", 1024)
         return f"{value} ({value // size} {unit})"
-    return "none" if value == () else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return "none" if value in ((), None) else f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def cli_help(command: str) -> str:

@@ -227,7 +227,12 @@ def test_port_in_use(home: Path, server: Server) -> None:
 @pytest.mark.parametrize("command", [["serve", "--no-open"], ["models"], ["doctor"], ["analyze", "Cat.", "-m", "bert"]])
 def test_setting_that_is_not_valid(home: Path, command: list[str]) -> None:
     """A value that can't be right is one plain sentence in every command that reads settings."""
-    for name, value in {"quota_bytes": "much", "model_dirs": "not/json", "hub": "maybe", "threads": "-1"}.items():
+    for name, value in {
+        "quota_bytes": "much",
+        "model_dirs": "not/json",
+        "hub": "maybe",
+        "redis_url": "some-host",
+    }.items():
         if name == "hub" and command[0] == "analyze":
             continue  # it decides that for itself
         told = refusal(run(home, *command, **{name: value}), "invalid-setting")

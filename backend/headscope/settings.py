@@ -16,15 +16,34 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from .errors import InvalidSetting
 
 GIB = 1024**3
+REDIS = r"^(rediss?|unix)://"
 
 
 class Settings(BaseSettings):
     """One typed table; each field says its unit. Raises InvalidSetting for a value that can't be right."""
 
-    model_config = SettingsConfigDict(env_prefix="HEADSCOPE_", frozen=True, extra="ignore", protected_namespaces=())
+    model_config = SettingsConfigDict(
+        env_prefix="HEADSCOPE_", frozen=True, extra="ignore", protected_namespaces=(), env_ignore_empty=True
+    )
 
     home: Path = Field(
         default_factory=lambda: Path(platformdirs.user_cache_dir("headscope")), description="Folder where results live."
+    )
+    redis_url: str | None = Field(
+        default=None,
+        pattern=REDIS,
+        examples=["redis://user:password@host:6379/0"],
+        description="Redis that holds the jobs of a cluster, for example redis://user:password@host:6379/0. Without it one child process does them.",
+    )
+    cache_url: str | None = Field(
+        default=None,
+        pattern=REDIS,
+        examples=["redis://user:password@host:6379/0"],
+        description="A second Redis, one that may forget, for answers that are read often.",
+    )
+    store_url: str | None = Field(
+        default=None,
+        description="Where a cluster's results live: a shared folder, or an object store such as s3://bucket/prefix. Without it in HEADSCOPE_HOME.",
     )
     model_dirs: tuple[Path, ...] = Field(
         default=(), description="Folders whose subfolders are offered as models, beside the catalogue (JSON list)."
@@ -52,6 +71,22 @@ class Settings(BaseSettings):
     cancel_seconds: float = Field(
         default=2.0, gt=0, description="Time a cancelled analysis has to stop by itself before its worker is killed."
     )
+    device: str = Field(
+        default="auto",
+        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
+        examples=["auto", "cpu", "cuda", "cuda:1"],
+        description="Where models run: cpu, cuda, cuda:1; auto takes the GPU if there is one.",
+    )
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=0,
+        description="Most tokens of several inputs in one forward pass; 0 for one input at a time. Without it 16384 on a GPU and 0 on a CPU.",
+    )
+    worker_bytes: int = Field(
+        default=0,
+        ge=0,
+        description="A cluster's worker process that has grown larger than this is replaced after its job; 0 lets it grow.",
+    )
     threads: int = Field(default=0, ge=0, description="Threads for the models' arithmetic; 0 lets torch choose.")
     prewarm: bool = Field(default=True, description="Load the default model when the server starts.")
 
@@ -60,8 +95,12 @@ class Settings(BaseSettings):
             super().__init__(**values)
         except ValidationError as error:
             first = error.errors()[0]
-            wanted = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
-            raise _invalid(str(first["loc"][0]), f"{wanted[:1].lower()}{wanted[1:]}") from None
+            name = str(first["loc"][0])
+            examples = Settings.model_fields[name].examples
+            wanted = first["msg"].replace("Input should be", "it must be")
+            raise _invalid(
+                name, f"it must look like {', or '.join(map(str, examples))}" if examples else wanted
+            ) from None
         except SettingsError as error:  # says the field in its text only
             named = re.search(r'field "(\w+)"', str(error))
             raise _invalid(named.group(1) if named else "*", "it must be JSON") from None
