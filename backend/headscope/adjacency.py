@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# Parameters of every method that ties tokens.
+Rho = Annotated[
+    float,
+    Field(
+        gt=0,
+        le=1_000,
+        description="Threshold above which a key ties two tokens: of the product of their scores, over the head width and the length of the key.",
+    ),
+]
+Signed = Annotated[bool, Field(description="Whether two negative scores tie nothing.")]
+RHO = 5.0  # as in the published code for BERT
 
 
 def adjacency(products: Tensor, key: Tensor, rho: float, signed: bool) -> Tensor:

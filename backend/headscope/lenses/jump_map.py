@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
-from ..adjacency import adjacency
+from ..adjacency import RHO, Rho, Signed, adjacency
 from ..declarations import Lens
 from ..errors import Unsupported
 from ..types import Layer, Reading
@@ -15,13 +15,8 @@ class JumpMapParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    rho: float = Field(
-        default=5.0,
-        gt=0,
-        le=1_000,
-        description="Threshold above which a key ties two tokens: of the product of their scores, over the head width and the length of the key.",
-    )
-    signed: bool = Field(default=False, description="Whether two negative scores tie nothing.")
+    rho: Rho = RHO
+    signed: Signed = False
 
 
 def read(layer: Layer, params: JumpMapParams) -> Reading:

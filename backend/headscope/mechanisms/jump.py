@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..adjacency import adjacency
+from ..adjacency import RHO, Rho, Signed, adjacency
 from ..declarations import Mechanism
 from ..errors import InvalidRequest, Unsupported
 from ..types import Pass, Scores, Setting
@@ -27,12 +27,7 @@ class JumpParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    rho: float = Field(
-        default=5.0,
-        gt=0,
-        le=1_000,
-        description="Threshold above which a key ties two tokens: of the product of their scores, over the head width and the length of the key.",
-    )
+    rho: Rho = RHO
     mix: float = Field(default=0.5, ge=0, le=1, description="Share of the jump scores; the rest are the head's own.")
     order: int = Field(default=1, ge=1, le=8, description="Jumps of up to this many steps are added up.")
     layers: list[Place] | None = Field(
@@ -45,7 +40,7 @@ class JumpParams(BaseModel):
         max_length=1_000,
         description="Heads that jump in each of these layers, counted from 0. By default every second one: 0, 2, 4, ... An empty list changes nothing.",
     )
-    signed: bool = Field(default=False, description="Whether two negative scores tie nothing.")
+    signed: Signed = False
 
 
 @dataclass
