@@ -186,15 +186,15 @@ class Collector:
         readings: dict[str, Reading] = {}
         for name, params in self._lenses.items():
             lens = LENSES[name]
-            joins = lens.joins(params)
-            if lens.of == "heads" or (place is None and not joins):
+            join = lens.joining(params)
+            if lens.of == "heads" or (place is None and join is None):
                 continue
             reading = lens.read(layer, params)
-            if joins and lens.join is not None and name in self._joined:
-                joined = lens.join(params, reading.map, self._joined[name])
+            if join is not None and name in self._joined:
+                joined = join(reading.map, self._joined[name])
                 undefined = None if reading.undefined is None else joined.isnan().any(-1).sum(-1)
                 reading = replace(reading, map=joined, undefined=undefined)
-            if joins:
+            if join is not None:
                 self._joined[name] = reading.map
             readings[name] = reading
         if place is not None:

@@ -85,18 +85,18 @@ class Lens(Declaration):
     """How the attention is read: a layer and the parameters -> its reading. `signed` maps may be negative and need not sum to 1.
 
     `of` heads: reads blocks of heads, one map per head. `of` layer: reads all heads of a layer at once and gives one map (H = 1); if it has `join`, each
-    layer's map is joined with the joined map of the layer before (parameters, this layer's map, the map before -> map), from layer 0 on.
+    layer's map is joined with the joined map of the layer before (this layer's map, the map before -> map), from layer 0 on.
     """
 
     read: Callable[[Layer, Any], Reading]
     of: Literal["heads", "layer"] = "heads"
-    join: Callable[[Any, Tensor, Tensor], Tensor] | None = None
+    join: Callable[[Tensor, Tensor], Tensor] | None = None
     signed: bool = False
     undefined: str = ""  # why a row may have no reading
 
-    def joins(self, params: Any) -> bool:
-        """Whether layers are joined: a parameter named rollout can switch it off."""
-        return self.join is not None and bool(getattr(params, "rollout", True))
+    def joining(self, params: Any) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """What joins layers, None if nothing does: a parameter named rollout can switch it off."""
+        return self.join if getattr(params, "rollout", True) else None
 
     @property
     def shape(self) -> str:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Lens
 from ..types import Layer, Reading
+from .joined import join
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,13 +71,6 @@ def _resultant(layer: Layer) -> Tensor:
     if stream.norm is None:
         return summed
     return linear(layer, summed) + stream.norm.shift.double() / stream.norm.scale.double()[:, None]
-
-
-def join(params: Params, current: Tensor, before: Tensor) -> Tensor:
-    """C_l R_{l-1}, [1, Q, K]: without an identity, since the residual connection is in the contributions."""
-    from .contributions import join
-
-    return join(current, before) if params.rollout else current
 
 
 ALTI = Lens(

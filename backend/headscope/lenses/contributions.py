@@ -103,16 +103,6 @@ def shares(contributions: Tensor, layer: Layer) -> Reading:
     return Reading(shared.to(dtype)[None], undefined=empty.sum()[None])
 
 
-def join(contributions: Tensor, before: Tensor) -> Tensor:
-    """One layer's shares [1, Q, K] after those joined up to the layer before, [1, Q, K]. Rows that rest on an undefined row are undefined."""
-    undefined = before.isnan().any(-1)  # [1, K]
-    if not bool(undefined.any()):
-        return contributions @ before
-    joined = contributions @ before.nan_to_num()
-    touched = (contributions * undefined[:, None, :]).sum(-1, keepdim=True) > 0
-    return joined.masked_fill_(touched, torch.nan)
-
-
 def required(value: Tensor | None) -> Tensor:
     """What the needs of a lens promise."""
     assert value is not None  # noqa: S101

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Lens
 from ..errors import Unsupported
 from ..types import Layer, Reading
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .joined import join
 
 
 class Params(BaseModel):
@@ -41,11 +37,6 @@ def read(layer: Layer, params: Params) -> Reading:
     mixed = layer.weights.mean(0, dtype=dtype).mul_(1 - params.residual)
     mixed.diagonal().add_(params.residual)
     return Reading(mixed.div_(mixed.sum(-1, keepdim=True))[None])
-
-
-def join(params: Params, current: Tensor, before: Tensor) -> Tensor:
-    """R_l = A_l R_{l-1}, [1, Q, K]."""
-    return current @ before
 
 
 ROLLOUT = Lens(

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..declarations import Lens
 from ..errors import Unsupported
 from ..types import Layer, Reading
+from .joined import join
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -92,13 +93,6 @@ def _turned(one: Tensor, other: Tensor) -> Tensor:
     apart: Tensor = (units[0] - units[1]).square_().sum(-1) / 2
     lone = (lengths[0] == 0) != (lengths[1] == 0)
     return apart.masked_fill_(lone.squeeze(-1), 1)
-
-
-def join(params: Params, current: Tensor, before: Tensor) -> Tensor:
-    """C_l R_{l-1}, [1, Q, K]: without an identity, since the residual connection is in the contributions."""
-    from .contributions import join
-
-    return join(current, before) if params.rollout else current
 
 
 VALUE_ZEROING = Lens(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from headscope.declarations import Lens, NoParams
 from headscope.errors import Unsupported
 from headscope.lenses import alti, contributions, norm_residual, rollout, value_zeroing
+from headscope.lenses.joined import join
 from headscope.types import Layer, Reading, Stream
 
 from .whole import Shape, added, array, normalised, random_layer, shapes, single
@@ -104,9 +105,10 @@ def rolled(layers: list[Layer], residual: float) -> list[NDArray[Any]]:
 def joined(lens: Any, layers: list[Layer], params: Any) -> list[torch.Tensor]:
     """Maps of all layers as the engine joins them."""
     maps: list[torch.Tensor] = []
+    joining = lens.joining(params)
     for layer in layers:
         here = lens.read(layer, params).map
-        maps.append(lens.join(params, here, maps[-1]) if maps else here)
+        maps.append(joining(here, maps[-1]) if joining and maps else here)
     return maps
 
 
@@ -359,9 +361,9 @@ def test_rows_that_rest_on_undefined_rows_are_undefined() -> None:
     nan = torch.nan
     before = torch.tensor([[[1.0, 0.0], [nan, nan]]])
     current = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])
-    assert torch.equal(contributions.join(current, before)[0, 0], torch.tensor([1.0, 0.0]))
-    assert contributions.join(current, before)[0, 1].isnan().all()
-    assert contributions.join(before, current)[0].isnan().tolist() == [[False, False], [True, True]]
+    assert torch.equal(join(current, before)[0, 0], torch.tensor([1.0, 0.0]))
+    assert join(current, before)[0, 1].isnan().all()
+    assert join(before, current)[0].isnan().tolist() == [[False, False], [True, True]]
 
 
 def test_shares_of_tiny_contributions() -> None:

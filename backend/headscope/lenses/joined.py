@@ -1,0 +1,21 @@
+"""Layers multiplied: how much of each input token is in a token after a layer, by the shares of that layer and of those before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def join(shares: Tensor, before: Tensor) -> Tensor:
+    """One layer's shares [1, Q, K] after those joined up to the layer before, [1, Q, K]: R_l = C_l R_{l-1}.
+
+    Without an identity, since the residual connection is in the shares. Rows that rest on an undefined row (of NaN) are undefined.
+    """
+    undefined = before.isnan().any(-1)  # [1, K]
+    if not bool(undefined.any()):
+        return shares @ before
+    joined = shares @ before.nan_to_num()
+    touched = (shares * undefined[:, None, :]).sum(-1, keepdim=True) > 0
+    return joined.masked_fill_(touched, float("nan"))
