@@ -38,7 +38,7 @@ def caveats(result: Result, lacks: dict[str, str]) -> Iterator[Warned]:
 
 def _of_projection(lens: str, notes: dict[str, Array], result: Result) -> Iterator[Warned]:
     n = len(result.key_tokens)
-    identical, width = notes["identical"], result.head_width + (lens not in ("effective", "null"))
+    identical, width = notes["identical"], result.head_width + LENSES[lens].beyond
     if identical.all():
         yield Warned(
             "identical-to-weights",

@@ -93,6 +93,7 @@ class Lens(Declaration):
     join: Callable[[Tensor, Tensor], Tensor] | None = None
     signed: bool = False
     undefined: str = ""  # why a row may have no reading
+    beyond: int = 0  # dimensions it has beyond the head's own: 1 where rows keep their sum
 
     def joining(self, params: Any) -> Callable[[Tensor, Tensor], Tensor] | None:
         """What joins layers, None if nothing does: a parameter named rollout can switch it off."""

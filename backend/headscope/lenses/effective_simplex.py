@@ -42,5 +42,6 @@ EFFECTIVE_SIMPLEX = Lens(
     citation="Null space of [V, 1]; after Sun & Marasović 2021, app. A, and Brunner et al. 2020",
     needs=("values",),
     signed=True,
+    beyond=1,
     read=read,
 )

@@ -43,5 +43,6 @@ MAX_ENTROPY = Lens(
     range=(0.0, 1.0),
     needs=("values", "distribution"),
     undefined="the computation did not converge",
+    beyond=1,
     read=read,
 )
