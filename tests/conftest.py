@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.models import tiny_model
-from tests.server import Server
+from tests.server import Program, Server
 
 
 @pytest.fixture(scope="session")
@@ -48,5 +48,5 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """The end of every living server's log, beside the failure."""
     report = yield
     if report.failed:
-        report.sections += [(f"log of {server.home}", server.log()[-4000:]) for server in Server.living]
+        report.sections += [(f"log of {program}", program.log()[-4000:]) for program in Program.living]
     return report

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -55,15 +55,68 @@ def environment(home: Path, models: Path | None = None, **settings: Any) -> dict
     return {**clean, **hub, **{name: str(value) for name, value in ours.items()}}
 
 
-class Server:
-    """One server process and its home. Settings are those of settings.py; names that begin with HF_ go to the environment as they are."""
+class Program:
+    """One process, its log, and what can be done to it."""
 
-    living: ClassVar[list[Server]] = []
+    living: ClassVar[list[Program]] = []
 
-    def __init__(self, home: Path, models: Path | None = None, **settings: Any) -> None:
-        self.home = home
+    def __init__(self, log: Path) -> None:
+        self._log = log
+
+    def __str__(self) -> str:
+        return self._log.stem
+
+    def launch(self, command: Sequence[str | Path], **options: Any) -> None:
+        """Start the process; what it says on standard error goes to the log."""
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(command, **{"stdout": log, "stderr": log, **options})
+        Program.living.append(self)
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and not ended from here."""
+        return self in Program.living
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End the process and wait for it; nothing happens if it has ended."""
+        if not self.running:
+            return
+        Program.living.remove(self)
+        self.process.send_signal(how)
+        self.process.send_signal(signal.SIGCONT)
+        self.process.communicate(timeout=DEADLINE)
+
+    def pause(self) -> None:
+        """Stop the process where it is, until `resume`."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def log(self) -> str:
+        """What it has written, over all its starts."""
+        return self._log.read_text(errors="replace")
+
+
+class Server(Program):
+    """One server process and its home, asked with `token` if it has users.
+
+    Settings are those of settings.py; names that begin with HF_ go to the environment as they are.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        models: Path | None = None,
+        *,
+        log: str | None = None,
+        token: str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(home.parent / f"{log or home.name}.log")
+        self.home, self._token = home, token
         self._environment = environment(home, models, **settings)
-        self._log = home.parent / f"{home.name}.log"
 
     def __enter__(self) -> Server:
         return self.start()
@@ -73,14 +126,8 @@ class Server:
 
     def start(self) -> Server:
         """Start on a free port and wait until it is ready."""
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"],
-                env=self._environment,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
-        Server.living.append(self)
+        command = [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"]
+        self.launch(command, env=self._environment, stdout=subprocess.PIPE)
         try:
             self._wait()
         except BaseException:
@@ -93,16 +140,12 @@ class Server:
         announced = self.process.stdout.readline().decode()
         assert "http://" in announced, f"the server did not start:\n{self.log()}"
         self.url = announced.split("http://")[1].split("/")[0]
-        self.client = httpx.Client(base_url=f"http://{self.url}", timeout=DEADLINE, trust_env=False)
+        self.client = self.visitor(self._token)
         eventually(lambda: self.client.get("/readyz").status_code == 200, "readyz")
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End the process and wait for it; nothing happens if it has ended."""
-        if self not in Server.living:
-            return
-        Server.living.remove(self)
-        self.process.send_signal(how)
-        self.process.communicate(timeout=DEADLINE)
+        super().kill(how)
         if hasattr(self, "client"):
             self.client.close()
 
@@ -110,10 +153,6 @@ class Server:
         """End it and start it again on the same home."""
         self.kill(how)
         self.start()
-
-    def log(self) -> str:
-        """What it has written to standard error, over all its starts."""
-        return self._log.read_text(errors="replace")
 
     def children(self) -> list[psutil.Process]:
         """The worker processes it has now."""
@@ -129,6 +168,11 @@ class Server:
         child = self.child()
         child.kill()
         eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the worker's end")
+
+    def visitor(self, token: str | None = None) -> httpx.Client:
+        """Somebody who asks this server, with or without a token."""
+        headers = {"Authorization": f"Bearer {token}"} if token else None
+        return httpx.Client(base_url=f"http://{self.url}", timeout=DEADLINE, trust_env=False, headers=headers)
 
     def get(self, path: str, **more: Any) -> httpx.Response:
         """GET below /api/v1."""
