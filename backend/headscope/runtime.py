@@ -12,8 +12,8 @@ from typing import IO, Any, TypeVar
 from tokenizers import Tokenizer
 
 from . import budget
-from .errors import CorruptModel, HeadscopeError, NotReady, QueueFull, Unknown
-from .jobs import Embedded, Job, Line, Record, Watcher
+from .errors import CorruptModel, HeadscopeError, NotReady, Unknown
+from .jobs import Embedded, Job, Limits, Line, Record, SqliteRecord, Watcher, Work
 from .models import safety, support, tokens
 from .models.catalog import Catalog, Located, file_digest
 from .models.facts import Facts
@@ -36,7 +36,7 @@ class Service:
         settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.catalog = Catalog(settings)
         self.results = Results.local(settings.home, settings.quota_bytes)
-        self.record = Record(settings.home / "jobs.db")
+        self.record: Record = SqliteRecord(settings.home / "jobs.db")
         self.watcher = Watcher(self.record)
         self._tokenizers: dict[str, Tokenizer] = {}  # by digest of the file
         self._repairing = threading.Lock()
@@ -87,12 +87,11 @@ class Service:
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
         work = [(self._checked(request, place if batch else None), request) for place, request in enumerate(requests)]
-        missing = [(id_, request.model_dump_json()) for id_, request in work if not self.results.has(id_)]
-        if missing and self.record.waiting() + len(missing) > self.settings.max_queue:
-            raise QueueFull("Too many analyses are waiting. Try again in a minute.", limit=self.settings.max_queue)
+        missing = [Work(id_, request.model_dump_json()) for id_, request in work if not self.results.has(id_)]
         named = uuid.uuid4().hex if len(requests) > 1 else None
         if missing:
-            self.record.enqueue(missing, batch=named, priority=1 if named else 0)
+            limits = Limits(total=self.settings.max_queue)
+            self.record.enqueue(missing, batch=named, priority=1 if named else 0, limits=limits)
             self.jobs.wake()
         return named, [id_ for id_, _ in work]
 
@@ -143,7 +142,7 @@ class Service:
             job = self.record.get(id_)
             if job is None:
                 raise unknown_analysis()
-            self.record.enqueue([(id_, job.payload)])
+            self.record.enqueue([job.work])
             self._repairs.add(id_)
         self.jobs.wake()
 

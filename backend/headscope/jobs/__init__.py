@@ -1,12 +1,14 @@
 """Accepted work and who does it. One record of jobs, one interface; here the embedded home: one child process."""
 
 from .embedded import Embedded
-from .job import Claimant, Histogram, Limits, Run, Work, WorkerState, settle
+from .job import LOCAL, TERMINAL, Claimant, Histogram, Job, Limits, Record, Run, Work, WorkerState, settle
 from .line import Line
-from .record import Job, Record
+from .sqlite import SqliteRecord
 from .watch import Watcher
 
 __all__ = [
+    "LOCAL",
+    "TERMINAL",
     "Claimant",
     "Embedded",
     "Histogram",
@@ -15,6 +17,7 @@ __all__ = [
     "Line",
     "Record",
     "Run",
+    "SqliteRecord",
     "Watcher",
     "Work",
     "WorkerState",

@@ -17,14 +17,14 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ..errors import Cancelled, HeadscopeError, TimedOut, WorkerLost
+from ..errors import Cancelled, HeadscopeError
+from .job import Claimant, Job, Record, Status, settle, timed_out
 from .line import Line, ServerLine
-from .record import Job, Record, Status
 
 logger = logging.getLogger("headscope.jobs")
 
-ATTEMPTS = 3
 POLL_SECONDS = 0.05
+ME = Claimant("embedded")
 
 Problem = dict[str, Any]
 Work = Callable[[str, str, Line], Problem | None]
@@ -58,7 +58,11 @@ class Embedded:
 
     def start(self, warm: Callable[[Line], None] | None = None) -> None:
         """Take up what an earlier run left, and begin. `warm` runs first in the child."""
-        self._record.recover()
+        for job in self._record.lost():
+            # The stop was not the job's fault, so the attempt does not count.
+            self._record.requeue(job.id, job.run, "", counted=False)
+        self._record.leave(ME.name)
+        self._record.trim()
         self._warm = warm
         self._thread.start()
 
@@ -88,13 +92,14 @@ class Embedded:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                job = self._record.claim()
-                if job is None:
+                jobs = self._record.claim(ME)
+                if not jobs:
                     self._listen()
                     self._wake.wait(1.0)
                     continue
                 self._on_change()
-                self._run(job)
+                for job in jobs:
+                    self._run(job)
             except Exception:  # the dispatcher must outlive anything, a full disk for instance
                 logger.exception("dispatcher")
                 self._stopping.wait(1.0)
@@ -102,7 +107,7 @@ class Embedded:
 
     def _run(self, job: Job) -> None:
         try:
-            problem = self._wait(job, self._start_pool().submit(_on_line, self._work, job.version, job.id, job.payload))
+            problem = self._wait(job, self._start_pool().submit(_on_line, self._work, job.run, job.id, job.payload))
         except BrokenProcessPool:
             self._lost(job)
             return
@@ -113,7 +118,7 @@ class Embedded:
             problem = HeadscopeError("The server failed on this job; its log says why.").problem()
         self._listen()
         status: Status = "done" if problem is None else "cancelled" if problem["code"] == Cancelled.code else "failed"
-        self._note(lambda: self._record.finish(job.id, status, problem))
+        self._note(lambda: self._record.finish(job.id, job.run, status, problem))
 
     def _note(self, change: Callable[[], object]) -> None:
         """Write a job's end down, trying again while the disk is full: no job may stay running for ever."""
@@ -144,15 +149,13 @@ class Embedded:
                 raise BrokenProcessPool
             if now > deadline:
                 self._kill()
-                raise TimedOut(
-                    f"The analysis took longer than {self._job_seconds:g} s and was stopped. Ask for fewer tokens or layers."
-                )
+                raise timed_out(self._job_seconds)
             if cancelled_at is None:
                 current = self._record.get(job.id)
-                if current is None or current.status != "running":
+                if current is None or current.run != job.run or current.status != "running":
                     cancelled_at = now
                     if self._line:
-                        self._line.cancel(job.version)  # of the claim, so another number for every run
+                        self._line.cancel(job.run)
             elif now > cancelled_at + self._cancel_seconds:
                 self._kill()
                 raise Cancelled("The analysis was cancelled.")
@@ -170,15 +173,8 @@ class Embedded:
         self._listen()
         self._kill()
         if self._stopping.is_set():
-            return  # recover() queues it again at the next start
-        self._note(lambda: self._record.count("worker_losses"))
-        if job.attempts >= ATTEMPTS:
-            error = WorkerLost(
-                f"The worker died {job.attempts} times on this analysis, perhaps for lack of memory. Ask for fewer tokens or layers."
-            )
-            self._note(lambda: self._record.finish(job.id, "failed", error.problem()))
-        else:
-            self._note(lambda: self._record.requeue(job.id, "The worker stopped and was restarted; trying again."))
+            return  # the next start queues it again
+        self._note(lambda: settle(self._record, [job], self._job_seconds))
 
     def _start_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
-from ..errors import TimedOut, WorkerLost
+from ..errors import QueueFull, TimedOut, WorkerLost
 
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
 TERMINAL: frozenset[str] = frozenset({"done", "failed", "cancelled"})
@@ -17,6 +18,8 @@ ATTEMPTS = 3
 # Ended jobs are kept this long (s), and this many of them; as many grants are kept of each owner.
 KEEP_SECONDS = 7 * 24 * 3600.0
 KEEP_JOBS = 10_000
+# Most jobs that one call of `trim` drops, so that nobody waits for it.
+TRIM_JOBS = 1_000
 # A worker not heard of for this long (s) is no longer listed.
 GONE_SECONDS = 60.0
 
@@ -74,6 +77,11 @@ class Job:
         """Whether nothing more will happen to it."""
         return self.status in TERMINAL
 
+    @property
+    def work(self) -> Work:
+        """What was accepted."""
+        return Work(self.id, self.payload, self.model, self.recipe, self.tokens, self.owner, self.request_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
@@ -116,9 +124,12 @@ class Limits:
     per_owner: int | None = None
 
 
+NO_LIMITS = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Observations under one name and labels: how many fell at or below each bound of BUCKETS and above the one before it (the last: above all), and their sum."""
+    """Observations under one name and labels: how many fell at or below each of the bounds `tally.BUCKETS` and above the one before (the last: above all), and their sum."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -160,11 +171,11 @@ class Record(Protocol):
         They are running now, one attempt more, under a new `run` each.
         """
 
-    def beat(self, claimant: Claimant) -> None:
-        """The worker lives, and so do the runs it holds."""
+    def beat(self, claimant: Claimant, runs: Collection[int]) -> None:
+        """The worker lives, and so do these runs of its. One that it was given but knows nothing of, the answer being lost, is left to be settled."""
 
     def leave(self, name: str) -> None:
-        """The worker ends in order: it is no longer listed. What it still holds stays to be settled."""
+        """The worker's process has ended: it is no longer listed, and holds no cancelled runs. What it was running stays to be settled."""
 
     def progress(self, id_: str, run: int, fraction: float, stage: str, detail: str) -> bool:
         """Note how far a run is (fraction in 0..1); False if it is no longer wanted, and should stop."""
@@ -191,7 +202,7 @@ class Record(Protocol):
         """Running jobs whose worker was last heard of more than `seconds` ago, or (None) all those of the worker `name`, or of all workers."""
 
     def unheeded(self, seconds: float) -> list[Run]:
-        """Runs cancelled more than `seconds` ago that their worker has not let go of, by `finish`."""
+        """Runs cancelled more than `seconds` ago that their worker, which is listed, has not let go of by `finish`."""
 
     def waiting(self, owner: str | None = None) -> int:
         """Number of queued jobs, of one owner or of all."""
@@ -244,7 +255,7 @@ class Record(Protocol):
     def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
         """Drop jobs that ended more than `older_than` s ago or are not among the `most` last ended, and grants beyond the `most` newest of each owner.
 
-        Results are not touched; whoever sends a request again is granted its result again. At most 1,000 jobs at a time; how many were dropped.
+        Results are not touched; whoever sends a request again is granted its result again. At most TRIM_JOBS at a time; how many were dropped.
         """
 
     def now(self) -> float:
@@ -275,3 +286,20 @@ def _settle(record: Record, job: Job, seconds: float) -> bool:
 def timed_out(seconds: float) -> TimedOut:
     """The error of a job that has run for longer than that."""
     return TimedOut(f"The analysis took longer than {seconds:g} s and was stopped. Ask for fewer tokens or layers.")
+
+
+def queue_full(limit: int, *, own: bool = False) -> QueueFull:
+    """The error of work that does not fit: into the queue, or into what one owner may have in it."""
+    whose = "You have too many analyses waiting." if own else "Too many analyses are waiting."
+    return QueueFull(f"{whose} Try again in a minute.", limit=limit)
+
+
+def packed(claimant: Claimant) -> str:
+    """A claimant as JSON."""
+    return json.dumps({**asdict(claimant), "warm": sorted(claimant.warm)})
+
+
+def unpacked(text: str) -> Claimant:
+    """The claimant of that JSON."""
+    values = json.loads(text)
+    return Claimant(**{**values, "warm": frozenset(values["warm"])})

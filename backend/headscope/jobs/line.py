@@ -27,7 +27,7 @@ class Line:
 
     def progress(self, id_: str, fraction: float, stage: str, detail: str) -> bool:
         """Say how far a job is; False once it is no longer wanted."""
-        self._connection.send(("progress", id_, fraction, stage, detail))
+        self._connection.send(("progress", id_, self._run, fraction, stage, detail))
         while self._connection.poll():
             self._cancelled.add(self._connection.recv())
         return self._run not in self._cancelled

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Iterable
 
-from .record import Job, Record
+from ..errors import HeadscopeError
+from .job import Job, Record
+
+logger = logging.getLogger("headscope.jobs")
 
 TICK_SECONDS = 0.1
 
 
 class Watcher:
-    """Tells async callers about changes of jobs. The ticker runs only while somebody waits; poke() makes it look at once."""
+    """Tells async callers about changes of jobs. The ticker runs only while somebody waits; poke() makes it look at once.
+
+    A tick asks the record what has changed, and for those of the changed jobs that somebody waits for: two questions, however many wait.
+    """
 
     def __init__(self, record: Record) -> None:
         self._record = record
-        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._waiting: dict[str, set[asyncio.Queue[Job | None]]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._poked = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -27,26 +35,25 @@ class Watcher:
             loop.call_soon_threadsafe(self._poked.set)
 
     async def changes(self, id_: str, after: int = 0) -> AsyncIterator[Job]:
-        """The job each time it has changed since version `after`, until it has ended. States in between may be skipped, the last never is."""
-        event = asyncio.Event()
-        self._waiting.setdefault(id_, set()).add(event)
+        """The job each time it has changed since version `after`, until it has ended or is no longer there. States in between may be skipped, the last never is."""
+        news: asyncio.Queue[Job | None] = asyncio.Queue()
+        self._waiting.setdefault(id_, set()).add(news)
         self._loop = asyncio.get_running_loop()
         if self._ticker is None or self._ticker.done():
             self._ticker = asyncio.create_task(self._tick())
         try:
-            while True:
-                event.clear()
-                job = await asyncio.to_thread(self._record.get, id_)
-                if job is None:
-                    return
+            seen = 0
+            job = await asyncio.to_thread(self._record.get, id_)
+            while job is not None:
+                seen = max(seen, job.version)
                 if job.version > after:
                     after = job.version
                     yield job
-                if job.terminal:
+                if job.terminal and job.version == seen:  # and not news from before our own look
                     return
-                await event.wait()
+                job = await _latest(news)
         finally:
-            self._waiting[id_].discard(event)
+            self._waiting[id_].discard(news)
             if not self._waiting[id_]:
                 del self._waiting[id_]
 
@@ -62,16 +69,38 @@ class Watcher:
         return job
 
     async def _tick(self) -> None:
-        version = await asyncio.to_thread(self._record.newest)
-        changed = list(self._waiting)  # whoever looked before that must look again
+        version: int | None = None
         while self._waiting:
-            for id_ in changed:
-                for event in self._waiting.get(id_, ()):
-                    event.set()
+            try:
+                version = await self._look(version)
+            except (HeadscopeError, sqlite3.Error) as error:  # the record is away: whoever waits goes on waiting
+                logger.warning("changes of jobs can't be read now: %s", error)
             try:
                 async with asyncio.timeout(TICK_SECONDS):
                     await self._poked.wait()
             except TimeoutError:
                 pass
             self._poked.clear()
-            version, changed = await asyncio.to_thread(self._record.changed_since, version)
+
+    async def _look(self, version: int | None) -> int:
+        """Tell everybody what has changed since `version` (None: all that is waited for); the version now."""
+        newest, changed = await asyncio.to_thread(self._changed, version)
+        wanted = self._waiting.keys() if changed is None else self._waiting.keys() & set(changed)
+        if wanted:
+            ids = list(wanted)
+            jobs = await asyncio.to_thread(self._record.several, ids)
+            for id_ in ids:
+                for news in self._waiting.get(id_, ()):
+                    news.put_nowait(jobs.get(id_))
+        return newest
+
+    def _changed(self, version: int | None) -> tuple[int, Iterable[str] | None]:
+        return (self._record.newest(), None) if version is None else self._record.changed_since(version)
+
+
+async def _latest(news: asyncio.Queue[Job | None]) -> Job | None:
+    """The last of the states that have come since, or the next one."""
+    job = await news.get()
+    while not news.empty():
+        job = news.get_nowait()
+    return job

@@ -1,0 +1,424 @@
+"""The record of the embedded home: a SQLite database."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from . import order, tally
+from .job import (
+    GONE_SECONDS,
+    KEEP_JOBS,
+    KEEP_SECONDS,
+    NO_LIMITS,
+    TRIM_JOBS,
+    Claimant,
+    Histogram,
+    Job,
+    Limits,
+    Problem,
+    Run,
+    Status,
+    Work,
+    WorkerState,
+    packed,
+    queue_full,
+    unpacked,
+)
+from .tables import NEXT, create
+
+COLUMNS = ", ".join(field.name for field in fields(Job))
+# A job that has ended starts with a clean slate when it is accepted again.
+ACCEPT = f"""
+INSERT INTO jobs (id, payload, batch, priority, status, created, number, model, recipe, tokens, owner, request_id, version)
+VALUES (?, ?, ?, ?, 'queued', ?, ({NEXT}), ?, ?, ?, ?, ?, ({NEXT}))
+ON CONFLICT (id) DO UPDATE SET payload = excluded.payload, batch = excluded.batch, priority = excluded.priority, status = 'queued', created = excluded.created,
+    number = excluded.number, model = excluded.model, recipe = excluded.recipe, tokens = excluded.tokens, owner = excluded.owner,
+    request_id = excluded.request_id, version = excluded.version, fraction = 0, stage = 'queued', detail = '', attempts = 0, error = NULL,
+    started = NULL, finished = NULL, run = 0, worker = ''
+WHERE status NOT IN ('queued', 'running')
+"""
+# An owner with an empty queue joins the line in the round that is being served.
+JOIN = """
+INSERT INTO owners (owner, turn) VALUES (:owner, (SELECT turn FROM line)) ON CONFLICT (owner) DO UPDATE SET turn = MAX(turn, excluded.turn)
+WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE status = 'queued' AND jobs.owner = :owner)
+"""
+
+
+class SqliteRecord:
+    """A Record in one file. A file of an older version is brought up to date; its jobs stay."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._local = threading.local()
+        create(self._connection)
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if not hasattr(self._local, "connection"):
+            connection = sqlite3.connect(self._path, timeout=10, isolation_level=None)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            self._local.connection = connection
+        made: sqlite3.Connection = self._local.connection
+        return made
+
+    def close(self) -> None:
+        """Close this thread's connection; those of other threads close as they end."""
+        if hasattr(self._local, "connection"):
+            self._local.connection.close()
+            del self._local.connection
+
+    @contextmanager
+    def _change(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """A transaction: all of it, or none. Only what is `durable` must survive a power cut."""
+        connection = self._connection
+        if durable:
+            connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        finally:
+            if durable:
+                connection.execute("PRAGMA synchronous=NORMAL")
+
+    def enqueue(
+        self, work: Iterable[Work], *, batch: str | None = None, priority: int = 0, limits: Limits = NO_LIMITS
+    ) -> None:
+        accepted: set[str] = set()
+        with self._change(durable=True) as connection:
+            for one in work:
+                connection.execute(JOIN, {"owner": one.owner})
+                values = (one.id, one.payload, batch, priority, time.time())
+                more = (one.model, one.recipe, one.tokens, one.owner, one.request_id)
+                if connection.execute(ACCEPT, (*values, *more)).rowcount > 0:
+                    accepted.add(one.owner)
+                _grant(connection, one.id, one.owner)
+            if accepted:
+                self._check(limits, accepted)
+
+    def _check(self, limits: Limits, owners: Collection[str]) -> None:
+        if limits.total is not None and self.waiting() > limits.total:
+            raise queue_full(limits.total)
+        if limits.per_owner is not None and any(self.waiting(owner) > limits.per_owner for owner in owners):
+            raise queue_full(limits.per_owner, own=True)
+
+    def grant(self, id_: str, owner: str) -> None:
+        with self._change() as connection:
+            _grant(connection, id_, owner)
+
+    def get(self, id_: str) -> Job | None:
+        return self.several((id_,)).get(id_)
+
+    def several(self, ids: Collection[str]) -> dict[str, Job]:
+        return {job.id: job for job in self._jobs("id IN (SELECT value FROM json_each(?))", json.dumps(list(ids)))}
+
+    def _jobs(self, condition: str, *values: Any) -> list[Job]:
+        rows = self._connection.execute(f"SELECT {COLUMNS} FROM jobs WHERE {condition}", values).fetchall()
+        return [_job(row) for row in rows]
+
+    def claim(self, claimant: Claimant) -> list[Job]:
+        if not self.waiting():
+            return []
+        with self._change() as connection:
+            waiting = self._line()
+            if not waiting:
+                return []
+            now, head = time.time(), waiting[0]
+            passed_id, passed_at = connection.execute("SELECT passed_id, passed_at FROM line").fetchone()
+            first = order.preferred(waiting, claimant.warm, now - passed_at if passed_id == head.id else 0.0)[0]
+            if first.id != head.id and passed_id != head.id:
+                connection.execute("UPDATE line SET passed_id = ?, passed_at = ?", (head.id, now))
+            connection.execute("UPDATE line SET turn = MAX(turn, ?)", (head.turn,))
+            ids = [first.id, *self._companions(first, order.companions(first, claimant.most_tokens))]
+            _seen(connection, claimant, now)
+            return [self._take(connection, id_, claimant.name, now) for id_ in ids]
+
+    def _line(self) -> list[order.Waiting]:
+        owners = self._owners()
+        depth = max(min(order.WINDOW // max(len(owners), 1), order.DEEPEST), 1)
+        return order.line(self._queue(owner, turn, depth) for owner, turn in owners)
+
+    def _owners(self) -> list[tuple[str, int]]:
+        """Owners in the line, with their turns."""
+        return self._connection.execute(
+            "SELECT owner, turn FROM owners WHERE EXISTS (SELECT 1 FROM jobs WHERE status = 'queued' AND jobs.owner = owners.owner)"
+        ).fetchall()
+
+    def _queue(self, owner: str, turn: int, depth: int) -> list[order.Waiting]:
+        rows = self._connection.execute(
+            "SELECT id, priority, number, model, recipe <> '', tokens, attempts FROM jobs WHERE status = 'queued' AND owner = ? "
+            "ORDER BY priority, number LIMIT ?",
+            (owner, depth),
+        )
+        return [order.Waiting(row[0], owner, turn + place, *row[1:]) for place, row in enumerate(rows)]
+
+    def _companions(self, first: order.Waiting, most: int) -> list[str]:
+        rows = self._connection.execute(
+            "SELECT jobs.id FROM jobs JOIN jobs AS me USING (recipe, tokens) WHERE me.id = ? AND jobs.status = 'queued' AND jobs.id <> me.id "
+            "AND jobs.attempts = 0 ORDER BY jobs.priority, jobs.number LIMIT ?",
+            (first.id, most),
+        )
+        return [row[0] for row in rows]
+
+    def _take(self, connection: sqlite3.Connection, id_: str, worker: str, now: float) -> Job:
+        row = connection.execute(
+            f"UPDATE jobs SET status = 'running', stage = 'loading', attempts = attempts + 1, started = ?, worker = ?, run = ({NEXT}), "
+            f"version = ({NEXT}) WHERE id = ? RETURNING {COLUMNS}",
+            (now, worker, id_),
+        ).fetchone()
+        job = _job(row)
+        connection.execute("UPDATE owners SET turn = turn + 1 WHERE owner = ?", (job.owner,))
+        connection.execute("INSERT INTO runs (run, id, worker, beat) VALUES (?, ?, ?, ?)", (job.run, id_, worker, now))
+        return job
+
+    def beat(self, claimant: Claimant, runs: Collection[int]) -> None:
+        with self._change() as connection:
+            now = time.time()
+            _seen(connection, claimant, now)
+            held = json.dumps(list(runs))
+            connection.execute(
+                "UPDATE runs SET beat = ? WHERE worker = ? AND run IN (SELECT value FROM json_each(?))",
+                (now, claimant.name, held),
+            )
+
+    def leave(self, name: str) -> None:
+        with self._change() as connection:
+            connection.execute("DELETE FROM workers WHERE name = ?", (name,))
+            connection.execute("DELETE FROM runs WHERE worker = ? AND cancelled IS NOT NULL", (name,))
+
+    def progress(self, id_: str, run: int, fraction: float, stage: str, detail: str) -> bool:
+        return _set(self._connection, id_, run, fraction=fraction, stage=stage, detail=detail)
+
+    def finish(self, id_: str, run: int, status: Status, error: Problem | None = None) -> bool:
+        with self._change() as connection:
+            connection.execute("DELETE FROM runs WHERE run = ?", (run,))
+            ended = {"status": status, "stage": status, "finished": time.time()}
+            written = {"error": json.dumps(error)} if error else {}
+            whole = {"fraction": 1.0} if status == "done" else {}
+            return _set(connection, id_, run, **ended, **written, **whole)
+
+    def requeue(self, id_: str, run: int, detail: str, *, counted: bool = True) -> bool:
+        with self._change() as connection:
+            connection.execute("DELETE FROM runs WHERE run = ?", (run,))
+            row = connection.execute("SELECT owner, attempts FROM jobs WHERE id = ? AND run = ?", (id_, run)).fetchone()
+            if row is None:
+                return False
+            connection.execute(JOIN, {"owner": row[0]})
+            again = {"status": "queued", "stage": "queued", "fraction": 0.0, "detail": detail}
+            return _set(connection, id_, run, attempts=row[1] if counted else row[1] - 1, **again)
+
+    def cancel(self, id_: str, owner: str | None = None) -> bool:
+        with self._change() as connection:
+            under_way = "SELECT run FROM jobs WHERE id = ? AND status IN ('queued', 'running')"
+            row = connection.execute(under_way, (id_,)).fetchone()
+            if row is None or (owner is not None and not self.may_read(id_, owner)):
+                return False
+            others = "SELECT owner FROM grants WHERE id = ? AND owner <> ? ORDER BY asked, owner LIMIT 1"
+            heir = connection.execute(others, (id_, owner)).fetchone()
+            if owner is not None and heir is not None:
+                _withdraw(connection, id_, owner, heir[0])
+                return True
+            now = time.time()
+            connection.execute("UPDATE runs SET cancelled = ? WHERE run = ?", (now, row[0]))
+            connection.execute(
+                f"UPDATE jobs SET status = 'cancelled', stage = 'cancelled', finished = ?, version = ({NEXT}) WHERE id = ?",
+                (now, id_),
+            )
+            return True
+
+    def forget(self, id_: str, owner: str | None = None) -> bool:
+        with self._change() as connection:
+            job = connection.execute("SELECT status FROM jobs WHERE id = ?", (id_,)).fetchone()
+            if job is not None and job[0] in ("queued", "running"):
+                return False
+            mine = "DELETE FROM grants WHERE id = ? AND owner = COALESCE(?, owner)"
+            gone = connection.execute(mine, (id_, owner)).rowcount
+            if owner is not None and not gone:
+                return False
+            if connection.execute("SELECT 1 FROM grants WHERE id = ?", (id_,)).fetchone():
+                return False
+            gone += connection.execute("DELETE FROM jobs WHERE id = ?", (id_,)).rowcount
+            return gone > 0
+
+    def lost(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
+        before = float("inf") if seconds is None else time.time() - seconds
+        return self._jobs(
+            "status = 'running' AND run IN (SELECT run FROM runs WHERE beat < ? AND worker = COALESCE(?, worker))",
+            before,
+            name,
+        )
+
+    def unheeded(self, seconds: float) -> list[Run]:
+        now = time.time()
+        rows = self._connection.execute(
+            "SELECT id, run, worker FROM runs JOIN workers ON worker = name WHERE cancelled < ? AND seen > ?",
+            (now - seconds, now - GONE_SECONDS),
+        )
+        return [Run(*row) for row in rows]
+
+    def waiting(self, owner: str | None = None) -> int:
+        return self._number(
+            "SELECT COUNT(*) FROM jobs WHERE status = 'queued'" + (" AND owner = ?" if owner else ""),
+            *((owner,) if owner else ()),
+        )
+
+    def _number(self, query: str, *values: Any) -> int:
+        return int(self._connection.execute(query, values).fetchone()[0])
+
+    def oldest(self) -> float | None:
+        found: float | None = self._connection.execute(
+            "SELECT MIN(created) FROM jobs WHERE status = 'queued'"
+        ).fetchone()[0]
+        return found
+
+    def place(self, job: Job) -> int | None:
+        mine = "SELECT owner, turn, priority, number FROM jobs JOIN owners USING (owner) WHERE id = ? AND status = 'queued'"
+        row = self._connection.execute(mine, (job.id,)).fetchone()
+        if row is None:
+            return None
+        owner, turn, *key = row
+        earlier = "SELECT COUNT(*) FROM jobs WHERE status = 'queued' AND owner = ? AND (priority, number) < (?, ?)"
+        rank = self._number(earlier, owner, *key)
+        others = [other for other in self._owners() if other[0] != owner]
+        return rank + sum(self._before(other, turn + rank - theirs, key) for other, theirs in others)
+
+    def _before(self, owner: str, rounds: int, key: list[int]) -> int:
+        """How many of an owner's jobs are taken within so many rounds, and in the one after it before a job of that key."""
+        jobs = self._connection.execute(
+            "SELECT priority, number FROM jobs WHERE status = 'queued' AND owner = ? ORDER BY priority, number LIMIT ?",
+            (owner, max(rounds + 1, 0)),
+        ).fetchall()
+        return sum(place < rounds or list(job) < key for place, job in enumerate(jobs))
+
+    def newest(self) -> int:
+        return self._number("SELECT version FROM line")
+
+    def changed_since(self, version: int) -> tuple[int, list[str] | None]:
+        rows = self._connection.execute("SELECT version, id FROM jobs WHERE version > ?", (version,)).fetchall()
+        return max((row[0] for row in rows), default=version), [row[1] for row in rows]
+
+    def statuses(self) -> dict[str, int]:
+        return dict(self._connection.execute("SELECT status, COUNT(*) FROM jobs GROUP BY status").fetchall())
+
+    def page(self, limit: int, before: float, owner: str | None = None) -> list[Job]:
+        granted = "AND id IN (SELECT id FROM grants WHERE owner = ?) " if owner is not None else ""
+        values = (before, owner, limit) if owner is not None else (before, limit)
+        return self._jobs(f"created < ? {granted}ORDER BY created DESC LIMIT ?", *values)
+
+    def workers(self) -> list[WorkerState]:
+        rows = self._connection.execute(
+            "SELECT claimant, seen, (SELECT json_group_array(id) FROM runs WHERE worker = name) FROM workers WHERE seen > ? ORDER BY name",
+            (time.time() - GONE_SECONDS,),
+        )
+        return [WorkerState(unpacked(row[0]), row[1], tuple(json.loads(row[2]))) for row in rows]
+
+    def may_read(self, id_: str, owner: str) -> bool:
+        granted = "SELECT EXISTS (SELECT 1 FROM grants WHERE id = ? AND owner = ?)"
+        return bool(self._number(granted, id_, owner))
+
+    def share(self, id_: str, owner: str) -> str:
+        with self._change() as connection:
+            connection.execute(
+                "INSERT INTO shares (share_key, id, owner) VALUES (?, ?, ?) ON CONFLICT (id, owner) DO NOTHING",
+                (secrets.token_hex(16), id_, owner),
+            )
+            found = connection.execute("SELECT share_key FROM shares WHERE id = ? AND owner = ?", (id_, owner))
+            return str(found.fetchone()[0])
+
+    def unshare(self, id_: str, owner: str) -> bool:
+        gone = self._connection.execute("DELETE FROM shares WHERE id = ? AND owner = ?", (id_, owner))
+        return gone.rowcount > 0
+
+    def shared(self, key: str) -> str | None:
+        row = self._connection.execute("SELECT id FROM shares WHERE share_key = ?", (key,)).fetchone()
+        return str(row[0]) if row else None
+
+    def count(self, name: str, number: int = 1) -> None:
+        self._add("counters", {name: number})
+
+    def counters(self) -> dict[str, int]:
+        return dict(self._connection.execute("SELECT name, value FROM counters").fetchall())
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        with self._change():
+            self._add("observations", tally.increments(name, labels, value))
+
+    def _add(self, table: str, increments: Mapping[str, float]) -> None:
+        for name, number in increments.items():
+            self._connection.execute(
+                f"INSERT INTO {table} VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
+                (name, number),
+            )
+
+    def histograms(self) -> list[Histogram]:
+        return tally.histograms(dict(self._connection.execute("SELECT name, value FROM observations").fetchall()))
+
+    def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
+        with self._change() as connection:
+            jobs = connection.execute(
+                "DELETE FROM jobs WHERE id IN (SELECT id FROM (SELECT id, finished, ROW_NUMBER() OVER (ORDER BY finished DESC) AS place "
+                "FROM jobs WHERE status IN ('done', 'failed', 'cancelled')) WHERE finished < ? OR place > ? ORDER BY finished LIMIT ?)",
+                (time.time() - older_than, most, TRIM_JOBS),
+            )
+            connection.execute(
+                "DELETE FROM grants WHERE rowid IN (SELECT rowid FROM (SELECT rowid, ROW_NUMBER() OVER (PARTITION BY owner ORDER BY asked DESC) AS place "
+                "FROM grants) WHERE place > ? LIMIT ?)",
+                (most, TRIM_JOBS),
+            )
+            connection.execute("DELETE FROM runs WHERE cancelled < ?", (time.time() - older_than,))
+            connection.execute("DELETE FROM workers WHERE seen < ?", (time.time() - older_than,))
+            return jobs.rowcount
+
+    def now(self) -> float:
+        return time.time()
+
+
+def _set(connection: sqlite3.Connection, id_: str, run: int, **values: Any) -> bool:
+    """Change a job, if that run of it goes on."""
+    changes = "".join(f"{name} = ?, " for name in values)
+    changed = connection.execute(
+        f"UPDATE jobs SET {changes}version = ({NEXT}) WHERE id = ? AND run = ? AND status = 'running'",
+        (*values.values(), id_, run),
+    )
+    return changed.rowcount > 0
+
+
+def _grant(connection: sqlite3.Connection, id_: str, owner: str) -> None:
+    connection.execute(
+        "INSERT INTO grants (owner, id, asked) VALUES (?, ?, ?) ON CONFLICT (owner, id) DO UPDATE SET asked = excluded.asked",
+        (owner, id_, time.time()),
+    )
+
+
+def _withdraw(connection: sqlite3.Connection, id_: str, owner: str, heir: str) -> None:
+    """Take an owner's grant back; its turn in the line goes to another one who wants the job."""
+    connection.execute("DELETE FROM grants WHERE id = ? AND owner = ?", (id_, owner))
+    connection.execute(JOIN, {"owner": heir})
+    connection.execute("UPDATE jobs SET owner = ? WHERE id = ? AND owner = ?", (heir, id_, owner))
+
+
+def _seen(connection: sqlite3.Connection, claimant: Claimant, now: float) -> None:
+    connection.execute(
+        "INSERT INTO workers VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET claimant = excluded.claimant, seen = excluded.seen",
+        (claimant.name, packed(claimant), now),
+    )
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    values = dict(zip(COLUMNS.split(", "), row, strict=True))
+    values["error"] = json.loads(values["error"]) if values["error"] else None
+    return Job(**values)
