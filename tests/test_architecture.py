@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "backend" / "headscope"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-NOUNS = {"_version", "types", "declarations", "errors", "settings", "adjacency", "words"}
+NOUNS = {"_version", "types", "declarations", "errors", "settings", "logs", "adjacency", "words"}
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "caveats", "study", "figures"}
@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "declarations": {"types"},
     "errors": set(),
     "settings": {"errors"},
+    "logs": {"errors"},
     "adjacency": set(),
     "words": {"types", "errors"},
     **{room: {"types", "declarations", "errors", "adjacency"} for room in PURE},

@@ -89,6 +89,12 @@ class Settings(BaseSettings):
     )
     threads: int = Field(default=0, ge=0, description="Threads for the models' arithmetic; 0 lets torch choose.")
     prewarm: bool = Field(default=True, description="Load the default model when the server starts.")
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="How events are written to standard error: for people, or one JSON object per line."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least important events that are written; debug adds every request."
+    )
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -1,0 +1,160 @@
+"""The log: one event per line, as text or JSON, with the ids that follow a request to its worker; never what somebody typed.
+
+Everybody logs by Python's `logging`, with fields in `extra`. Words are fixed, values are ours: ids, codes, counts, names of the catalogue. Still, no value may
+break a line, move a terminal's cursor or fill a disk, so all are cut and escaped here. Of exceptions whose text may repeat what was sent, only class and place
+are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sqlite3
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Literal
+
+import structlog
+from structlog.typing import EventDict, Processor
+
+from .errors import HeadscopeError
+
+Style = Literal["text", "json"]
+Level = Literal["debug", "info", "warning", "error"]
+
+LONGEST = 256  # characters of a value
+LONGEST_TRACE = 2_500
+# What these say is about the machine. Of any other exception only the class is shown: its text may hold what was sent.
+SPEAKING = (HeadscopeError, OSError, MemoryError, RuntimeError, sqlite3.Error)
+SPEAKING_PACKAGES = frozenset({"botocore", "celery", "kombu", "redis", "safetensors", "torch"})
+PASSWORD = re.compile(r"(?<=:)[^\s/:@]+(?=@)|(?<=Bearer )\S+")
+OTHERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "celery.task", "celery.redirected", "multiprocessing")
+
+
+def configure(style: Style, level: Level) -> None:
+    """Send everything that this process logs to standard error: Headscope's own events from that level on, those of others from warnings on."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_common(),
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_last(style)],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    for name in OTHERS:
+        other = logging.getLogger(name)
+        other.handlers.clear()
+        other.propagate = True
+    logging.getLogger("headscope").setLevel(level.upper())
+    logging.captureWarnings(True)
+    sys.excepthook = _uncaught
+    threading.excepthook = lambda found: _uncaught(found.exc_type, found.exc_value, found.exc_traceback)
+
+
+@contextmanager
+def bound(**ids: Any) -> Iterator[None]:
+    """Add these ids to every event that is logged within, in this thread or task and in threads that are started from it by asyncio."""
+    with structlog.contextvars.bound_contextvars(**ids):
+        yield
+
+
+def request_id() -> str:
+    """The id of the request that is being answered or worked on; empty outside of one."""
+    return str(structlog.contextvars.get_contextvars().get("request_id", ""))
+
+
+def line(style: Style, event: str, **fields: Any) -> str:
+    """An event as the log would have it, for what is printed elsewhere."""
+    values: Any = {"event": event, "level": "info", "logger": "headscope", **fields}
+    for processor in (structlog.processors.TimeStamper(fmt="iso"), *_last(style)):
+        values = processor(None, "info", values)
+    return str(values)
+
+
+def _common() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso"),
+    ]
+
+
+def _last(style: Style) -> list[Processor]:
+    return [_trace, _clean, _as_json if style == "json" else _as_text]
+
+
+def _trace(_: Any, __: str, values: EventDict) -> EventDict:
+    """Where an exception came from, in place of the exception."""
+    found = values.pop("exc_info", None)
+    if found is True:
+        found = sys.exc_info()
+    error = found[1] if isinstance(found, tuple) else found
+    if isinstance(error, BaseException):
+        values["exception"] = _shown(error)
+    return values
+
+
+def _shown(error: BaseException) -> str:
+    """Frames and class of an exception and of those that it came from, the first one first; the end of it, if it is long."""
+    parts: list[str] = []
+    seen: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        seen.add(id(following))
+        frames = "".join(traceback.StackSummary.extract(traceback.walk_tb(following.__traceback__), limit=-12).format())
+        parts.insert(0, f"{frames}{_said(following)}")
+        following = following.__cause__ or (None if following.__suppress_context__ else following.__context__)
+    return "\n".join(parts)[-LONGEST_TRACE:]
+
+
+def _said(error: BaseException) -> str:
+    """The exception's class; its text, too, where that can't hold what somebody typed."""
+    name = type(error).__name__
+    speaks = isinstance(error, SPEAKING) or type(error).__module__.partition(".")[0] in SPEAKING_PACKAGES
+    return f"{name}: {str(error)[:LONGEST]}" if speaks else name
+
+
+def _clean(_: Any, __: str, values: EventDict) -> EventDict:
+    """Scalars only, of bounded length, without passwords."""
+    return {name: _bounded(name, value) for name, value in values.items()}
+
+
+def _bounded(name: str, value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    longest = LONGEST_TRACE if name == "exception" else LONGEST
+    return PASSWORD.sub("***", str(value)[: 4 * longest])[:longest]
+
+
+def _as_json(_: Any, __: str, values: EventDict) -> str:
+    first = {name: values.pop(name) for name in ("timestamp", "level", "logger", "event")}
+    return json.dumps({**first, **values})
+
+
+def _as_text(_: Any, __: str, values: EventDict) -> str:
+    trace = values.pop("exception", "")
+    head = " ".join(_printable(values.pop(name)) for name in ("timestamp", "level", "logger", "event"))
+    fields = "".join(f"  {name}={_printable(value)}" for name, value in values.items() if value not in (None, ""))
+    return head + fields + "".join(f"\n    {_printable(line)}" for line in trace.splitlines())
+
+
+def _printable(value: Any) -> str:
+    """Text whose control characters, marks of direction and the like are written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in str(value))
+
+
+def _uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """What nobody has caught ends up in the log, too."""
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error or kind(), trace)
+    elif not issubclass(kind, SystemExit):  # which is how a thread may end
+        logging.getLogger("headscope").critical("uncaught", exc_info=error or True)
