@@ -14,7 +14,7 @@ import sqlite3
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Literal
@@ -72,10 +72,12 @@ def request_id() -> str:
 
 def line(style: Style, event: str, **fields: Any) -> str:
     """An event as the log would have it, for what is printed elsewhere."""
-    values: Any = {"event": event, "level": "info", "logger": "headscope", **fields}
-    for processor in (structlog.processors.TimeStamper(fmt="iso"), *_last(style)):
+    values: EventDict = {"event": event, "level": "info", "logger": "headscope", **fields}
+    values = structlog.processors.TimeStamper(fmt="iso")(None, "info", values)
+    *before, last = _last(style)
+    for processor in before:
         values = processor(None, "info", values)
-    return str(values)
+    return str(last(None, "info", values))
 
 
 def _common() -> list[Processor]:
@@ -88,7 +90,7 @@ def _common() -> list[Processor]:
     ]
 
 
-def _last(style: Style) -> list[Processor]:
+def _last(style: Style) -> list[Callable[[Any, str, EventDict], Any]]:
     return [_trace, _clean, _as_json if style == "json" else _as_text]
 
 
