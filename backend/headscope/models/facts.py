@@ -66,6 +66,8 @@ PREFIXES = {
     "smolvlm_vision": (),
     "internvl_vision": ("[CLS]",),
 }
+# Models that pair images with texts, and whose image tower transformers loads from the files of both.
+PAIRED = {"clip", "metaclip_2", "siglip"}
 # More than any model has. Building what a damaged or hostile configuration claims would keep the worker busy for minutes.
 MOST = {LAYERS: 1_000, HEADS: 4_096, WIDTH: 1_000_000, POSITIONS: 1_000_000_000, VOCABULARY: 10_000_000}
 MOST_SIDE = 16_384  # pixels
@@ -179,7 +181,7 @@ def _facts(family: str, kind: ModelKind, towers: dict[str, Tower], patches: Patc
 def _inner(config: Mapping[str, Any], family: str) -> tuple[Mapping[str, Any], str]:
     """The part of a configuration that is analysed: of a model that pairs images with texts its image tower, of one that reads both its text tower."""
     text, image = config.get("text_config"), config.get("vision_config")
-    if isinstance(image, dict) and f"{family}_vision_model" in PREFIXES:
+    if isinstance(image, dict) and family in PAIRED:
         return image, f"{family}_vision_model"
     if isinstance(text, dict) and not any(config.get(name) is not None for name in LAYERS):
         inner = text.get("model_type")
