@@ -114,7 +114,7 @@ def hard_values(kind: str, n: int, width: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("rule", ["all", "prefix"])
-@pytest.mark.parametrize("n", [10, 16, 40])
+@pytest.mark.parametrize("n", [10, 16, 40, 150])
 @pytest.mark.parametrize(
     "kind",
     [

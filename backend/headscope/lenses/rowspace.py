@@ -8,6 +8,8 @@ on the condition number, computed from the factor itself, proves that no singula
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -115,104 +117,145 @@ def _decompose(V: Tensor, n: int, epsilon: float) -> tuple[Tensor, Tensor]:
     return U[:, significant], sigma[significant]
 
 
+@dataclass(frozen=True)
+class _Causal:
+    """Causal weights [H, N, N] and values [G, N, D] in float64, and what is filled in row by row: the projected map [H, N, N] and its kept share [H, N]."""
+
+    weights: Tensor
+    V: Tensor
+    projected: Tensor
+    kept: Tensor
+
+    def by_group(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Weights, projected map and kept share with heads as [G, P]."""
+        one, two, three = (
+            part.view(self.V.shape[0], -1, *part.shape[1:]) for part in (self.weights, self.projected, self.kept)
+        )
+        return one, two, three
+
+
 def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> Reading:
     """Causal rows: row i on the values of keys 0..i. The last row sees every key, so rank, condition and leverage are those of all keys."""
     n, width = V.shape[1:]
     whole = _project_all(weights[:, -1:], V, output[:, -1:], epsilon)
-    start, inverse = _direct_from(V, epsilon)
-    projected, kept = (
-        torch.empty_like(weights),
-        torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device),
-    )
-    head = weights[:, :start, :start], V[:, :start], output[:, :start]
-    projected[:, :start, :start], kept[:, :start] = _early_rows(*head, epsilon)
-    projected[:, :start, start:] = 0
-    if start < n:
-        _late_rows(weights, V, output, start, inverse, projected, kept)
+    task = _Causal(weights.contiguous(), V, weights.new_empty(weights.shape), weights.new_ones(weights.shape[:2]))
     if n > width:
+        _long_rows(task, output, epsilon)
         identical = torch.zeros(weights.shape[0], dtype=torch.bool, device=weights.device)
     else:
-        identical = (projected == weights).all(-1).all(-1)
-    return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
+        task.projected.copy_(weights)
+        _, condition = _factor(V @ V.mT)
+        for group in (condition > _safe(n, width, epsilon)).nonzero().flatten().tolist():
+            _unproven_rows(task, group, 0, n, epsilon)
+        identical = (task.projected == weights).all(-1).all(-1)
+    return Reading(
+        task.projected, True, whole.rank, whole.condition, identical, kept=task.kept, leverage=whole.leverage
+    )
 
 
-def _direct_from(V: Tensor, epsilon: float) -> tuple[int, Tensor]:
-    """The row from which on all groups may be solved directly, and L⁻¹ [G, B, D, D] of the Gram matrices of the rows before each block of ROWS from there."""
-    groups, n, width = V.shape
-    edges = list(range(width, n, ROWS))
-    if not edges:
-        return n, V.new_empty(groups, 0, width, width)
-    blocks = _in_blocks(V[:, width:])
-    steps = torch.cat([(V[:, :width].mT @ V[:, :width])[:, None], blocks.mT @ blocks], dim=1)
+def _long_rows(task: _Causal, output: Tensor, epsilon: float) -> None:
+    """More keys than the head is wide. Rows that see no more than that keep their weights, those behind are solved in blocks.
+
+    Blocks take the head's output from where on every group allows that, and exact products before. Groups whose values may be dependent are done one by one.
+    """
+    n, width = task.V.shape[1:]
+    inverse, condition, reach = _prefixes(task.V, width)
+    ends = [min(low + ROWS, n) for low in range(width, n, ROWS)]
+    safe = reach <= torch.tensor([_safe(end, width, epsilon) for end in ends], device=reach.device)  # [G, B]
+    direct = (safe & (condition <= DIRECT_CONDITION)).all(0)
+    exact = max((~direct).nonzero().flatten().tolist(), default=-1) + 1
+    start = min(width + exact * ROWS, n)
+    task.projected[:, :start] = task.weights[:, :start]
+    independent = condition[:, 0] <= _safe(width, width, epsilon)
+    proven = independent & safe[:, :exact].all(1)
+    groups = proven.nonzero().flatten()
+    if exact and len(groups):
+        _exact_rows(task, groups, width, start, inverse[groups, :exact])
+    for group in (~proven).nonzero().flatten().tolist():
+        _unproven_rows(task, group, width if bool(independent[group]) else 0, start, epsilon)
+    if start < n:
+        _late_rows(task, output, start, inverse[:, exact:])
+
+
+def _prefixes(V: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows from `start` on in blocks of ROWS -> L⁻¹ [G, B, D, D] of the Gram matrix of the rows before each block, and two upper bounds, [G, B].
+
+    The condition number of the rows before the block, and the largest singular value of those up to its end over the smallest of those before it.
+    """
+    blocks = _in_blocks(V[:, start:])
+    steps = torch.cat([(V[:, :start].mT @ V[:, :start])[:, None], blocks.mT @ blocks], dim=1)
     grams = steps.cumsum(1)  # [G, B + 1, D, D]: of the rows before block b
     inverse, condition = _factor(grams[:, :-1])
     # The largest singular value grows until the block's last row, and so does what counts as zero beside it.
-    spread = condition * (grams.diagonal(dim1=-2, dim2=-1).sum(-1)[:, 1:] / grams[:, :-1].norm(dim=(-2, -1))).sqrt()
-    good = ((spread <= _safe(n, width, epsilon)) & (condition <= DIRECT_CONDITION)).all(0)
-    bad = (~good).nonzero().flatten().tolist()
-    first = bad[-1] + 1 if bad else 0
-    return ([*edges, n][first], inverse[:, first:])
+    reach = condition * (grams.diagonal(dim1=-2, dim2=-1).sum(-1)[:, 1:] / grams[:, :-1].norm(dim=(-2, -1))).sqrt()
+    return inverse, condition, reach
 
 
-def _late_rows(
-    weights: Tensor, V: Tensor, output: Tensor, start: int, inverse: Tensor, projected: Tensor, kept: Tensor
-) -> None:
-    """Rows from `start` on, in blocks: all groups, heads and blocks at once. Fills `projected` and `kept`.
+def _late_rows(task: _Causal, output: Tensor, start: int, inverse: Tensor) -> None:
+    """Rows from `start` on, of all groups, by way of the head's output [H, N, D]."""
+    groups, per_group = task.V.shape[0], task.weights.shape[0] // task.V.shape[0]
+    rows, wanted = task.weights[:, start:], output[:, start:]
+    by_group = wanted.to(task.V.dtype).reshape(groups, per_group, *wanted.shape[1:])
+    solved = _solve(task.V[:, start:], by_group, inverse).flatten(0, 1)  # [H, R, D]
+    keys = _by_head(task.V.to(rows.dtype), per_group).mT
+    torch.bmm(solved.to(rows.dtype), keys, out=task.projected[:, start:]).tril_(start)
+    share = (solved * wanted).sum(-1) / _squared_norms(rows)
+    task.kept[:, start:] = share.clamp(0, 1).to(rows.dtype)
 
-    Row i needs G_i⁻¹ z_i, z_i the head's output, and G_i = G + B_iᵀ B_i: G of the rows before its block, B_i the block's rows up to i. By Woodbury's
-    identity that takes (I + B_i G⁻¹ B_iᵀ)⁻¹, and the Cholesky factors of these are the leading parts of a single one.
+
+def _exact_rows(task: _Causal, chosen: Tensor, start: int, stop: int, inverse: Tensor) -> None:
+    """Rows start to stop of the `chosen` groups, all in float64: their values may be worse conditioned."""
+    weights, projected, kept = task.by_group()
+    values, rows = task.V[chosen, :stop], weights[chosen, :, start:stop, :stop].double()
+    output = rows @ values[:, None]
+    solved = _solve(values[:, start:], output, inverse)  # [G, P, R, D]
+    projected[chosen, :, start:stop, :stop] = (solved @ values[:, None].mT).tril_(start).to(projected.dtype)
+    share = (solved * output).sum(-1) / _squared_norms(rows)
+    kept[chosen, :, start:stop] = share.clamp(0, 1).to(kept.dtype)
+
+
+def _solve(values: Tensor, output: Tensor, inverse: Tensor) -> Tensor:
+    """Values [G, R, D] and outputs [G, P, R, D] of some rows -> G_i⁻¹ z_i of each, [G, P, R, D]: z_i its output, G_i the Gram matrix of the rows up to it.
+
+    G_i = G + B_iᵀ B_i: G of the rows before its block, whose L⁻¹ [G, B, D, D] is `inverse`, and B_i the block's rows up to i. By Woodbury's identity that
+    takes (I + B_i G⁻¹ B_iᵀ)⁻¹, and the Cholesky factors of these are the leading parts of a single one.
     """
-    groups, n, _ = V.shape
-    per_group = weights.shape[0] // groups
-
-    block = inverse @ _in_blocks(V[:, start:]).mT  # [G, B, D, R]
-    identity = torch.eye(ROWS, dtype=V.dtype, device=V.device)
-    inner = torch.linalg.cholesky(identity + block.mT @ block)[:, None]  # [G, 1, B, R, R]
+    block = inverse @ _in_blocks(values).mT  # [G, B, D, ROWS]
+    identity = torch.eye(ROWS, dtype=values.dtype, device=values.device)
+    inner = torch.linalg.cholesky(identity + block.mT @ block)[:, None]  # [G, 1, B, ROWS, ROWS]
     block, inverse = block[:, None], inverse[:, None]
-    wanted = _in_blocks(output[:, start:].to(V.dtype)).mT
-    whitened = inverse @ wanted.reshape(groups, per_group, *wanted.shape[1:])  # [G, P, B, D, R]
+    whitened = inverse @ _in_blocks(output).mT  # [G, P, B, D, ROWS]
     # Column i belongs to row i, which knows the block's rows up to itself only: the upper triangle.
     update = torch.linalg.solve_triangular(inner, block.mT @ whitened, upper=False).triu_()
     update = torch.linalg.solve_triangular(inner.mT, update, upper=True)
-    solved = (inverse.mT @ (whitened - block @ update)).mT.flatten(2, 3).flatten(0, 1)[:, : n - start]  # [H, rows, D]
-    rows = projected[:, start:]
-    keys = _by_head(V.to(weights.dtype), per_group).mT
-    torch.bmm(solved.to(weights.dtype), keys, out=rows)
-    rows.tril_(start)
-    share = (solved * output[:, start:]).sum(-1) / _squared_norms(weights[:, start:])
-    kept[:, start:] = share.clamp(0, 1).to(kept.dtype)
+    solved: Tensor = (inverse.mT @ (whitened - block @ update)).mT.flatten(2, 3)
+    return solved[:, :, : values.shape[1]]
 
 
 def _in_blocks(rows: Tensor) -> Tensor:
-    """[G, N, D] -> [G, B, R, D], with rows of zeros at the end."""
-    padded = torch.nn.functional.pad(rows, (0, 0, 0, -rows.shape[1] % ROWS))
-    return padded.reshape(rows.shape[0], -1, ROWS, rows.shape[2])
+    """[..., N, D] -> [..., B, ROWS, D], with rows of zeros at the end."""
+    padded = torch.nn.functional.pad(rows, (0, 0, 0, -rows.shape[-2] % ROWS))
+    return padded.reshape(*rows.shape[:-2], -1, ROWS, rows.shape[-1])
 
 
-def _early_rows(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """The same group by group, with as few decompositions as the values allow."""
-    groups, n, width = V.shape
-    per_group = weights.shape[0] // groups
-    projected, kept = weights.clone(), torch.ones(weights.shape[:2], dtype=weights.dtype, device=weights.device)
-    causal = torch.ones(n, n, dtype=torch.bool, device=V.device).tril()
-    head_rows = min(n, width)
-    _, condition = _factor(V[:, :head_rows] @ V[:, :head_rows].mT)
-    independent = (condition <= _safe(head_rows, width, epsilon)).tolist()
-    for group in range(groups):
-        heads = slice(group * per_group, (group + 1) * per_group)
-        first_safe = _first_safe_row(V[group], epsilon)
-        # Rows before `width` keep their weights if the values up to there are independent; the others are decomposed one by one.
-        start = head_rows if independent[group] else 0
-        if start < first_safe:
-            rows, seen = slice(start, first_safe), slice(0, first_safe)  # later keys are hidden from all of them
-            part = _project_rows(
-                weights[heads, rows, seen], V[group : group + 1, seen], output[heads, rows], causal[rows, seen], epsilon
-            )
-            projected[heads, rows, seen], kept[heads, rows] = part.map, _required(part.kept)
-        for low in range(max(first_safe, head_rows), n, ROWS):
-            rows = slice(low, min(low + ROWS, n))
-            projected[heads, rows], kept[heads, rows] = _causal_block(weights[heads, rows], V[group], low)
-    return projected, kept
+def _unproven_rows(task: _Causal, group: int, start: int, stop: int, epsilon: float) -> None:
+    """Rows start to stop of one group, with as few decompositions as its values allow; those before `start` are independent."""
+    V, per_group = task.V[group, :stop], task.weights.shape[0] // task.V.shape[0]
+    first_safe = _first_safe_row(V, epsilon)
+    if start < first_safe:
+        heads, rows, seen = (
+            slice(group * per_group, (group + 1) * per_group),
+            slice(start, first_safe),
+            slice(first_safe),
+        )
+        weights = task.weights[heads, rows, seen]  # later keys are hidden from all of them
+        mask = torch.ones(first_safe, first_safe, dtype=torch.bool, device=V.device).tril()[rows]
+        task.projected[heads, rows, seen], task.kept[heads, rows] = _decomposed_rows(
+            weights, V[None, seen], mask, epsilon
+        )
+    if first_safe < stop:
+        inverse, _, _ = _prefixes(V[None], first_safe)
+        _exact_rows(task, torch.tensor([group], device=V.device), first_safe, stop, inverse)
 
 
 def _first_safe_row(V: Tensor, epsilon: float) -> int:
@@ -233,27 +276,16 @@ def _first_safe_row(V: Tensor, epsilon: float) -> int:
     return n
 
 
-def _causal_block(weights: Tensor, V: Tensor, low: int) -> tuple[Tensor, Tensor]:
-    """Weights [H, R, K] of rows low, low + 1, ... -> projected rows and their kept share, in float64: as in _late_rows, for one block of one group."""
-    high = low + weights.shape[1]
-    exact = weights[..., :high].double()
-    products = exact @ V[:high]  # [H, R, D], the head's output
-    factor = torch.linalg.cholesky(V[:low].mT @ V[:low])
-    block = torch.linalg.solve_triangular(factor, V[low:high].mT, upper=False)  # [D, R]
-    inner = torch.linalg.cholesky(torch.eye(high - low, dtype=V.dtype, device=V.device) + block.mT @ block)  # [R, R]
-    whitened = torch.linalg.solve_triangular(factor, products.mT, upper=False)  # [H, D, R]
-    # Column i belongs to row i, which knows the block's rows up to itself only: the upper triangle.
-    update = torch.linalg.solve_triangular(inner, block.mT @ whitened, upper=False).triu()
-    update = torch.linalg.solve_triangular(inner.mT, update, upper=True)
-    solved = torch.linalg.solve_triangular(factor.mT, whitened - block @ update, upper=True).mT  # [H, R, D] = G_i⁻¹ z_i
-    projected = torch.zeros_like(weights)
-    projected[..., :high] = (solved @ V[:high].mT).tril(low).to(weights.dtype)
-    kept = (solved * products).sum(-1) / _squared_norms(exact)
-    return projected, kept.clamp(0, 1).to(weights.dtype)
-
-
 def _project_rows(weights: Tensor, V: Tensor, output: Tensor, mask: Tensor, epsilon: float) -> Reading:
-    """Any mask [Q, K]: one decomposition per row, batched. Slow, obvious, and right for sliding windows and near-dependent values."""
+    """Any mask [Q, K]."""
+    projected, kept = _decomposed_rows(weights, V, mask, epsilon)
+    whole = _project_all(weights[:, :1], V, output[:, :1], epsilon)
+    identical = torch.stack([(projected[h] == weights[h]).all() for h in range(weights.shape[0])])
+    return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
+
+
+def _decomposed_rows(weights: Tensor, V: Tensor, mask: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Projected rows and their kept share, under any mask [Q, K]: one decomposition per row, batched. Slow, obvious, and right for sliding windows and near-dependent values."""
     groups, _, width = V.shape
     per_group = weights.shape[0] // groups
     projected, kept = (
@@ -276,9 +308,7 @@ def _project_rows(weights: Tensor, V: Tensor, output: Tensor, mask: Tensor, epsi
             projected[heads, rows] = torch.where(independent[None, :, None], exact, result).to(weights.dtype)
             share = (coordinates.square().sum(-1) / _squared_norms(exact)).clamp(0, 1)
             kept[heads, rows] = torch.where(independent, 1.0, share).to(kept.dtype)
-    whole = _project_all(weights[:, :1], V, output[:, :1], epsilon)
-    identical = torch.stack([(projected[h] == weights[h]).all() for h in range(weights.shape[0])])
-    return Reading(projected, True, whole.rank, whole.condition, identical, kept=kept, leverage=whole.leverage)
+    return projected, kept
 
 
 def _squared_norms(rows: Tensor) -> Tensor:
@@ -288,8 +318,3 @@ def _squared_norms(rows: Tensor) -> Tensor:
 
 def _by_head(per_group: Tensor, heads: int) -> Tensor:
     return per_group if heads == 1 else per_group.repeat_interleave(heads, dim=0)
-
-
-def _required(value: Tensor | None) -> Tensor:
-    assert value is not None  # noqa: S101
-    return value
