@@ -21,6 +21,7 @@
     ├── NotReady                      the analysis is not finished
     ├── QueueFull                     too many jobs waiting
     ├── StorageFull                   no room for the result
+    ├── BrokerUnavailable             the Redis that holds the jobs can't be reached
     ├── StoreUnavailable              the store of results can't be reached
     ├── WorkerLost                    the worker died too often on this job
     ├── TimedOut                      the job took longer than allowed
@@ -36,11 +37,15 @@ from typing import ClassVar
 
 
 class HeadscopeError(Exception):
-    """Base of every error of ours. `pointer` names the field of the request (JSON pointer), `limit` and `actual` the numbers."""
+    """Base of every error of ours. `pointer` names the field of the request (JSON pointer), `limit` and `actual` the numbers.
+
+    `retry_after` is how long (s) to wait before the same request may go through; None where it never will.
+    """
 
     code: ClassVar[str] = "internal"
     status: ClassVar[int] = 500
     title: ClassVar[str] = "Something went wrong"
+    retry_after: ClassVar[int | None] = None
 
     def __init__(
         self, detail: str, *, pointer: str | None = None, limit: int | None = None, actual: int | None = None
@@ -192,6 +197,7 @@ class QueueFull(HeadscopeError):
     """Too many jobs wait already."""
 
     code, status, title = "queue-full", 429, "Too many jobs are waiting"
+    retry_after = 30
 
 
 class StorageFull(HeadscopeError):
@@ -200,10 +206,18 @@ class StorageFull(HeadscopeError):
     code, status, title = "storage-full", 507, "No room for the result"
 
 
+class BrokerUnavailable(HeadscopeError):
+    """The Redis that holds a cluster's jobs can't be reached, or takes nothing new. What was accepted is not lost."""
+
+    code, status, title = "broker-unavailable", 503, "The queue of jobs can't be reached"
+    retry_after = 5
+
+
 class StoreUnavailable(HeadscopeError):
     """The store of results can't be reached now; the result may well be there."""
 
     code, status, title = "store-unavailable", 503, "The store can't be reached"
+    retry_after = 5
 
 
 class WorkerLost(HeadscopeError):

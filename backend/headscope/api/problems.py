@@ -107,7 +107,7 @@ async def _ours(request: Request, error: Exception) -> Response:
     document = error.problem()
     if error.status >= 500:
         logger.error("%s: %s", error.code, error.detail, extra={"request_id": request_id(request)})
-    headers = {"Retry-After": "30"} if error.status == 429 else {}
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     return JSONResponse(
         {**document, "request_id": request_id(request)}, error.status, headers, media_type="application/problem+json"
     )

@@ -3,10 +3,13 @@
 from .embedded import Embedded
 from .job import LOCAL, TERMINAL, Claimant, Histogram, Job, Limits, Record, Run, Work, WorkerState, settle
 from .line import Line
+from .redis import RedisRecord
 from .sqlite import SqliteRecord
+from .tally import BUCKETS
 from .watch import Watcher
 
 __all__ = [
+    "BUCKETS",
     "LOCAL",
     "TERMINAL",
     "Claimant",
@@ -16,6 +19,7 @@ __all__ = [
     "Limits",
     "Line",
     "Record",
+    "RedisRecord",
     "Run",
     "SqliteRecord",
     "Watcher",

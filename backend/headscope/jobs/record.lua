@@ -1,0 +1,412 @@
+-- The record of jobs in Redis: a call of this script is one change of the record, and nothing comes in between.
+-- KEYS[1] begins the name of every key, ARGV[1] names the command. Lists come and go as JSON.
+--
+-- job:<id>                 hash    a job; absent fields are None
+-- version, era             string  the newest version, and the one before the first of this record
+-- changes                  zset    id -> version of its last change
+-- created, waiting, ended  zset    id -> time: of all jobs, of the queued, of the ended
+-- running                  zset    id -> last heartbeat
+-- runs                     hash    run -> id, of the running
+-- leaving, leavers         zset, hash    "id:run" -> time of cancelling, worker: cancelled while they ran, and not let go
+-- ends                     hash    terminal status -> number of jobs
+-- line, turns, state       set, hash, hash    owners with queued jobs; owner -> turn; the turn being served, and who is passed over
+-- queue:<owner>            zset    id -> rank, of the queued
+-- alike:<recipe>:<tokens>  zset    id -> rank, of the queued that may share a forward pass
+-- owners:<id>, mine:<owner>, readers   set, zset, set    grants, both ways, and everybody who has any
+-- shares, keys             hash    key -> "id:owner", and back
+-- seen, workers            zset, hash    worker -> time, what it says of itself
+
+local call, prefix = redis.call, KEYS[1]
+local clock = call('TIME')
+local now = clock[1] + clock[2] / 1e6
+local commands = {}
+
+local function k(...) return prefix .. table.concat({...}, ':') end
+local function get(id, ...) return call('HMGET', k('job', id), ...) end
+local function under_way(status) return status == 'queued' or status == 'running' end
+
+-- A list of strings as JSON; cjson takes an empty table for an object.
+local function json(list) return #list == 0 and '[]' or cjson.encode(list) end
+
+local function jobs(ids)
+  local found = {}
+  for _, id in ipairs(ids) do
+    local flat, job = call('HGETALL', k('job', id)), {}
+    for i = 1, #flat, 2 do job[flat[i]] = flat[i + 1] end
+    if #flat > 0 then found[#found + 1] = job end
+  end
+  return json(found)
+end
+
+-- The next version, for a change of a job. A record that was lost goes on beyond all versions there have been before.
+local function step(id)
+  if call('EXISTS', k('version')) == 0 then
+    local era = clock[1] * 1000 + math.floor(clock[2] / 1000)
+    call('SET', k('version'), era)
+    call('SET', k('era'), era)
+  end
+  local version = call('INCR', k('version'))
+  call('ZADD', k('changes'), version, id)
+  return version
+end
+
+local function set(id, ...) call('HSET', k('job', id), 'version', step(id), ...) end
+
+local function served() return tonumber(call('HGET', k('state'), 'turn') or 0) end
+
+-- Stand in the line. An owner with an empty queue joins it in the round that is being served.
+local function stand(id)
+  local owner, priority, number, created, recipe, tokens, attempts =
+    unpack(get(id, 'owner', 'priority', 'number', 'created', 'recipe', 'tokens', 'attempts'))
+  if call('SADD', k('line'), owner) == 1 then
+    call('HSET', k('turns'), owner, math.max(served(), tonumber(call('HGET', k('turns'), owner) or 0)))
+  end
+  local rank = priority * 1e14 + number
+  call('ZADD', k('queue', owner), rank, id)
+  call('ZADD', k('waiting'), created, id)
+  if recipe ~= '' and tokens and attempts == '0' then call('ZADD', k('alike', recipe, tokens), rank, id) end
+end
+
+local function step_out(id)
+  local owner, recipe, tokens = unpack(get(id, 'owner', 'recipe', 'tokens'))
+  call('ZREM', k('queue', owner), id)
+  if call('EXISTS', k('queue', owner)) == 0 then call('SREM', k('line'), owner) end
+  call('ZREM', k('waiting'), id)
+  if tokens then call('ZREM', k('alike', recipe, tokens), id) end
+end
+
+local function finish(id, status, ...)
+  call('ZADD', k('ended'), now, id)
+  call('HINCRBY', k('ends'), status, 1)
+  set(id, 'status', status, 'stage', status, 'finished', now, ...)
+end
+
+local function drop(id, status)
+  call('HINCRBY', k('ends'), status, -1)
+  for _, index in ipairs({'created', 'ended', 'changes'}) do call('ZREM', k(index), id) end
+  call('DEL', k('job', id))
+end
+
+local function grant(id, owner, time)
+  call('SADD', k('owners', id), owner)
+  call('SADD', k('readers'), owner)
+  call('ZADD', k('mine', owner), time, id)
+end
+
+local function withdraw(id, owner)
+  local key = call('HGET', k('keys'), id .. ':' .. owner)
+  if key then
+    call('HDEL', k('keys'), id .. ':' .. owner)
+    call('HDEL', k('shares'), key)
+  end
+  call('SREM', k('owners', id), owner)
+  return call('ZREM', k('mine', owner), id)
+end
+
+-- Whether this run of the job goes on; its worker lets go of it either way.
+local function let_go(id, run)
+  call('ZREM', k('leaving'), id .. ':' .. run)
+  call('HDEL', k('leavers'), id .. ':' .. run)
+  if call('HGET', k('runs'), run) ~= id then return false end
+  call('HDEL', k('runs'), run)
+  call('ZREM', k('running'), id)
+  return true
+end
+
+local function heard_of(name, claimant)
+  call('ZADD', k('seen'), now, name)
+  call('HSET', k('workers'), name, claimant)
+end
+
+function commands.enqueue(list, batch, priority, total, each)
+  local work, fresh, number, by_owner = cjson.decode(list), {}, 0, {}
+  for _, one in ipairs(work) do
+    if not fresh[one.id] and not under_way(get(one.id, 'status')[1]) then
+      fresh[one.id], number = one, number + 1
+      by_owner[one.owner] = (by_owner[one.owner] or 0) + 1
+    end
+  end
+  if number > 0 and total ~= '' and call('ZCARD', k('waiting')) + number > tonumber(total) then return 'total' end
+  for owner, more in pairs(by_owner) do
+    if each ~= '' and call('ZCARD', k('queue', owner)) + more > tonumber(each) then return 'owner' end
+  end
+  for i, one in ipairs(work) do
+    if fresh[one.id] == one then
+      local status, created = get(one.id, 'status')[1], now + i * 1e-6
+      if status then drop(one.id, status) end
+      local version = step(one.id)
+      local job = {'version', version, 'number', version, 'created', created, 'priority', priority, 'status', 'queued', 'stage', 'queued',
+        'detail', '', 'fraction', 0, 'attempts', 0, 'run', 0, 'worker', ''}
+      for name, value in pairs(one) do job[#job + 1], job[#job + 2] = name, value end
+      if batch ~= '' then job[#job + 1], job[#job + 2] = 'batch', batch end
+      call('HSET', k('job', one.id), unpack(job))
+      call('ZADD', k('created'), created, one.id)
+      for _, owner in ipairs(call('SMEMBERS', k('owners', one.id))) do grant(one.id, owner, created) end
+      stand(one.id)
+    end
+    grant(one.id, one.owner, get(one.id, 'created')[1])
+  end
+  return ''
+end
+
+function commands.grant(id, owner) grant(id, owner, get(id, 'created')[1] or now) end
+
+function commands.several(ids) return jobs(cjson.decode(ids)) end
+
+-- The front of the line: of each owner its turn and first jobs, in all not more than `window`, of one owner not more than `deepest`.
+function commands.front(window, deepest)
+  local owners, queues = call('SMEMBERS', k('line')), {}
+  local depth = math.max(math.min(math.floor(window / math.max(#owners, 1)), deepest), 1)
+  for _, owner in ipairs(owners) do
+    local queue = {}
+    for _, id in ipairs(call('ZRANGE', k('queue', owner), 0, depth - 1)) do
+      queue[#queue + 1] = {id, unpack(get(id, 'priority', 'number', 'model', 'recipe', 'tokens', 'attempts'))}
+    end
+    queues[#queues + 1] = {owner, call('HGET', k('turns'), owner), queue}
+  end
+  local passed = call('HMGET', k('state'), 'passed', 'since')
+  return cjson.encode({passed[1], passed[2] and now - passed[2] or 0, queues})
+end
+
+local function take(id, worker)
+  step_out(id)
+  local version, owner = step(id), get(id, 'owner')[1]
+  call('HINCRBY', k('job', id), 'attempts', 1)
+  call('HINCRBY', k('turns'), owner, 1)
+  call('HSET', k('job', id), 'version', version, 'run', version, 'worker', worker, 'status', 'running', 'stage', 'loading', 'started', now)
+  call('ZADD', k('running'), now, id)
+  call('HSET', k('runs'), version, id)
+end
+
+-- Claim the first of the choices, [id, number of companions], that still waits.
+function commands.take(name, claimant, head, turn, choices)
+  for _, choice in ipairs(cjson.decode(choices)) do
+    local id, more = unpack(choice)
+    local status, recipe, tokens = unpack(get(id, 'status', 'recipe', 'tokens'))
+    if status == 'queued' then
+      call('HSET', k('state'), 'turn', math.max(served(), turn))
+      if id ~= head and call('HGET', k('state'), 'passed') ~= head then call('HSET', k('state'), 'passed', head, 'since', now) end
+      local ids = {id}
+      for _, other in ipairs(more > 0 and call('ZRANGE', k('alike', recipe, tokens), 0, more) or {}) do
+        if other ~= id and #ids <= more then ids[#ids + 1] = other end
+      end
+      for _, each in ipairs(ids) do take(each, name) end
+      heard_of(name, claimant)
+      return jobs(ids)
+    end
+  end
+  return '[]'
+end
+
+function commands.beat(name, claimant, runs)
+  heard_of(name, claimant)
+  for _, run in ipairs(cjson.decode(runs)) do
+    local id = call('HGET', k('runs'), run)
+    if id and get(id, 'worker')[1] == name then call('ZADD', k('running'), now, id) end
+  end
+end
+
+function commands.leave(name)
+  call('ZREM', k('seen'), name)
+  call('HDEL', k('workers'), name)
+  local leavers = call('HGETALL', k('leavers'))
+  for i = 1, #leavers, 2 do
+    if leavers[i + 1] == name then let_go(string.match(leavers[i], '(.*):(.*)')) end
+  end
+end
+
+function commands.progress(id, run, fraction, stage, detail)
+  if call('HGET', k('runs'), run) ~= id then return 0 end
+  set(id, 'fraction', fraction, 'stage', stage, 'detail', detail)
+  return 1
+end
+
+function commands.finish(id, run, status, problem)
+  if not let_go(id, run) then return 0 end
+  finish(id, status)
+  if status == 'done' then call('HSET', k('job', id), 'fraction', 1) end
+  if problem ~= '' then call('HSET', k('job', id), 'error', problem) end
+  return 1
+end
+
+function commands.requeue(id, run, detail, uncounted)
+  if not let_go(id, run) then return 0 end
+  call('HINCRBY', k('job', id), 'attempts', 0 - uncounted)
+  set(id, 'status', 'queued', 'stage', 'queued', 'fraction', 0, 'detail', detail)
+  stand(id)
+  return 1
+end
+
+-- One more who wants the job, in the order of their names; nil if there is nobody else.
+local function heir(id, owner)
+  local others = call('SMEMBERS', k('owners', id))
+  table.sort(others)
+  for _, other in ipairs(others) do
+    if other ~= owner then return other end
+  end
+end
+
+-- The owner '' is everybody.
+function commands.cancel(id, owner)
+  local status, run, worker, first = unpack(get(id, 'status', 'run', 'worker', 'owner'))
+  if not under_way(status) or (owner ~= '' and not call('ZSCORE', k('mine', owner), id)) then return 0 end
+  local other = owner ~= '' and heir(id, owner)
+  if other then
+    withdraw(id, owner)
+    if first == owner then
+      if status == 'queued' then step_out(id) end
+      call('HSET', k('job', id), 'owner', other)
+      if status == 'queued' then stand(id) end
+    end
+    return 1
+  end
+  if status == 'queued' then
+    step_out(id)
+  else
+    let_go(id, run)
+    call('ZADD', k('leaving'), now, id .. ':' .. run)
+    call('HSET', k('leavers'), id .. ':' .. run, worker)
+  end
+  finish(id, 'cancelled')
+  return 1
+end
+
+function commands.forget(id, owner)
+  local status, gone = get(id, 'status')[1], 0
+  if under_way(status) then return 0 end
+  for _, each in ipairs(owner ~= '' and {owner} or call('SMEMBERS', k('owners', id))) do gone = gone + withdraw(id, each) end
+  if (owner ~= '' and gone == 0) or call('EXISTS', k('owners', id)) == 1 then return 0 end
+  if status then drop(id, status) end
+  return (gone > 0 or status) and 1 or 0
+end
+
+function commands.lost(seconds, name)
+  local ids = {}
+  for _, id in ipairs(call('ZRANGEBYSCORE', k('running'), '-inf', seconds == '' and '+inf' or string.format('(%.6f', now - seconds))) do
+    if name == '' or get(id, 'worker')[1] == name then ids[#ids + 1] = id end
+  end
+  return jobs(ids)
+end
+
+function commands.unheeded(seconds, gone)
+  local runs = {}
+  for _, member in ipairs(call('ZRANGEBYSCORE', k('leaving'), '-inf', string.format('(%.6f', now - seconds))) do
+    local worker = call('HGET', k('leavers'), member)
+    local seen = call('ZSCORE', k('seen'), worker)
+    if seen and tonumber(seen) > now - gone then
+      local id, run = string.match(member, '(.*):(.*)')
+      runs[#runs + 1] = {id, run, worker}
+    end
+  end
+  return json(runs)
+end
+
+function commands.waiting(owner) return call('ZCARD', owner == '' and k('waiting') or k('queue', owner)) end
+
+function commands.oldest() return call('ZRANGE', k('waiting'), 0, 0, 'WITHSCORES')[2] end
+
+-- Jobs of other owners are taken before this one within the rounds until its turn, and in its own round if they rank before it.
+function commands.place(id)
+  local owner = get(id, 'owner')[1]
+  local before = owner and call('ZRANK', k('queue', owner), id)
+  if not before then return nil end
+  local turn, rank = call('HGET', k('turns'), owner) + before, tonumber(call('ZSCORE', k('queue', owner), id))
+  for _, other in ipairs(call('SMEMBERS', k('line'))) do
+    local rounds = turn - call('HGET', k('turns'), other)
+    if other ~= owner and rounds >= 0 then
+      before = before + math.min(rounds, call('ZCARD', k('queue', other)))
+      local tied = call('ZRANGE', k('queue', other), rounds, rounds, 'WITHSCORES')
+      if tied[2] and tonumber(tied[2]) < rank then before = before + 1 end
+    end
+  end
+  return before
+end
+
+function commands.newest() return call('GET', k('version')) end
+
+function commands.changed_since(version)
+  local newest, era = call('GET', k('version')), call('GET', k('era'))
+  if not newest or tonumber(version) < tonumber(era) then return cjson.encode({newest or '0', false}) end
+  local ids = call('ZRANGEBYSCORE', k('changes'), '(' .. version, '+inf')
+  return '["' .. newest .. '",' .. json(ids) .. ']'
+end
+
+function commands.statuses()
+  local counts = call('HGETALL', k('ends'))
+  for _, pair in ipairs({{'queued', 'waiting'}, {'running', 'running'}}) do
+    counts[#counts + 1], counts[#counts + 2] = pair[1], tostring(call('ZCARD', k(pair[2])))
+  end
+  return json(counts)
+end
+
+function commands.page(limit, before, owner)
+  local index, found, offset = owner == '' and k('created') or k('mine', owner), {}, 0
+  repeat
+    local ids = call('ZREVRANGEBYSCORE', index, '(' .. before, '-inf', 'LIMIT', offset, limit)
+    offset = offset + #ids
+    for _, id in ipairs(ids) do
+      if #found < tonumber(limit) and call('EXISTS', k('job', id)) == 1 then found[#found + 1] = id end
+    end
+  until #ids == 0 or #found == tonumber(limit)
+  return jobs(found)
+end
+
+function commands.workers(gone)
+  local held, states = {}, {}
+  local function holds(worker, id) held[worker] = held[worker] or {}; table.insert(held[worker], id) end
+  for _, id in ipairs(call('ZRANGE', k('running'), 0, -1)) do holds(get(id, 'worker')[1], id) end
+  local leavers = call('HGETALL', k('leavers'))
+  for i = 1, #leavers, 2 do holds(leavers[i + 1], (string.match(leavers[i], '(.*):'))) end
+  local seen = call('ZRANGEBYSCORE', k('seen'), string.format('(%.6f', now - gone), '+inf', 'WITHSCORES')
+  for i = 1, #seen, 2 do
+    states[#states + 1] = {call('HGET', k('workers'), seen[i]), seen[i + 1], held[seen[i]] or {}}
+  end
+  return json(states)
+end
+
+function commands.may_read(id, owner) return call('SISMEMBER', k('owners', id), owner) end
+
+function commands.share(id, owner, key)
+  local pair = id .. ':' .. owner
+  if call('HSETNX', k('keys'), pair, key) == 1 then call('HSET', k('shares'), key, pair) end
+  return call('HGET', k('keys'), pair)
+end
+
+function commands.unshare(id, owner)
+  local key = call('HGET', k('keys'), id .. ':' .. owner)
+  if not key then return 0 end
+  call('HDEL', k('shares'), key)
+  return call('HDEL', k('keys'), id .. ':' .. owner)
+end
+
+function commands.shared(key)
+  local pair = call('HGET', k('shares'), key)
+  return pair and string.match(pair, '^(.-):')
+end
+
+function commands.add(index, list)
+  for name, number in pairs(cjson.decode(list)) do call('HINCRBYFLOAT', k(index), name, number) end
+end
+
+function commands.all(index) return json(call('HGETALL', k(index))) end
+
+function commands.trim(older_than, most, limit)
+  local dropped, too_many = 0, call('ZCARD', k('ended')) - most
+  local ended = call('ZRANGE', k('ended'), 0, limit - 1, 'WITHSCORES')
+  for i = 1, #ended, 2 do
+    if dropped < too_many or tonumber(ended[i + 1]) < now - older_than then
+      drop(ended[i], get(ended[i], 'status')[1])
+      dropped = dropped + 1
+    end
+  end
+  for _, owner in ipairs(call('SMEMBERS', k('readers'))) do
+    local more = math.min(call('ZCARD', k('mine', owner)) - most, limit)
+    for _, id in ipairs(more > 0 and call('ZRANGE', k('mine', owner), 0, more - 1) or {}) do withdraw(id, owner) end
+  end
+  for _, name in ipairs(call('ZRANGEBYSCORE', k('seen'), '-inf', now - older_than)) do commands.leave(name) end
+  return dropped
+end
+
+function commands.now() return string.format('%.6f', now) end
+
+return commands[ARGV[1]](unpack(ARGV, 2))

@@ -1,0 +1,259 @@
+"""The record of a cluster: a Redis that keeps what it accepts (appendonly yes, appendfsync always, maxmemory-policy noeviction).
+
+With appendfsync always a command is on disk before it is answered, and so is an accepted job; commands that come together share one write.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.commands.core import Script
+from redis.exceptions import ConnectionError as Disconnected
+from redis.exceptions import OutOfMemoryError, ReadOnlyError
+from redis.exceptions import TimeoutError as Silent
+from redis.retry import Retry
+
+from ..errors import BrokerUnavailable
+from . import order, tally
+from .job import (
+    GONE_SECONDS,
+    KEEP_JOBS,
+    KEEP_SECONDS,
+    NO_LIMITS,
+    TRIM_JOBS,
+    Claimant,
+    Histogram,
+    Job,
+    Limits,
+    Problem,
+    Run,
+    Status,
+    Work,
+    WorkerState,
+    packed,
+    queue_full,
+    unpacked,
+)
+
+# How Redis is to run each command of the script: those that only read, those that may also run while its memory is full because they let work
+# end and go, and those that bring more, which are refused then before they change anything.
+READS = "several front lost unheeded waiting oldest place newest changed_since statuses page workers may_read shared all now"
+GROWS = "enqueue grant share"
+# After a failure nobody asks for so long (s): with Redis away every request would wait for its own timeout, and for each other's.
+PAUSE_SECONDS = 0.5
+CONNECT_SECONDS = 2.0
+# How to read the fields of a job that are no text.
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(("fraction", "created", "started", "finished"), float),
+    **dict.fromkeys(("attempts", "version", "priority", "tokens", "run"), int),
+    "error": json.loads,
+}
+ABSENT: dict[str, Any] = dict.fromkeys(("batch", "error", "started", "finished", "tokens"))
+
+
+class RedisRecord:
+    """A Record in Redis 7.0 or newer. `seconds` is how long an answer may take. Safe for threads, and for children forked later."""
+
+    def __init__(self, url: str, *, prefix: str = "headscope:", seconds: float = 5.0) -> None:
+        # One more try for a connection that was closed meanwhile; a Redis that does not answer is not asked twice.
+        self._redis = Redis.from_url(
+            url,
+            decode_responses=True,
+            socket_connect_timeout=min(seconds, CONNECT_SECONDS),
+            socket_timeout=seconds,
+            health_check_interval=10,
+            retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
+        )
+        self._prefix, self._away_until = prefix, 0.0
+        body = Path(__file__).with_name("record.lua").read_text("utf-8")
+        self._any, self._read, self._grow = (
+            self._redis.register_script(f"#!lua flags={flags}\n{body}") for flags in ("allow-oom", "no-writes", "")
+        )
+
+    def close(self) -> None:
+        self._redis.close()
+
+    def _ask(self, command: str, *arguments: Any) -> Any:
+        """The answer of the script. Raises BrokerUnavailable."""
+        if time.monotonic() < self._away_until:
+            raise _unavailable()
+        try:
+            return self._script(command)(keys=[self._prefix], args=[command, *arguments])
+        except (Disconnected, Silent, OSError) as error:
+            self._away_until = time.monotonic() + PAUSE_SECONDS
+            raise _unavailable() from error
+        except (OutOfMemoryError, ReadOnlyError) as error:
+            raise BrokerUnavailable(
+                "The server's Redis takes nothing new now. Try again in a moment; if it stays so, give it more memory."
+            ) from error
+
+    def _script(self, command: str) -> Script:
+        return self._read if command in READS.split() else self._grow if command in GROWS.split() else self._any
+
+    def enqueue(
+        self, work: Iterable[Work], *, batch: str | None = None, priority: int = 0, limits: Limits = NO_LIMITS
+    ) -> None:
+        accepted = [{name: value for name, value in asdict(one).items() if value is not None} for one in work]
+        most = ("" if limit is None else limit for limit in (limits.total, limits.per_owner))
+        refused = self._ask("enqueue", json.dumps(accepted), batch or "", priority, *most)
+        if refused == "total" and limits.total is not None:
+            raise queue_full(limits.total)
+        if refused == "owner" and limits.per_owner is not None:
+            raise queue_full(limits.per_owner, own=True)
+
+    def grant(self, id_: str, owner: str) -> None:
+        self._ask("grant", id_, owner)
+
+    def get(self, id_: str) -> Job | None:
+        return self.several((id_,)).get(id_)
+
+    def several(self, ids: Collection[str]) -> dict[str, Job]:
+        return {job.id: job for job in _jobs(self._ask("several", json.dumps(list(ids))))}
+
+    def claim(self, claimant: Claimant) -> list[Job]:
+        while True:
+            passed, seconds, queues = json.loads(self._ask("front", order.WINDOW, order.DEEPEST))
+            if not queues:
+                return []
+            line = order.line(_queue(owner, int(turn), jobs) for owner, turn, jobs in queues)
+            head = line[0]
+            preferred = order.preferred(line, claimant.warm, seconds if passed == head.id else 0.0)
+            choices = [(job.id, order.companions(job, claimant.most_tokens)) for job in preferred[: order.DEEPEST]]
+            taken = _jobs(self._ask("take", claimant.name, packed(claimant), head.id, head.turn, json.dumps(choices)))
+            if taken:  # or else others have taken all of these meanwhile
+                return taken
+
+    def beat(self, claimant: Claimant, runs: Collection[int]) -> None:
+        self._ask("beat", claimant.name, packed(claimant), json.dumps([str(run) for run in runs]))
+
+    def leave(self, name: str) -> None:
+        self._ask("leave", name)
+
+    def progress(self, id_: str, run: int, fraction: float, stage: str, detail: str) -> bool:
+        return bool(self._ask("progress", id_, run, fraction, stage, detail))
+
+    def finish(self, id_: str, run: int, status: Status, error: Problem | None = None) -> bool:
+        return bool(self._ask("finish", id_, run, status, json.dumps(error) if error else ""))
+
+    def requeue(self, id_: str, run: int, detail: str, *, counted: bool = True) -> bool:
+        return bool(self._ask("requeue", id_, run, detail, 0 if counted else 1))
+
+    def cancel(self, id_: str, owner: str | None = None) -> bool:
+        return bool(self._ask("cancel", id_, owner or ""))
+
+    def forget(self, id_: str, owner: str | None = None) -> bool:
+        return bool(self._ask("forget", id_, owner or ""))
+
+    def lost(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
+        return _jobs(self._ask("lost", "" if seconds is None else seconds, name or ""))
+
+    def unheeded(self, seconds: float) -> list[Run]:
+        found = json.loads(self._ask("unheeded", seconds, GONE_SECONDS))
+        return [Run(id_, int(run), worker) for id_, run, worker in found]
+
+    def waiting(self, owner: str | None = None) -> int:
+        return int(self._ask("waiting", owner or ""))
+
+    def oldest(self) -> float | None:
+        found = self._ask("oldest")
+        return None if found is None else float(found)
+
+    def place(self, job: Job) -> int | None:
+        found = self._ask("place", job.id) if job.status == "queued" else None
+        return None if found is None else int(found)
+
+    def newest(self) -> int:
+        return int(self._ask("newest") or 0)
+
+    def changed_since(self, version: int) -> tuple[int, list[str] | None]:
+        newest, ids = json.loads(self._ask("changed_since", version))
+        return int(newest), None if ids is False else ids
+
+    def statuses(self) -> dict[str, int]:
+        counts = {status: int(number) for status, number in _pairs(self._ask("statuses")).items()}
+        return {status: number for status, number in counts.items() if number}
+
+    def page(self, limit: int, before: float, owner: str | None = None) -> list[Job]:
+        return _jobs(self._ask("page", limit, repr(before), owner or ""))
+
+    def workers(self) -> list[WorkerState]:
+        states = [
+            WorkerState(unpacked(claimant), float(seen), tuple(ids))
+            for claimant, seen, ids in json.loads(self._ask("workers", GONE_SECONDS))
+        ]
+        return sorted(states, key=lambda state: state.claimant.name)
+
+    def may_read(self, id_: str, owner: str) -> bool:
+        return bool(self._ask("may_read", id_, owner))
+
+    def share(self, id_: str, owner: str) -> str:
+        return str(self._ask("share", id_, owner, secrets.token_hex(16)))
+
+    def unshare(self, id_: str, owner: str) -> bool:
+        return bool(self._ask("unshare", id_, owner))
+
+    def shared(self, key: str) -> str | None:
+        found: str | None = self._ask("shared", key)
+        return found
+
+    def count(self, name: str, number: int = 1) -> None:
+        self._ask("add", "counters", json.dumps({name: number}))
+
+    def counters(self) -> dict[str, int]:
+        return {name: int(value) for name, value in _pairs(self._ask("all", "counters")).items()}
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        self._ask("add", "observations", json.dumps(tally.increments(name, labels, value)))
+
+    def histograms(self) -> list[Histogram]:
+        counters = _pairs(self._ask("all", "observations"))
+        return tally.histograms({name: float(value) for name, value in counters.items()})
+
+    def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
+        return int(self._ask("trim", older_than, most, TRIM_JOBS))
+
+    def now(self) -> float:
+        return float(self._ask("now"))
+
+
+def _unavailable() -> BrokerUnavailable:
+    return BrokerUnavailable("The server can't reach its Redis now. Try again in a few seconds.")
+
+
+def _pairs(answer: str) -> dict[str, str]:
+    flat = json.loads(answer)
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _jobs(answer: str) -> list[Job]:
+    return [_job(values) for values in json.loads(answer)]
+
+
+def _job(values: dict[str, str]) -> Job:
+    del values["number"]
+    return Job(**{**ABSENT, **{name: KINDS.get(name, str)(value) for name, value in values.items()}})
+
+
+def _queue(owner: str, turn: int, jobs: list[list[Any]]) -> list[order.Waiting]:
+    return [
+        order.Waiting(
+            id_,
+            owner,
+            turn + place,
+            int(priority),
+            int(number),
+            model,
+            bool(recipe),
+            None if tokens is False else int(tokens),
+            int(attempts),
+        )
+        for place, (id_, priority, number, model, recipe, tokens, attempts) in enumerate(jobs)
+    ]
