@@ -1,28 +1,32 @@
-"""The store of results: whole or not at all, never wrong, never over its quota, whatever else reads and writes."""
+"""The store of results, of every kind: whole or not at all, never wrong, never over its quota, whatever else reads and writes."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file
+from safetensors.numpy import load
 
 from headscope.errors import StorageFull
 from headscope.store import Results
 from headscope.store.mapfile import Corrupt
+from tests.broker import Broker
+from tests.stores import KINDS, LARGE, Place, new_place, object_store
 
 SHAPE = (2, 3, 5, 5)
 ALL = slice(None)
 LENSES = ["weights", "effective"]
 SHAPES = dict.fromkeys(LENSES, SHAPE)
 DOCUMENT = {"shapes": {lens: list(SHAPE) for lens in LENSES}}
-LARGE = 1_000_000
 LENSES_FILES = [f"{lens}.safetensors" for lens in LENSES]
 FILES = ["manifest.json", "small.safetensors", *LENSES_FILES]
 
@@ -59,28 +63,52 @@ def check(results: Results, number: int) -> None:
         assert np.array_equal(stored.maps(lens, ALL, ALL), content(number))
 
 
-def folder(home: Path, number: int) -> Path:
-    """Where a result lies."""
-    return home / "results" / name(number)[:2] / name(number)
-
-
 def age(results: Results, numbers: list[int]) -> None:
     """Make these results used long ago, the first one longest."""
     for place, number in enumerate(numbers):
-        results._connection.execute("UPDATE results SET used = ? WHERE id = ?", (1000.0 + place, name(number)))
+        size = results.get(name(number)).manifest.bytes
+        results._index.remove(name(number))
+        results._index.add(name(number), size, LARGE, 1000.0 + place)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A Redis for the indexes of shared stores."""
+    with tempfile.TemporaryDirectory(prefix="redis-") as folder, Broker(Path(folder)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """An object store."""
+    with object_store(tmp_path_factory.mktemp("buckets")):
+        yield
+
+
+def empty(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
+    """An empty store of that kind, with the servers that it needs."""
+    if kind == "bucket":
+        request.getfixturevalue("buckets")
+    return new_place(kind, folder, "" if kind == "home" else request.getfixturevalue("broker").url)
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty store of each kind."""
+    return empty(request.param, request, tmp_path)
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Results:
-    """An empty store."""
-    return Results.local(tmp_path, LARGE)
+def results(place: Place) -> Results:
+    """The store itself."""
+    return place.open()
 
 
-def test_what_is_written_is_read(results: Results, tmp_path: Path) -> None:
+def test_what_is_written_is_read(results: Results, place: Place) -> None:
     """Document, small arrays and maps come back, also in another process' store."""
     write(results, 1)
     check(results, 1)
-    check(Results.local(tmp_path, LARGE), 1)
+    check(place.open(), 1)
 
 
 @pytest.mark.parametrize(
@@ -92,10 +120,11 @@ def test_slices_are_slices(results: Results, layers: slice, heads: slice) -> Non
     assert np.array_equal(results.get(name(1)).maps("weights", layers, heads), content(1)[layers, heads])
 
 
-def test_map_files_are_plain_safetensors(results: Results, tmp_path: Path) -> None:
+def test_map_files_are_plain_safetensors(results: Results, place: Place) -> None:
     """Any safetensors reader opens a stored map."""
     write(results, 1)
-    assert np.array_equal(load_file(folder(tmp_path, 1) / "weights.safetensors")["map"], content(1))
+    data = place.files.cat_file(place.file(name(1), "weights.safetensors"))
+    assert np.array_equal(load(data)["map"], content(1))
 
 
 def test_unknown_results(results: Results) -> None:
@@ -106,13 +135,14 @@ def test_unknown_results(results: Results) -> None:
     assert not results.quarantine(name(1))
 
 
-def test_what_is_not_finished_leaves_nothing(results: Results, tmp_path: Path) -> None:
+def test_what_is_not_finished_leaves_nothing(results: Results, place: Place) -> None:
     """A writer that stops half-way is as if it had never been."""
     with results.writer(name(1)) as writer:
         writer.open(SHAPES)
         writer.write("weights", 0, 0, content(1)[0])
     assert not results.has(name(1))
-    assert not list((tmp_path / "incoming").iterdir())
+    assert not list(results.staging.iterdir())
+    assert place.lying() == []
 
 
 def test_nothing_is_visible_before_the_end(results: Results) -> None:
@@ -123,37 +153,41 @@ def test_nothing_is_visible_before_the_end(results: Results) -> None:
         assert results.get(name(1)) is None
 
 
-def test_written_twice_stays_the_first(results: Results) -> None:
-    """A result is named by its content: the second writer of the same name changes nothing."""
+def test_written_twice_stays_the_first(results: Results, place: Place) -> None:
+    """A result is named by its content: the second writer of the same name changes nothing, and leaves nothing."""
     write(results, 1)
-    write(results, 1)
+    first = results.get(name(1)).digest
+    write(place.open(), 1)
     check(results, 1)
+    assert results.get(name(1)).digest == first
     assert results.usage()[0] == 1
+    assert len(place.lying()) == len(FILES)
 
 
-def test_delete(results: Results, tmp_path: Path) -> None:
-    """A deleted result is gone from index and disk, and can be written again."""
+def test_delete(results: Results, place: Place) -> None:
+    """A deleted result is gone from index and shelf, and can be written again."""
     write(results, 1)
     assert results.delete(name(1))
     assert results.get(name(1)) is None
-    assert not folder(tmp_path, 1).exists()
+    assert place.lying() == []
+    assert results.usage() == (0, 0)
     write(results, 1)
     check(results, 1)
 
 
-def test_usage_is_what_lies_on_disk(results: Results, tmp_path: Path) -> None:
+def test_usage_is_what_lies_there(results: Results, place: Place) -> None:
     """The index counts results and their bytes exactly."""
-    for number in range(3):
+    for number in (0, 1, 2, 2):
         write(results, number)
-    size = sum(path.stat().st_size for path in (tmp_path / "results").rglob("*") if path.is_file())
+    size = sum(place.files.size(path) for path in place.lying())
     assert results.usage() == (3, size)
 
 
-def test_quota_keeps_what_was_used_last(results: Results, tmp_path: Path) -> None:
+def test_quota_keeps_what_was_used_last(results: Results, place: Place) -> None:
     """When room is needed the least recently used go, as many as needed and no more."""
     write(results, 0)
     each = results.usage()[1]
-    small = Results.local(tmp_path, int(each * 3.5))
+    small = place.open(int(each * 3.5))
     for number in (1, 2):
         write(small, number)
     age(small, [1, 0, 2])
@@ -163,62 +197,75 @@ def test_quota_keeps_what_was_used_last(results: Results, tmp_path: Path) -> Non
     write(small, 4)
     assert [small.has(name(number)) for number in range(5)] == [False, True, False, True, True]
     assert small.usage()[1] <= each * 3.5
+    assert len(place.lying()) == 3 * len(FILES)
 
 
-def test_larger_than_the_quota(tmp_path: Path) -> None:
+def test_larger_than_the_quota(results: Results, place: Place) -> None:
     """A result that can never fit is refused and pushes nothing out."""
-    write(Results.local(tmp_path, LARGE), 0)
-    small = Results.local(tmp_path, 1000)
+    write(results, 0)
+    small = place.open(1000)
     with pytest.raises(StorageFull):
         write(small, 1)
     check(small, 0)
-    assert not list((tmp_path / "incoming").iterdir())
+    assert not list(results.staging.iterdir())
+    assert len(place.lying()) == len(FILES)
 
 
 # Damage after which every byte that is read is still what it was.
 UNHARMED = {*(("longer", file) for file in LENSES_FILES), ("exchanged", "small.safetensors")}
 
 
+def damage(place: Place, file: str, how: str) -> None:
+    """Damage a file of the first result."""
+    path, other = (place.file(name(number), file) for number in (1, 2))
+    data = place.files.cat_file(path)
+    place.files.rm(path)
+    if how == "folder":
+        place.files.makedirs(path)
+        place.files.pipe_file(f"{path}/inside", b"")
+    elif how != "missing":
+        new = {"empty": b"", "cut": data[:-1], "longer": data + b"\0", "exchanged": place.files.cat_file(other)}
+        place.files.pipe_file(path, new[how])
+
+
 @pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "longer", "folder", "exchanged"])
-def test_damage_is_found(results: Results, tmp_path: Path, file: str, damage: str) -> None:
-    """A file that is gone, cut, of another result, or no file at all is reported, never read as data."""
+@pytest.mark.parametrize("how", ["missing", "empty", "cut", "longer", "folder", "exchanged"])
+def test_damage_is_found(results: Results, place: Place, file: str, how: str) -> None:
+    """A file that is gone, cut, of another result, or no file at all is reported, never read as data. It is put aside, once, and written again."""
     write(results, 1)
     write(results, 2)
-    path = folder(tmp_path, 1) / file
-    data = path.read_bytes()
-    path.unlink()
-    if damage == "folder":
-        path.mkdir()
-    elif damage != "missing":
-        other = (folder(tmp_path, 2) / file).read_bytes()
-        new = {"empty": b"", "cut": data[:-1], "longer": data + b"\0", "exchanged": other}[damage]
-        path.write_bytes(new)
-    if (damage, file) in UNHARMED:
+    damage(place, file, how)
+    if (how, file) in UNHARMED:
         check(results, 1)
+        assert not results.quarantine(name(1))
     else:
         with pytest.raises(Corrupt):
             check(results, 1)
+        assert results.quarantine(name(1))
+        assert not place.open().quarantine(name(1))
+        assert results.get(name(1)) is None
+        write(results, 1)
+        check(results, 1)
     check(results, 2)
 
 
-@pytest.fixture(scope="module")
-def damaged_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=KINDS)
+def damaged_place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """A store with one result, of which bits are flipped and put back."""
-    home = tmp_path_factory.mktemp("store")
-    write(Results.local(home, LARGE), 1)
-    return home
+    place = empty(request.param, request, tmp_path_factory.mktemp("store"))
+    write(place.open(), 1)
+    return place
 
 
-@settings(max_examples=400, derandomize=True, deadline=None)
-@given(file=st.sampled_from(FILES), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_any_flipped_bit_is_found(damaged_home: Path, file: str, place: float, bit: int) -> None:
+@settings(max_examples=100, derandomize=True, deadline=None)
+@given(file=st.sampled_from(FILES), where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_any_flipped_bit_is_found(damaged_place: Place, file: str, where: float, bit: int) -> None:
     """One bit anywhere: the data read is right, or Corrupt is raised; wrong answers are 0."""
-    path = folder(damaged_home, 1) / file
-    data = path.read_bytes()
-    byte = int(place * len(data))
-    path.write_bytes(data[:byte] + bytes([data[byte] ^ (1 << bit)]) + data[byte + 1 :])
-    results = Results.local(damaged_home, LARGE)
+    path, files = damaged_place.file(name(1), file), damaged_place.files
+    data = files.cat_file(path)
+    byte = int(where * len(data))
+    files.pipe_file(path, data[:byte] + bytes([data[byte] ^ (1 << bit)]) + data[byte + 1 :])
+    results = damaged_place.open()
     in_map_header = file in LENSES_FILES and byte < len(data) - content(1).nbytes
     try:
         if in_map_header:  # its header is for other readers; ours knows the shape from the manifest
@@ -227,56 +274,103 @@ def test_any_flipped_bit_is_found(damaged_home: Path, file: str, place: float, b
             with pytest.raises(Corrupt):
                 check(results, 1)
     finally:
-        path.write_bytes(data)
+        files.pipe_file(path, data)
 
 
-def test_quarantine_keeps_the_newest_ten(results: Results, tmp_path: Path) -> None:
-    """Corrupt results are put aside for a person to look at, but not for ever."""
+def test_quarantine_keeps_the_newest_ten(results: Results, place: Place) -> None:
+    """Damaged results are put aside for a person to look at, but not for ever; healthy ones stay where they are."""
     for number in range(12):
         write(results, number)
+        assert not results.quarantine(name(number))
+        place.files.pipe_file(place.file(name(number), "weights.safetensors"), b"damaged")
         assert results.quarantine(name(number))
         assert results.get(name(number)) is None
-    aside = sorted(path.name.partition(".")[0] for path in (tmp_path / "quarantine").iterdir())
-    assert len(aside) == 10
-    assert name(11) in aside
+    aside = [path.partition("/quarantine/")[2].partition(".")[0] for path in place.lying("quarantine")]
+    assert aside == [name(number) for number in range(2, 12) for _ in FILES]
     write(results, 11)
     check(results, 11)
 
 
-def test_tidy_removes_what_was_left(results: Results, tmp_path: Path) -> None:
-    """Half a result, half an export and a result that never reached the index go; finished ones stay."""
+def test_tidy_removes_what_was_left(results: Results, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a result, half an upload and half an export go, in a store with other writers after an hour; finished results stay."""
     write(results, 1)
-    write(results, 2)
-    half = tmp_path / "incoming" / f"{name(3)}.abc"
+    half = results.staging / "abc"
     half.mkdir()
     (half / "weights.safetensors").write_bytes(b"half")
-    (tmp_path / "incoming" / "export-abc").write_bytes(b"half")
-    results._connection.execute("DELETE FROM results WHERE id = ?", (name(2),))
-    Results.local(tmp_path, LARGE).tidy()
-    assert not list((tmp_path / "incoming").iterdir())
-    assert not folder(tmp_path, 2).exists()
+    (results.staging / "export-abc").write_bytes(b"half")
+    if place.kind == "bucket":
+        for number in (1, 2):
+            place.files.pipe_file(f"{place.path}/results/{name(number)}/abc/weights.safetensors", b"half")
+    before = place.lying()
+    place.open().tidy()
+    if place.kind != "home":
+        assert len(list(results.staging.iterdir())) == 2
+        assert place.lying() == before
+        later = time.time() + 3700
+        monkeypatch.setattr(time, "time", lambda: later)
+        results._shelf.tidy()
+    assert not list(results.staging.iterdir())
+    assert len(place.lying()) == len(FILES)
     check(results, 1)
 
 
-def test_index_and_files_are_private(results: Results, tmp_path: Path) -> None:
-    """Other users of the machine can't read results."""
+def forget(place: Place) -> None:
+    """The index loses everything, as when its file is removed, or its Redis restarts empty."""
+    if place.kind == "home":
+        place.open()._index._connection.execute("DELETE FROM results")
+    else:
+        place.open()._index._link.ask(lambda redis: redis.flushall())
+
+
+def test_lost_index_is_made_again(results: Results, place: Place) -> None:
+    """Without an index results are still read. Tidying enters them again, the least recently made first to go, and puts aside what is damaged."""
+    for number in range(4):
+        write(results, number)
+    each = results.usage()[1] // 4
+    forget(place)
+    assert results.usage() == (0, 0)
+    for number in range(4):
+        check(results, number)
+    manifest = place.file(name(3), "manifest.json")
+    place.files.pipe_file(manifest, place.files.cat_file(manifest)[:-1])
+    again = place.open(each * 7 // 2)
+    again.tidy()
+    assert again.usage()[0] == 3
+    assert [again.has(name(number)) for number in range(4)] == [True, True, True, False]
+    write(again, 4)
+    assert [again.has(name(number)) for number in range(3)] == [False, True, True]
+
+
+def test_tidy_forgets_what_is_gone(results: Results, place: Place) -> None:
+    """What somebody removed by hand does not count any more."""
     write(results, 1)
-    for path in (tmp_path / "results", tmp_path / "incoming", folder(tmp_path, 1)):
+    write(results, 2)
+    place.files.rm(place.file(name(1), "manifest.json").rpartition("/")[0], recursive=True)
+    place.open().tidy()
+    assert results.usage()[0] == 1
+    assert results.get(name(1)) is None
+    check(results, 2)
+
+
+def test_files_are_private(tmp_path: Path) -> None:
+    """Other users of the machine can't read results."""
+    results = Results.local(tmp_path, LARGE)
+    write(results, 1)
+    for path in (tmp_path / "results", results.staging, tmp_path / "results" / "00" / name(1)):
         assert path.stat().st_mode & 0o077 == 0
 
 
 # Run as a process of its own: writes and reads at random in a store that others use too; prints how many of each it did.
 WORKER = """
 import json, random, sys
-from pathlib import Path
 import numpy as np
-from headscope.store import Results
 from headscope.store.mapfile import Corrupt
 from tests.contract.test_store import ALL, content, name, write
+from tests.stores import Place
 
-results, chance = Results.local(Path(sys.argv[1]), int(sys.argv[3])), random.Random(int(sys.argv[2]))
+results, chance = Place.load(sys.argv[1]).open(int(sys.argv[3])), random.Random(int(sys.argv[2]))
 done = {"written": 0, "read": 0, "gone": 0}
-for _ in range(60):
+for _ in range(int(sys.argv[4])):
     number = chance.randrange(8)
     if chance.random() < 0.5:
         write(results, number)
@@ -293,13 +387,18 @@ print(json.dumps(done))
 """
 
 
-def test_many_processes_at_once(tmp_path: Path) -> None:
+def test_many_processes_at_once(results: Results, place: Place) -> None:
     """Readers and writers in processes, with evictions all the time: no error, no wrong data, the quota holds."""
-    write(Results.local(tmp_path, LARGE), 0)
-    quota = int(Results.local(tmp_path, LARGE).usage()[1] * 4.5)
-    command = [sys.executable, "-c", WORKER, str(tmp_path)]
+    write(results, 0)
+    quota = int(results.usage()[1] * 4.5)
+    rounds = "20" if place.kind == "bucket" else "60"
     workers = [
-        subprocess.Popen([*command, str(seed), str(quota)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, place.json(), str(seed), str(quota), rounds],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for seed in range(4)
     ]
     for worker in workers:
@@ -307,8 +406,33 @@ def test_many_processes_at_once(tmp_path: Path) -> None:
         assert worker.returncode == 0, err
         done = json.loads(out)
         assert done["written"] > 0 < done["read"]
-    results = Results.local(tmp_path, quota)
     assert results.usage()[1] <= quota
     for number in range(8):
         if results.has(name(number)):
             check(results, number)
+
+
+# Run as a process of its own: begins a result, says so, and waits to be killed.
+HALF_WRITER = """
+import sys, time
+from tests.contract.test_store import SHAPES, content, name
+from tests.stores import Place
+
+with Place.load(sys.argv[1]).open().writer(name(1)) as writer:
+    writer.open(SHAPES)
+    writer.write("weights", 0, 0, content(1)[0])
+    print("half", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_killed_writer(results: Results, place: Place) -> None:
+    """A writer that is killed half-way leaves nothing that anybody sees, and nobody has to wait for it."""
+    with subprocess.Popen([sys.executable, "-c", HALF_WRITER, place.json()], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"half\n"
+        process.kill()
+    assert results.get(name(1)) is None
+    assert not results.has(name(1))
+    assert place.lying() == []
+    write(results, 1)
+    check(results, 1)

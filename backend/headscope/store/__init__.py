@@ -1,5 +1,7 @@
-"""Finished analyses on disk, named by their content: map files, an index with a quota, and digests that are checked on every read."""
+"""Finished analyses, named by their content: map files on a shelf, an index with a quota, and digests that are checked on every read."""
 
+from .hot import Hot
+from .inputs import Inputs
 from .results import Results, Stored
 
-__all__ = ["Results", "Stored"]
+__all__ = ["Hot", "Inputs", "Results", "Stored"]

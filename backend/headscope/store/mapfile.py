@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +21,9 @@ from ..errors import StorageFull
 
 Array = NDArray[Any]
 Shape = tuple[int, int, int, int]
+# A place in a file, and the room that the bytes from there on fill.
+Piece = tuple[int, memoryview]
+Fill = Callable[[list[Piece]], None]
 
 
 class Corrupt(Exception):
@@ -50,7 +53,7 @@ class MapWriter:
 
     def open(self, shapes: dict[str, Shape]) -> None:
         """Start a file per lens. Raises StorageFull."""
-        with _storing():
+        with storing():
             for lens, shape in shapes.items():
                 self._files[lens] = (self._folder / f"{lens}.safetensors").open("wb", buffering=0)
                 self._files[lens].write(header(shape))
@@ -60,7 +63,7 @@ class MapWriter:
         """Append a block [h, Q, K]; blocks come in the file's order. Raises StorageFull."""
         block = np.ascontiguousarray(block, np.float32)
         digests = self._hasher.submit(lambda: [hashlib.sha256(one.data).hexdigest() for one in block])
-        with _storing():
+        with storing():
             _write_all(self._files[lens], block.data.cast("B"))
         self.digests[lens] += digests.result()
 
@@ -72,7 +75,8 @@ class MapWriter:
 
 
 @contextmanager
-def _storing() -> Iterator[None]:
+def storing() -> Iterator[None]:
+    """What fails in writing files is StorageFull."""
     try:
         yield
     except OSError as error:
@@ -87,23 +91,19 @@ def _write_all(file: Any, data: memoryview) -> None:
         data = data[file.write(data) :]
 
 
-def read_heads(path: Path, shape: Shape, layers: slice, heads: slice, digests: list[str]) -> Array:
-    """Layers and heads of a map file, [L', H', Q, K], verified. Raises Corrupt."""
-    start = len(header(shape))
+def read_heads(fill: Fill, shape: Shape, layers: slice, heads: slice, digests: list[str]) -> Array:
+    """Layers and heads of a map file, [L', H', Q, K], verified. `fill` reads from that file. Raises Corrupt."""
     size = shape[2] * shape[3] * 4
     chosen_layers, chosen_heads = range(*layers.indices(shape[0])), range(*heads.indices(shape[1]))
     result = np.empty((len(chosen_layers), len(chosen_heads), shape[2], shape[3]), np.float32)
-    try:
-        with path.open("rb") as file:
-            for i, layer in enumerate(chosen_layers):
-                for j, head in enumerate(chosen_heads):
-                    place = layer * shape[1] + head
-                    file.seek(start + place * size)
-                    if (
-                        file.readinto(result[i, j].data) != size
-                        or hashlib.sha256(result[i, j].data).hexdigest() != digests[place]
-                    ):
-                        raise Corrupt
-    except OSError:
-        raise Corrupt from None
+    first = len(header(shape)) + chosen_heads.start * size
+    fill([(first + layer * shape[1] * size, _bytes(result[i])) for i, layer in enumerate(chosen_layers)])
+    for i, layer in enumerate(chosen_layers):
+        for j, head in enumerate(chosen_heads):
+            if hashlib.sha256(result[i, j].data).hexdigest() != digests[layer * shape[1] + head]:
+                raise Corrupt
     return result
+
+
+def _bytes(array: Array) -> memoryview:
+    return array.reshape(-1).data.cast("B")

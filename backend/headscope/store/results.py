@@ -1,17 +1,14 @@
-"""The index of finished analyses: what is here, how large, when last used; quota, digests, quarantine."""
+"""Finished analyses: written once, verified on every read, within a quota, put aside when damaged."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
-import sqlite3
-import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,39 +16,64 @@ from typing import Any
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from ..errors import StorageFull
-from .mapfile import Corrupt, MapWriter, read_heads
+from ..errors import StorageFull, StoreUnavailable
+from .index import Index, RedisIndex, SqliteIndex
+from .manifest import NAME, Manifest, opened, sealed
+from .mapfile import Corrupt, MapWriter, read_heads, storing
+from .remote import RemoteShelf
+from .shelf import LocalShelf, Shelf
 
 Array = NDArray[Any]
-INDEX = """
-CREATE TABLE IF NOT EXISTS results (id TEXT PRIMARY KEY, bytes INTEGER NOT NULL, digest TEXT NOT NULL, used REAL NOT NULL);
-CREATE INDEX IF NOT EXISTS results_used ON results (used);
-"""
+SMALL = "small.safetensors"
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A finished analysis on disk: its document, its small arrays, and its maps head by head."""
+    """A finished analysis in the store: its document, its small arrays, and its maps head by head.
 
-    folder: Path
-    document: dict[str, Any]
-    digests: dict[str, Any] = field(repr=False)
+    `digest` is that of its manifest, and so of every byte of it.
+    """
+
+    shelf: Shelf
+    manifest: Manifest
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What is said about the analysis in JSON."""
+        return self.manifest.document
+
+    @property
+    def digest(self) -> str:
+        """64 hexadecimal digits; another writing of the same analysis has others."""
+        return self.manifest.digest
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
         """Thumbnails, measures and notes, by names such as tile/weights/scale. Raises Corrupt."""
-        try:
-            data = (self.folder / "small.safetensors").read_bytes()
-        except OSError:
-            raise Corrupt from None
-        if hashlib.sha256(data).hexdigest() != self.digests["small"]:
+        data = self.shelf.whole(self.manifest.id, self.manifest.folder, SMALL)
+        if hashlib.sha256(data).hexdigest() != self.manifest.digests["small"]:
             raise Corrupt
         return dict(load(data))
 
     def maps(self, lens: str, layers: slice, heads: slice) -> Array:
         """Map of `lens` for places layers, heads of the selection: [L', H', Q, K] float32. Raises Corrupt."""
         shape = tuple(self.document["shapes"][lens])
-        return read_heads(self.folder / f"{lens}.safetensors", shape, layers, heads, self.digests["maps"][lens])
+        id_, folder = self.manifest.id, self.manifest.folder
+        return read_heads(
+            lambda pieces: self.shelf.fill(id_, folder, f"{lens}.safetensors", pieces),
+            shape,
+            layers,
+            heads,
+            self.manifest.digests["maps"][lens],
+        )
+
+    def verify(self) -> None:
+        """Read everything, a layer at a time. Raises Corrupt."""
+        self.arrays  # noqa: B018 - reading verifies
+        for lens in self.manifest.digests["maps"]:
+            for layer in range(self.document["shapes"][lens][0]):
+                self.maps(lens, slice(layer, layer + 1), ALL)
 
 
 class Writer(MapWriter):
@@ -61,66 +83,64 @@ class Writer(MapWriter):
         super().__init__(folder)
         self._results, self._id = results, id_
 
-    def finish(self, document: dict[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Write the rest, verify nothing is missing, rename into place, index. Raises StorageFull."""
+    def finish(self, document: dict[str, Any], arrays: Mapping[str, Array]) -> int:
+        """Write the rest and publish it; the result's bytes. Raises StorageFull or StoreUnavailable."""
         self.close()
-        self._results._commit(self._id, self._folder, document, arrays, self.digests)  # noqa: SLF001 - one module, two halves
+        return self._results._commit(self._id, self._folder, document, arrays, self.digests)  # noqa: SLF001 - one module, two halves
 
 
 class Results:
-    """Folder of results with an SQLite index. Safe for several threads and processes."""
+    """Results on a shelf, with an index of them. Safe for several threads and processes."""
 
-    def __init__(self, home: Path, quota_bytes: int) -> None:
-        self._root, self._quota = home / "results", quota_bytes
-        self._incoming, self._quarantine = home / "incoming", home / "quarantine"
-        for folder in (self._root, self._incoming, self._quarantine):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._index = home / "results.db"
-        self._local = threading.local()
-        with self._connection as connection:
-            connection.executescript(INDEX)
+    def __init__(self, shelf: Shelf, index: Index, quota_bytes: int) -> None:
+        self._shelf, self._index, self._quota = shelf, index, quota_bytes
 
     @classmethod
     def local(cls, home: Path, quota_bytes: int) -> Results:
-        """The store of a home that has this machine's folder for itself."""
-        return cls(home, quota_bytes)
+        """The store of a home that one server has for itself."""
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return cls(LocalShelf(home, patience=0), SqliteIndex(home / "results.db"), quota_bytes)
+
+    @classmethod
+    def shared(cls, where: str, redis_url: str, quota_bytes: int, staging: Path, name: str = "results") -> Results:
+        """The store of any number of servers and workers. `where` is a folder that all of them see, or an address for fsspec.
+
+        `staging` is a folder of this machine for what is on its way to such an address.
+        """
+        where = where.removeprefix("file://")
+        shelf = RemoteShelf(where, staging) if "://" in where else LocalShelf(Path(where))
+        return cls(shelf, RedisIndex(redis_url, f"headscope:store:{name}"), quota_bytes)
 
     @property
-    def _connection(self) -> sqlite3.Connection:
-        if not hasattr(self._local, "connection"):
-            connection = sqlite3.connect(self._index, timeout=10, isolation_level=None)
-            connection.execute("PRAGMA journal_mode=WAL")
-            self._local.connection = connection
-        made: sqlite3.Connection = self._local.connection
-        return made
+    def staging(self) -> Path:
+        """A folder of this machine for files on their way; what is forgotten there is removed."""
+        return self._shelf.staging
 
     def has(self, id_: str) -> bool:
         """Whether the result is here; says nothing about its health."""
-        return self._connection.execute("SELECT 1 FROM results WHERE id = ?", (id_,)).fetchone() is not None
+        found = self._index.has(id_)
+        if found is None:
+            with suppress(Corrupt):
+                return self._shelf.manifest(id_) is not None
+        return bool(found)
 
     def get(self, id_: str) -> Stored | None:
-        """The result, marked as used now; None if it is not here. Raises Corrupt."""
-        row = self._connection.execute("SELECT digest, used FROM results WHERE id = ?", (id_,)).fetchone()
-        if row is None:
+        """The result, marked as used now; None if it is not here. Raises Corrupt, or StoreUnavailable."""
+        data = self._shelf.manifest(id_)
+        if data is None:
+            if self._index.has(id_):
+                raise Corrupt
             return None
-        folder = self._folder(id_)
-        try:
-            data = (folder / "manifest.json").read_bytes()
-        except OSError:
-            raise Corrupt from None
-        if hashlib.sha256(data).hexdigest() != row[0]:
-            raise Corrupt
-        if time.time() - row[1] > 1:
-            with suppress(sqlite3.OperationalError):  # reading goes on when the disk is full
-                self._connection.execute("UPDATE results SET used = ? WHERE id = ?", (time.time(), id_))
-        manifest = json.loads(data)
-        return Stored(folder, manifest["document"], manifest["digests"])
+        stored = Stored(self._shelf, opened(id_, data))
+        self._index.touch(id_)
+        return stored
 
     @contextmanager
     def writer(self, id_: str) -> Iterator[Writer]:
         """A place to write a result; whatever is not finished is removed."""
-        folder = self._incoming / f"{id_}.{uuid.uuid4().hex[:8]}"
-        folder.mkdir(mode=0o700)
+        folder = self._shelf.staging / uuid.uuid4().hex
+        with storing():
+            folder.mkdir(mode=0o700)
         writer = Writer(self, id_, folder)
         try:
             yield writer
@@ -132,36 +152,47 @@ class Results:
 
     def delete(self, id_: str) -> bool:
         """Forget a result; whether there was one."""
-        gone = self._connection.execute("DELETE FROM results WHERE id = ?", (id_,)).rowcount > 0
-        _remove(self._folder(id_))
-        return gone
+        gone = self._shelf.remove(id_)
+        return self._index.remove(id_) or gone
 
     def quarantine(self, id_: str) -> bool:
-        """Move a corrupt result out of the way, for a person to look at; only the newest ten are kept. False if there was none."""
-        if self._connection.execute("DELETE FROM results WHERE id = ?", (id_,)).rowcount == 0:
+        """Move a damaged result out of the way, for a person to look at; only the newest ten are kept. False if it is not here or not damaged."""
+        if not self._damaged(id_):
             return False
-        with suppress(FileNotFoundError):
-            self._folder(id_).rename(self._quarantine / f"{id_}.{uuid.uuid4().hex[:8]}")
-        kept = sorted(self._quarantine.iterdir(), key=lambda path: path.stat().st_mtime)
-        for old in kept[:-10]:
-            _remove(old)
-        return True
+        aside = self._shelf.put_aside(id_)
+        return self._index.remove(id_) or aside
 
     def usage(self) -> tuple[int, int]:
         """Number of results and their bytes."""
-        count, size = self._connection.execute("SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM results").fetchone()
-        return int(count), int(size)
+        return self._index.usage()
 
     def tidy(self) -> None:
-        """Remove what a killed process left half written, or whole but not in the index. Called once at start, before anything is written."""
-        for left in self._incoming.iterdir():
-            _remove(left)
-        for folder in self._root.glob("*/*"):
-            if not self.has(folder.name):
-                _remove(folder)
+        """Remove what killed writers left half written, and bring shelf and index together.
 
-    def _folder(self, id_: str) -> Path:
-        return self._root / id_[:2] / id_
+        In a home of its own once, at the start, before anything is written. In a shared store as often as one likes: one process at a time does it.
+        """
+        known = self._index.ids() if self._index.turn() else None
+        if known is None:
+            return
+        try:
+            lying = self._shelf.tidy()
+            for id_ in lying - known:
+                self._enter(id_, used_when_made=True)
+            for id_ in known - lying:
+                if self._shelf.manifest(id_) is None:
+                    self._index.remove(id_)
+        except StoreUnavailable:
+            return  # logged where it happened; the next turn comes
+        self._index.complete()
+
+    def _damaged(self, id_: str) -> bool:
+        try:
+            stored = self.get(id_)
+            if stored is not None:
+                stored.verify()
+        except Corrupt:
+            return True
+        return False
 
     def _commit(
         self,
@@ -170,62 +201,37 @@ class Results:
         document: dict[str, Any],
         arrays: Mapping[str, Array],
         digests: dict[str, list[str]],
-    ) -> None:
-        try:
+    ) -> int:
+        with storing():
             small = save(dict(arrays))
-            (folder / "small.safetensors").write_bytes(small)
-            manifest = json.dumps(
-                {"document": document, "digests": {"small": hashlib.sha256(small).hexdigest(), "maps": digests}},
-                allow_nan=False,
-            ).encode()
-            (folder / "manifest.json").write_bytes(manifest)
+            (folder / SMALL).write_bytes(small)
             size = sum(path.stat().st_size for path in folder.iterdir())
-            if size > self._quota:
-                raise StorageFull(
-                    "The result is larger than the whole store (HEADSCOPE_QUOTA_BYTES). Ask for fewer layers or lenses, or for no maps."
-                )
-            with self._writing() as connection:
-                if self.has(id_):
-                    return  # another process was first; a result is named by its content, so theirs is as good
-                self._make_room(size)
-                target = self._folder(id_)
-                target.parent.mkdir(exist_ok=True, mode=0o700)
-                _remove(target)
-                folder.rename(target)
-                connection.execute(
-                    "INSERT INTO results VALUES (?, ?, ?, ?)",
-                    (id_, size, hashlib.sha256(manifest).hexdigest(), time.time()),
-                )
-        except OSError as error:
+            all_digests = {"small": hashlib.sha256(small).hexdigest(), "maps": digests}
+            manifest = sealed(id_, folder.name, time.time(), size, document, all_digests)
+            (folder / NAME).write_bytes(manifest)
+        size += len(manifest)
+        if size > self._quota:
             raise StorageFull(
-                "The result could not be written to disk. Free some room, or lower HEADSCOPE_QUOTA_BYTES."
-            ) from error
+                "The result is larger than the whole store (HEADSCOPE_QUOTA_BYTES). Ask for fewer layers or lenses, or for no maps."
+            )
+        if self._shelf.publish(id_, folder):
+            self._drop(self._index.add(id_, size, self._quota))
+        else:  # another process was first; a result is named by its content, so theirs is as good
+            self._enter(id_)
+        return size
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Folder and index change together: one process at a time, so that neither quota nor digests can disagree."""
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
+    def _enter(self, id_: str, *, used_when_made: bool = False) -> None:
+        """Put a result of the shelf into the index, or aside if its manifest is damaged."""
         try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+            data = self._shelf.manifest(id_)
+            if data is not None:
+                manifest = opened(id_, data)
+                used = manifest.made if used_when_made else None
+                self._drop(self._index.add(id_, manifest.bytes, self._quota, used))
+        except Corrupt:
+            self._shelf.put_aside(id_)
 
-    def _make_room(self, size: int) -> None:
-        _, used = self.usage()
-        for id_, bytes_ in self._connection.execute("SELECT id, bytes FROM results ORDER BY used").fetchall():
-            if used + size <= self._quota:
-                return
-            self.delete(id_)
-            used -= bytes_
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder, or whatever else stands in its place."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+    def _drop(self, victims: Iterable[str]) -> None:
+        for id_ in victims:
+            with suppress(StoreUnavailable):  # what stays is found by tidy
+                self._shelf.remove(id_)

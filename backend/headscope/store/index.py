@@ -1,0 +1,219 @@
+"""The index of the store: which results are here, how large they are and when each was last used. The shelf has the results themselves.
+
+An index may lag behind its shelf, for a process can be killed between the two; tidying brings them together.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from .link import Link
+
+# Who tidies a store that others use, too, leaves it alone for so long (s) afterwards.
+TIDY_SECONDS = 3600.0
+# Waiting longer for an index that only keeps account is not worth it (s).
+ANSWER_SECONDS = 1.0
+
+
+class Index(Protocol):
+    """What the store asks of its index. Nothing here raises because the index is away: the shelf knows better anyway."""
+
+    def has(self, id_: str) -> bool | None:
+        """Whether the result is here; None where only the shelf can tell."""
+
+    def touch(self, id_: str) -> None:
+        """Note that a result is used now, if it is in the index."""
+
+    def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
+        """Enter a result, used now unless a time is given, and take out the least used others until all fit the quota; those."""
+
+    def remove(self, id_: str) -> bool:
+        """Take a result out; whether it was there."""
+
+    def usage(self) -> tuple[int, int]:
+        """Number of results and their bytes, as last known."""
+
+    def ids(self) -> set[str] | None:
+        """All results; None while the index is away."""
+
+    def turn(self) -> bool:
+        """Whether it is this caller's turn to tidy."""
+
+    def complete(self) -> None:
+        """Everything on the shelf has been entered."""
+
+
+class SqliteIndex:
+    """A table in a file, for the processes of one machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._tidied = path, False
+        self._local = threading.local()
+        columns = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
+        if columns and columns != ["id", "bytes", "used"]:  # of an older version, whose results can't verify themselves
+            self._connection.execute("DROP TABLE results")
+        self._connection.executescript(
+            "CREATE TABLE IF NOT EXISTS results (id TEXT PRIMARY KEY, bytes INTEGER NOT NULL, used REAL NOT NULL);"
+            "CREATE INDEX IF NOT EXISTS results_used ON results (used);"
+        )
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        if not hasattr(self._local, "connection"):
+            connection = sqlite3.connect(self._path, timeout=10, isolation_level=None)
+            connection.execute("PRAGMA journal_mode=WAL")
+            self._local.connection = connection
+        made: sqlite3.Connection = self._local.connection
+        return made
+
+    def has(self, id_: str) -> bool | None:
+        row = self._connection.execute("SELECT 1 FROM results WHERE id = ?", (id_,)).fetchone()
+        return True if row else None  # a look at the shelf beside it costs nothing
+
+    def touch(self, id_: str) -> None:
+        row = self._connection.execute("SELECT used FROM results WHERE id = ?", (id_,)).fetchone()
+        if row is not None and time.time() - row[0] > 1:
+            with suppress(sqlite3.OperationalError):  # reading goes on when the disk is full
+                self._connection.execute("UPDATE results SET used = ? WHERE id = ?", (time.time(), id_))
+
+    def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT INTO results VALUES (?, ?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET bytes = excluded.bytes, used = MAX(used, excluded.used)",
+                (id_, size, time.time() if used is None else used),
+            )
+            total, victims = self.usage()[1], []
+            others = connection.execute("SELECT id, bytes FROM results WHERE id != ? ORDER BY used", (id_,))
+            for victim, bytes_ in others.fetchall() if total > quota else ():
+                if total <= quota:
+                    break
+                victims.append(victim)
+                total -= bytes_
+            connection.executemany("DELETE FROM results WHERE id = ?", [(victim,) for victim in victims])
+        return victims
+
+    def remove(self, id_: str) -> bool:
+        return self._connection.execute("DELETE FROM results WHERE id = ?", (id_,)).rowcount > 0
+
+    def usage(self) -> tuple[int, int]:
+        count, size = self._connection.execute("SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM results").fetchone()
+        return int(count), int(size)
+
+    def ids(self) -> set[str]:
+        return {row[0] for row in self._connection.execute("SELECT id FROM results")}
+
+    def turn(self) -> bool:
+        tidied, self._tidied = self._tidied, True
+        return not tidied
+
+    def complete(self) -> None:
+        """Always: its file is where the shelf is."""
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+# Results by time of last use, their bytes, and the sum of those. Each script is one step for everybody; the clock is that of Redis.
+NOW = "local clock = redis.call('TIME') local now = clock[1] + clock[2] / 1e6 "
+TAKE_OUT = """
+local function take_out(id)
+    local size = redis.call('HGET', KEYS[2], id)
+    if not size then return 0 end
+    redis.call('ZREM', KEYS[1], id)
+    redis.call('HDEL', KEYS[2], id)
+    redis.call('DECRBY', KEYS[3], size)
+    return 1
+end
+"""
+ADD = f"""{NOW}{TAKE_OUT}
+local id, size, quota, used = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]) or now
+redis.call('ZADD', KEYS[1], 'GT', string.format('%.6f', used), id)
+local total, victims = redis.call('INCRBY', KEYS[3], size - (redis.call('HGET', KEYS[2], id) or 0)), {{}}
+redis.call('HSET', KEYS[2], id, size)
+while total > quota do
+    local oldest = redis.call('ZRANGE', KEYS[1], 0, 1)
+    local victim = oldest[1] ~= id and oldest[1] or oldest[2]
+    if not victim then break end
+    take_out(victim)
+    table.insert(victims, victim)
+    total = tonumber(redis.call('GET', KEYS[3]))
+end
+return victims
+"""
+REMOVE = f"{TAKE_OUT} return take_out(ARGV[1])"
+TOUCH = f"{NOW} return redis.call('ZADD', KEYS[1], 'XX', 'GT', string.format('%.6f', now), ARGV[1])"
+
+
+class RedisIndex:
+    """Keys in a Redis, for any number of machines. What can't be entered while Redis is away is entered with the next result, or by tidying."""
+
+    def __init__(self, url: str, prefix: str) -> None:
+        self._link = Link(url, ANSWER_SECONDS)
+        self._keys = [f"{prefix}:{part}" for part in ("used", "bytes", "total")]
+        self._complete, self._turn = f"{prefix}:complete", f"{prefix}:turn"
+        self._late: dict[str, tuple[int, float | None]] = {}
+        self._usage = (0, 0)
+
+    def has(self, id_: str) -> bool | None:
+        found = self._link.ask(lambda redis: (redis.hexists(self._keys[1], id_), redis.exists(self._complete)))
+        if found is None or not any(found):
+            return None
+        return bool(found[0])
+
+    def touch(self, id_: str) -> None:
+        self._run(TOUCH, id_)
+
+    def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
+        self._late[id_] = (size, used)
+        victims: list[str] = []
+        for late, (bytes_, then) in list(self._late.items()):
+            found = self._run(ADD, late, bytes_, quota, "" if then is None else then)
+            if found is None:
+                break
+            self._late.pop(late, None)
+            victims += [victim.decode() for victim in found]
+        return victims
+
+    def remove(self, id_: str) -> bool:
+        self._late.pop(id_, None)
+        return bool(self._run(REMOVE, id_))
+
+    def usage(self) -> tuple[int, int]:
+        found: Any = self._link.ask(lambda redis: (redis.zcard(self._keys[0]), redis.get(self._keys[2])))
+        if found is not None:
+            self._usage = (int(found[0]), int(found[1] or 0))
+        return self._usage
+
+    def ids(self) -> set[str] | None:
+        found: Any = self._link.ask(lambda redis: redis.hkeys(self._keys[1]))
+        return None if found is None else {id_.decode() for id_ in found}
+
+    def turn(self) -> bool:
+        def mine(redis: Any) -> bool:
+            seconds = TIDY_SECONDS if redis.exists(self._complete) else TIDY_SECONDS / 60
+            return bool(redis.set(self._turn, "1", nx=True, ex=int(seconds)))
+
+        return bool(self._link.ask(mine))
+
+    def complete(self) -> None:
+        if not self._late:
+            self._link.ask(lambda redis: redis.set(self._complete, "1"))
+
+    def _run(self, script: str, *arguments: Any) -> Any:
+        return self._link.ask(lambda redis: redis.eval(script, len(self._keys), *self._keys, *arguments))

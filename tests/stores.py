@@ -1,0 +1,98 @@
+"""Every kind of store for tests: in a folder with SQLite, in a folder with Redis, in an object store with Redis. A test damages files in each the same way."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from headscope.store import Results
+from tests.server import eventually
+
+KINDS = ("home", "folder", "bucket")
+LARGE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store of some kind is; `name` keeps its index apart from those of other tests."""
+
+    kind: str
+    root: str
+    staging: str
+    redis: str
+    name: str
+
+    def open(self, quota: int = LARGE) -> Results:
+        """The store, as a process of its own would open it."""
+        if self.kind == "home":
+            return Results.local(Path(self.root), quota)
+        return Results.shared(self.root, self.redis, quota, Path(self.staging), self.name)
+
+    def json(self) -> str:
+        """For another process; see load()."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def load(text: str) -> Place:
+        """What json() made."""
+        return Place(**json.loads(text))
+
+    @property
+    def files(self) -> fsspec.AbstractFileSystem:
+        """Reaches into the store past Headscope."""
+        return fsspec.core.url_to_fs(self.root, use_listings_cache=False)[0]
+
+    @property
+    def path(self) -> str:
+        """The store's root for `files`."""
+        return self.root.removeprefix("s3://")
+
+    def file(self, id_: str, name: str) -> str:
+        """The path of a file of a result."""
+        if self.kind != "bucket":
+            return f"{self.path}/results/{id_[:2]}/{id_}/{name}"
+        (found,) = [path for path in self.files.find(f"{self.path}/results/{id_}") if path.endswith(f"/{name}")]
+        return found
+
+    def lying(self, part: str = "results") -> list[str]:
+        """All files of a part of the store."""
+        return sorted(self.files.find(f"{self.path}/{part}"))
+
+
+@contextmanager
+def object_store(folder: Path) -> Iterator[None]:
+    """An object store as a process of its own; the environment says where, as it does for any client of one."""
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    log = folder / "moto.log"
+    with log.open("wb") as file, pytest.MonkeyPatch.context() as patch:
+        server = subprocess.Popen(command, stdout=file, stderr=file)
+        try:
+            address = eventually(lambda: re.search(r"http://127\.0\.0\.1:\d+", log.read_text()), "the object store")
+            patch.setenv("AWS_ENDPOINT_URL", address[0])
+            for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+                patch.setenv(variable, "testing")
+            patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+            patch.setenv("NO_PROXY", "127.0.0.1")
+            yield
+        finally:
+            server.kill()
+            server.wait()
+
+
+def new_place(kind: str, folder: Path, redis: str) -> Place:
+    """An empty store of that kind. A bucket needs object_store()."""
+    name, root = uuid.uuid4().hex, str(folder / "store")
+    if kind == "bucket":
+        root = f"s3://{name}/in/a/prefix"
+        fsspec.filesystem("s3").mkdir(name)
+    return Place(kind, root, str(folder / "staging"), redis, name)
