@@ -20,7 +20,7 @@ NOUNS = {"_version", "types", "declarations", "errors", "settings", "logs", "adj
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "caveats", "study", "figures"}
-ROOTS = {"library", "worker", "runtime", "attentions", "comparison"}
+ROOTS = {"library", "worker", "home", "admission", "runtime", "attentions", "comparison"}
 # Room -> what it may import, beside itself.
 MAY_IMPORT = {
     "_version": set(),

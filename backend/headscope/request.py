@@ -31,6 +31,8 @@ from .models.generation import Generate
 
 # Raised whenever the same request would give other numbers than before.
 SCHEMA = 1
+# What the record of a request has in place of an image: this, and the image's SHA-256.
+STORED_IMAGE = "sha256:"
 # The fields that hold the input; the others say what is done with it.
 INPUT = {"text", "text_pair", "token_ids", "target_ids", "image", "pos", "labels"}
 # Needs of methods that run the input, or a layer, once more by itself.
@@ -186,8 +188,8 @@ class AnalysisRequest(BaseModel):
     def record(self) -> dict[str, Any]:
         """The request as plain JSON to keep beside its result: an image is named by its SHA-256 only."""
         described = self.model_dump()
-        if self.image is not None and not self.image.startswith("sha256:"):
-            described["image"] = f"sha256:{hashlib.sha256(self.image.encode()).hexdigest()}"
+        if self.image is not None and not self.image.startswith(STORED_IMAGE):
+            described["image"] = f"{STORED_IMAGE}{hashlib.sha256(self.image.encode()).hexdigest()}"
         return described
 
     @property

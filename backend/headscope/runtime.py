@@ -7,25 +7,23 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
-from tokenizers import Tokenizer
-
-from . import budget
-from .errors import CorruptModel, HeadscopeError, NotReady, Unknown
-from .jobs import Embedded, Job, Limits, Line, Record, SqliteRecord, Watcher, Work
-from .models import safety, support, tokens
-from .models.catalog import Catalog, Located, file_digest
-from .models.facts import Facts
-from .request import AnalysisRequest, check_needs
+from . import home
+from .admission import Admission
+from .errors import HeadscopeError, NotReady, Unknown
+from .jobs import LOCAL, Embedded, Engine, Job, Limits, Watcher
+from .models.catalog import Catalog
+from .request import AnalysisRequest
 from .settings import Settings
-from .store import Results, Stored
+from .store import Hot, Stored
 from .store.mapfile import Corrupt
+
+if TYPE_CHECKING:
+    from .jobs.cluster import Cluster
 
 logger = logging.getLogger("headscope")
 T = TypeVar("T")
-# The fields of a request that every input of a batch has for itself.
-INPUT = ("text", "text_pair", "token_ids", "target_ids", "image", "pos", "labels")
 
 
 class Service:
@@ -35,26 +33,40 @@ class Service:
         self.settings = settings
         settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.catalog = Catalog(settings)
-        self.results = Results.local(settings.home, settings.quota_bytes)
-        self.record: Record = SqliteRecord(settings.home / "jobs.db")
+        self.results, self.inputs, self.record = home.results(settings), home.inputs(settings), home.record(settings)
+        self.hot = Hot(settings.cache_url)
         self.watcher = Watcher(self.record)
-        self._tokenizers: dict[str, Tokenizer] = {}  # by digest of the file
+        self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
         self._repairs: set[str] = set()
         self._lock: IO[str] | None = None
-        self.jobs = Embedded(
+        self.jobs = self._home()
+
+    def _home(self) -> Embedded | Cluster:
+        """What does the jobs: a child process of this one, or workers anywhere."""
+        settings = self.settings
+        if settings.redis_url is None:
+            return Embedded(
+                self.record,
+                engine,
+                (settings,),
+                job_seconds=settings.job_seconds,
+                cancel_seconds=settings.cancel_seconds,
+                prewarm=settings.prewarm,
+                on_change=self.watcher.poke,
+            )
+        from .jobs.cluster import Cluster
+
+        return Cluster(
             self.record,
-            _work,
-            _start_child,
-            (settings,),
+            settings.redis_url,
             job_seconds=settings.job_seconds,
             cancel_seconds=settings.cancel_seconds,
-            on_change=self.watcher.poke,
         )
 
     def take_home(self) -> None:
-        """Make this the only server of its home. Raises HeadscopeError if another one has it."""
-        if self._lock is not None:
+        """Make this the only server of its home, unless it is a cluster's. Raises HeadscopeError if another one has it."""
+        if self._lock is not None or self.settings.redis_url is not None:
             return
         lock = (self.settings.home / "server.lock").open("w")
         try:
@@ -70,7 +82,8 @@ class Service:
         """Take up the jobs of an earlier run and begin. Raises HeadscopeError if another server has this home."""
         self.take_home()
         self.results.tidy()
-        self.jobs.start(_warm if self.settings.prewarm else None)
+        self.inputs.tidy()
+        self.jobs.start()
 
     def stop(self) -> None:
         """Stop at once; unfinished jobs go on at the next start."""
@@ -79,28 +92,45 @@ class Service:
             self._lock.close()
             self._lock = None
 
-    def submit(self, requests: Sequence[AnalysisRequest], *, batch: bool = False) -> tuple[str | None, list[str]]:
+    def submit(
+        self, requests: Sequence[AnalysisRequest], *, batch: bool = False, owner: str | None = None
+    ) -> tuple[str | None, list[str]]:
         """Check and accept requests; the batch's id (None for one request) and their ids. All of them are accepted, or none.
 
-        In a batch, errors point to the input that is wrong.
+        In a batch, errors point to the input that is wrong. `owner` may read them from now on; None is the one user of a server without users.
 
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
-        work = [(self._checked(request, place if batch else None), request) for place, request in enumerate(requests)]
-        missing = [Work(id_, request.model_dump_json()) for id_, request in work if not self.results.has(id_)]
+        work = [
+            self._admission.work(request, place if batch else None, owner or LOCAL)
+            for place, request in enumerate(requests)
+        ]
+        here = {one.id for one in work if self.results.has(one.id)}
+        missing = {one.id: one for one in work if one.id not in here}
         named = uuid.uuid4().hex if len(requests) > 1 else None
         if missing:
-            limits = Limits(total=self.settings.max_queue)
-            self.record.enqueue(missing, batch=named, priority=1 if named else 0, limits=limits)
+            for one, request in zip(work, requests, strict=True):
+                if one.id in missing and request.image is not None:
+                    self.inputs.put(request.image.encode())
+            limits = Limits(self.settings.max_queue, self.settings.user_queue if owner else None)
+            self.record.enqueue(missing.values(), batch=named, priority=1 if named else 0, limits=limits)
             self.jobs.wake()
-        return named, [id_ for id_, _ in work]
+        if owner:
+            for id_ in here:
+                self.record.grant(id_, owner)
+        return named, [one.id for one in work]
 
-    def cancel(self, id_: str) -> bool:
-        """Cancel a job that has not ended (True), or forget an ended one and its result (False). Raises Unknown."""
-        if self.record.cancel(id_):
+    def cancel(self, id_: str, owner: str | None = None) -> bool:
+        """Cancel a job that has not ended (True), or forget an ended one and its result (False). Raises Unknown.
+
+        Of an owner only its own wish ends: what others asked for too goes on, or stays, for them, and is forgotten for the owner (False).
+        """
+        if self.record.cancel(id_, owner):
             self.watcher.poke()
-            return True
-        forgotten = self.record.forget(id_)
+            return owner is None or self.record.may_read(id_, owner)
+        forgotten = self.record.forget(id_, owner)
+        if owner is not None and not forgotten:
+            return False
         if not self.results.delete(id_) and not forgotten:
             raise unknown_analysis()
         return False
@@ -154,71 +184,6 @@ class Service:
                 self._repairs.discard(id_)
             return id_ in self._repairs
 
-    def _checked(self, request: AnalysisRequest, place: int | None) -> str:
-        """_check, with errors that point into the inputs of a batch where that is where they come from."""
-        try:
-            return self._check(request)
-        except HeadscopeError as error:
-            if place is not None and error.pointer is not None and error.pointer[1:] in INPUT:
-                error.pointer = f"/inputs/{place}{error.pointer}"
-            raise
-
-    def _check(self, request: AnalysisRequest) -> str:
-        """The request's id, once everything that can be known without the model has been checked."""
-        limit = self.settings.text_bytes
-        for text, pointer in ((request.text, "/text"), (request.text_pair, "/text_pair")):
-            if text is not None:
-                tokens.check_text(text, pointer, limit)
-        located = self.catalog.locate(request.model)
-        self.catalog.check(located)
-        facts = self.catalog.facts(located)
-        if facts is not None:
-            lacks = support.lacks(facts, request.kind)
-            support.check_input(facts, request)
-            check_needs(request.methods, lacks)
-            self._check_size(located, facts, request)
-        return request.key(located.digest())
-
-    def _check_size(self, located: Located, facts: Facts, request: AnalysisRequest) -> None:
-        """Raise TooManyTokens or BudgetExceeded where the tokens along both axes are known already."""
-        tower = facts.tower(request.kind)
-        first = self._count(located, facts, request)
-        queries, keys = first, first
-        if facts.kind == "encoder-decoder" and request.kind in ("decoder", "cross"):
-            queries = len(request.target_ids) if request.target_ids is not None else None
-            keys = first if request.kind == "cross" else queries
-        if queries is None or keys is None:
-            return
-        most = request.max_tokens
-        if most is not None:
-            queries, keys = min(queries, most), min(keys, most)
-        tokens.check_length(queries, tower.max_tokens)
-        planned = budget.plan(request, dict.fromkeys(range(tower.layers), tower.heads), queries, keys)
-        budget.check(planned, min(self.settings.job_bytes, self.settings.quota_bytes))
-
-    def _count(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
-        """Number of tokens of the (first) text, if the tokenizer's file is here; the worker counts again."""
-        if facts.patches is not None:
-            return facts.patches.tokens
-        if request.token_ids is not None:
-            return len(request.token_ids)
-        path = located.folder / "tokenizer.json" if located.folder else None
-        if path is None or not path.is_file() or request.text is None:
-            return None
-        digest = file_digest(path)
-        if digest not in self._tokenizers:
-            safety.read_json(path, safety.LARGEST_TOKENIZER)
-            try:
-                self._tokenizers[digest] = tokens.prepare(Tokenizer.from_file(str(path)))
-            except Exception as error:  # tokenizers raises nothing more precise
-                raise CorruptModel("The model's tokenizer can't be read.") from error
-        tokenizer = self._tokenizers[digest]
-        return len(
-            tokenizer.encode(request.text)
-            if request.text_pair is None or facts.kind == "encoder-decoder"
-            else tokenizer.encode(request.text, request.text_pair)
-        )
-
 
 def unknown_analysis() -> Unknown:
     """There is no such analysis, or not any more."""
@@ -239,20 +204,8 @@ def read_or_recompute(service: Service, id_: str, read: Callable[[Stored], T]) -
     return None
 
 
-# The child imports torch and transformers; this process never does. So its functions are reached by name.
-def _start_child(*arguments: Any) -> None:
-    from . import worker
+def engine(settings: Settings) -> Engine:
+    """What runs jobs. Its process imports torch and transformers; the server's never does."""
+    from .worker import Worker
 
-    worker.start(*arguments)
-
-
-def _work(id_: str, payload: str, line: Line) -> dict[str, Any] | None:
-    from . import worker
-
-    return worker.run(id_, payload, line)
-
-
-def _warm(line: Line) -> None:
-    from . import worker
-
-    worker.warm(line)
+    return Worker(settings)

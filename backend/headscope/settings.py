@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from .errors import InvalidSetting
 
 GIB = 1024**3
-REDIS = r"^(rediss?|unix)://"
+REDIS = "^(rediss?|unix)://"
 
 
 class Settings(BaseSettings):
@@ -67,6 +67,9 @@ class Settings(BaseSettings):
         description="Largest body of a request for analyses, which may hold images; 16 MiB hold a file of 12 MB in base64.",
     )
     max_queue: int = Field(default=5_000, ge=1, description="Most analyses waiting at once.")
+    user_queue: int = Field(
+        default=2_000, ge=1, description="Most analyses of one user waiting at once, on a server with users."
+    )
     job_seconds: float = Field(default=900, gt=0, description="Longest time one analysis may run, model load included.")
     cancel_seconds: float = Field(
         default=2.0, gt=0, description="Time a cancelled analysis has to stop by itself before its worker is killed."

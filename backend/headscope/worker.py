@@ -7,25 +7,26 @@ import logging
 import sqlite3
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
-from . import analysis
+from . import analysis, home
 from .capture import examine
 from .errors import Cancelled, CorruptModel, HeadscopeError, StorageFull
-from .jobs import Line
+from .jobs import Job, Line, Problem
 from .models import loading
 from .models.catalog import Catalog, Located
 from .models.loading import Model
-from .request import AnalysisRequest
+from .request import STORED_IMAGE, AnalysisRequest
 from .settings import Settings
-from .store import Results
 
 logger = logging.getLogger("headscope.worker")
 
-Problem = dict[str, Any]
+# Tokens of several inputs that a GPU takes in one forward pass, unless the settings say otherwise.
+GPU_BATCH_TOKENS = 16_384
 # Progress is told at most this often: nobody sees more.
 PROGRESS_SECONDS = 0.05
 # What the system says when there is no room for a file.
@@ -33,40 +34,55 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Worker:
-    """One process' models and the way of a job through them."""
+    """One process' models and the way of a job through them: the engine of both homes."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._catalog = Catalog(settings)
-        self._results = Results.local(settings.home, settings.quota_bytes)
-        self._warm: OrderedDict[str, Model] = OrderedDict()
+        self._results, self._inputs = home.results(settings), home.inputs(settings)
+        self._models: OrderedDict[str, Model] = OrderedDict()
+        cuda = settings.device.startswith("cuda") or (settings.device == "auto" and torch.cuda.is_available())
+        self._device = settings.device if settings.device != "auto" else "cuda" if cuda else "cpu"
+        default = GPU_BATCH_TOKENS if cuda else 0
+        self.most_tokens = default if settings.batch_tokens is None else settings.batch_tokens
         if settings.threads:
             torch.set_num_threads(settings.threads)
+
+    @property
+    def warm(self) -> frozenset[str]:
+        """Digests of the models in memory."""
+        return frozenset(tuple(self._models))
 
     def model(self, located: Located, line: Line) -> Model:
         """The model of these files, loaded now or warm; the least recently used go when they take more than warm_bytes together."""
         digest = located.digest()
-        if digest not in self._warm:
+        if digest not in self._models:
             line.count("model_loads")
-            model = loading.load(located)
+            model = loading.load(located, self._device)
             digest = model.digest  # a model fetched just now has its files' digest, no longer its hub id's
-            self._warm[digest] = model
-            while sum(kept.bytes for kept in self._warm.values()) > self._settings.warm_bytes and len(self._warm) > 1:
-                self._warm.popitem(last=False)
-        self._warm.move_to_end(digest)
-        return self._warm[digest]
+            self._models[digest] = model
+            while (
+                sum(kept.bytes for kept in self._models.values()) > self._settings.warm_bytes and len(self._models) > 1
+            ):
+                self._models.popitem(last=False)
+        self._models.move_to_end(digest)
+        return self._models[digest]
 
-    def warm(self, line: Line) -> None:
+    def prewarm(self, line: Line) -> None:
         """Load and examine the default model if it is on this machine."""
         located = self._catalog.locate(self._catalog.default)
         if located.folder is not None:
             examine(self.model(located, line))
 
-    def run(self, id_: str, payload: str, line: Line) -> Problem | None:
-        """Analyse and store; None, or the problem as a document. Whatever is wrong with one job stays with that job."""
+    def run(self, jobs: Sequence[Job], line: Line) -> dict[str, Problem | None]:
+        """Do jobs; by id the problem as a document, or None where the result is stored."""
+        return {job.id: self._run(job, line) for job in jobs}
+
+    def _run(self, job: Job, line: Line) -> Problem | None:
+        """Analyse and store. Whatever is wrong with one job stays with that job."""
         try:
-            if not self._results.has(id_):
-                self._analyse(id_, AnalysisRequest.model_validate_json(payload), line)
+            if not self._results.has(job.id):
+                self._analyse(job.id, self._request(job.payload), line)
         except HeadscopeError as error:
             return error.problem()
         except MemoryError:
@@ -74,9 +90,17 @@ class Worker:
         except (OSError, sqlite3.OperationalError) as error:
             if isinstance(error, OSError) and error.errno not in FULL:
                 raise
-            logger.exception("job %s", id_)
+            logger.exception("job %s", job.id)
             return StorageFull("The result could not be written to disk. Free some room, then send it again.").problem()
         return None
+
+    def _request(self, payload: str) -> AnalysisRequest:
+        """The request of a payload, with its image in its place."""
+        request = AnalysisRequest.model_validate_json(payload)
+        if request.image is None or not request.image.startswith(STORED_IMAGE):
+            return request
+        image = self._inputs.get(request.image.removeprefix(STORED_IMAGE))
+        return request.model_copy(update={"image": image.decode()})
 
     def _analyse(self, id_: str, request: AnalysisRequest, line: Line) -> None:
         started = time.perf_counter()
@@ -155,26 +179,3 @@ def arrays(result: analysis.Result) -> dict[str, Any]:
         for name, parts in nested.items():
             flat |= {f"{group}/{name}/{part}": values for part, values in parts.items()}
     return flat
-
-
-_worker: Worker | None = None
-
-
-def start(settings: Settings) -> None:
-    """Set up this process as the worker."""
-    global _worker
-    _worker = Worker(settings)
-
-
-def run(id_: str, payload: str, line: Line) -> Problem | None:
-    """Run one job in this process."""
-    if _worker is None:
-        raise RuntimeError("start() must be called first")
-    return _worker.run(id_, payload, line)
-
-
-def warm(line: Line) -> None:
-    """Load the default model, so that the first request need not wait for it."""
-    if _worker is None:
-        raise RuntimeError("start() must be called first")
-    _worker.warm(line)

@@ -1,7 +1,8 @@
-"""Accepted work and who does it. One record of jobs, one interface; here the embedded home: one child process."""
+"""Accepted work and who does it. One record of jobs, two homes: one child process, or Celery workers on any number of machines."""
 
 from .embedded import Embedded
-from .job import LOCAL, TERMINAL, Claimant, Histogram, Job, Limits, Record, Run, Work, WorkerState, settle
+from .engine import Engine, Problems
+from .job import LOCAL, TERMINAL, Claimant, Histogram, Job, Limits, Problem, Record, Run, Work, WorkerState, settle
 from .line import Line
 from .redis import RedisRecord
 from .sqlite import SqliteRecord
@@ -14,10 +15,13 @@ __all__ = [
     "TERMINAL",
     "Claimant",
     "Embedded",
+    "Engine",
     "Histogram",
     "Job",
     "Limits",
     "Line",
+    "Problem",
+    "Problems",
     "Record",
     "RedisRecord",
     "Run",

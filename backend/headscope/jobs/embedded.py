@@ -17,53 +17,55 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ..errors import Cancelled, HeadscopeError
-from .job import Claimant, Job, Record, Status, settle, timed_out
-from .line import Line, ServerLine
+from ..errors import HeadscopeError
+from .engine import Engine, Problems
+from .job import Claimant, Job, Record, outcome, settle, timed_out
+from .line import PipeLine, ServerLine
 
 logger = logging.getLogger("headscope.jobs")
 
 POLL_SECONDS = 0.05
-ME = Claimant("embedded")
+NAME = "embedded"
+# Ended jobs are dropped this often, in s.
+TRIM_SECONDS = 60.0
 
-Problem = dict[str, Any]
-Work = Callable[[str, str, Line], Problem | None]
+Answer = tuple[Problems, Claimant]
 
 
 class Embedded:
     """Runs queued jobs one after another in a child process.
 
-    `start_child(*start_args)` is called once in every new child, then `work(id, payload, line)` per job; both are module-level functions. `work` returns a
-    problem document, or None when the result is stored. `on_change` is called after every change, from the dispatcher's thread.
+    `engine(*arguments)`, a module-level function, is called once in every new child. `on_change` is called after every change, from the
+    dispatcher's thread. With `prewarm` the child gets ready before the first job.
     """
 
     def __init__(
         self,
         record: Record,
-        work: Work,
-        start_child: Callable[..., None],
-        start_args: tuple[Any, ...],
+        engine: Callable[..., Engine],
+        arguments: tuple[Any, ...],
         *,
         job_seconds: float,
         cancel_seconds: float,
+        prewarm: bool = False,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self._record, self._work, self._on_change = record, work, on_change
-        self._start_child, self._start_args = start_child, start_args
+        self._record, self._on_change = record, on_change
+        self._engine, self._arguments, self._prewarm = engine, arguments, prewarm
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._pool: ProcessPoolExecutor | None = None
         self._line: ServerLine | None = None
+        self._me = Claimant(NAME)
+        self._trimmed = 0.0
         self._thread = threading.Thread(target=self._dispatch, name="dispatcher", daemon=True)
 
-    def start(self, warm: Callable[[Line], None] | None = None) -> None:
-        """Take up what an earlier run left, and begin. `warm` runs first in the child."""
+    def start(self) -> None:
+        """Take up what an earlier run left, and begin."""
         for job in self._record.lost():
             # The stop was not the job's fault, so the attempt does not count.
             self._record.requeue(job.id, job.run, "", counted=False)
-        self._record.leave(ME.name)
-        self._record.trim()
-        self._warm = warm
+        self._record.leave(NAME)
         self._thread.start()
 
     def wake(self) -> None:
@@ -87,38 +89,39 @@ class Embedded:
         return next(iter(_processes(self._pool)), None)
 
     def _dispatch(self) -> None:
-        if self._warm is not None:
-            self._start_pool().submit(_on_line, self._warm, 0)
+        if self._prewarm:
+            self._start_pool().submit(_prewarm)
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                jobs = self._record.claim(ME)
+                jobs = self._record.claim(self._me)
                 if not jobs:
                     self._listen()
+                    self._trim()
                     self._wake.wait(1.0)
                     continue
                 self._on_change()
-                for job in jobs:
-                    self._run(job)
+                self._run(jobs)
             except Exception:  # the dispatcher must outlive anything, a full disk for instance
                 logger.exception("dispatcher")
                 self._stopping.wait(1.0)
             self._on_change()
 
-    def _run(self, job: Job) -> None:
+    def _run(self, jobs: list[Job]) -> None:
         try:
-            problem = self._wait(job, self._start_pool().submit(_on_line, self._work, job.run, job.id, job.payload))
+            problems = self._wait(jobs, self._start_pool().submit(_work, jobs))
         except BrokenProcessPool:
-            self._lost(job)
+            self._lost(jobs)
             return
         except HeadscopeError as error:
-            problem = error.problem()
+            problems = dict.fromkeys((job.id for job in jobs), error.problem())
         except Exception:
-            logger.exception("job %s", job.id)
-            problem = HeadscopeError("The server failed on this job; its log says why.").problem()
+            logger.exception("job %s", ", ".join(job.id for job in jobs))
+            failed = HeadscopeError("The server failed on this job; its log says why.").problem()
+            problems = dict.fromkeys((job.id for job in jobs), failed)
         self._listen()
-        status: Status = "done" if problem is None else "cancelled" if problem["code"] == Cancelled.code else "failed"
-        self._note(lambda: self._record.finish(job.id, job.run, status, problem))
+        for job in jobs:
+            self._note(lambda job=job: self._record.finish(job.id, job.run, *outcome(problems[job.id])))  # type: ignore[misc]
 
     def _note(self, change: Callable[[], object]) -> None:
         """Write a job's end down, trying again while the disk is full: no job may stay running for ever."""
@@ -132,13 +135,14 @@ class Embedded:
             else:
                 return
 
-    def _wait(self, job: Job, future: Future[Problem | None]) -> Problem | None:
-        """The child's answer. Raises TimedOut or Cancelled, after killing a child that does not stop by itself."""
+    def _wait(self, jobs: list[Job], future: Future[Answer]) -> Problems:
+        """The child's answer. Raises TimedOut, or BrokenProcessPool, after killing a child that does not stop by itself."""
         deadline = time.monotonic() + self._job_seconds
-        cancelled_at: float | None = None
+        unwanted: dict[int, float] = {}  # run -> since when
         while True:
             try:
-                return future.result(timeout=POLL_SECONDS)
+                problems, self._me = future.result(timeout=POLL_SECONDS)
+                return problems
             except NotYet:
                 if future.done():
                     raise
@@ -150,31 +154,45 @@ class Embedded:
             if now > deadline:
                 self._kill()
                 raise timed_out(self._job_seconds)
-            if cancelled_at is None:
-                current = self._record.get(job.id)
-                if current is None or current.run != job.run or current.status != "running":
-                    cancelled_at = now
-                    if self._line:
-                        self._line.cancel(job.run)
-            elif now > cancelled_at + self._cancel_seconds:
+            self._cancel(jobs, unwanted, now)
+            if unwanted and now > min(unwanted.values()) + self._cancel_seconds:
                 self._kill()
-                raise Cancelled("The analysis was cancelled.")
+                self._give_back(jobs)
+                raise BrokenProcessPool
+
+    def _cancel(self, jobs: list[Job], unwanted: dict[int, float], now: float) -> None:
+        """Tell the child once of each run that is no longer wanted."""
+        current = self._record.several([job.id for job in jobs])
+        for job in jobs:
+            found = current.get(job.id)
+            if job.run not in unwanted and (found is None or found.run != job.run or found.status != "running"):
+                unwanted[job.run] = now
+                if self._line:
+                    self._line.cancel(job.run)
+
+    def _give_back(self, jobs: list[Job]) -> None:
+        """Queue again what had to stop because of another job in its group; nothing happens to those that have ended."""
+        for job in jobs:
+            self._note(lambda job=job: self._record.requeue(job.id, job.run, "", counted=False))  # type: ignore[misc]
 
     def _listen(self) -> None:
         """Write down what the child has said."""
         for kind, *said in self._line.messages() if self._line else ():
             with contextlib.suppress(sqlite3.OperationalError):  # progress may be lost while the disk is full
-                if kind == "count":
-                    self._record.count(*said)
-                else:
-                    self._record.progress(*said)
+                getattr(self._record, kind)(*said)
 
-    def _lost(self, job: Job) -> None:
+    def _trim(self) -> None:
+        if time.monotonic() - self._trimmed > TRIM_SECONDS:
+            self._trimmed = time.monotonic()
+            self._record.trim()
+
+    def _lost(self, jobs: list[Job]) -> None:
         self._listen()
         self._kill()
         if self._stopping.is_set():
-            return  # the next start queues it again
-        self._note(lambda: settle(self._record, [job], self._job_seconds))
+            return  # the next start queues them again
+        self._note(lambda: settle(self._record, jobs, self._job_seconds))
+        self._note(lambda: self._record.leave(NAME))
 
     def _start_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
@@ -184,12 +202,13 @@ class Embedded:
                 1,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_child_main,
-                initargs=(os.getpid(), theirs, self._start_child, self._start_args),
+                initargs=(os.getpid(), theirs, self._engine, self._arguments),
             )
         return self._pool
 
     def _kill(self) -> None:
         pool, self._pool = self._pool, None
+        self._me = Claimant(NAME)
         if pool is None:
             return
         for process in _processes(pool):
@@ -206,23 +225,27 @@ def _processes(pool: ProcessPoolExecutor | None) -> list[int]:
     return list(getattr(pool, "_processes", None) or ())
 
 
-_child_line: Line | None = None
+class _Child:
+    """What the child process has: its end of the line, and its engine."""
+
+    line: PipeLine
+    engine: Engine
 
 
-def _on_line(work: Callable[..., Any], run: int, *arguments: Any) -> Any:
-    """In the child: `work` with the child's end of the line as last argument."""
-    if _child_line is None:
-        raise RuntimeError("this is not a child")
-    _child_line.begin(run)
-    return work(*arguments, _child_line)
+def _prewarm() -> None:
+    """In the child."""
+    _Child.engine.prewarm(_Child.line)
 
 
-def _child_main(
-    parent: int, connection: Connection, start_child: Callable[..., None], arguments: tuple[Any, ...]
-) -> None:
+def _work(jobs: list[Job]) -> Answer:
+    """In the child: the problems of the jobs by id, and what it is ready for now."""
+    _Child.line.begin({job.id: job.run for job in jobs})
+    problems = _Child.engine.run(jobs, _Child.line)
+    return problems, Claimant(NAME, warm=_Child.engine.warm, most_tokens=_Child.engine.most_tokens, pid=os.getpid())
+
+
+def _child_main(parent: int, connection: Connection, engine: Callable[..., Engine], arguments: tuple[Any, ...]) -> None:
     """Set up a new child: it leaves Ctrl-C to its parent and does not outlive it."""
-    global _child_line
-    _child_line = Line(connection)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def follow() -> None:
@@ -231,4 +254,4 @@ def _child_main(
         os._exit(1)
 
     threading.Thread(target=follow, name="follow-parent", daemon=True).start()
-    start_child(*arguments)
+    _Child.line, _Child.engine = PipeLine(connection), engine(*arguments)

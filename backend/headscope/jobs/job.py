@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
-from ..errors import QueueFull, TimedOut, WorkerLost
+from ..errors import Cancelled, QueueFull, TimedOut, WorkerLost
 
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
 TERMINAL: frozenset[str] = frozenset({"done", "failed", "cancelled"})
@@ -281,6 +281,13 @@ def _settle(record: Record, job: Job, seconds: float) -> bool:
         )
         return record.finish(job.id, job.run, "failed", lost.problem())
     return record.requeue(job.id, job.run, "The worker stopped and was restarted; trying again.")
+
+
+def outcome(problem: Problem | None) -> tuple[Status, Problem | None]:
+    """The status in which a run ends that had this problem, or none; and the problem."""
+    if problem is None:
+        return "done", None
+    return ("cancelled" if problem["code"] == Cancelled.code else "failed"), problem
 
 
 def timed_out(seconds: float) -> TimedOut:

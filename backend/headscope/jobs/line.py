@@ -1,50 +1,75 @@
-"""The line between the server and its child: progress and counts one way, cancellations the other.
+"""The line between whoever runs a job and the record: progress, counts and observations one way, cancellations the other.
 
-The child never touches the record of jobs: one that is stopped or killed in the middle of a write would hold the record's lock against everybody.
+In the embedded home it is a pipe between child and server: the child never touches the record, for one that is stopped or killed in the middle of a
+write would hold the record's lock against everybody. In the cluster a worker writes to the record itself.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
+
+from ..errors import BrokerUnavailable
+from .job import Record
 
 BROKEN = (EOFError, OSError)
+# After a failure the record is left alone for this long (s): a job need not wait for a broker that is away.
+PAUSE_SECONDS = 2.0
 
 
-class Line:
-    """The child's end."""
+class Line(Protocol):
+    """What a job says while it runs."""
+
+    def progress(self, id_: str, fraction: float, stage: str, detail: str) -> bool:
+        """Say how far a job is (fraction in 0..1); False once it is no longer wanted."""
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Add to a counter of the record."""
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Add an observation to a histogram of the record."""
+
+
+class PipeLine:
+    """The child's end of a pipe to the server."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._run = 0
+        self._runs: dict[str, int] = {}
         self._cancelled: set[int] = set()
 
-    def begin(self, run: int) -> None:
-        """A run of a job starts; cancellations of earlier runs do not concern it."""
-        self._run = run
+    def begin(self, runs: Mapping[str, int]) -> None:
+        """These runs of jobs start, by id; cancellations of earlier runs do not concern them."""
+        self._runs = dict(runs)
 
     def progress(self, id_: str, fraction: float, stage: str, detail: str) -> bool:
         """Say how far a job is; False once it is no longer wanted."""
-        self._connection.send(("progress", id_, self._run, fraction, stage, detail))
+        run = self._runs.get(id_, 0)
+        self._connection.send(("progress", id_, run, fraction, stage, detail))
         while self._connection.poll():
             self._cancelled.add(self._connection.recv())
-        return self._run not in self._cancelled
+        return run not in self._cancelled
 
-    def count(self, name: str) -> None:
-        """Add one to a counter of the record."""
-        self._connection.send(("count", name))
+    def count(self, name: str, number: int = 1) -> None:
+        """Add to a counter of the record."""
+        self._connection.send(("count", name, number))
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Add an observation to a histogram of the record."""
+        self._connection.send(("observe", name, dict(labels), value))
 
 
 class ServerLine:
-    """The server's end. What a dead child left half said is dropped."""
+    """The server's end of the pipe. What a dead child left half said is dropped."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def messages(self) -> Iterator[tuple[Any, ...]]:
-        """What the child has said since the last time."""
+        """What the child has said since the last time: the name of a method of the record, and its arguments."""
         with contextlib.suppress(*BROKEN):
             while self._connection.poll():
                 yield self._connection.recv()
@@ -57,3 +82,38 @@ class ServerLine:
     def close(self) -> None:
         """Hang up."""
         self._connection.close()
+
+
+class RecordLine:
+    """A worker's way to the record of the cluster. While the broker is away jobs go on, and what they say is lost."""
+
+    def __init__(self, record: Record, runs: Mapping[str, int]) -> None:
+        self._record, self._runs = record, dict(runs)
+        self._silent_until = 0.0
+
+    def progress(self, id_: str, fraction: float, stage: str, detail: str) -> bool:
+        """Say how far a job is; False once it is no longer wanted."""
+        wanted = True
+        with self._speaking() as may:
+            if may:
+                wanted = self._record.progress(id_, self._runs[id_], fraction, stage, detail)
+        return wanted
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Add to a counter of the record."""
+        with self._speaking() as may:
+            if may:
+                self._record.count(name, number)
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Add an observation to a histogram of the record."""
+        with self._speaking() as may:
+            if may:
+                self._record.observe(name, labels, value)
+
+    @contextlib.contextmanager
+    def _speaking(self) -> Iterator[bool]:
+        try:
+            yield time.monotonic() >= self._silent_until
+        except BrokerUnavailable:
+            self._silent_until = time.monotonic() + PAUSE_SECONDS

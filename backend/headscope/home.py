@@ -1,0 +1,32 @@
+"""Where things are: what the settings name, opened by servers and workers alike."""
+
+from __future__ import annotations
+
+from .jobs import Record, RedisRecord, SqliteRecord
+from .settings import Settings
+from .store import Inputs, Results
+
+
+def record(settings: Settings) -> Record:
+    """The record of jobs: in the cluster's Redis, or beside the results."""
+    if settings.redis_url is None:
+        return SqliteRecord(settings.home / "jobs.db")
+    return RedisRecord(settings.redis_url)
+
+
+def results(settings: Settings) -> Results:
+    """The store of results."""
+    if settings.redis_url is None:
+        return Results.local(settings.home, settings.quota_bytes)
+    return Results.shared(_shelf(settings), settings.redis_url, settings.quota_bytes, settings.home / "staging")
+
+
+def inputs(settings: Settings) -> Inputs:
+    """The store of images that wait to be analysed."""
+    if settings.redis_url is None:
+        return Inputs.local(settings.home, settings.quota_bytes)
+    return Inputs.shared(_shelf(settings), settings.redis_url, settings.quota_bytes, settings.home / "staging")
+
+
+def _shelf(settings: Settings) -> str:
+    return settings.store_url or str(settings.home)

@@ -1,0 +1,144 @@
+"""The Celery application of the cluster home, and the process that `headscope worker` starts with it.
+
+A message carries no job, it only says that there is work. Which job is done is decided when a worker claims one from the record; so a message that
+is lost, doubled or delivered again harms nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import warnings
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import psutil
+from celery import Celery, Task, signals
+from celery.platforms import SecurityWarning
+from celery.worker.consumer import Consumer
+
+from ..errors import BrokerUnavailable
+from .station import Station
+
+logger = logging.getLogger("headscope.jobs")
+
+TASK = "headscope.work"
+# A child that has not begun to take jobs after this long (s) is replaced; it imports torch and loads the default model first.
+START_SECONDS = 300.0
+# From the soft to the hard time limit of a job, in s.
+GRACE_SECONDS = 10.0
+# How long messages stay with a worker that says nothing, beyond the hard time limit of a job, in s.
+VISIBLE_SECONDS = 60.0
+# A worker that is told to stop lets its job run for this long (s); then another worker begins it anew. Docker allows 10 s.
+STOP_SECONDS = 8.0
+
+
+def queue(device: str) -> str:
+    """The name of the queue of a device's class: that of cuda:1 is headscope.cuda."""
+    return f"headscope.{device.partition(':')[0]}"
+
+
+def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery:
+    """The application. A job may take `job_seconds`; a worker process larger than `child_bytes` (0: any size) is replaced after its job."""
+    app = Celery("headscope", broker=_kombu(url), set_as_current=False)
+    hard = job_seconds + GRACE_SECONDS
+    app.conf.update(
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_soft_time_limit=job_seconds,
+        task_time_limit=hard,
+        worker_pool="prefork",
+        worker_concurrency=1,
+        worker_prefetch_multiplier=1,
+        worker_disable_prefetch=True,
+        worker_max_memory_per_child=child_bytes // 1024 or None,
+        worker_proc_alive_timeout=START_SECONDS,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "visibility_timeout": hard + VISIBLE_SECONDS,
+            "unacked_restore_interval": 10,
+            "unacked_restore_throttle": 1,
+            "socket_connect_timeout": 2,
+            "socket_timeout": 5,
+            "socket_keepalive": True,
+            "health_check_interval": 10,
+        },
+    )
+    return app
+
+
+def _kombu(url: str) -> str:
+    """The URL as kombu wants it, which has words of its own for a socket and the database behind it."""
+    if not url.startswith("unix://"):
+        return url
+    path, _, query = url.removeprefix("unix://").partition("?")
+    return f"redis+socket://{path}?{query.replace('db=', 'virtual_host=')}"
+
+
+def serve(app: Celery, station: Station) -> int:
+    """Be a worker until told to stop; the exit status. This process never loads torch: jobs run in a child, which can be killed alone."""
+
+    @app.task(name=TASK, bind=True)  # type: ignore[untyped-decorator]
+    def work(task: Task) -> None:
+        station.work(task.request.id)
+
+    def opening(**_: Any) -> None:
+        station.open()
+
+    def stopping(**_: Any) -> None:
+        threading.Thread(target=_clear, args=(station,), name="clear", daemon=True).start()
+
+    signals.setup_logging.connect(_quieten)
+    signals.worker_process_init.connect(opening)
+    signals.worker_shutting_down.connect(stopping)
+    warnings.filterwarnings(
+        "ignore", category=SecurityWarning
+    )  # about being root, where messages could hold code: these are JSON
+    worker = app.Worker(
+        hostname=f"headscope@{station.claimant.name}",
+        queues=[queue(station.claimant.device)],
+        consumer_cls=_Consumer,
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
+    worker.start()
+    with suppress(BrokerUnavailable):
+        station.close()
+    return int(worker.exitcode or 0)
+
+
+def _quieten(**_: Any) -> None:
+    """Leave logging as it is set up, and what became of a message to our own lines about its job."""
+    logging.getLogger("celery.worker.request").setLevel(logging.CRITICAL)
+
+
+def _clear(station: Station) -> None:
+    """In a worker that is told to stop: let its job come to an end, but not for long."""
+    deadline = time.monotonic() + STOP_SECONDS
+    with suppress(BrokerUnavailable):
+        while station.busy() and time.monotonic() < deadline:
+            time.sleep(0.1)
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+
+
+class _Consumer(Consumer):  # type: ignore[misc]
+    """Celery waits up to 30 s between two tries to reach the broker; jobs should not."""
+
+    def ensure_connected(self, connection: Any) -> Any:
+        connection.ensure_connection = partial(
+            connection.ensure_connection, interval_start=1, interval_step=1, interval_max=3
+        )
+        return super().ensure_connected(connection)

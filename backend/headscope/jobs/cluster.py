@@ -1,0 +1,109 @@
+"""The server's side of the cluster home: sees to it that workers hear of what waits, and that nothing stays with a worker that is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import redis
+from kombu.exceptions import OperationalError
+
+from ..errors import BrokerUnavailable
+from .celery import TASK, application, queue
+from .job import Record, WorkerState, settle
+
+logger = logging.getLogger("headscope.jobs")
+
+TICK_SECONDS = 1.0
+# A worker that has not been heard of for this long (s) is lost.
+STALE_SECONDS = 15.0
+# Ended jobs are dropped this often, in s.
+TRIM_SECONDS = 60.0
+# Messages sent ahead to one queue at most: no tick needs more.
+AHEAD = 1000
+AWAY = (BrokerUnavailable, OperationalError, redis.RedisError, OSError)
+
+
+class Cluster:
+    """One thread that looks at the record each second, and at once when woken. Any number of servers may do so side by side: all they do may be done twice."""
+
+    def __init__(self, record: Record, url: str, *, job_seconds: float, cancel_seconds: float) -> None:
+        self._record, self._app = record, application(url, job_seconds=job_seconds)
+        self._broker = redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5)
+        self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
+        self._wake, self._stopping = threading.Event(), threading.Event()
+        self._reached: float | None = None  # since when the broker answers; None while it does not
+        self._looked = self._trimmed = 0.0
+        self._thread = threading.Thread(target=self._tend, name="cluster", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Stop; workers go on."""
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(timeout=10)
+
+    def alive(self) -> bool:
+        """Whether jobs can be taken: the broker answers."""
+        return self._thread.is_alive() and self._reached is not None
+
+    def _tend(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                states = self._record.workers()
+                self._publish({queue(state.claimant.device) for state in states})
+                if time.monotonic() - self._looked >= TICK_SECONDS:
+                    self._looked = time.monotonic()
+                    self._reconcile({state.claimant.name: state for state in states})
+                self._found()
+            except AWAY:
+                self._missed()
+            except Exception:  # this thread must outlive anything
+                logger.exception("cluster")
+            self._wake.wait(TICK_SECONDS)
+
+    def _found(self) -> None:
+        if self._reached is None:
+            self._reached = time.monotonic()
+            logger.info("the broker answers")
+
+    def _missed(self) -> None:
+        if self._reached is not None:
+            logger.warning("the broker can't be reached; what waits goes on waiting")
+        self._reached = None
+
+    def _publish(self, queues: set[str]) -> None:
+        """As many messages in each queue as jobs wait."""
+        waiting = min(self._record.waiting(), AHEAD) if queues else 0
+        for name in queues if waiting else ():
+            missing = waiting - int(self._broker.llen(name))
+            for _ in range(missing):
+                self._app.send_task(TASK, queue=name, ignore_result=True, retry=False)
+
+    def _reconcile(self, workers: dict[str, WorkerState]) -> None:
+        """Free workers from runs that nobody wants any more; give jobs of lost workers to others."""
+        for run in self._record.unheeded(self._cancel_seconds):
+            self._kill(workers.get(run.worker))
+            self._record.finish(run.id, run.run, "cancelled")  # let go of, in its place
+        if self._reached is not None and time.monotonic() - self._reached > STALE_SECONDS:
+            lost = self._record.lost(STALE_SECONDS)
+            settle(self._record, lost, self._job_seconds)
+            for name in {job.worker for job in lost}:
+                self._kill(workers.get(name))
+        if time.monotonic() - self._trimmed > TRIM_SECONDS:
+            self._trimmed = time.monotonic()
+            self._record.trim()
+
+    def _kill(self, worker: WorkerState | None) -> None:
+        """End the process that runs a worker's task; its parent starts another."""
+        if worker and worker.claimant.task:
+            self._app.control.revoke(worker.claimant.task, terminate=True, signal="SIGKILL")

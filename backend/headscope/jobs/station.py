@@ -1,0 +1,144 @@
+"""A worker of the cluster: one name, and behind it one process at a time that takes jobs from the record."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from celery.exceptions import SoftTimeLimitExceeded
+
+from ..errors import BrokerUnavailable, HeadscopeError
+from .engine import Engine
+from .job import Claimant, Job, Problem, Record, Status, outcome, settle, timed_out
+from .line import RecordLine
+
+logger = logging.getLogger("headscope.jobs")
+
+# How often a worker says that it lives, and how often it looks whether its parent does, in s.
+BEAT_SECONDS = 3.0
+LOOK_SECONDS = 1.0
+
+
+class Station:
+    """Made in the parent and inherited by each of its children, of which one lives at a time; `open` makes a child the one that works here.
+
+    What a child held when it died is settled by the one that takes its place.
+    """
+
+    def __init__(
+        self,
+        claimant: Claimant,
+        record: Callable[[], Record],
+        engine: Callable[[], Engine],
+        *,
+        job_seconds: float,
+        prewarm: bool,
+    ) -> None:
+        self.claimant, self._open_record, self._make_engine = claimant, record, engine
+        self._job_seconds, self._prewarm = job_seconds, prewarm
+        self._record = record()
+        self._engine: Engine | None = None
+        self._settled = False
+        self._task = ""
+        self._jobs: dict[int, Job] = {}  # by run: claimed, and the record does not know yet how it ended
+        self._ends: dict[int, tuple[Status, Problem | None]] = {}
+        self._ending = threading.Lock()
+
+    def open(self) -> None:
+        """In a new child: take over from the one before, say that this one lives, and load."""
+        signal.signal(
+            signal.SIGTERM, signal.SIG_IGN
+        )  # whoever stops all processes at once leaves this one to its parent
+        self._record = self._open_record()
+        with suppress(BrokerUnavailable):
+            self._take_over()
+        threading.Thread(target=self._live, name="heart", daemon=True).start()
+        self._engine = self._make_engine()
+        if self._prewarm:
+            try:
+                self._engine.prewarm(RecordLine(self._record, {}))
+            except Exception:  # the first job that needs the model says what is wrong with it
+                logger.exception("the default model can't be loaded")
+
+    def busy(self) -> bool:
+        """In the parent: whether a job is running here."""
+        return bool(self._record.lost(name=self.claimant.name))
+
+    def close(self) -> None:
+        """In the parent, once the child has ended: what was still running is for others, and this worker is no longer listed."""
+        for job in self._record.lost(name=self.claimant.name):
+            self._record.requeue(job.id, job.run, "The worker was stopped; another one begins anew.", counted=False)
+        self._record.leave(self.claimant.name)
+
+    def work(self, task: str) -> None:
+        """Claim what is next in the queue and do it; nothing if nothing waits."""
+        self._task = task
+        try:
+            self._take_over()
+            self._end()
+            jobs = self._record.claim(self._now())
+        except BrokerUnavailable:
+            logger.warning("the broker can't be reached; what waits goes on waiting")
+            return
+        if jobs and self._engine is not None:
+            self._jobs |= {job.run: job for job in jobs}
+            self._run(jobs, self._engine)
+
+    def _run(self, jobs: list[Job], engine: Engine) -> None:
+        try:
+            problems = engine.run(jobs, RecordLine(self._record, {job.id: job.run for job in jobs}))
+        except SoftTimeLimitExceeded:
+            problems = dict.fromkeys((job.id for job in jobs), timed_out(self._job_seconds).problem())
+        except Exception:
+            logger.exception("job %s", ", ".join(job.id for job in jobs))
+            failed = HeadscopeError("The worker failed on this job; its log says why.")
+            problems = dict.fromkeys((job.id for job in jobs), failed.problem())
+        self._ends |= {job.run: outcome(problems[job.id]) for job in jobs}
+        with suppress(BrokerUnavailable):
+            self._end()
+
+    def _end(self) -> None:
+        """Tell the record what has ended. What it could not be told is told again at the next beat."""
+        with self._ending:
+            for run, (status, problem) in list(self._ends.items()):
+                self._record.finish(self._jobs[run].id, run, status, problem)
+                del self._ends[run], self._jobs[run]
+
+    def _take_over(self) -> None:
+        """Settle, once, what an earlier child of this name still held."""
+        if not self._settled:
+            self._settle()
+            self._record.leave(self.claimant.name)
+            self._settled = True
+
+    def _settle(self) -> None:
+        settle(self._record, self._record.lost(name=self.claimant.name), self._job_seconds)
+
+    def _now(self) -> Claimant:
+        """The worker as it is now."""
+        engine = self._engine
+        if engine is None:
+            return replace(self.claimant, pid=os.getpid())
+        return replace(
+            self.claimant, task=self._task, pid=os.getpid(), warm=engine.warm, most_tokens=engine.most_tokens
+        )
+
+    def _live(self) -> None:
+        """Say so from time to time. Without a parent nobody could stop this process: give back what it holds, and end."""
+        parent, beaten = os.getppid(), float("-inf")
+        while os.getppid() == parent:
+            if time.monotonic() - beaten >= BEAT_SECONDS:
+                with suppress(BrokerUnavailable):
+                    self._end()
+                    self._record.beat(self._now(), list(self._jobs))
+                beaten = time.monotonic()
+            time.sleep(LOOK_SECONDS)
+        with suppress(BrokerUnavailable):
+            self._settle()
+        os._exit(1)
