@@ -146,7 +146,7 @@ def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) 
         task.projected.copy_(weights)
         _, condition = _factor(V @ V.mT)
         for group in (condition > _safe(n, width, epsilon)).nonzero().flatten().tolist():
-            _unproven_rows(task, group, 0, n, epsilon)
+            _unproven_rows(task, group, n, epsilon)
         identical = (task.projected == weights).all(-1).all(-1)
     return Reading(
         task.projected, True, whole.rank, whole.condition, identical, kept=task.kept, leverage=whole.leverage
@@ -166,13 +166,12 @@ def _long_rows(task: _Causal, output: Tensor, epsilon: float) -> None:
     exact = max((~direct).nonzero().flatten().tolist(), default=-1) + 1
     start = min(width + exact * ROWS, n)
     task.projected[:, :start] = task.weights[:, :start]
-    independent = condition[:, 0] <= _safe(width, width, epsilon)
-    proven = independent & safe[:, :exact].all(1)
+    proven = (condition[:, 0] <= _safe(width, width, epsilon)) & safe[:, :exact].all(1)
     groups = proven.nonzero().flatten()
     if exact and len(groups):
         _exact_rows(task, groups, width, start, inverse[groups, :exact])
     for group in (~proven).nonzero().flatten().tolist():
-        _unproven_rows(task, group, width if bool(independent[group]) else 0, start, epsilon)
+        _unproven_rows(task, group, start, epsilon)
     if start < n:
         _late_rows(task, output, start, inverse[:, exact:])
 
@@ -238,9 +237,13 @@ def _in_blocks(rows: Tensor) -> Tensor:
     return padded.reshape(*rows.shape[:-2], -1, ROWS, rows.shape[-1])
 
 
-def _unproven_rows(task: _Causal, group: int, start: int, stop: int, epsilon: float) -> None:
-    """Rows start to stop of one group, with as few decompositions as its values allow; those before `start` are independent."""
+def _unproven_rows(task: _Causal, group: int, stop: int, epsilon: float) -> None:
+    """Rows up to `stop` of one group, with as few decompositions as its values allow."""
     V, per_group = task.V[group, :stop], task.weights.shape[0] // task.V.shape[0]
+    short = min(V.shape)
+    # The smallest singular value only falls from row to row, and the largest only grows: if the values up to there are independent, so are those of every
+    # row before, which then keeps its weights.
+    start = short if _decompose(V[:short], short, epsilon)[1].numel() == short else 0
     first_safe = _first_safe_row(V, epsilon)
     if start < first_safe:
         heads, rows, seen = (
