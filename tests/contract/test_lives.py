@@ -1,0 +1,180 @@
+"""Any order of events, against an obvious model: every job ends once per acceptance, and only by its own run."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
+
+from headscope.jobs import Claimant, Record, RedisRecord, SqliteRecord, Work, settle
+from tests.broker import Broker
+from tests.contract.records import IDS, PROBLEM, status
+
+WORKERS = [Claimant("one"), Claimant("two", most_tokens=100)]
+OWNERS = st.sampled_from(["ann", "bob"])
+UNDER_WAY = ("queued", "running")
+
+
+class Lives(RuleBasedStateMachine):
+    """The model: status, attempts and live run of each job, and who wants it; all runs there ever were."""
+
+    broker: ClassVar[Broker | None] = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.name = uuid.uuid4().hex
+        self.record = self.open()
+        self.model: dict[str, str] = {}
+        self.attempts: dict[str, int] = {}
+        self.live: dict[str, tuple[int, str]] = {}
+        self.wanted: dict[str, set[str]] = {id_: set() for id_ in IDS}
+        self.given: list[tuple[str, int]] = [(IDS[0], 1)]
+        self.newest = 0
+
+    def open(self) -> Record:
+        if self.broker:
+            return RedisRecord(self.broker.url, prefix=f"{self.name}:")
+        return SqliteRecord(Path(self.folder.name) / "jobs.db")
+
+    jobs = Bundle("jobs")
+    runs = st.runner().flatmap(lambda self: st.sampled_from(self.given))
+
+    @rule(target=jobs)
+    def known(self) -> object:
+        return multiple(*IDS)
+
+    @rule(id_=jobs, owner=OWNERS)
+    def accept(self, id_: str, owner: str) -> None:
+        self.record.enqueue([Work(id_, "{}", recipe="r", tokens=10, owner=owner)])
+        self.wanted[id_].add(owner)
+        if self.model.get(id_) not in UNDER_WAY:
+            self.model[id_], self.attempts[id_] = "queued", 0
+
+    @rule(claimant=st.sampled_from(WORKERS))
+    def claim(self, claimant: Claimant) -> None:
+        jobs = self.record.claim(claimant)
+        assert bool(jobs) == ("queued" in self.model.values())
+        assert len(jobs) <= 1 or claimant.most_tokens
+        for job in jobs:
+            assert self.model[job.id] == "queued"
+            self.model[job.id] = "running"
+            self.attempts[job.id] += 1
+            assert job.attempts == self.attempts[job.id]
+            assert job.run not in [run for _, run in self.given]
+            self.live[job.id] = (job.run, claimant.name)
+            self.given.append((job.id, job.run))
+
+    def goes_on(self, run: tuple[str, int]) -> bool:
+        return self.live.get(run[0], (0, ""))[0] == run[1]
+
+    @rule(run=runs, end=st.sampled_from(["done", "failed", "cancelled"]))
+    def finish(self, run: tuple[str, int], end: str) -> None:
+        ended = self.record.finish(*run, end, PROBLEM if end == "failed" else None)
+        assert ended == self.goes_on(run)
+        if ended:
+            self.end(run[0], end)
+
+    @rule(run=runs, counted=st.booleans())
+    def requeue(self, run: tuple[str, int], *, counted: bool) -> None:
+        again = self.record.requeue(*run, "again", counted=counted)
+        assert again == self.goes_on(run)
+        if again:
+            self.model[run[0]] = "queued"
+            self.attempts[run[0]] -= not counted
+            del self.live[run[0]]
+
+    @rule(run=runs)
+    def progress(self, run: tuple[str, int]) -> None:
+        assert self.record.progress(*run, 0.5, "forward", "") == self.goes_on(run)
+
+    @rule(name=st.sampled_from(["one", "two"]))
+    def lose(self, name: str) -> None:
+        lost = self.record.lost(name=name)
+        assert {(job.id, job.run) for job in lost} == {
+            (id_, run) for id_, (run, worker) in self.live.items() if worker == name
+        }
+        settle(self.record, lost, 900.0)
+        for job in lost:
+            if self.attempts[job.id] == 3:
+                self.end(job.id, "failed")
+            else:
+                self.model[job.id] = "queued"
+                del self.live[job.id]
+
+    @rule(id_=jobs, owner=st.one_of(st.none(), OWNERS))
+    def cancel(self, id_: str, owner: str | None) -> None:
+        withdrawn = self.record.cancel(id_, owner)
+        assert withdrawn == (self.model.get(id_) in UNDER_WAY and (owner is None or owner in self.wanted[id_]))
+        if withdrawn and owner is not None and len(self.wanted[id_]) > 1:
+            self.wanted[id_].discard(owner)
+        elif withdrawn:
+            self.end(id_, "cancelled")
+
+    @rule(id_=jobs, owner=st.one_of(st.none(), OWNERS))
+    def forget(self, id_: str, owner: str | None) -> None:
+        gone = self.record.forget(id_, owner)
+        if self.model.get(id_) in UNDER_WAY:
+            assert not gone
+            return
+        had = id_ in self.model if owner is None else owner in self.wanted[id_]
+        self.wanted[id_] -= {owner} if owner else {"ann", "bob"}
+        assert gone == (had and not self.wanted[id_])
+        if gone:
+            self.model.pop(id_, None)
+
+    @rule()
+    def restart(self) -> None:
+        """Another process goes on with the same record."""
+        self.record.close()
+        self.record = self.open()
+
+    def end(self, id_: str, state: str) -> None:
+        assert self.model[id_] in UNDER_WAY, "a job ended twice"
+        self.model[id_] = state
+        self.live.pop(id_, None)
+
+    @invariant()
+    def agrees(self) -> None:
+        assert {id_: status(self.record, id_) for id_ in IDS} == {id_: self.model.get(id_) for id_ in IDS}
+        counts = {state: list(self.model.values()).count(state) for state in set(self.model.values())}
+        assert self.record.statuses() == counts
+        assert self.record.waiting() == counts.get("queued", 0)
+        readers = {id_: {owner for owner in ("ann", "bob") if self.record.may_read(id_, owner)} for id_ in IDS}
+        assert readers == self.wanted
+        queued = [job for job in self.record.several(IDS).values() if job.status == "queued"]
+        assert sorted(self.record.place(job) or 0 for job in queued) == list(range(len(queued)))
+        newest = self.record.newest()
+        assert newest >= self.newest
+        self.newest = newest
+
+    def teardown(self) -> None:
+        self.record.close()
+        self.folder.cleanup()
+
+
+class RedisLives(Lives):
+    """The same in Redis."""
+
+
+FEW = settings(max_examples=60, stateful_step_count=30, derandomize=True, deadline=None)
+TestLives = Lives.TestCase
+TestLives.settings = FEW
+
+
+@pytest.fixture(scope="module")
+def _redis(broker: Broker) -> None:
+    RedisLives.broker = broker
+
+
+@pytest.mark.usefixtures("_redis")
+class TestRedisLives(RedisLives.TestCase):  # type: ignore[name-defined, misc]
+    """Any order of events, in Redis."""
+
+    settings = FEW

@@ -1,0 +1,110 @@
+"""Waiting for jobs: nobody misses an end, and the record is asked the same few questions however many wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from headscope.errors import BrokerUnavailable
+from headscope.jobs import Job, Record, Watcher
+from tests.contract.records import IDS, accept, claimed, running, the
+from tests.server import eventually
+
+
+class Asked:
+    """A record that counts what it is asked, and can be made to fail."""
+
+    def __init__(self, record: Record) -> None:
+        self.record, self.calls, self.away = record, Counter[str](), False
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls[name] += 1
+        if self.away:
+            raise BrokerUnavailable("away")
+        return getattr(self.record, name)
+
+
+def test_everybody_sees_the_end(record: Record) -> None:
+    """Five hundred who wait for two jobs, with progress in between; and whoever comes later."""
+
+    async def watch() -> None:
+        watcher = Watcher(record)
+        accept(record, 0, 1)
+        waiting = [asyncio.create_task(_collect(watcher, IDS[number % 2])) for number in range(500)]
+        await asyncio.sleep(0)
+        for _ in range(2):
+            job = await asyncio.to_thread(claimed, record)
+            for step in range(20):
+                await asyncio.to_thread(record.progress, job.id, job.run, step / 20, "forward", "")
+            await asyncio.to_thread(record.finish, job.id, job.run, "done")
+            watcher.poke()
+        for seen in await asyncio.gather(*waiting):
+            versions = [job.version for job in seen]
+            assert versions == sorted(set(versions))
+            assert [job.terminal for job in seen] == [False] * (len(seen) - 1) + [True]
+        last = the(record, IDS[0])
+        assert await _collect(watcher, IDS[0]) == [last]
+        assert await _collect(watcher, IDS[0], last.version) == []
+        assert await _collect(watcher, IDS[3]) == []
+
+    asyncio.run(watch())
+
+
+def test_one_look_serves_everybody(record: Record) -> None:
+    """Per tick one question what has changed, and one for what somebody waits for; none for other jobs' changes."""
+
+    async def watch() -> None:
+        asked = Asked(record)
+        watcher = Watcher(asked)
+        job = running(record, 0)
+        other = running(record, 1)
+        waiting = [asyncio.create_task(_collect(watcher, IDS[0])) for _ in range(50)]
+        await asyncio.to_thread(
+            eventually, lambda: asked.calls["get"] == 50 and asked.calls["changed_since"], "questions"
+        )
+        asked.calls.clear()
+        record.progress(other.id, other.run, 0.5, "forward", "")
+        await asyncio.to_thread(eventually, lambda: asked.calls["changed_since"] >= 3, "questions")
+        assert asked.calls.keys() == {"changed_since"}
+        record.finish(job.id, job.run, "done")
+        await asyncio.gather(*waiting)
+        assert (asked.calls["several"], asked.calls["get"]) == (1, 0)
+
+    asyncio.run(watch())
+
+
+def test_who_waits_outlives_an_outage(record: Record) -> None:
+    """While the record is away nobody is told anything wrong; once it is back the end is told."""
+
+    async def watch() -> None:
+        asked = Asked(record)
+        watcher = Watcher(asked)
+        job = running(record)
+        waiting = asyncio.create_task(_collect(watcher, IDS[0]))
+        await asyncio.to_thread(eventually, lambda: asked.calls["changed_since"], "questions")
+        asked.away = True
+        record.finish(job.id, job.run, "done")
+        asked.calls.clear()
+        await asyncio.to_thread(eventually, lambda: asked.calls["changed_since"] >= 3, "questions")
+        assert not waiting.done()
+        asked.away = False
+        assert (await waiting)[-1].status == "done"
+
+    asyncio.run(watch())
+
+
+def test_waiting_has_a_limit(record: Record) -> None:
+    """`ended` gives the job as it is when time is up."""
+    job = running(record)
+    asyncio.run(_ended(record, 0.05, job))
+    record.finish(job.id, job.run, "done")
+    asyncio.run(_ended(record, 60.0, the(record, job.id)))
+
+
+async def _ended(record: Record, seconds: float, expected: Job) -> None:
+    assert await Watcher(record).ended(expected.id, seconds) == expected
+
+
+async def _collect(watcher: Watcher, id_: str, after: int = 0) -> list[Job]:
+    return [job async for job in watcher.changes(id_, after)]
