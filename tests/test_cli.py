@@ -13,7 +13,7 @@ import pytest
 import headscope
 from tests.server import Server, environment
 
-COMMANDS = ["serve", "token", "analyze", "models", "mechanisms", "lenses", "measures", "doctor"]
+COMMANDS = ["serve", "worker", "token", "analyze", "models", "mechanisms", "lenses", "measures", "doctor"]
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +238,12 @@ def test_setting_that_is_not_valid(home: Path, command: list[str]) -> None:
         told = refusal(run(home, *command, **{name: value}), "invalid-setting")
         assert f"HEADSCOPE_{name.upper()}" in told
         assert value not in told
+
+
+def test_worker_needs_a_cluster(home: Path) -> None:
+    """Without a Redis, or with one that is not there, it is one plain sentence."""
+    assert "HEADSCOPE_REDIS_URL" in refusal(run(home, "worker"), "internal")
+    refusal(run(home, "worker", redis_url="redis://127.0.0.1:1/0"), "broker-unavailable")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The command line: headscope serve | token | analyze | models | mechanisms | lenses | measures | doctor."""
+"""The command line: headscope serve | worker | token | analyze | models | mechanisms | lenses | measures | doctor."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from . import __version__
 from .commands.doctor import doctor
 from .commands.serve import serve
 from .commands.token import token
+from .commands.worker import worker
 from .declarations import Declaration
 from .errors import HeadscopeError
 from .lenses import LENSES
@@ -203,5 +204,6 @@ def models(as_json: bool) -> None:
 
 
 main.add_command(serve)
+main.add_command(worker)
 main.add_command(token)
 main.add_command(doctor)

@@ -92,6 +92,10 @@ class Service:
             self._lock.close()
             self._lock = None
 
+    def workers(self) -> int | None:
+        """Number of a cluster's workers; None where a child process does the work."""
+        return None if self.settings.redis_url is None else len(self.record.workers())
+
     def submit(
         self, requests: Sequence[AnalysisRequest], *, batch: bool = False, owner: str | None = None
     ) -> tuple[str | None, list[str]]:

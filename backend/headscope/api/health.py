@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, generate_latest
@@ -11,6 +12,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import JSONResponse, Response
 
 from .._version import __version__
+from ..errors import HeadscopeError
 from ..runtime import Service
 from .deps import ServiceDep
 from .schemas import Health
@@ -34,10 +36,14 @@ async def healthz() -> Response:
 @router.get("/readyz", response_model=Health)
 def readyz(service: ServiceDep) -> Response:
     """Taking work, or 503."""
-    count, size = service.results.usage()
-    status = "ok" if service.jobs.alive() else "degraded"
+    try:
+        count, size = service.results.usage()
+        queued, workers = service.record.waiting(), service.workers()
+        status: Literal["ok", "degraded"] = "ok" if service.jobs.alive() else "degraded"
+    except HeadscopeError:
+        status, queued, workers, count, size = "degraded", None, None, None, None
     health = Health(
-        status=status, version=__version__, queued=service.record.waiting(), results=count, result_bytes=size
+        status=status, version=__version__, queued=queued, workers=workers, results=count, result_bytes=size
     )
     return JSONResponse(health.model_dump(), 200 if status == "ok" else 503)
 

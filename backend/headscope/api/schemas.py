@@ -370,6 +370,9 @@ class Health(Strict):
 
     status: Literal["ok", "degraded"]
     version: str
-    queued: int
-    results: int
-    result_bytes: int
+    queued: int | None = Field(description="Analyses that wait; null while the queue can't be reached.")
+    workers: int | None = Field(
+        description="Workers of a cluster; null where a child process of the server does the work."
+    )
+    results: int | None
+    result_bytes: int | None

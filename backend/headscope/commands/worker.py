@@ -1,0 +1,92 @@
+"""headscope worker: takes jobs of a cluster and runs their models."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import click
+import psutil
+
+from .. import home, logs, outside
+from ..errors import HeadscopeError
+from ..jobs import Claimant, Record, WorkerState
+from ..runtime import engine
+from ..settings import Settings
+
+# A worker not heard of for this long (s) is not there; one that stops says so within seconds.
+SILENT_SECONDS = 15.0
+
+
+@click.command()
+@click.option("--device", help="cpu, cuda, cuda:1, or auto for the GPU if there is one.  [default: HEADSCOPE_DEVICE]")
+@click.option(
+    "--name", help="A name that no other worker has and a restart keeps.  [default: of device, host and process]"
+)
+@click.option("--check", is_flag=True, help="Only say whether a worker of this host takes jobs: exit status 0 or 1.")
+def worker(device: str | None, name: str | None, check: bool) -> None:
+    """Take jobs of a cluster and run their models.
+
+    Goes on until it is told to stop. Needs HEADSCOPE_REDIS_URL, and the results where the servers have them: the same folder as HEADSCOPE_HOME, or HEADSCOPE_STORE_URL. Start one per GPU.
+    """
+    settings = Settings(device=device) if device else Settings()
+    if settings.redis_url is None:
+        raise HeadscopeError("A worker needs a cluster. Set HEADSCOPE_REDIS_URL to the Redis that its servers use.")
+    record = home.record(settings)
+    if check:
+        _check(record)
+        return
+    from ..jobs import celery
+    from ..jobs.station import Station
+
+    logs.configure(settings.log_format, settings.log_level)
+    outside.refuse_evicting_broker(settings)
+    chosen = settings.model_copy(update={"device": _device(settings.device)})
+    host = socket.gethostname()
+    me = Claimant(name or f"{chosen.device}@{host}-{os.getpid()}", chosen.device, pid=os.getpid(), host=host)
+    _be_the_only(record, me)
+    app = celery.application(settings.redis_url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
+    station = Station(
+        me,
+        lambda: home.record(settings),
+        lambda: engine(chosen),
+        job_seconds=settings.job_seconds,
+        prewarm=settings.prewarm,
+    )
+    sys.exit(celery.serve(app, station))
+
+
+def _device(asked: str) -> str:
+    """cpu or a GPU, in another process: this one must not touch the GPU, or its children could not."""
+    if asked != "auto":
+        return asked
+    code = "import torch; print('cuda' if torch.cuda.is_available() else 'cpu')"
+    return subprocess.check_output([sys.executable, "-c", code], text=True).strip()  # noqa: S603 - our own words
+
+
+def _check(record: Record) -> None:
+    here = [state for state in record.workers() if state.claimant.host == socket.gethostname()]
+    if not any(_heard(record, state) for state in here):
+        raise HeadscopeError("No worker of this host takes jobs. Look at its log, and start it with: headscope worker")
+    click.echo("A worker of this host takes jobs.")
+
+
+def _heard(record: Record, state: WorkerState) -> bool:
+    return record.now() - state.seen < SILENT_SECONDS
+
+
+def _be_the_only(record: Record, me: Claimant) -> None:
+    """Wait until nobody has this name any more. Raises HeadscopeError if somebody goes on having it."""
+    deadline = time.monotonic() + SILENT_SECONDS + 3
+    while any(state.claimant.name == me.name and _lives(record, state, me) for state in record.workers()):
+        if time.monotonic() > deadline:
+            raise HeadscopeError("Another worker has that name. Stop it, or give this one another name with --name.")
+        time.sleep(0.2)
+
+
+def _lives(record: Record, state: WorkerState, me: Claimant) -> bool:
+    gone = state.claimant.host == me.host and not psutil.pid_exists(state.claimant.pid)
+    return not gone and _heard(record, state)
