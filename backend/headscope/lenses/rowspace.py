@@ -243,7 +243,7 @@ def _unproven_rows(task: _Causal, group: int, stop: int, epsilon: float) -> None
     short = min(V.shape)
     # The smallest singular value only falls from row to row, and the largest only grows: if the values up to there are independent, so are those of every
     # row before, which then keeps its weights.
-    start = short if _decompose(V[:short], short, epsilon)[1].numel() == short else 0
+    start = next((row for row in range(short, 0, -1) if _decompose(V[:row], row, epsilon)[1].numel() == row), 0)
     first_safe = _first_safe_row(V, epsilon)
     if start < first_safe:
         heads, rows, seen = (
