@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from headscope.jobs import Record, RedisRecord, SqliteRecord
+from headscope.jobs import Record
 from tests.broker import Broker
-from tests.contract.records import Open
+from tests.contract.records import Open, Place
 
 
 @pytest.fixture(scope="session")
@@ -22,14 +22,20 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(params=["sqlite", "redis"])
-def open_record(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens the same empty record each time, as another process would."""
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where an empty record is."""
+    if request.param == "redis":
+        return Place(request.getfixturevalue("broker").url, f"{uuid.uuid4().hex}:")
+    return Place(str(tmp_path / "jobs.db"))
+
+
+@pytest.fixture
+def open_record(place: Place) -> Iterator[Open]:
+    """Opens the same record each time, as another process would."""
     opened: list[Record] = []
-    name = uuid.uuid4().hex
-    url = request.getfixturevalue("broker").url if request.param == "redis" else ""
 
     def open_() -> Record:
-        opened.append(RedisRecord(url, prefix=f"{name}:") if url else SqliteRecord(tmp_path / "jobs.db"))
+        opened.append(place.open())
         return opened[-1]
 
     yield open_

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from headscope.jobs import Claimant, Job, Record, Work
+from headscope.jobs import Claimant, Job, Record, RedisRecord, SqliteRecord, Work
 
 IDS = [f"{number:032x}" for number in range(4)]
 PROBLEM = {"code": "worker-lost", "detail": "It died."}
 WORKER = Claimant("one")
 Open = Callable[[], Record]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a record is, for any process: a file, or a Redis and the beginning of the keys there."""
+
+    where: str
+    prefix: str = ""
+
+    def open(self) -> Record:
+        return RedisRecord(self.where, prefix=self.prefix) if self.prefix else SqliteRecord(Path(self.where))
+
+
+def claim_all(place: Place, name: str) -> list[Job]:
+    """All that wait, claimed by a process of its own."""
+    record = place.open()
+    jobs = [job for claimed in iter(lambda: record.claim(Claimant(name)), []) for job in claimed]
+    record.close()
+    return jobs
 
 
 def work(*numbers: int, **more: Any) -> list[Work]:

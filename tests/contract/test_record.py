@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
 from headscope.errors import QueueFull
 from headscope.jobs import Claimant, Job, Limits, Record, Work
-from tests.contract.records import IDS, PROBLEM, WORKER, Open, accept, claimed, running, status, the, work
+from tests.contract.records import (
+    IDS,
+    PROBLEM,
+    WORKER,
+    Open,
+    Place,
+    accept,
+    claim_all,
+    claimed,
+    running,
+    status,
+    the,
+    work,
+)
 
 
 def test_a_job_from_queue_to_done(record: Record) -> None:
@@ -180,6 +194,17 @@ def test_a_job_is_claimed_once(open_record: Open) -> None:
         jobs = list(itertools.chain(*threads.map(claim_all, range(8))))
     assert sorted(job.id for job in jobs) == [f"{number:032x}" for number in range(64)]
     assert len({job.run for job in jobs}) == 64
+
+
+def test_a_job_is_claimed_once_by_processes(record: Record, place: Place) -> None:
+    """Workers are processes: three of them at once."""
+    record.enqueue(work(*range(400)))
+    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as processes:
+        futures = [processes.submit(claim_all, place, f"w{number}") for number in range(3)]
+        jobs = list(itertools.chain(*(future.result() for future in futures)))
+    assert sorted(job.id for job in jobs) == [f"{number:032x}" for number in range(400)]
+    assert len({job.run for job in jobs}) == 400
+    assert record.statuses() == {"running": 400}
 
 
 def test_one_end_wins(open_record: Open) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 # How much of the line a claim looks at: so many jobs in all, and so many of one owner.
-WINDOW = 512
+WINDOW = 256
 DEEPEST = 64
 # A warm model's job may go before the head of the line for this long (s), or by this many rounds.
 PATIENCE_SECONDS = 10.0

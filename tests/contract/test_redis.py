@@ -1,0 +1,223 @@
+"""The cluster's record when its Redis is killed, hangs, is emptied, is full, or refuses; and how quick it is with a full queue."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+import redis
+
+from headscope.errors import BrokerUnavailable
+from headscope.jobs import Claimant, Record, RedisRecord, Watcher, Work
+from tests.broker import Broker
+from tests.contract.records import IDS, WORKER, accept, claimed, order, running, the, work
+from tests.server import eventually
+
+START = Callable[..., Broker]
+
+
+@pytest.fixture
+def start() -> Iterator[START]:
+    """Starts redis-servers of the test's own."""
+    started: list[Broker] = []
+    with TemporaryDirectory() as folder:
+
+        def start_(*settings: str) -> Broker:
+            started.append(Broker(Path(folder) / str(len(started)), *settings).start())
+            return started[-1]
+
+        yield start_
+        for broker in started:
+            broker.kill()
+
+
+@pytest.fixture
+def broker(start: START) -> Broker:
+    return start()
+
+
+@pytest.fixture
+def record(broker: Broker) -> Iterator[RedisRecord]:
+    with_timeout = RedisRecord(broker.url, seconds=1.0)
+    yield with_timeout
+    with_timeout.close()
+
+
+def back(record: Record) -> bool:
+    """Whether the record answers."""
+    try:
+        return record.now() > 0
+    except BrokerUnavailable:
+        return False
+
+
+def test_what_is_accepted_is_durable(broker: Broker, record: RedisRecord) -> None:
+    """Redis is killed in the middle of many submissions: every one that was answered is there afterwards, with all that belongs to it."""
+    accepted: list[str] = []
+    refused = threading.Event()
+
+    def submit(thread: int) -> None:
+        for number in range(thread * 10_000, (thread + 1) * 10_000):
+            try:
+                record.enqueue(work(number, owner=f"u{thread}"))
+            except BrokerUnavailable:
+                refused.set()
+                return
+            accepted.append(f"{number:032x}")
+
+    with ThreadPoolExecutor(4) as threads:
+        futures = [threads.submit(submit, thread) for thread in range(4)]
+        eventually(lambda: len(accepted) >= 100, "submissions")
+        broker.kill()
+        for future in futures:
+            future.result()
+    assert refused.is_set()
+    broker.start()
+    eventually(lambda: back(record), "the record")
+    jobs = record.several(accepted)
+    assert len(jobs) == len(accepted) >= 100
+    assert all(record.may_read(job.id, job.owner) for job in jobs.values())
+    assert set(accepted) <= set(order(record))
+
+
+def test_a_redis_that_hangs_is_given_up(broker: Broker, record: RedisRecord) -> None:
+    """An answer comes in time, and while it is known to be away at once; when it goes on so does everything."""
+    accept(record, 0)
+    broker.send(signal.SIGSTOP)
+    started = time.monotonic()
+    with pytest.raises(BrokerUnavailable):
+        record.get(IDS[0])
+    assert time.monotonic() - started < 2.0
+    started = time.monotonic()
+    with pytest.raises(BrokerUnavailable):
+        record.enqueue(work(1))
+    assert time.monotonic() - started < 0.2
+    broker.send(signal.SIGCONT)
+    eventually(lambda: back(record), "the record")
+    assert claimed(record).id == IDS[0]
+
+
+def test_a_redis_that_restarts(broker: Broker, record: RedisRecord) -> None:
+    """Its scripts are gone, its data are not: runs go on."""
+    job = running(record)
+    broker.kill()
+    with pytest.raises(BrokerUnavailable):
+        record.progress(job.id, job.run, 0.5, "forward", "")
+    broker.start()
+    eventually(lambda: back(record), "the record")
+    assert record.progress(job.id, job.run, 0.5, "forward", "")
+    assert record.finish(job.id, job.run, "done")
+
+
+def test_a_redis_that_was_emptied(broker: Broker, record: RedisRecord) -> None:
+    """Everything is cleanly not there; whoever waits is told; work sent again runs, and runs of before change nothing."""
+    accept(record, 0, 1)
+    before = claimed(record)
+    seen = record.newest()
+
+    async def wait() -> list[str]:
+        watcher = Watcher(record)
+        waiting = [asyncio.create_task(_statuses(watcher, id_)) for id_ in IDS[:2]]
+        await asyncio.sleep(0.3)  # the flush comes while they wait; if not, they find nothing, which is right, too
+        await asyncio.to_thread(broker.flush)
+        await asyncio.to_thread(accept, record, 2)
+        return [one for seen in await asyncio.gather(*waiting) for one in seen[-1:]]
+
+    assert asyncio.run(asyncio.wait_for(wait(), 30)) in (["running", "queued"], ["queued"], [])
+    assert record.get(IDS[0]) is None
+    assert not record.progress(before.id, before.run, 0.5, "forward", "")
+    assert not record.finish(before.id, before.run, "done")
+    assert not record.cancel(IDS[0])
+    assert not record.may_read(IDS[0], "local")
+    assert record.lost() == []
+    assert record.changed_since(seen)[1] is None
+    accept(record, 0)
+    assert record.newest() > seen
+    again = record.claim(WORKER) + record.claim(WORKER)
+    assert [job.id for job in again] == [IDS[2], IDS[0]]
+    assert min(job.run for job in again) > before.run
+    assert not record.finish(before.id, before.run, "done")
+
+
+async def _statuses(watcher: Watcher, id_: str) -> list[str]:
+    return [job.status async for job in watcher.changes(id_)]
+
+
+def test_a_redis_without_room(broker: Broker, record: RedisRecord) -> None:
+    """Nothing new is accepted, and nothing half; what is there can be read, done, and forgotten, and then there is room again."""
+    accept(record, 0, 1)
+    job = claimed(record)
+    before = record.newest()
+    with redis.Redis.from_url(broker.url) as client:
+        client.config_set("maxmemory", "1mb")
+    with pytest.raises(BrokerUnavailable) as refused:
+        accept(record, 2)
+    assert "memory" in refused.value.detail
+    with pytest.raises(BrokerUnavailable):
+        record.grant(IDS[0], "ann")
+    assert (record.get(IDS[2]), record.newest(), record.waiting()) == (None, before, 1)
+    assert record.progress(job.id, job.run, 0.5, "forward", "")
+    record.beat(WORKER, [job.run])
+    assert record.finish(job.id, job.run, "done")
+    assert record.cancel(IDS[1])
+    assert record.forget(IDS[1])
+    assert record.trim(older_than=-1.0) == 1
+    with redis.Redis.from_url(broker.url) as client:
+        client.config_set("maxmemory", "0")
+    accept(record, 2)
+    assert order(record) == [IDS[2]]
+
+
+def test_a_redis_that_refuses(broker: Broker, record: RedisRecord) -> None:
+    """A password that became wrong, a replica that takes no changes: one plain error, until it is put right."""
+    accept(record, 0)
+    with redis.Redis.from_url(broker.url) as client:
+        client.config_set("requirepass", "changed")
+        stranger = RedisRecord(broker.url)
+        with pytest.raises(BrokerUnavailable):
+            stranger.get(IDS[0])
+        stranger.close()
+        client.config_set("requirepass", "")
+        client.replicaof("127.0.0.1", "1")
+        with pytest.raises(BrokerUnavailable):
+            accept(record, 1)
+        client.replicaof("NO", "ONE")
+    accept(record, 1)
+    assert record.waiting() == 2
+
+
+def test_a_full_queue_is_quick(record: RedisRecord) -> None:
+    """Claiming among 5,000 jobs of 50 owners takes milliseconds, and so does everything else that a request asks."""
+    owners = [f"user-{number}" for number in range(50)]
+    for number, owner in enumerate(owners):
+        record.enqueue(
+            [
+                Work(f"{100 * number + one:032x}", "{}", model="m", recipe="r", tokens=one, owner=owner)
+                for one in range(100)
+            ]
+        )
+    last = the(record, f"{4999:032x}")
+
+    def milliseconds(ask: Callable[[], object]) -> float:
+        started = time.perf_counter()
+        ask()
+        return (time.perf_counter() - started) * 1e3
+
+    batches = Claimant("w", warm=frozenset({"m"}), most_tokens=1000)
+    for ask in (
+        lambda: record.claim(WORKER),
+        lambda: record.claim(batches),
+        lambda: record.place(last),
+        lambda: record.get(last.id),
+        lambda: record.enqueue(work(9999, owner="ann")),
+        lambda: record.waiting("ann"),
+        lambda: record.page(50, float("inf"), "user-7"),
+    ):
+        assert min(milliseconds(ask) for _ in range(15)) < 10  # the least: others use this machine, too
