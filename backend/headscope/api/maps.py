@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
+from ..declarations import Measure
 from ..errors import InvalidRequest, Unknown, Unsupported
 from ..lenses import LENSES
 from ..measures import MEASURES
@@ -21,9 +21,10 @@ from ..measures import edges as edge_rules
 from ..measures.entropy import Unit, convert
 from ..store import Stored, export
 from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places, read
+from .fixed import fixed
 from .grouping import By, Groups, KeyGroups, grouping
 from .schemas import Edge, Edges, MeasureValues
-from .tensors import Array, Format, answer, check_size, chosen_format
+from .tensors import MEDIA, Array, Format, answer, check_size, chosen_format
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"])
 
@@ -36,8 +37,6 @@ TENSOR: dict[int | str, dict[str, Any]] = {
 MOST_EDGES = 20_000
 # Axes that count tokens.
 TOKEN_AXES = frozenset({"Q", "K"})
-# Results never change under their id.
-FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 
 
 @router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
@@ -61,8 +60,9 @@ async def maps(
     With dtype=uint8 also `scale`, `offset` and `max_error` [L', H'], value = offset + scale * byte, off by at most max_error; and `undefined`
     uint8 [L', H', Q'], 1 for rows without a reading, which stand as 0 in the map.
     """
+    format_ = chosen_format(request, format_)
 
-    def cut(stored: Stored) -> Array:
+    def cut(stored: Stored) -> Response:
         check_kept(stored, lens)
         document = stored.document
         together = grouping(document, by, groups, key_groups)
@@ -71,20 +71,17 @@ async def maps(
         rows, columns = len(together.queries or range(q)), len(together.keys or range(k))
         queries, keys = places("query", query, list(range(rows))), places("key", key, list(range(columns)))
         check_size((layers.stop - layers.start) * (heads.stop - heads.start) * q * k, 4)
-        return together.apply(stored.maps(lens, layers, heads))[:, :, queries, keys]
+        values = together.apply(stored.maps(lens, layers, heads))[:, :, queries, keys]
+        return _encoded(values, dtype, LENSES[lens].signed, format_)
 
-    values = await read(service, id_, cut)
-    format_ = chosen_format(request, format_)
-    return await asyncio.to_thread(_encoded, values, dtype, LENSES[lens].signed, format_)
+    return await fixed(request, service, id_, format_, cut)
 
 
 def _encoded(values: Array, dtype: str, signed: bool, format_: Format) -> Response:
     if dtype == "float16" and np.nanmax(np.abs(values), initial=0) > np.finfo(np.float16).max:
         raise InvalidRequest("Some values are too large for float16. Ask for float32.", pointer="/dtype")
     arrays = quantise(values, signed) if dtype == "uint8" else {"map": values.astype(dtype)}
-    response = answer(arrays, format_)
-    response.headers.update(FOREVER)
-    return response
+    return answer(arrays, format_)
 
 
 def quantise(values: Array, signed: bool) -> dict[str, Array]:
@@ -118,15 +115,14 @@ async def grid(
     value = offset + scale * byte, with `scale` and `offset` [L, H]: NaN for heads that a layer does not have. Rows without a reading count as 0;
     `maps.{lens}.undefined` of the document says how many there are. H is 1 for lenses of whole layers.
     """
+    format_ = chosen_format(request, format_)
 
-    def tiles(stored: Stored) -> dict[str, Array]:
+    def tiles(stored: Stored) -> Response:
         check_lens(stored, lens)
         parts = {part: stored.arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}
-        return {**parts, "tiles": shrink(parts["tiles"], tile, LENSES[lens].signed)}
+        return answer({**parts, "tiles": shrink(parts["tiles"], tile, LENSES[lens].signed)}, format_)
 
-    response = answer(await read(service, id_, tiles), chosen_format(request, format_))
-    response.headers.update(FOREVER)
-    return response
+    return await fixed(request, service, id_, format_, tiles)
 
 
 def shrink(tiles: Array, size: int, signed: bool) -> Array:
@@ -143,10 +139,11 @@ def shrink(tiles: Array, size: int, signed: bool) -> Array:
     return (distance + middle).astype(np.uint8)
 
 
-@router.get("/edges/{lens}")
+@router.get("/edges/{lens}", response_model=Edges)
 async def edges(
     id_: AnalysisId,
     lens: str,
+    request: Request,
     service: ServiceDep,
     layer: Annotated[int, Query(ge=0, le=100_000)],
     head: Annotated[int, Query(ge=0, le=100_000)],
@@ -162,10 +159,10 @@ async def edges(
     by: By = "token",
     groups: Groups = None,
     key_groups: KeyGroups = None,
-) -> Edges:
+) -> Response:
     """The connection graph of one head, strongest first; rows without a reading have no edges. By word, query and key count words."""
 
-    def select(stored: Stored) -> Edges:
+    def select(stored: Stored) -> Response:
         check_kept(stored, lens)
         together = grouping(stored.document, by, groups, key_groups)
         where = (
@@ -177,9 +174,9 @@ async def edges(
         chosen = [
             Edge(layer=layer, head=head, query=q, key=j, weight=float(weights[q, j])) for q, j in pairs[:limit].tolist()
         ]
-        return Edges(edges=chosen, total=len(pairs))
+        return Response(Edges(edges=chosen, total=len(pairs)).model_dump_json(), media_type=MEDIA["json"])
 
-    return await read(service, id_, select)
+    return await fixed(request, service, id_, "json", select)
 
 
 @router.get("/measures/{measure}", responses={200: {"model": MeasureValues, **TENSOR[200]}}, response_class=Response)
@@ -201,7 +198,9 @@ async def measures(
     if unit is not None and measure != "entropy":
         raise InvalidRequest("Only the entropy has a choice of units.", pointer="/unit")
 
-    def values(stored: Stored) -> Array:
+    format_ = chosen_format(request, format_)
+
+    def values(stored: Stored) -> Response:
         check_measure(stored, measure, lens)
         axes = MEASURES[measure].shape.split()
         found = stored.arrays[f"measure/{measure}/{lens}"]
@@ -212,20 +211,20 @@ async def measures(
             found = found[:, places("head", head, list(stored.document["heads"]))]
         elif head is not None:
             raise InvalidRequest("That measure has one value per layer, not per head. Leave head out.", pointer="/head")
-        return token_mean(found, axes) if summary == "head" else found
+        if summary == "head":
+            found, axes = token_mean(found, axes), [axis for axis in axes if axis not in TOKEN_AXES]
+        named = {"name": measure, "lens": lens, "unit": unit or MEASURES[measure].unit}
+        return answer({"values": found}, format_, named | _axes(MEASURES[measure], axes, found, format_))
 
-    found = await read(service, id_, values)
-    axes = [axis for axis in MEASURES[measure].shape.split() if summary == "none" or axis not in TOKEN_AXES]
-    columns = list(MEASURES[measure].columns) if "C" in axes else []
-    named: dict[str, Any] = {"name": measure, "lens": lens, "unit": unit or MEASURES[measure].unit}
-    format_ = chosen_format(request, format_)
+    return await fixed(request, service, id_, format_, values)
+
+
+def _axes(measure: Measure, axes: Sequence[str], values: Array, format_: Format) -> dict[str, Any]:
+    """What the axes of a measure's values hold: lists in JSON, words in the metadata of files."""
+    columns = measure.columns if "C" in axes else ()
     if format_ == "json":
-        named |= {"axes": axes, "columns": columns, "shape": list(found.shape)}
-    else:
-        named |= {"axes": " ".join(axes), "columns": " ".join(columns)}
-    response = answer({"values": found}, format_, named)
-    response.headers.update(FOREVER)
-    return response
+        return {"axes": list(axes), "columns": list(columns), "shape": list(values.shape)}
+    return {"axes": " ".join(axes), "columns": " ".join(columns)}
 
 
 def token_mean(values: Array, axes: Sequence[str]) -> Array:
@@ -250,7 +249,7 @@ async def export_file(
 ) -> Response:
     """The whole analysis as one file."""
     write = export.write_safetensors if format_ == "safetensors" else export.write_npz
-    handle, name = tempfile.mkstemp(prefix="export-", dir=service.settings.home / "incoming")
+    handle, name = tempfile.mkstemp(prefix="export-", dir=service.results.staging)
     os.close(handle)
     path = Path(name)
     try:

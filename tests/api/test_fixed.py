@@ -1,0 +1,139 @@
+"""Answers that never change: named by an ETag, the same bytes from the hot cache as from the store."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+from safetensors.numpy import load
+
+from tests.broker import Broker
+from tests.server import Server
+
+# Every kind of answer that is kept, as often as its query changes what it says.
+PATHS = [
+    "maps/weights?layer=0",
+    "maps/weights?layer=0&dtype=uint8",
+    "maps/effective?head=1&format=json",
+    "maps/effective?by=word&format=npy",
+    "grid/weights",
+    "grid/weights?tile=4",
+    "edges/weights?layer=1&head=0",
+    "edges/weights?layer=1&head=0&rule=top-k&k=1",
+    "measures/entropy?format=json",
+    "measures/entropy?summary=head",
+    "measures/entropy?unit=bits",
+]
+BODY = {"model": "bert", "text": "The cat sat.", "lenses": ["weights", "effective"], "measures": ["entropy"]}
+
+
+@pytest.fixture(scope="module")
+def cache() -> Iterator[Broker]:
+    """A Redis that is only a cache."""
+    with tempfile.TemporaryDirectory(prefix="redis-") as folder, Broker(Path(folder), "--appendonly", "no") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory: pytest.TempPathFactory, models: Path, cache: Broker) -> Iterator[Server]:
+    """A server with a hot cache."""
+    with Server(tmp_path_factory.mktemp("cached") / "home", models, cache_url=cache.url) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def id_(cached: Server) -> str:
+    """A finished analysis."""
+    return str(cached.analyse(**BODY)["id"])
+
+
+def seen(server: Server, path: str) -> tuple[Any, ...]:
+    """All that a reader sees of an answer."""
+    answer = server.get(path)
+    assert answer.status_code == 200, answer.text
+    return (*(answer.headers[name] for name in ("content-type", "etag", "cache-control", "vary")), answer.content)
+
+
+def hits(cache: Broker) -> int:
+    """How often the Redis has found what it was asked for."""
+    with redis.Redis.from_url(cache.url) as client:
+        return int(client.info("stats")["keyspace_hits"])
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_cache_answers_as_the_store_does(
+    cached: Server, server: Server, cache: Broker, id_: str, path: str
+) -> None:
+    """The second answer comes from the cache, and is the first one to the byte; a server without a cache says the same."""
+    first, before = seen(cached, f"/analyses/{id_}/{path}"), hits(cache)
+    assert seen(cached, f"/analyses/{id_}/{path}") == first
+    assert hits(cache) == before + 1
+    assert server.analyse(**BODY)["id"] == id_
+    elsewhere = server.get(f"/analyses/{id_}/{path}")
+    assert elsewhere.headers["content-type"] == first[0]
+    if "safetensors" in first[0]:
+        one, other = load(elsewhere.content), load(first[-1])
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(one[name], other[name], equal_nan=True) for name in one)
+    else:
+        assert elsewhere.content == first[-1]
+
+
+def test_every_answer_has_a_name_of_its_own(cached: Server, id_: str) -> None:
+    """Other questions have other ETags, and so has the same question about another analysis."""
+    other = cached.analyse(**{**BODY, "text": "The dog sat."})["id"]
+    tags = [cached.get(f"/analyses/{named}/{path}").headers["etag"] for named in (id_, other) for path in PATHS]
+    assert len(set(tags)) == 2 * len(PATHS)
+    accepted = [
+        cached.get(f"/analyses/{id_}/grid/weights", headers={"Accept": media}).headers["etag"]
+        for media in ("application/json", "application/x-npy", "application/vnd.safetensors")
+    ]
+    assert len(set(accepted)) == 3
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_whoever_has_it_already_gets_304(server: Server, path: str) -> None:
+    """An answer that a reader names by its ETag is not sent again."""
+    path = f"/analyses/{server.analyse(**BODY)['id']}/{path}"
+    tag = server.get(path).headers["etag"]
+    for names, status in ((tag, 304), (f'"other", {tag.removeprefix("W/")}', 304), ('"other"', 200)):
+        answer = server.get(path, headers={"If-None-Match": names})
+        assert (answer.status_code, answer.headers["etag"]) == (status, tag)
+        assert bool(answer.content) == (status == 200)
+
+
+def test_refusals_are_not_kept(cached: Server, id_: str) -> None:
+    """What can't be answered is refused each time."""
+    for _ in range(2):
+        answer = cached.get(f"/analyses/{id_}/grid/norm")
+        assert (answer.status_code, answer.json()["code"]) == (404, "unknown-lens")
+        assert "etag" not in answer.headers
+
+
+def test_a_cache_is_never_stale(cached: Server, id_: str) -> None:
+    """A result that is forgotten is gone whatever the cache holds, and computed again its answers are new."""
+    body = {**BODY, "text": "Forgotten."}
+    path = f"/analyses/{cached.analyse(**body)['id']}/grid/weights"
+    first = cached.get(path)
+    assert cached.client.delete(first.request.url.path.rpartition("/grid")[0]).status_code == 204
+    assert cached.get(path).status_code == 404
+    cached.analyse(**body)
+    again = cached.get(path)
+    assert again.content == first.content
+    assert again.headers["etag"] != first.headers["etag"]
+
+
+def test_without_the_cache_everything_goes_on(cached: Server, cache: Broker, id_: str) -> None:
+    """The cache is killed: every answer is the same, from the store; back again, it is used again."""
+    path = f"/analyses/{id_}/edges/weights?layer=0&head=0"
+    before = seen(cached, path)
+    cache.kill()
+    for _ in range(3):
+        assert seen(cached, path) == before
+    cache.start()
+    assert seen(cached, path) == before

@@ -1,0 +1,93 @@
+"""The hot cache: what was put in comes out, or nothing does, and nobody waits for it."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from headscope.store import Hot, hot, link
+from tests.broker import Broker
+from tests.server import eventually
+
+
+@pytest.fixture
+def cache() -> Iterator[Broker]:
+    """A Redis of the test's own."""
+    with tempfile.TemporaryDirectory(prefix="redis-") as folder, Broker(Path(folder), "--appendonly", "no") as running:
+        yield running
+
+
+def test_what_is_put_in_comes_out(cache: Broker) -> None:
+    """Media type and bytes come back for their key, in this process and in others, and looks are counted."""
+    here, there = Hot(cache.url), Hot(cache.url)
+    assert here.get("a") is None
+    for key, body in (("a", b"\x00\nbytes\n"), ("b", b""), ("c", bytes(hot.LARGEST))):
+        here.put(key, "application/x-npy", body)
+        assert there.get(key) == ("application/x-npy", body)
+    assert (here.hits, here.misses) == (0, 1)
+    assert (there.hits, there.misses) == (3, 0)
+
+
+def test_large_answers_stay_out_and_nothing_stays_for_ever(cache: Broker) -> None:
+    """What is over the limit is not kept; what is kept goes after a day at the latest."""
+    kept = Hot(cache.url)
+    kept.put("large", "text/plain", bytes(hot.LARGEST + 1))
+    assert kept.get("large") is None
+    kept.put("small", "text/plain", b"small")
+    with redis.Redis.from_url(cache.url) as client:
+        assert [client.ttl(name) > 0 for name in client.scan_iter()] == [True]
+
+
+def test_an_answer_for_somebody_else_is_none(cache: Broker) -> None:
+    """Whatever stands under a name that was not put there for this key is a miss."""
+    kept = Hot(cache.url)
+    kept.put("mine", "text/plain", b"mine")
+    with redis.Redis.from_url(cache.url) as client:
+        (mine,) = client.scan_iter()
+        kept.put("yours", "text/plain", b"yours")
+        (yours,) = set(client.scan_iter()) - {mine}
+        for wrong in (client.get(mine), b"", b"garbage"):
+            client.set(yours, wrong)
+            assert kept.get("yours") is None
+    assert kept.get("mine") == ("text/plain", b"mine")
+
+
+def test_without_a_cache() -> None:
+    """Nothing is kept, and nothing counted."""
+    none = Hot(None)
+    none.put("a", "text/plain", b"a")
+    assert none.get("a") is None
+    assert (none.hits, none.misses) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped", "full"])
+def test_a_cache_that_is_away_is_a_miss(cache: Broker, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits longer than a moment, nobody asks again for a while, and all is well when it is back."""
+    kept = Hot(cache.url)
+    kept.put("a", "text/plain", b"a")
+    if how == "killed":
+        cache.kill()
+    elif how == "stopped":
+        cache.send(signal.SIGSTOP)
+    else:
+        with redis.Redis.from_url(cache.url) as client:
+            client.config_set("maxmemory", "1")
+        kept.put("b", "text/plain", b"b")
+    started = time.perf_counter()
+    assert [kept.get("a") for _ in range(50)] == [None] * 50
+    assert time.perf_counter() - started < 1
+    monkeypatch.setattr(link, "PAUSE", 0.1)
+    kept._link._again = 0.0
+    if how == "killed":
+        cache.start()
+        kept.put("a", "text/plain", b"a")
+    elif how == "stopped":
+        cache.send(signal.SIGCONT)
+    eventually(lambda: kept.get("a") or kept.put("a", "text/plain", b"a"), "the cache to be back")
+    assert kept.get("a") == ("text/plain", b"a")
