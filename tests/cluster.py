@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
+from headscope.jobs import RedisRecord
 from tests.broker import Broker
 from tests.server import Program, Server, environment, eventually
 
 # How the cache's Redis differs from the broker's.
 FORGETFUL = ("--appendonly", "no", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
+both_homes = pytest.mark.parametrize("server", ["embedded", "cluster"], indirect=True, scope="session")
 
 
 class Worker(Program):
@@ -102,6 +105,21 @@ class Cluster(Server):
             part.kill()
         super().kill()
         shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def record(self) -> RedisRecord:
+        """The record of jobs, past the servers."""
+        return RedisRecord(self.broker.url)
+
+    def holder(self, id_: str) -> Worker:
+        """The worker that runs a job, once one does."""
+        record = self.record()
+
+        def running() -> str | None:
+            job = record.get(id_)
+            return job.worker if job is not None and job.status == "running" else None
+
+        name = eventually(running, "a worker for the job")
+        return next(worker for worker in self.workers if worker.name == name)
 
     def add_worker(self) -> Worker:
         """One worker more."""

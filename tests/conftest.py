@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster import Cluster
 from tests.models import tiny_model
 from tests.server import Program, Server
 
@@ -23,10 +24,24 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
-    """A server for tests that leave it as they find it."""
+def embedded(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+    """A server that does its jobs itself."""
     with Server(tmp_path_factory.mktemp("shared") / "home", models) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Cluster]:
+    """Two servers and two workers."""
+    with Cluster(tmp_path_factory.mktemp("cluster") / "home", models, servers=2, workers=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest) -> Server:
+    """A server for tests that leave it as they find it. With `pytestmark = both_homes` one of each home, one after the other."""
+    running: Server = request.getfixturevalue(getattr(request, "param", "embedded"))
+    return running
 
 
 @pytest.fixture

@@ -13,8 +13,10 @@ import pytest
 from safetensors.numpy import load, load_file
 
 import headscope
+from tests.cluster import both_homes
 from tests.server import Server, eventually
 
+pytestmark = both_homes
 LENSES = ["weights", "effective", "effective-simplex"]
 TEXT = "The cat sat on the mat because it was tired, and the mat was warm."
 
