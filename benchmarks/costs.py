@@ -15,10 +15,11 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 
 import headscope
 from headscope import LENSES, MEASURES, MECHANISMS
-from headscope.analysis import Collector, Memory
 from headscope.budget import plan
 from headscope.capture import capture, examine
+from headscope.collector import Collector
 from headscope.request import AnalysisRequest
+from headscope.result import Memory
 from headscope.types import Setting
 
 from .common import Spread, interleaved, ratios

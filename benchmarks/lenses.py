@@ -15,9 +15,10 @@ from transformers import BertConfig, BertModel
 
 import headscope
 from headscope import LENSES
-from headscope.analysis import Memory, run
+from headscope.analysis import run
 from headscope.capture import capture
 from headscope.request import AnalysisRequest
+from headscope.result import Memory
 from headscope.types import Layer
 
 from .common import Spread, interleaved, ratios

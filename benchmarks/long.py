@@ -26,8 +26,9 @@ PROGRAM = """
 import resource, sys
 import numpy as np, torch, headscope
 from transformers import GPT2Config, GPT2LMHeadModel
-from headscope.analysis import Memory, run
+from headscope.analysis import run
 from headscope.request import AnalysisRequest
+from headscope.result import Memory
 torch.manual_seed(0)
 model = headscope.load(GPT2LMHeadModel(GPT2Config(n_positions={tokens})).transformer)
 def peak():

@@ -19,7 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 NOUNS = {"_version", "types", "declarations", "errors", "settings", "logs", "adjacency", "words"}
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
-PIPELINE = {"analysis", "caveats", "study", "figures"}
+PIPELINE = {"analysis", "caveats", "collector", "result", "study", "figures"}
 ROOTS = {"library", "worker", "home", "admission", "runtime", "attentions", "comparison"}
 # Room -> what it may import, beside itself.
 MAY_IMPORT = {

@@ -2,76 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from . import budget
-from .capture import Wanted, capture, examine
+from .capture import FAULTS, Anatomy, Input, capture_many, examine, out_of_memory, separate
 from .caveats import caveats
-from .errors import Unsupported
-from .lenses import LENSES
-from .measures import MEASURES
-from .measures.thumbnail import pool, quantise
+from .collector import Collector, Progress
+from .errors import OutOfMemory, Unsupported
 from .mechanisms import MECHANISMS
 from .models.loading import Model
-from .models.tokens import Grid
+from .models.tokens import Encoded
 from .request import AnalysisRequest, check_needs
-from .types import Kind, Layer, Reading, Setting, Token, Warned
+from .result import Array, Result, Sink
+from .types import Setting
 
-TILE = 32
+logger = logging.getLogger("headscope.analysis")
 
-Array = NDArray[Any]
-Progress = Callable[[float, str, str], None]
-Shape = tuple[int, int, int, int]
-
-
-class Sink(Protocol):
-    """Where maps go, block of heads by block of heads, each lens in order of layer and head."""
-
-    def open(self, shapes: dict[str, Shape]) -> None:
-        """Before the first block: the lenses that are kept and the shape [L, H, Q, K] of each."""
-
-    def write(self, lens: str, layer: int, head: int, block: Array) -> None:
-        """A block [h, Q, K] float32 that starts at place (layer, head) of the selection."""
+NO_ROOM = "There is not enough memory for this analysis. Ask for fewer tokens or layers."
 
 
-@dataclass
-class Result:
-    """What an analysis gives beside the maps themselves. `layers` and `heads` name what axes L and H hold."""
+@dataclass(frozen=True)
+class Asked:
+    """One of the analyses that are run at a time: what is asked, where its maps go, and who hears how far it is (and may raise to stop it)."""
 
     request: AnalysisRequest
-    kind: Kind
-    tokens: list[Token]  # along axis Q
-    key_tokens: list[Token]  # along axis K
-    layers: list[int]
-    heads: list[int]
-    head_width: int
-    keys: Array  # [L, Q] number of keys each query may see
-    causal: bool
-    shapes: dict[str, Shape] = field(default_factory=dict)  # of every lens that was read
-    tiles: dict[str, dict[str, Array]] = field(default_factory=dict)  # lens -> tiles, scale, offset
-    measures: dict[str, dict[str, Array]] = field(default_factory=dict)  # measure -> lens -> values
-    notes: dict[str, dict[str, Array]] = field(
-        default_factory=dict
-    )  # lens -> rank, condition, identical, undefined: each [L, H]
-    warnings: list[Warned] = field(default_factory=list)
-    timing_ms: dict[str, float] = field(default_factory=dict)
-    logits: Array | None = None
-    full_text: str | None = None  # what offsets of the (encoder's) tokens count in, with what the model wrote
-    target_text: str | None = None  # the same of a decoder beside an encoder
-    generated: int = 0  # tokens at the end that the model wrote
-    grid: Grid | None = None  # how an image became tokens
+    sink: Sink
+    progress: Progress = lambda fraction, stage, detail: None
 
-    @property
-    def shape(self) -> Shape:
-        """[L, H, Q, K] of a map per head."""
-        return (len(self.layers), len(self.heads), len(self.tokens), len(self.key_tokens))
+
+Outcome = Result | Exception
 
 
 def run(
@@ -85,203 +49,160 @@ def run(
 ) -> Result:
     """Analyse one input. `progress(fraction, stage, detail)` is called at every layer and may raise to stop.
 
-    Raises a HeadscopeError: see examine, request.check_needs, Model.encode, budget.check, capture.
+    Raises a HeadscopeError: see examine, request.check_needs, Model.encode, budget.check, capture; and OutOfMemory.
     """
-    started = time.perf_counter()
-    anatomy = examine(model)
-    check_needs(request.methods, anatomy.lacks(request.kind))
-    encoded = model.encode(**request.input)
-    sites = anatomy.of(request.kind)
-    axes = encoded.axes(sites[0].kind)
-    planned = budget.plan(request, {site.layer: site.heads for site in sites}, len(axes.queries), len(axes.keys))
-    if limit is not None:
-        budget.check(planned, limit)
-    collector = Collector(request, planned, sink, progress)
-    progress(0.0, "forward", f"layer 1 of {sites[-1].layer + 1}")
+    (outcome,) = run_many(model, [Asked(request, sink, progress)], limit=limit, keep_logits=keep_logits)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def run_many(
+    model: Model,
+    several: Sequence[Asked],
+    *,
+    limit: int | None = None,
+    keep_logits: bool = False,
+    on_pass: Callable[[], None] = lambda: None,
+) -> list[Outcome]:
+    """Analyse several inputs: what comes of each, in their order. What goes wrong with one is its outcome, and the others do not notice.
+
+    Those of one recipe that have equally many tokens go through the model in one forward pass, where that is proven to change nothing; all else is done
+    for each by itself, so that a result differs by rounding only (1e-5) from the one that `run` gives. `limit` bytes hold for each, and for the work on
+    all that are in a pass. What is not among FAULTS is raised, and ends all of them. `on_pass` is called after every forward pass that gave a result.
+    """
+    outcomes: dict[int, Outcome] = {}
+    groups: dict[Any, dict[int, _Ready]] = {}
+    for place, asked in enumerate(several):
+        ready = _prepared(model, asked, limit)
+        if isinstance(ready, Exception):
+            outcomes[place] = ready
+        else:
+            groups.setdefault(ready.group or place, {})[place] = ready
+    for members in groups.values():
+        places, group = list(members), list(members.values())
+        most = _most(model, group, limit)
+        for low in range(0, len(group), most):
+            done = _analysed(model, group[low : low + most], keep_logits, on_pass)
+            outcomes.update(zip(places[low : low + most], done, strict=True))
+    return [outcomes[place] for place in range(len(several))]
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """An analysis that can be run: its tokens, its plan, and what its mechanism may know."""
+
+    asked: Asked
+    anatomy: Anatomy
+    encoded: Encoded
+    planned: budget.Plan
+    setting: Setting
+    head_width: int
+    seconds: float  # that it took to get here
+
+    @property
+    def group(self) -> tuple[str, int] | None:
+        """The same for all that may share a forward pass; None for what has to go alone."""
+        recipe = self.asked.request.recipe("")
+        return (recipe, len(self.encoded.tokens)) if recipe else None
+
+
+def _prepared(model: Model, asked: Asked, limit: int | None) -> _Ready | Exception:
+    """The input as tokens, and whether what is asked can be had and fits; else what is wrong."""
+    started, request = time.perf_counter(), asked.request
+    try:
+        anatomy = examine(model)
+        check_needs(request.methods, anatomy.lacks(request.kind))
+        encoded, sites = model.encode(**request.input), anatomy.of(request.kind)
+        axes, heads = encoded.axes(sites[0].kind), tuple(site.heads for site in sites)
+        numbers = tuple(site.layer for site in sites)
+        planned = budget.plan(request, dict(zip(numbers, heads, strict=True)), len(axes.queries), len(axes.keys))
+        if limit is not None:
+            budget.check(planned, limit)
+        asked.progress(0.0, "forward", f"layer 1 of {numbers[-1] + 1}")
+        setting = Setting(heads, model.width, sites[0].kind, sites[0].causal, axes, numbers)
+        return _Ready(asked, anatomy, encoded, planned, setting, sites[0].width, time.perf_counter() - started)
+    except FAULTS as error:
+        return error
+
+
+def _most(model: Model, group: Sequence[_Ready], limit: int | None) -> int:
+    """How many of the group may go through the model at once."""
+    if len(group) == 1 or not separate(model):
+        return 1
+    return len(group) if limit is None else max(1, limit // group[0].planned.work_bytes)
+
+
+def _analysed(model: Model, group: Sequence[_Ready], keep_logits: bool, on_pass: Callable[[], None]) -> list[Outcome]:
+    """What comes of each. A pass of several that fails as a whole, for lack of memory for instance, is run again in halves."""
+    outcomes = _attempt(model, group, keep_logits, on_pass)
+    if outcomes is None:  # by now the error is gone, and with it the tensors that it held
+        half = len(group) // 2
+        parts = (group[:half], group[half:])
+        outcomes = [outcome for part in parts for outcome in _analysed(model, part, keep_logits, on_pass)]
+    return outcomes
+
+
+def _attempt(
+    model: Model, group: Sequence[_Ready], keep_logits: bool, on_pass: Callable[[], None]
+) -> list[Outcome] | None:
+    """What comes of each after one forward pass; None if the pass of several failed."""
+    try:
+        outcomes = _pass(model, group, keep_logits)
+    except FAULTS as error:
+        if len(group) > 1:
+            logger.warning("a pass of %d inputs ended with %s; they go in halves", len(group), type(error).__name__)
+            return None
+        return [OutOfMemory(NO_ROOM) if out_of_memory(error) else error]
+    if any(isinstance(outcome, Result) for outcome in outcomes):
+        on_pass()
+    return outcomes
+
+
+def _pass(model: Model, group: Sequence[_Ready], keep_logits: bool) -> list[Outcome]:
+    started, request = time.perf_counter(), group[0].asked.request
+    collectors = [Collector(one.asked.request, one.planned, one.asked.sink, one.asked.progress) for one in group]
     mechanism = MECHANISMS[request.mechanism.name]
-    heads, numbers = tuple(site.heads for site in sites), tuple(site.layer for site in sites)
-    setting = Setting(heads, model.width, sites[0].kind, sites[0].causal, axes, numbers)
+    inputs = [
+        Input(one.encoded, collector.wanted, partial(mechanism.begin, one.asked.request.mechanism, one.setting))
+        for one, collector in zip(group, collectors, strict=True)
+    ]
     with model.lock, model.using(request.dtype):
-        output = capture(
-            model, encoded, anatomy, collector.wanted, request.kind, lambda: mechanism.begin(request.mechanism, setting)
-        )
-    result = collector.result(sites[0].kind, axes.queries, axes.keys, sites[0].width)
-    result.warnings = [*encoded.warnings, *caveats(result, anatomy.lacks(request.kind))]
+        output, failures = capture_many(model, inputs, group[0].anatomy, request.kind)
+    own = sum(collector.reading_s + collector.writing_s for collector in collectors)
+    share = (time.perf_counter() - started - own) / len(group)
+    outcomes = list[Outcome]()
+    for row, (one, collector, failed) in enumerate(zip(group, collectors, failures, strict=True)):
+        if failed is None:
+            logits = _logits(output, row) if keep_logits else None
+            outcomes.append(_finished(one, collector, share, logits))
+        else:
+            outcomes.append(failed)
+    return outcomes
+
+
+def _finished(one: _Ready, collector: Collector, share: float, logits: Array | None) -> Result:
+    """The result of one input, with its share of the forward pass in seconds."""
+    encoded, setting = one.encoded, one.setting
+    result = collector.result(setting.kind, setting.axes.queries, setting.axes.keys, one.head_width)
+    result.warnings = [*encoded.warnings, *caveats(result, one.anatomy.lacks(one.asked.request.kind))]
     result.full_text, result.target_text = encoded.text, encoded.target_text
     result.generated, result.grid = encoded.generated, encoded.grid
-    if keep_logits:
-        if not hasattr(output, "logits"):
-            raise Unsupported("This model has no head that gives logits. Load it with one, or leave keep_logits out.")
-        result.logits = output.logits[0].float().cpu().numpy()
-    total = time.perf_counter() - started
-    result.timing_ms = {
-        "forward": round((total - collector.reading_s - collector.writing_s) * 1e3, 1),
-        "lenses": round(collector.reading_s * 1e3, 1),
-        "write": round(collector.writing_s * 1e3, 1),
-        "total": round(total * 1e3, 1),
+    result.logits = logits
+    seconds = {
+        "forward": one.seconds + share,
+        "lenses": collector.reading_s,
+        "write": collector.writing_s,
     }
+    seconds["total"] = sum(seconds.values())
+    result.timing_ms = {name: round(taken * 1e3, 1) for name, taken in seconds.items()}
     return result
 
 
-class Collector:
-    """Gets every block of heads, and every layer, from the capture, reads it through the lenses, and keeps what is small."""
+def _logits(output: Any, row: int) -> Array:
+    if not hasattr(output, "logits"):
+        raise Unsupported("This model has no head that gives logits. Load it with one, or leave keep_logits out.")
+    found: Array = output.logits[row].float().cpu().numpy()
+    return found
 
-    def __init__(self, request: AnalysisRequest, planned: budget.Plan, sink: Sink, progress: Progress) -> None:
-        self._plan, self._sink, self._progress = planned, sink, progress
-        self._lenses = request.readings
-        self._measures = {choice.name: choice for choice in request.measures}
-        self._shown, self._kept = frozenset(request.lens_names), frozenset(planned.kept)
-        self._request = request
-        self._heads = frozenset(planned.heads)
-        self._place = {layer: place for place, layer in enumerate(planned.layers)}
-        self._last = max(planned.layers)
-        self._arrays: dict[tuple[str, str, str], Array] = {}
-        self._keys = np.zeros((len(planned.layers), planned.queries), np.int32)
-        self._causal = True
-        self._joined: dict[str, torch.Tensor] = {}
-        self.reading_s = self.writing_s = 0.0
-        sink.open({lens: planned.shape(lens) for lens in planned.kept})
-
-    @property
-    def wanted(self) -> Wanted:
-        """What the capture shall hand on."""
-        methods = self._request.methods
-        of_layer = [method for method in methods if getattr(method, "of", "heads") == "layer"]
-        needs = frozenset(need for method in methods for need in method.needs)
-        pad_to = next((params.pad_to for name, params in self._lenses.items() if "padding" in LENSES[name].needs), None)
-        return Wanted(self.add_heads, self.add_layer if of_layer else None, needs, self._plan.whole, pad_to)
-
-    def add_heads(self, layer: Layer) -> None:
-        """Read one block of heads and let it go."""
-        self._progress(
-            min(1.0, (layer.index + 1) / (self._last + 1)), "forward", f"layer {layer.index + 1} of {self._last + 1}"
-        )
-        place = self._place.get(layer.index)
-        block = layer.select(self._heads) if place is not None else None
-        if place is None or block is None:
-            return
-        started = time.perf_counter()
-        head = self._plan.heads.index(block.heads[0])
-        self._keys[place] = block.keys.counts(*block.weights.shape[1:]).cpu().numpy()
-        self._causal &= block.keys.rule == "prefix"
-        readings = {
-            name: LENSES[name].read(block, params)
-            for name, params in self._lenses.items()
-            if LENSES[name].of == "heads"
-        }
-        self._measure("heads", block, readings, place, head)
-        self.reading_s += time.perf_counter() - started
-        self._write(readings, place, head)
-        absent = self._plan.absent(layer.index) if block.heads[-1] == self._plan.present(layer.index)[-1] else 0
-        if absent:
-            empty = torch.full((absent, *block.weights.shape[1:]), torch.nan)
-            self._write({name: Reading(empty) for name in readings}, place, len(self._plan.heads) - absent)
-
-    def add_layer(self, layer: Layer) -> None:
-        """Read a whole layer and let it go. Lenses that join layers read those that were not chosen, too."""
-        place = self._place.get(layer.index)
-        if layer.index > self._last:
-            return
-        started = time.perf_counter()
-        readings: dict[str, Reading] = {}
-        for name, params in self._lenses.items():
-            lens = LENSES[name]
-            join = lens.joining(params)
-            if lens.of == "heads" or (place is None and join is None):
-                continue
-            reading = lens.read(layer, params)
-            if join is not None and name in self._joined:
-                joined = join(reading.map, self._joined[name])
-                undefined = None if reading.undefined is None else joined.isnan().any(-1).sum(-1)
-                reading = replace(reading, map=joined, undefined=undefined)
-            if join is not None:
-                self._joined[name] = reading.map
-            readings[name] = reading
-        if place is not None:
-            self._measure("layer", layer, readings, place, 0)
-        self.reading_s += time.perf_counter() - started
-        if place is not None:
-            self._write(readings, place, 0)
-
-    def _measure(self, of: str, layer: Layer, readings: dict[str, Reading], place: int, head: int) -> None:
-        for name, reading in readings.items():
-            self._keep_reading(name, reading, place, head)
-        for name, params in self._measures.items():
-            measure = MEASURES[name]
-            if measure.of != of:
-                continue
-            about = [lens for lens in measure.lenses if lens in readings or (of == "layer" and lens == "weights")]
-            for lens in about:
-                values = measure.compute(layer, lens, readings, params)
-                if of == "layer":
-                    values = self._chosen(values, measure.shape, layer.index)
-                self._keep(("measure", name, lens), values, place, head)
-
-    def _chosen(self, values: torch.Tensor, shape: str, layer: int) -> torch.Tensor:
-        """Values of all heads of a layer -> those of the chosen heads, along every axis H of `shape`; NaN for heads that the layer does not have."""
-        present, absent = self._plan.present(layer), self._plan.absent(layer)
-        for axis, letter in enumerate(shape.split()[1:]):
-            if letter == "H":
-                values = values.index_select(axis, torch.tensor(present, device=values.device))
-                empty = [absent if place == axis else size for place, size in enumerate(values.shape)]
-                values = torch.cat([values, values.new_full(empty, torch.nan)], axis) if absent else values
-        return values
-
-    def _write(self, readings: dict[str, Reading], place: int, head: int) -> None:
-        started = time.perf_counter()
-        for name in readings:
-            if name in self._kept:
-                self._sink.write(name, place, head, readings[name].map.cpu().numpy())
-        self.writing_s += time.perf_counter() - started
-
-    def _keep_reading(self, name: str, reading: Reading, place: int, head: int) -> None:
-        if name in self._shown:
-            tiles, scale, offset = quantise(pool(reading.map.nan_to_num(), TILE, reading.signed), reading.signed)
-            for part, values in (("tiles", tiles), ("scale", scale), ("offset", offset)):
-                self._keep(("tile", name, part), values, place, head)
-        for part in ("rank", "condition", "identical", "undefined"):
-            note = getattr(reading, part)
-            if note is not None:
-                self._keep(("note", name, part), note, place, head)
-
-    def _keep(self, key: tuple[str, str, str], values: torch.Tensor, place: int, head: int) -> None:
-        """Values of a block of heads, [h, ...], go to their place in [L, H, ...]; those of a layer may have any shape."""
-        block = values.detach().cpu().numpy()
-        if block.dtype == np.float64:
-            block = block.astype(np.float32)
-        group, name, _ = key
-        per_head = MEASURES[name].of == "heads" if group == "measure" else LENSES[name].of == "heads"
-        if key not in self._arrays:
-            axes = (len(self._plan.heads), *block.shape[1:]) if per_head else block.shape
-            empty = np.nan if block.dtype.kind == "f" else 0
-            self._arrays[key] = np.full((len(self._plan.layers), *axes), empty, block.dtype)
-        self._arrays[key][place, slice(head, head + block.shape[0]) if per_head else ...] = block
-
-    def result(self, kind: Kind, queries: tuple[Token, ...], keys: tuple[Token, ...], head_width: int) -> Result:
-        """Everything kept, as one result."""
-        grouped: dict[str, dict[str, dict[str, Array]]] = {"tile": {}, "measure": {}, "note": {}}
-        for (group, name, part), values in self._arrays.items():
-            grouped[group].setdefault(name, {})[part] = values
-        return Result(
-            self._request, kind, list(queries), list(keys), self._plan.layers, self._plan.heads, head_width, self._keys, self._causal,
-            shapes={name: self._plan.shape(name) for name in self._request.lens_names},
-            tiles=grouped["tile"], measures=grouped["measure"], notes=grouped["note"],
-        )  # fmt: skip
-
-
-class Memory:
-    """A sink that keeps the maps as arrays."""
-
-    def __init__(self) -> None:
-        self.maps: dict[str, Array] = {}
-
-    def open(self, shapes: dict[str, Shape]) -> None:
-        """Room for every map. Allocated by torch: numpy asks for huge pages, which can take several times as long as the analysis."""
-        self.maps = {lens: torch.empty(shape).numpy() for lens, shape in shapes.items()}
-
-    def write(self, lens: str, layer: int, head: int, block: Array) -> None:
-        """Copy the block to its place."""
-        self.maps[lens][layer, head : head + block.shape[0]] = block
-
-
-__all__ = ["Array", "Collector", "Memory", "Progress", "Result", "Sink", "run"]
+__all__ = ["Asked", "Outcome", "Result", "run", "run_many"]

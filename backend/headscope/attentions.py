@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from . import budget
-from .analysis import Collector, Memory
 from .caveats import caveats
+from .collector import Collector
 from .errors import InvalidRequest
 from .library import Analysis, Method, request_of
 from .request import check_needs
+from .result import Memory
 from .types import BLOCK_BYTES, Axes, Keys, Kind, Layer, Token, TokenKind
 
 # How far above 1 a row may sum, for rounding. Half precision may be off by its own epsilon.

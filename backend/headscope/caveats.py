@@ -9,7 +9,7 @@ from .lenses import LENSES
 from .types import Warned
 
 if TYPE_CHECKING:
-    from .analysis import Array, Result
+    from .result import Array, Result
 
 
 def caveats(result: Result, lacks: dict[str, str]) -> Iterator[Warned]:

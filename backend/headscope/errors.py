@@ -23,6 +23,7 @@
     ├── StorageFull                   no room for the result
     ├── BrokerUnavailable             the Redis that holds the jobs can't be reached
     ├── StoreUnavailable              the store of results can't be reached
+    ├── OutOfMemory                   the analysis did not fit into memory
     ├── WorkerLost                    the worker died too often on this job
     ├── TimedOut                      the job took longer than allowed
     └── Cancelled                     somebody cancelled it
@@ -218,6 +219,12 @@ class StoreUnavailable(HeadscopeError):
 
     code, status, title = "store-unavailable", 503, "The store can't be reached"
     retry_after = 5
+
+
+class OutOfMemory(HeadscopeError):
+    """The process that ran the analysis got no more memory, also with this analysis alone."""
+
+    code, status, title = "out-of-memory", 500, "Out of memory"
 
 
 class WorkerLost(HeadscopeError):

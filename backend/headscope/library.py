@@ -11,7 +11,7 @@ import psutil
 from pydantic import ValidationError
 
 from . import analysis, words
-from .analysis import Array, Memory, Progress, Result
+from .collector import Progress
 from .errors import InvalidRequest
 from .models import loading
 from .models.catalog import NAME, Catalog
@@ -19,6 +19,7 @@ from .models.images import pack
 from .models.loading import Model
 from .models.tokens import Grid
 from .request import AnalysisRequest
+from .result import Array, Memory, Result
 from .settings import Settings
 from .store import export
 from .types import Token, Warned

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, Literal, Self
 
@@ -239,18 +239,22 @@ class AnalysisRequest(BaseModel):
         return self._digest(model_digest, self.model_dump(exclude=INPUT))
 
     def _digest(self, model_digest: str, request: dict[str, Any]) -> str:
-        from importlib.metadata import version
-
-        record = {
-            "schema": SCHEMA,
-            "headscope": __version__,
-            "torch": version("torch").split("+")[0],
-            "transformers": version("transformers"),
-            "model_digest": model_digest,
-            "request": request,
-        }
+        record = {**_versions(), "model_digest": model_digest, "request": request}
         canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+@cache
+def _versions() -> dict[str, Any]:
+    """Whatever else decides the numbers."""
+    from importlib.metadata import version
+
+    return {
+        "schema": SCHEMA,
+        "headscope": __version__,
+        "torch": version("torch").split("+")[0],
+        "transformers": version("transformers"),
+    }
 
 
 def _canonical(what: str, chosen: list[Any], order: list[str]) -> list[Any]:

@@ -2,6 +2,8 @@
 
 from .anatomy import Anatomy
 from .check import examine
-from .passes import Wanted, capture
+from .passes import capture, capture_many
+from .recording import FAULTS, Input, Wanted, out_of_memory
+from .separate import separate
 
-__all__ = ["Anatomy", "Wanted", "capture", "examine"]
+__all__ = ["FAULTS", "Anatomy", "Input", "Wanted", "capture", "capture_many", "examine", "out_of_memory", "separate"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the attention function, as the model made it: query [H, Q, D'], key [G, K, D'], value [G, K, D]."""
+    """One call of the attention function, as the model made it for one input: query [H, Q, D'], key [G, K, D'], value [G, K, D]."""
 
     module: Any
     query: Tensor
@@ -68,12 +68,13 @@ class Call:
 
 
 class Recorder(Protocol):
-    """Who computes attention during a forward pass of capture()."""
+    """Who computes attention during a forward pass of capture(); `size` inputs of equal length go through the model together, none of them padded."""
 
     masks: Masks
+    size: int
 
-    def attend(self, call: Call) -> Tensor:
-        """The heads' outputs [H, Q, D]."""
+    def attend(self, calls: Sequence[Call]) -> Tensor:
+        """The heads' outputs [B, H, Q, D]; one call per input."""
 
     def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
         """The outputs [B, Q, H, D] when a layer is run again; None in an ordinary forward pass."""
@@ -86,23 +87,40 @@ class Masks:
     """Masks taken apart. Layers mostly share one, so the last few answers are kept."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[Tensor | None, Tensor | None, Mask]] = []
+        self._known: list[tuple[Tensor | None, Tensor | None, list[Mask]]] = []
 
-    def read(self, mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.device) -> Mask:
-        """mask [1, 1 or H, Q, K] additive or bool, and a bias of the same shape that is added, too."""
+    def read(
+        self, mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.device, size: int = 1
+    ) -> list[Mask]:
+        """Of each of `size` inputs: mask [1 or B, 1 or H, Q, K] additive or bool, and a bias of the same shape that is added, too."""
         for known_mask, known_bias, found in self._known:
             if known_mask is mask and known_bias is bias:
                 return found
-        found = _take_apart(mask, bias, keys, device)
+        found = list[Mask]()
+        first = (_row(mask, 0), _row(bias, 0))
+        for place in range(size):
+            row = (_row(mask, place), _row(bias, place))
+            same = bool(found) and all(map(_equal, row, first))
+            found.append(found[0] if same else _take_apart(*row, keys, device))
         self._known = [(mask, bias, found), *self._known[:3]]
         return found
 
 
+def _row(batch: Tensor | None, place: int) -> Tensor | None:
+    """What a mask or bias [1 or B, 1 or H, Q, K] says of one input."""
+    return None if batch is None else batch[place if batch.shape[0] > 1 else 0]
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and torch.equal(one, other))
+
+
 def _take_apart(mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.device) -> Mask:
-    added = None if bias is None or not bool(bias.any()) else bias[0, ..., :keys].to(device)
+    """Mask and bias [1 or H, Q, K] of one input."""
+    added = None if bias is None or not bool(bias.any()) else bias[..., :keys].to(device)
     if mask is None:
         return Mask(Keys("all"), None, added)
-    mask = mask[0, ..., :keys].to(device)  # [1 or H, Q, K]
+    mask = mask[..., :keys].to(device)
     allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
     if bool((allowed != allowed[:1]).any()):
         raise Unsupported("Every head of this model has a mask of its own, which can't be analysed in this version.")
@@ -135,7 +153,7 @@ def attention(
     indices: Tensor | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Query [1, H, Q, D'], key and value [1, G, K, D] -> output [1, Q, H, D]. The signature is that of transformers' AttentionInterface."""
+    """Query [B, H, Q, D'], key and value [B, G, K, D] -> output [B, Q, H, D]. The signature is that of transformers' AttentionInterface."""
     recorder = _recorder.get()
     if recorder is None:
         raise RuntimeError("Headscope's attention runs only inside capture()")
@@ -147,14 +165,17 @@ def attention(
     again = recorder.replay(query, key, value, arguments, module)
     if again is not None:
         return again, None
-    if query.shape[0] != 1:
+    if query.shape[0] != recorder.size:
         raise Unsupported(
             "This model cuts the input into several pieces that attend apart, which can't be analysed in this version."
         )
     sink = None if s_aux is None else s_aux.reshape(query.shape[1], -1, 1)
-    mask = recorder.masks.read(attention_mask, position_bias, key.shape[2], query.device)
-    output = recorder.attend(Call(module, query[0], key[0], value[0], mask, float(scaling), softcap, sink))
-    return output.transpose(0, 1).unsqueeze(0).contiguous(), None
+    masks = recorder.masks.read(attention_mask, position_bias, key.shape[2], query.device, recorder.size)
+    calls = [
+        Call(module, query[place], key[place], value[place], mask, float(scaling), softcap, sink)
+        for place, mask in enumerate(masks)
+    ]
+    return recorder.attend(calls).transpose(1, 2).contiguous(), None
 
 
 def _only(indices: Tensor, mask: Tensor | None, keys: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,7 +18,8 @@ from ..models.tokens import Encoded
 from ..types import Axes, Kind, Layer, Pass
 from .anatomy import Anatomy, Site
 from .attention import NAME, Call, Masks, implementation, recording
-from .passes import Wanted, capture, quiet, returned
+from .passes import capture, quiet, returned
+from .recording import Wanted
 from .trace import Trace, describe, traced
 
 TOLERANCE = 1e-5
@@ -67,12 +69,13 @@ class _Probing:
     """Computes attention and keeps everything: the probe is short."""
 
     def __init__(self, trace: Trace) -> None:
-        self.masks = Masks()
+        self.masks, self.size = Masks(), 1
         self.weights: list[Tensor] = []
         self._trace = trace
 
-    def attend(self, call: Call) -> Tensor:
-        """Outputs of all heads [H, Q, D]."""
+    def attend(self, calls: Sequence[Call]) -> Tensor:
+        """Outputs of all heads [1, H, Q, D]."""
+        (call,) = calls
         scores = call.scores(0, 0, call.key.shape[0])
         weights = Pass().attend(scores)
         output = weights @ call.value.repeat_interleave(call.query.shape[0] // call.key.shape[0], dim=0)
@@ -82,7 +85,7 @@ class _Probing:
             )
         self.weights.append(weights)
         self._trace.note(call, output)
-        return output
+        return output[None]
 
     def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
         """Nothing is run again."""
@@ -106,7 +109,7 @@ def _captured(
     if not probing.weights:
         raise ModelNotExact("This model's attention does not go through transformers' AttentionInterface.")
     sites = _matched(model, encoded, trace, probing.weights, expected, tolerance)
-    if not _close(_main(ours), _main(theirs), tolerance):
+    if not close(main(ours), main(theirs), tolerance):
         raise ModelNotExact("Capturing its attention changes what this model computes.")
     with torch.inference_mode():
         sites = [describe(site, trace, index, model.module) for index, site in enumerate(sites)]
@@ -130,7 +133,7 @@ def _matched(
             (
                 k
                 for k, maps in left.items()
-                if maps and maps[0].shape[1:] == ours.shape and _close(ours, maps[0][0], tolerance / 10)
+                if maps and maps[0].shape[1:] == ours.shape and close(ours, maps[0][0], tolerance / 10)
             ),
             None,
         )
@@ -192,7 +195,7 @@ def _replayable(model: Model, encoded: Encoded, anatomy: Anatomy) -> Anatomy:
                 if stream.replay is None or stream.after is None:
                     raise ModelNotExact("no stream")
                 twice = stream.replay(layer.output.expand(2, *layer.output.shape))
-                if not all(_close(one, stream.after, TOLERANCE) for one in twice):
+                if not all(close(one, stream.after, TOLERANCE) for one in twice):
                     lacks[id(site)] = "Its layers do not give the same again when they are run a second time."
             except Exception:  # noqa: BLE001 - whatever a layer raises about a batch it was not made for
                 lacks[id(site)] = "Its layers can't be run a second time on their own."
@@ -233,14 +236,15 @@ def _is_map(weights: Tensor, axes: Axes) -> bool:
     return bool(weights.isfinite().all()) and not bool((weights < 0).any()) and not bool((sums > 1 + 1e-3).any())
 
 
-def _main(output: Any) -> Tensor:
+def main(output: Any) -> Tensor:
+    """What the model is for: its logits, or else the first thing that it returns."""
     logits = getattr(output, "logits", None)
     result: Tensor = output[0] if logits is None else logits
     return result
 
 
-def _close(ours: Tensor, theirs: Tensor, tolerance: float) -> bool:
-    """Within 10 tolerances, relative to the largest entry if that is above 1."""
+def close(ours: Tensor, theirs: Tensor, tolerance: float) -> bool:
+    """Whether two tensors are of one shape and within 10 tolerances, relative to the largest entry if that is above 1."""
     if ours.shape != theirs.shape:
         return False
     scale = max(1.0, theirs.abs().max().item())

@@ -1,243 +1,58 @@
-"""One forward pass that shows every layer's attention on the way, under a mechanism."""
+"""One forward pass that shows every layer's attention on the way, of one input or of several at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import NonFinite, Unsupported
+from ..errors import NonFinite
 from ..models.loading import Model
 from ..models.tokens import Encoded
-from ..types import Axes, Keys, Kind, Layer, Pass, Stream
-from .anatomy import Anatomy, Site, head_weights, norm_at, split_projection
-from .attention import NAME, Call, Masks, implementation, plain, recording
-from .factors import projection_factors
-
-OnLayer = Callable[[Layer], None]
-PLAIN = Pass()
+from ..types import Keys, Kind, Layer, Pass
+from .anatomy import Anatomy
+from .attention import NAME, Call, Masks, implementation, recording
+from .recording import Input, Recording, Wanted
 
 
-@dataclass
-class Wanted:
-    """What a pass shall hand on: blocks of heads to `on_heads`; whole layers, with what `needs` names, to `on_layer` (with all their weights if `whole`)."""
+class Group:
+    """The inputs that go through the model together, in one forward pass."""
 
-    on_heads: OnLayer
-    on_layer: OnLayer | None = None
-    needs: frozenset[str] = frozenset()
-    whole: bool = False
-    pad_to: int | None = None  # for methods that need the values of the padded input
+    def __init__(self, model: Model, anatomy: Anatomy, kind: Kind, inputs: Sequence[Input]) -> None:
+        self.masks, self.size = Masks(), len(inputs)
+        self._recordings = [Recording(model, anatomy, kind, one, row, self.size) for row, one in enumerate(inputs)]
 
+    @property
+    def failures(self) -> list[Exception | None]:
+        """What went wrong with each input."""
+        return [recording.failed for recording in self._recordings]
 
-@dataclass
-class _Open:
-    """A layer whose block is still running: filled in as its modules are called."""
+    def attend(self, calls: Sequence[Call]) -> Tensor:
+        """Outputs of all heads [B, H, Q, D], input by input: one input's maps are in memory at a time."""
+        outputs = [recording.attend(call) for recording, call in zip(self._recordings, calls, strict=True)]
+        if all(self.failures):
+            raise _Over
+        return torch.stack(outputs)
 
-    site: Site
-    layer: Layer
-    projected: Tensor | None = None
-    summed: Tensor | None = None
-
-
-class Recording:
-    """Computes attention during one forward pass and hands on what was asked for."""
-
-    def __init__(
-        self,
-        model: Model,
-        anatomy: Anatomy,
-        kind: Kind,
-        axes: Axes,
-        pass_: Pass,
-        wanted: Wanted,
-        padded: Mapping[int, Tensor] = MappingProxyType({}),
-    ) -> None:
-        self.masks = Masks()
-        self._modules = dict(model.module.named_modules())
-        self._anatomy, self._axes, self._pass, self._wanted, self._padded = anatomy, axes, pass_, wanted, padded
-        self._sites = iter(anatomy.sites)
-        self._mine = frozenset(id(site) for site in anatomy.of(kind))
-        self._entered = iter(anatomy.of(kind))
-        self._open: _Open | None = None
-        self._arguments: tuple[Any, Any] = ((), {})
-        self._replaying: tuple[Any, Tensor] | None = None
-        self._at_exit = bool(wanted.needs & {"residual", "hidden", "replay"})
-
-    # -- the attention function -----------------------------------------------------------------------------------------------------------
-
-    def attend(self, call: Call) -> Tensor:
-        """Outputs of all heads [H, Q, D], as the model goes on with them."""
-        with _making_on(call.query.device):
-            return self._attend(call)
-
-    def _attend(self, call: Call) -> Tensor:
-        site = next(self._sites, None)
-        if site is None or self._modules[str(site.module)] is not call.module:
-            raise Unsupported(
-                "On this input the model attends in another order than on the probe, so it can't be captured."
-            )
-        mine = id(site) in self._mine
-        pass_ = self._pass if mine else PLAIN
-        output = call.query.new_empty(*call.query.shape[:2], call.value.shape[-1])
-        sent = output
-        base = self._base(site, call, output) if mine else None
-        whole = None
-        if mine and self._wanted.whole:
-            dtype = torch.promote_types(call.query.dtype, torch.float32)
-            whole = call.query.new_empty(*call.query.shape[:2], call.key.shape[1], dtype=dtype)
-        per_group = call.query.shape[0] // call.key.shape[0]
-        for low, high in call.blocks():
-            scores = call.scores(site.layer, low, high)
-            weights = pass_.attend(scores)
-            block = slice(low * per_group, high * per_group)
-            torch.matmul(weights, call.value[low:high].repeat_interleave(per_group, dim=0), out=output[block])
-            if not bool(output[block].isfinite().all()):
-                raise NonFinite(
-                    f"Layer {site.layer} of the model computes NaN or infinity on this input; its maps would mean nothing."
-                )
-            left = pass_.leave(site.layer, scores.heads, output[block])
-            if sent is output and left.data_ptr() != output[block].data_ptr():
-                sent = output.clone()
-            if sent is not output:
-                sent[block] = left
-            if base is not None:
-                weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
-                self._wanted.on_heads(_cut(base, scores.heads, weights, low, high))
-                if whole is not None:
-                    whole[block] = weights
-        if base is not None:
-            self._layer_done(site, base if whole is None else replace(base, weights=whole))
-        return sent
-
-    def _base(self, site: Site, call: Call, output: Tensor) -> Layer:
-        """The whole layer, but for the weights."""
-        needs, groups = self._wanted.needs, call.key.shape[0]
-        base = Layer(
-            index=site.layer,
-            heads=tuple(range(site.heads)),
-            weights=call.query.new_empty(0),
-            values=call.value,
-            output=output,
-            keys=call.mask.keys,
-            epsilon=torch.finfo(call.value.dtype).eps,
-            axes=self._axes,
-            query=call.query,
-            key=call.key,
-            padded_values=self._padded.get(site.layer),
-        )
-        if "projection" in needs:
-            module = self._modules[str(site.projection)]
-            factors = projection_factors(module, site.heads)
-            base = replace(base, projection=split_projection(module, site.heads), projection_factors=factors)
-        if "bilinear" in needs and site.query is not None and site.key is not None:
-            query = head_weights(self._modules[site.query.module], site.query, site.heads)
-            key = head_weights(self._modules[site.key.module], site.key, groups)
-            base = replace(base, query_weights=query, key_weights=key.repeat_interleave(site.heads // groups, dim=0))
-        return base
-
-    def _layer_done(self, site: Site, layer: Layer) -> None:
-        if self._wanted.on_layer is None:
-            return
-        if self._at_exit:
-            self._open = _Open(site, layer)
-        else:
-            self._wanted.on_layer(layer)
-
-    # -- what stands around attention -----------------------------------------------------------------------------------------------------
+    def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
+        """Outputs [B, Q, H, D] while a layer is run again, which is done for an input that goes alone only."""
+        return self._recordings[0].replay(query, key, value, rest, module)
 
     @contextmanager
     def hooks(self) -> Iterator[None]:
-        """Within this context the modules around attention are watched, as far as anything is wanted of them."""
-        mine = [site for site in self._anatomy.sites if id(site) in self._mine]
+        """Within this context the modules around attention are watched for every input."""
         with ExitStack() as stack:
-            if self._at_exit or type(self._pass).enter is not Pass.enter:
-                for name in {site.block for site in mine if site.block}:
-                    stack.enter_context(
-                        _hooked(self._modules[name].register_forward_pre_hook(self._entering, with_kwargs=True))
-                    )
-                    stack.enter_context(_hooked(self._modules[name].register_forward_hook(self._leaving)))
-            if "residual" in self._wanted.needs:
-                for name in {site.projection for site in mine if site.projection}:
-                    stack.enter_context(_hooked(self._modules[name].register_forward_hook(self._projecting)))
-                for name in {site.norm for site in mine if site.norm}:
-                    stack.enter_context(_hooked(self._modules[name].register_forward_pre_hook(self._normalising)))
+            for recording in self._recordings:
+                stack.enter_context(recording.hooks())
             yield
 
-    def _entering(self, module: Any, args: Any, kwargs: Any) -> Any:
-        self._arguments = (args, kwargs)
-        site = next(self._entered, None)
-        if site is None or type(self._pass).enter is Pass.enter:
-            return None
-        hidden = args[0] if args else kwargs["hidden_states"]
-        entered = self._pass.enter(site.layer, hidden[0]).unsqueeze(0)
-        self._arguments = ((entered, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": entered})
-        return self._arguments
 
-    def _projecting(self, module: Any, args: Any, output: Any) -> None:
-        if self._open and not self._replaying and self._modules[str(self._open.site.projection)] is module:
-            self._open.projected = output
-
-    def _normalising(self, module: Any, args: Any) -> None:
-        held = self._open
-        if held is None or self._replaying or held.projected is None or held.summed is not None:
-            return
-        if self._modules[str(held.site.norm)] is module:
-            held.summed = args[0]
-
-    def _leaving(self, module: Any, args: Any, output: Any) -> None:
-        if self._open is None or self._wanted.on_layer is None:
-            return
-        held, after = self._open, first(output)[0]
-        arguments = self._arguments
-
-        def replay(outputs: Tensor) -> Tensor:
-            return self._again(held.site, module, arguments, outputs)
-
-        stream = self._around(held, Stream(after=after, replay=replay))
-        with _making_on(after.device):
-            self._wanted.on_layer(replace(held.layer, stream=stream))
-        self._open = None
-
-    def _around(self, held: _Open, stream: Stream) -> Stream:
-        """The stream with the sum around attention, if its modules were watched."""
-        if held.summed is None or held.projected is None:
-            return stream
-        summed = held.summed.reshape(held.layer.output.shape[1], -1)
-        projected = held.projected.reshape(summed.shape)
-        bias, norm, form = getattr(self._modules[str(held.site.projection)], "bias", None), None, held.site.norm_form
-        if form is not None:
-            norm = norm_at(self._modules[str(held.site.norm)], form, summed)
-        return replace(
-            stream,
-            before=summed - projected,
-            bias=summed.new_zeros(summed.shape[-1]) if bias is None else bias,
-            norm=norm,
-            projected=projected,
-        )
-
-    def _again(self, site: Site, block: Any, arguments: tuple[Any, Any], outputs: Tensor) -> Tensor:
-        """The layer's hidden states [B, Q, d] with these outputs of its heads [B, H, Q, D]."""
-        heads = tuple(range(site.heads))
-        if type(self._pass).leave is not Pass.leave:
-            outputs = torch.stack([self._pass.leave(site.layer, heads, one) for one in outputs])
-        self._replaying = (self._modules[str(site.module)], outputs)
-        try:
-            args, kwargs = _batched(arguments, outputs.shape[0])
-            return first(block.forward(*args, **kwargs))
-        finally:
-            self._replaying = None
-
-    def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
-        """Outputs [B, Q, H, D] while a layer is run again."""
-        if self._replaying is None:
-            return None
-        target, outputs = self._replaying
-        return outputs.transpose(1, 2) if module is target else plain(query, key, value, rest)
+class _Over(Exception):
+    """Every input of a pass has failed: there is no reason to go on."""
 
 
 def capture(
@@ -252,32 +67,55 @@ def capture(
 
     Raises NonFinite, Unsupported, and whatever those who are handed layers raise.
     """
-    axes = encoded.axes(anatomy.of(kind)[0].kind)
-    inputs = model.inputs(encoded)
+    output, (failed,) = capture_many(model, [Input(encoded, wanted, begin)], anatomy, kind)
+    if failed is not None:
+        raise failed
+    return output
+
+
+def capture_many(
+    model: Model, inputs: Sequence[Input], anatomy: Anatomy, kind: Kind = "self"
+) -> tuple[Any, list[Exception | None]]:
+    """The same for several inputs of equal length in one forward pass, nothing padded. More than one only where `separate` says so.
+
+    Returns the model's own output (None if no input came through), and what went wrong with each input. Raises what ends the whole pass, such as a lack
+    of memory.
+    """
     if not anatomy.captured:
-        return _eager(model, inputs, anatomy, wanted, kind, axes)
-    padded = _padded(model, inputs, anatomy, kind, begin(), axes, wanted.pad_to) if wanted.pad_to else {}
-    return _forward(model, inputs, Recording(model, anatomy, kind, axes, begin(), wanted, padded))
+        (one,) = inputs
+        return _eager(model, one, anatomy, kind), [None]
+    inputs = [replace(one, padded=_padded(model, one, anatomy, kind)) for one in inputs]
+    group = Group(model, anatomy, kind, inputs)
+    output = None
+    with suppress(_Over):
+        output = _forward(model, _stacked([model.inputs(one.encoded) for one in inputs]), group)
+    return output, group.failures
 
 
-def _forward(model: Model, inputs: dict[str, Tensor], recorder: Recording) -> Any:
-    with model.lock, torch.inference_mode(), implementation(model.module, NAME), recording(recorder), recorder.hooks():
+def _stacked(inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Arguments of the forward pass for all inputs at once."""
+    if len(inputs) == 1:
+        return inputs[0]
+    return {name: torch.cat([one[name] for one in inputs]) for name in inputs[0]}
+
+
+def _forward(model: Model, inputs: dict[str, Any], group: Group) -> Any:
+    with model.lock, torch.inference_mode(), implementation(model.module, NAME), recording(group), group.hooks():
         return model.module(**inputs, **quiet(model))
 
 
-def _padded(
-    model: Model, inputs: dict[str, Tensor], anatomy: Anatomy, kind: Kind, pass_: Pass, axes: Axes, pad_to: int
-) -> dict[int, Tensor]:
-    """Layer -> values [H, P, D] of the same input padded to P tokens; nothing if it is longer than that."""
-    missing = pad_to - len(axes.keys)
+def _padded(model: Model, one: Input, anatomy: Anatomy, kind: Kind) -> dict[int, Tensor]:
+    """Layer -> values [H, P, D] of the same input padded to P tokens, where they are wanted; nothing if it is longer than that."""
+    inputs, count = model.inputs(one.encoded), len(one.encoded.axes(anatomy.of(kind)[0].kind).keys)
+    missing = (one.wanted.pad_to or 0) - count
     if missing < 0:
         return {}
     filler = {"input_ids": int(getattr(model.module.config, "pad_token_id", None) or 0)}
     longer = {
-        name: one
+        name: tensor
         if name.startswith("decoder_")
-        else torch.nn.functional.pad(one, (0, missing), value=filler.get(name, 0))
-        for name, one in inputs.items()
+        else torch.nn.functional.pad(tensor, (0, missing), value=filler.get(name, 0))
+        for name, tensor in inputs.items()
     }
     values: dict[int, list[Tensor]] = {}
 
@@ -285,7 +123,11 @@ def _padded(
         per_group = len(layer.heads) // layer.values.shape[0]
         values.setdefault(layer.index, []).append(layer.values.repeat_interleave(per_group, dim=0))
 
-    _forward(model, longer, Recording(model, anatomy, kind, axes, pass_, Wanted(keep)))
+    group = Group(model, anatomy, kind, [replace(one, wanted=Wanted(keep))])
+    with suppress(_Over):
+        _forward(model, longer, group)
+    if group.failures[0] is not None:
+        raise group.failures[0]
     return {layer: torch.cat(blocks) for layer, blocks in values.items()}
 
 
@@ -297,8 +139,9 @@ def quiet(model: Model) -> dict[str, Any]:
     return {"return_dict": True} | ({"use_cache": False} if "use_cache" in accepted else {})
 
 
-def _eager(model: Model, inputs: dict[str, Tensor], anatomy: Anatomy, wanted: Wanted, kind: Kind, axes: Axes) -> Any:
+def _eager(model: Model, one: Input, anatomy: Anatomy, kind: Kind) -> Any:
     """What eager attention returns of itself: weights, and nothing else."""
+    inputs, wanted, axes = model.inputs(one.encoded), one.wanted, one.encoded.axes(anatomy.of(kind)[0].kind)
     with model.lock, torch.inference_mode(), implementation(model.module, "eager"):
         output = model.module(**inputs, **quiet(model), output_attentions=True)
     for site, weights in zip(anatomy.of(kind), returned(output)[anatomy.of(kind)[0].kind], strict=True):
@@ -329,51 +172,3 @@ def returned(output: Any) -> dict[Kind, list[Tensor]]:
         kind: [one for one in getattr(output, name, None) or () if one is not None] for kind, name in names.items()
     }
     return {kind: maps for kind, maps in found.items() if maps and all(isinstance(one, Tensor) for one in maps)}
-
-
-def first(output: Any) -> Tensor:
-    """The hidden states of what a layer returned."""
-    result: Tensor = output[0] if isinstance(output, tuple) else output
-    return result
-
-
-def _making_on(device: torch.device) -> AbstractContextManager[Any]:
-    """Within this context new tensors of mechanisms, lenses and measures are made where the model is."""
-    return nullcontext() if device.type == "cpu" else device
-
-
-def _cut(base: Layer, heads: tuple[int, ...], weights: Tensor, low: int, high: int) -> Layer:
-    """Some heads of a layer: those that read key/value heads low to high."""
-    block = slice(heads[0], heads[-1] + 1)
-    return replace(
-        base,
-        heads=heads,
-        weights=weights,
-        values=base.values[low:high],
-        output=base.output[block],
-        query=base.query[block],
-        key=base.key[low:high],
-        projection=None if base.projection is None else base.projection[block],
-        projection_factors=None if base.projection_factors is None else base.projection_factors[block],
-        query_weights=None if base.query_weights is None else base.query_weights[block],
-        key_weights=None if base.key_weights is None else base.key_weights[block],
-    )
-
-
-def _batched(value: Any, size: int) -> Any:
-    """The same arguments for a batch: tensors [1, a, b, ...] become [size, a, b, ...]."""
-    if isinstance(value, Tensor):
-        return value.expand(size, *value.shape[1:]) if value.dim() >= 3 and value.shape[0] == 1 else value
-    if isinstance(value, (tuple, list)):
-        return type(value)(_batched(item, size) for item in value)
-    if isinstance(value, dict):
-        return {name: _batched(item, size) for name, item in value.items()}
-    return value
-
-
-@contextmanager
-def _hooked(handle: Any) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        handle.remove()

@@ -2,6 +2,6 @@
 
 from .hot import Hot
 from .inputs import Inputs
-from .results import Results, Stored
+from .results import Results, Stored, Writer
 
-__all__ = ["Hot", "Inputs", "Results", "Stored"]
+__all__ = ["Hot", "Inputs", "Results", "Stored", "Writer"]

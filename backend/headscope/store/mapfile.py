@@ -52,7 +52,8 @@ class MapWriter:
         self.digests: dict[str, list[str]] = {}
 
     def open(self, shapes: dict[str, Shape]) -> None:
-        """Start a file per lens. Raises StorageFull."""
+        """Start a file per lens, also anew. Raises StorageFull."""
+        self._close_files()
         with storing():
             for lens, shape in shapes.items():
                 self._files[lens] = (self._folder / f"{lens}.safetensors").open("wb", buffering=0)
@@ -70,6 +71,9 @@ class MapWriter:
     def close(self) -> None:
         """Close the files."""
         self._hasher.shutdown()
+        self._close_files()
+
+    def _close_files(self) -> None:
         for file in self._files.values():
             file.close()
 

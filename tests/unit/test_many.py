@@ -1,0 +1,345 @@
+"""Several inputs in one forward pass: each gets what it gets alone, and what goes wrong with one stays with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import headscope
+from headscope import LENSES, MEASURES, MECHANISMS, Model
+from headscope.analysis import Asked, Outcome, run, run_many
+from headscope.capture import examine, separate
+from headscope.errors import Cancelled, InvalidRequest, NonFinite, OutOfMemory, StorageFull
+from headscope.request import ALONE, AnalysisRequest
+from headscope.result import Memory, Result
+from headscope.types import Kind
+
+from .conftest import TINY
+from .test_combinations import CHANGED, given_to, t5, vit
+
+Array = NDArray[Any]
+TOGETHER, COUNT = 3, 10
+TOLERANCE = 1e-5
+
+
+def asked(model: Model, lengths: Sequence[int], **choices: Any) -> list[Asked]:
+    """Analyses of random inputs of these lengths."""
+    draw = np.random.default_rng(len(lengths))
+    return [
+        Asked(AnalysisRequest(model="m", token_ids=draw.integers(0, 200, n).tolist(), **choices), Memory())
+        for n in lengths
+    ]
+
+
+def together(model: Model, several: Sequence[Asked], **options: Any) -> tuple[list[Outcome], int]:
+    """What comes of them, and how many forward passes that took."""
+    passes = list[None]()
+    outcomes = run_many(model, several, on_pass=lambda: passes.append(None), **options)
+    return outcomes, len(passes)
+
+
+def arrays(result: Result, sink: Any) -> dict[str, Array]:
+    """Everything that an analysis computed, by name; thumbnails as the numbers that they stand for."""
+    found = {f"map {lens}": values for lens, values in sink.maps.items()} | {"keys": result.keys}
+    for lens, tile in result.tiles.items():
+        found[f"tile {lens}"] = tile["offset"][..., None, None] + tile["scale"][..., None, None] * tile["tiles"]
+    for group in (result.measures, result.notes):
+        found |= {f"{name} {part}": values for name, parts in group.items() for part, values in parts.items()}
+    return found
+
+
+def same(model: Model, one: Asked, outcome: Outcome, *, exactly: bool = False, **options: Any) -> None:
+    """The outcome is what the input gives alone."""
+    assert isinstance(outcome, Result), outcome
+    sink = Memory()
+    alone = run(model, one.request, sink, **options)
+    ours, theirs = arrays(outcome, one.sink), arrays(alone, sink)
+    assert ours.keys() == theirs.keys()
+    for name, expected in theirs.items():
+        if exactly:
+            np.testing.assert_array_equal(ours[name], expected, err_msg=name)
+            continue
+        scale = max(1.0, float(np.abs(np.nan_to_num(expected.astype(np.float64))).max(initial=0)))
+        room = scale / 100 if name.startswith("tile") else 0  # which may round to the next level of its scale
+        np.testing.assert_allclose(ours[name], expected, rtol=0, atol=TOLERANCE * scale + room, err_msg=name)
+    assert (outcome.tokens, outcome.warnings, outcome.causal) == (alone.tokens, alone.warnings, alone.causal)
+
+
+def able(model: Model, declared: dict[str, Any], reads: str = "reads") -> list[str]:
+    """Lenses or measures that the model can carry and that need no second run of the input."""
+    lacks = examine(model).lacks("self").keys() | ALONE
+    needs = {
+        name: {*one.needs, *(need for lens in getattr(one, reads, ()) for need in LENSES[lens].needs)}
+        for name, one in declared.items()
+    }
+    return [name for name, wanted in needs.items() if not wanted & lacks]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_everything_is_as_alone(tiny: Model, mechanism: str) -> None:
+    """All lenses and measures that can share a pass, under every mechanism, on every architecture: within 1e-5 of each input's own pass."""
+    if mechanism not in able(tiny, MECHANISMS):
+        return  # refused, see test_combinations
+    several = asked(
+        tiny,
+        [COUNT] * TOGETHER,
+        mechanism={"name": mechanism, **CHANGED[mechanism]},
+        lenses=able(tiny, LENSES),
+        measures=able(tiny, MEASURES),
+    )
+    outcomes, passes = together(tiny, several)
+    assert passes == 1
+    for one, outcome in zip(several, outcomes, strict=True):
+        same(tiny, one, outcome)
+
+
+def test_texts_of_the_default_model(minilm: Model) -> None:
+    """Texts and pairs, whose types of tokens differ, with vectors added to their special tokens, of which pairs have more: each as alone."""
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(size=(2, 2, minilm.width)).tolist()
+    texts = [{"text": "The cat sat here."}, {"text": "A dog ran off."}, {"text": "Two old", "text_pair": "cats sat"}]
+    for mechanism in ("softmax", {"name": "pasta", "vectors": vectors}):
+        several = [Asked(AnalysisRequest(model="m", mechanism=mechanism, **text), Memory()) for text in texts]
+        (first, second, pair), passes = together(minilm, several)
+        assert passes == 1
+        same(minilm, several[0], first)
+        same(minilm, several[1], second)
+        if mechanism == "softmax":
+            same(minilm, several[2], pair)
+        else:
+            assert isinstance(pair, InvalidRequest)
+            assert pair.limit == 3
+
+
+def test_only_what_is_alike_shares_a_pass(tiny: Model) -> None:
+    """Inputs of other lengths or recipes go in passes of their own, and alone in one they are equal to the last bit; outcomes keep their order."""
+    several = [*asked(tiny, [5, 7, 5, 9]), *asked(tiny, [5], lenses=["weights"]), *asked(tiny, [7], layers=[1])]
+    outcomes, passes = together(tiny, several)
+    assert passes == 5
+    for place, (one, outcome) in enumerate(zip(several, outcomes, strict=True)):
+        same(tiny, one, outcome, exactly=place not in (0, 2))
+
+
+def test_logits_and_precision(tiny: Model) -> None:
+    """Each input's own logits, in float64, too; the model is left as it was."""
+    several = asked(tiny, [COUNT] * 3, dtype="float64")
+    outcomes, passes = together(tiny, several, keep_logits=True)
+    assert (passes, tiny.dtype) == (1, "float32")
+    for one, outcome in zip(several, outcomes, strict=True):
+        same(tiny, one, outcome)
+        alone = run(tiny, one.request, Memory(), keep_logits=True)
+        np.testing.assert_allclose(outcome.logits, alone.logits, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("build", "kind", "lens"),
+    [
+        (TINY["bert"], "self", "value-zeroing"),
+        (TINY["bert"], "self", "effective-published"),
+        (t5, "encoder", "weights"),
+        (t5, "cross", "weights"),
+        (vit, "self", "weights"),
+    ],
+)
+def test_the_rest_goes_one_by_one(build: Callable[[], Any], kind: Kind, lens: str) -> None:
+    """Lenses that run the input again, models of two stacks, and images: a pass for each input, equal to the last bit."""
+    torch.manual_seed(0)
+    model = headscope.load(build())
+    several = []
+    for seed in range(3):
+        request = headscope.library.request_of(
+            "softmax", [lens], [], model="m", **packed(given_to(model, kind, seed, 9))
+        )
+        several.append(Asked(request, Memory()))
+    outcomes, passes = together(model, several)
+    assert passes == 3
+    for one, outcome in zip(several, outcomes, strict=True):
+        same(model, one, outcome, exactly=True)
+
+
+def packed(given: dict[str, Any]) -> dict[str, Any]:
+    """With an image as a request carries it."""
+    return {name: headscope.library.pack(value) if name == "image" else value for name, value in given.items()}
+
+
+def test_a_model_that_mixes_its_inputs(minilm: Model) -> None:
+    """Where inputs of one pass touch each other, as a probe shows, each goes alone and is right."""
+    torch.manual_seed(0)
+    module = TINY["bert"]()
+    module.bert.embeddings.register_forward_hook(lambda _, given, output: (output + output.mean(0, keepdim=True)) / 2)
+    model = headscope.load(module)
+    assert examine(model).captured
+    assert separate(minilm)
+    assert not separate(model)
+    several = asked(model, [COUNT] * 3)
+    outcomes, passes = together(model, several)
+    assert passes == 3
+    for one, outcome in zip(several, outcomes, strict=True):
+        same(model, one, outcome, exactly=True)
+
+
+class Full(Memory):
+    """A sink whose disk is full from the second layer on."""
+
+    def write(self, lens: str, layer: int, head: int, block: Array) -> None:
+        if layer:
+            raise StorageFull("full")
+        super().write(lens, layer, head, block)
+
+
+def test_what_goes_wrong_with_one_stays_with_it(tiny: Model) -> None:
+    """A cancelled input, one whose numbers overflow, one without room on disk, one with an unknown token: the others are as alone."""
+    poison, told = 7, list[str]()
+    several = asked(tiny, [COUNT] * 7)
+    ids = [[id_ if id_ != poison else poison + 1 for id_ in one.request.token_ids or ()] for one in several]
+    ids[1][3], ids[4][2] = poison, 10_000
+
+    def stop(fraction: float, stage: str, detail: str) -> None:
+        if detail.startswith("layer 2"):
+            raise Cancelled("cancelled")
+        told.append(detail)
+
+    several = [
+        Asked(one.request.model_copy(update={"token_ids": given}), Memory())
+        for one, given in zip(several, ids, strict=True)
+    ]
+    several[2] = Asked(several[2].request, Memory(), stop)
+    several[3] = Asked(several[3].request, Full())
+    examine(tiny)
+    separate(tiny)
+    embedding = tiny.module.get_input_embeddings().weight.data
+    before = embedding[poison].clone()
+    embedding[poison] = torch.nan
+    try:
+        outcomes, passes = together(tiny, several)
+    finally:
+        embedding[poison] = before
+    expected = {1: NonFinite, 2: Cancelled, 3: StorageFull, 4: InvalidRequest}
+    assert passes == 1
+    assert {
+        place: type(outcome) for place, outcome in enumerate(outcomes) if isinstance(outcome, Exception)
+    } == expected
+    assert set(told) == {"layer 1 of 3"}
+    for place in (0, 5, 6):
+        same(tiny, several[place], outcomes[place])
+
+
+class Broken(Memory):
+    """A sink with a mistake in it, or whatever else it raises."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    def write(self, lens: str, layer: int, head: int, block: Array) -> None:
+        raise self._error
+
+
+def test_a_mistake_stays_with_one_input(tiny: Model) -> None:
+    """What nobody foresaw ends the pass; in passes of fewer inputs it is found out whose it is, and the others are as alone."""
+    several = asked(tiny, [COUNT] * 4)
+    several[1] = Asked(several[1].request, Broken(ValueError("mistake")))
+    outcomes, passes = together(tiny, several)
+    assert [type(outcome) for outcome in outcomes] == [Result, ValueError, Result, Result]
+    assert passes == 2
+    for place in (0, 2, 3):
+        same(tiny, several[place], outcomes[place])
+
+
+def test_what_comes_from_outside_ends_all(tiny: Model) -> None:
+    """An exception of nobody's kind, such as the time limit of Celery, is not taken for an input's failure."""
+
+    class Elapsed(Exception):
+        pass
+
+    several = asked(tiny, [COUNT] * 4)
+    several[1] = Asked(several[1].request, Broken(Elapsed()))
+    with pytest.raises(Elapsed):
+        run_many(tiny, several)
+
+
+def test_a_pass_ends_with_its_last_input(tiny: Model) -> None:
+    """When all are cancelled in the first layer nothing more is computed."""
+    reached = list[str]()
+
+    def stop(fraction: float, stage: str, detail: str) -> None:
+        reached.append(detail)
+        if len(reached) > TOGETHER:
+            raise Cancelled("cancelled")
+
+    several = [Asked(one.request, one.sink, stop) for one in asked(tiny, [COUNT] * TOGETHER)]
+    outcomes, passes = together(tiny, several)
+    assert (passes, {type(outcome) for outcome in outcomes}) == (0, {Cancelled})
+    assert reached == ["layer 1 of 3"] * 2 * TOGETHER
+
+
+def test_the_limit_holds_for_a_pass(tiny: Model) -> None:
+    """What is at work on all inputs of a pass fits into the limit, so a small one gives more passes."""
+    several = asked(tiny, [COUNT] * 5, maps=False)
+    from headscope.budget import plan
+
+    one = plan(several[0].request, dict.fromkeys(range(3), 4), COUNT, COUNT).work_bytes
+    for limit, passes in ((one, 5), (2 * one, 3), (5 * one, 1), (None, 1)):
+        outcomes, taken = together(tiny, several, limit=limit)
+        assert taken == passes
+        assert all(isinstance(outcome, Result) for outcome in outcomes)
+
+
+OUT_OF_MEMORY = """
+import resource, sys
+from pathlib import Path
+import numpy as np, torch
+from transformers import BertConfig, BertModel
+import headscope
+from headscope.analysis import Asked, run_many
+from headscope.request import AnalysisRequest
+from headscope.result import Memory, Result
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+wide = BertConfig(vocab_size=200, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=65536)
+model = headscope.load(BertModel(wide, add_pooling_layer=False))
+draw = np.random.default_rng(0)
+
+def asked(lengths):
+    requests = [AnalysisRequest(model="m", token_ids=draw.integers(0, 200, n).tolist()) for n in lengths]
+    return [Asked(request, Memory()) for request in requests]
+
+def room(megabytes):
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + megabytes * 2**20, resource.RLIM_INFINITY))
+
+def ended(several):
+    passes = []
+    outcomes = run_many(model, several, on_pass=lambda: passes.append(1))
+    return len(passes), [type(outcome).__name__ for outcome in outcomes]
+
+several = asked([64] * 8)
+free = ended(several)
+before = [one.sink.maps["weights"].copy() for one in several]
+room(200)
+tight = ended(several)
+same = all(np.allclose(one.sink.maps["weights"], maps, atol=1e-5) for one, maps in zip(several, before))
+room(40)
+print([free, tight, same, ended(asked([256, 4]))])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits its memory as Linux does")
+def test_a_lack_of_memory_halves_the_group() -> None:
+    """In a process that gets no more memory: fewer inputs at a time go on with the same numbers; one that does not fit fails alone."""
+    done = subprocess.run([sys.executable, "-c", OUT_OF_MEMORY], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    free, tight, equal, last = eval(done.stdout)
+    assert free == (1, ["Result"] * 8)
+    assert 1 < tight[0] <= 8
+    assert tight[1] == ["Result"] * 8
+    assert equal
+    assert last == (1, [OutOfMemory.__name__, "Result"])
