@@ -100,7 +100,7 @@ class Program:
 
 
 class Server(Program):
-    """One server process and its home, asked with `token` if it has users.
+    """One server process and its home, asked with `token` if it has users; `host` is the address it listens on.
 
     Settings are those of settings.py; names that begin with HF_ go to the environment as they are.
     """
@@ -112,10 +112,11 @@ class Server(Program):
         *,
         log: str | None = None,
         token: str | None = None,
+        host: str | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(home.parent / f"{log or home.name}.log")
-        self.home, self._token = home, token
+        self.home, self._token, self._host = home, token, host
         self._environment = environment(home, models, **settings)
 
     def __enter__(self) -> Server:
@@ -127,6 +128,8 @@ class Server(Program):
     def start(self) -> Server:
         """Start on a free port and wait until it is ready."""
         command = [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"]
+        if self._host:
+            command += ["--host", self._host]
         self.launch(command, env=self._environment, stdout=subprocess.PIPE)
         try:
             self._wait()
@@ -139,7 +142,7 @@ class Server(Program):
         assert self.process.stdout is not None
         announced = self.process.stdout.readline().decode()
         assert "http://" in announced, f"the server did not start:\n{self.log()}"
-        self.url = announced.split("http://")[1].split("/")[0]
+        self.url = announced.split("http://")[1].split("/")[0].replace("0.0.0.0", "127.0.0.1")
         self.client = self.visitor(self._token)
         eventually(lambda: self.client.get("/readyz").status_code == 200, "readyz")
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import headscope
+from headscope.accounts import FILE, Accounts
 from tests.server import Server, environment
 
 COMMANDS = ["serve", "worker", "token", "analyze", "models", "mechanisms", "lenses", "measures", "doctor"]
@@ -213,9 +214,20 @@ def test_bad_text_and_bad_place(home: Path, models: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "::", "example.org", ""])
-def test_serves_loopback_only(home: Path, host: str) -> None:
-    """Any other address is refused before anything listens."""
-    assert "loopback" in refusal(run(home, "serve", "--host", host, "--no-open"), "internal")
+def test_nothing_is_open_to_others_without_users(home: Path, host: str) -> None:
+    """An address that can be reached from elsewhere is refused before anything listens, while nobody has a token."""
+    assert "headscope token create" in refusal(run(home, "serve", "--host", host, "--no-open"), "internal")
+
+
+def test_open_to_others_with_users(tmp_path: Path, models: Path) -> None:
+    """With users it listens there, answers to the names that it was told, and demands a token even when their file is gone."""
+    file = tmp_path / "home" / FILE
+    token = Accounts(file).create("ada")
+    with Server(file.parent, models, host="0.0.0.0", token=token, allowed_hosts=["lab.example"]) as server:
+        for name, status in (("lab.example", 200), ("other.example", 421), ("0.0.0.0", 421)):
+            assert server.get("/lenses", headers={"Host": name}).status_code == status
+        file.unlink()
+        assert server.get("/lenses").status_code == 401
 
 
 def test_port_in_use(home: Path, server: Server) -> None:

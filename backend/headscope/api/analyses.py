@@ -17,7 +17,7 @@ from ..request import AnalysisRequest
 from ..runtime import Service
 from ..store.mapfile import Corrupt
 from . import documents
-from .deps import AnalysisId, ServiceDep
+from .deps import AnalysisId, ServiceDep, VisitorDep
 from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, BatchRequest, Page
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
@@ -30,10 +30,11 @@ async def create(
     body: AnalysisRequest,
     response: Response,
     service: ServiceDep,
+    visitor: VisitorDep,
     prefer: Annotated[str | None, Header(max_length=200)] = None,
 ) -> AnalysisDocument:
     """Ask for an analysis. 200 when it is stored already, or done within `Prefer: wait=N` seconds; 202 otherwise. The same request has the same id."""
-    _, (id_,) = await asyncio.to_thread(service.submit, [body])
+    _, (id_,) = await asyncio.to_thread(service.submit, [body], owner=visitor.owner)
     waited = wait_seconds(prefer)
     if waited and not await asyncio.to_thread(service.results.has, id_):
         await service.watcher.ended(id_, waited)
@@ -45,25 +46,26 @@ async def create(
 
 
 @router.post("/batch", status_code=202)
-async def create_batch(body: BatchRequest, service: ServiceDep) -> BatchAccepted:
+async def create_batch(body: BatchRequest, service: ServiceDep, visitor: VisitorDep) -> BatchAccepted:
     """Ask for up to 1,000 analyses at once: all are accepted, or none."""
     requests = await asyncio.to_thread(_batch_requests, body)
-    batch, ids = await asyncio.to_thread(lambda: service.submit(requests, batch=True))
+    batch, ids = await asyncio.to_thread(service.submit, requests, batch=True, owner=visitor.owner)
     return BatchAccepted(batch=batch or ids[0], ids=ids)
 
 
 @router.get("")
 async def recent(
     service: ServiceDep,
+    visitor: VisitorDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Page[AnalysisItem]:
-    """The newest analyses first."""
+    """One's own analyses, the newest first."""
     try:
         before = float(cursor) if cursor else float("inf")
     except ValueError:
         raise InvalidRequest("cursor is the `next` of the page before.", pointer="/cursor") from None
-    jobs = await asyncio.to_thread(service.record.page, limit, before)
+    jobs = await asyncio.to_thread(service.record.page, limit, before, visitor.owner)
     return Page(
         items=[documents.item(job) for job in jobs], next=repr(jobs[-1].created) if len(jobs) == limit else None
     )
@@ -75,11 +77,10 @@ async def show(id_: AnalysisId, service: ServiceDep) -> AnalysisDocument:
     return await _document(service, id_)
 
 
-@router.delete("/{id}", status_code=202, responses={204: {"description": "It had ended; its result is forgotten."}})
-async def delete(id_: AnalysisId, service: ServiceDep) -> Response:
-    """Cancel an analysis that has not ended (202); forget one that has (204)."""
-    cancelled = await asyncio.to_thread(service.cancel, id_)
-    if not cancelled:
+@router.delete("/{id}", status_code=202, responses={204: {"description": "It is forgotten."}})
+async def delete(id_: AnalysisId, service: ServiceDep, visitor: VisitorDep) -> Response:
+    """Cancel an analysis that has not ended (202); forget one that has (204). What other users asked for, too, goes on for them (204)."""
+    if not await asyncio.to_thread(service.cancel, id_, visitor.owner):
         return Response(status_code=204)
     return JSONResponse((await _document(service, id_)).model_dump(mode="json"), 202)
 

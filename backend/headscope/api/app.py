@@ -11,18 +11,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
 from .._version import __version__
+from ..accounts import FILE, Accounts
 from ..runtime import Service
 from ..settings import Settings
-from . import analyses, compare, declarations, health, maps, problems
+from . import analyses, compare, declarations, health, maps, problems, session, shares
+from .access import Access
 from .guard import Guard
 
 PREFIX = "/api/v1"
 _HERE = Path(__file__).resolve().parent
 
 
-def create(settings: Settings) -> FastAPI:
-    """The server's application. Its service starts and stops with it."""
-    service = Service(settings)
+def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
+    """The server's application. Its service starts and stops with it. `tokens`: nobody is let in without one, even while there is none."""
+    service, accounts = Service(settings), Accounts(settings.home / FILE, required=tokens)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -40,13 +42,14 @@ def create(settings: Settings) -> FastAPI:
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.state.service = service
-    for router in (declarations.router, analyses.router, maps.router, compare.router):
-        app.include_router(router, prefix=PREFIX)
+    app.state.service, app.state.accounts = service, accounts
+    for part in (session, declarations, analyses, shares, maps, compare):
+        app.include_router(part.router, prefix=PREFIX)
     app.include_router(health.router)
     _serve_page(app)
     problems.install(app)
     larger = dict.fromkeys((f"{PREFIX}/analyses", f"{PREFIX}/analyses/batch"), settings.image_body_bytes)
+    app.add_middleware(Access, accounts=accounts, shared=service.record.shared)
     app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes, larger=larger)
     return app
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 
 from ..errors import InvalidRequest
 from ..lenses import LENSES
 from ..measures.compare import COMPARISONS
 from ..runtime import Service
 from ..store import Stored
-from .deps import AnalysisId, ServiceDep, check_kept, heads_of, read
+from .deps import AnalysisId, OtherId, ServiceDep, check_kept, heads_of, read
 from .schemas import ComparedAnalyses
 from .tensors import Array, plain
 
@@ -26,7 +26,7 @@ LensQuery = Annotated[str, Query(max_length=100)]
 @router.get("/compare/{other}")
 async def compare(
     id_: AnalysisId,
-    other: Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The other analysis' id; it may be the same.")],
+    other: OtherId,
     service: ServiceDep,
     lens: LensQuery = "weights",
     other_lens: Annotated[

@@ -11,8 +11,9 @@ from fastapi import Depends, Path, Request
 
 from ..errors import InvalidRequest, NotReady, Unknown
 from ..lenses import LENSES
-from ..runtime import Service, read_or_recompute
+from ..runtime import Service, read_or_recompute, unknown_analysis
 from ..store import Stored
+from .access import Visitor
 
 T = TypeVar("T")
 # How long an answer waits for a result that was found corrupt and is computed again.
@@ -23,9 +24,45 @@ def _service(request: Request) -> Service:
     return cast("Service", request.app.state.service)
 
 
+def _visitor(request: Request) -> Visitor:
+    return cast("Visitor", request.scope["visitor"])
+
+
 ServiceDep = Annotated[Service, Depends(_service)]
-AnalysisId = Annotated[str, Path(alias="id", pattern="^[0-9a-f]{32}$", description="The analysis' id.")]
+VisitorDep = Annotated[Visitor, Depends(_visitor)]
+ID = "^[0-9a-f]{32}$"
+
+
+async def _readable(
+    id_: Annotated[str, Path(alias="id", pattern=ID, description="The analysis' id.")],
+    service: ServiceDep,
+    visitor: VisitorDep,
+) -> str:
+    await check_readable(service, visitor, id_)
+    return id_
+
+
+async def _other_readable(
+    other: Annotated[str, Path(pattern=ID, description="The other analysis' id; it may be the same.")],
+    service: ServiceDep,
+    visitor: VisitorDep,
+) -> str:
+    await check_readable(service, visitor, other)
+    return other
+
+
+# Ids of analyses that whoever asks may read: no route sees another one.
+AnalysisId = Annotated[str, Depends(_readable)]
+OtherId = Annotated[str, Depends(_other_readable)]
 Slice = str
+
+
+async def check_readable(service: Service, visitor: Visitor, id_: str) -> None:
+    """Raise Unknown unless the visitor may read that analysis: what is somebody else's is as if it were not there."""
+    if visitor.everything or visitor.shared == id_:
+        return
+    if visitor.name is None or not await asyncio.to_thread(service.record.may_read, id_, visitor.name):
+        raise unknown_analysis()
 
 
 async def read(service: Service, id_: str, reader: Callable[[Stored], T]) -> T:

@@ -95,19 +95,22 @@ def request_id(request: Request) -> str | None:
 
 def install(app: FastAPI) -> None:
     """Handlers for every kind of failure."""
-    app.add_exception_handler(HeadscopeError, _ours)
+    app.add_exception_handler(HeadscopeError, failure)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(sqlite3.OperationalError, _disk)
     app.add_exception_handler(Exception, _unexpected)
 
 
-async def _ours(request: Request, error: Exception) -> Response:
+async def failure(request: Request, error: Exception) -> Response:
+    """An error of ours as a response."""
     assert isinstance(error, HeadscopeError)  # noqa: S101 - registered for this type
     document = error.problem()
     if error.status >= 500:
         logger.error("%s: %s", error.code, error.detail, extra={"request_id": request_id(request)})
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(
         {**document, "request_id": request_id(request)}, error.status, headers, media_type="application/problem+json"
     )
@@ -145,7 +148,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _disk(request: Request, error: Exception) -> Response:
     logger.error("the record could not be written: %s", error, extra={"request_id": request_id(request)})
-    return await _ours(
+    return await failure(
         request,
         StorageFull("The server can't write to its disk now. Free some room there, then send the request again."),
     )

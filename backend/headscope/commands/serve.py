@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 import socket
 import sys
 import threading
@@ -13,12 +12,19 @@ from typing import Any
 
 import click
 
+from .. import logs, outside
+from ..accounts import FILE, Accounts
 from ..errors import HeadscopeError
 from ..settings import Settings
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; loopback addresses only.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. One that can be reached from elsewhere needs users first (headscope token).",
+)
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on.")
 @click.option(
     "--open/--no-open", "open_page", default=True, help="Open the page in a browser once the server is ready."
@@ -32,12 +38,12 @@ def serve(host: str, port: int, open_page: bool) -> None:
 
     from ..api.app import create
 
-    if not _is_loopback(host):
-        raise HeadscopeError(
-            "Headscope has no access tokens in this version, so it listens on loopback addresses only. To reach it from elsewhere, use an SSH tunnel."
-        )
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    app = create(Settings())
+    settings, reachable = Settings(), not _is_loopback(host)
+    if reachable:
+        settings = _opened(settings, host)
+    logs.configure(settings.log_format, settings.log_level)
+    outside.refuse_evicting_broker(settings)
+    app = create(settings, tokens=reachable)
     app.state.service.take_home()  # said here, where it is one plain sentence
     config = uvicorn.Config(
         app,
@@ -53,10 +59,24 @@ def serve(host: str, port: int, open_page: bool) -> None:
         h11_max_incomplete_event_size=16384,
         http="h11",
     )
-    server = _Server(config, lambda address: _announce(address, open_page))
+    server = _Server(config, lambda address: _announce(settings, address, open_page))
     server.run(sockets=[_listen(host, port)])
     if not server.started:
         sys.exit(1)
+
+
+def _opened(settings: Settings, host: str) -> Settings:
+    """The settings of a server that others can reach, at that address. Raises HeadscopeError while nobody has a token."""
+    if not Accounts(settings.home / FILE).everyone():
+        raise HeadscopeError(
+            "That address can be reached from elsewhere, and nobody has an access token yet. Make one first: headscope token create NAME"
+        )
+    if not _is_every_address(host):
+        name = f"[{host}]" if ":" in host else host.lower()
+        return settings.model_copy(update={"allowed_hosts": (*settings.allowed_hosts, name)})
+    if not settings.allowed_hosts:
+        click.echo("Only loopback names are answered: name this machine in HEADSCOPE_ALLOWED_HOSTS.", err=True)
+    return settings
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -96,8 +116,13 @@ def _Server(config: Any, ready: Callable[[str], None]) -> Any:  # noqa: N802 - s
     return _server_class()(config, ready)
 
 
-def _announce(address: str, open_page: bool) -> None:
-    click.echo(f"Headscope is at {address}  (Ctrl+C stops it)")
+def _announce(settings: Settings, address: str, open_page: bool) -> None:
+    for_programs = settings.log_format == "json"
+    click.echo(
+        logs.line("json", "listening", address=address)
+        if for_programs
+        else f"Headscope is at {address}  (Ctrl+C stops it)"
+    )
     if open_page:
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
@@ -107,3 +132,10 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _is_every_address(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False

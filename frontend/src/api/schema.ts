@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Recent
-         * @description The newest analyses first.
+         * @description One's own analyses, the newest first.
          */
         get: operations["recent_api_v1_analyses_get"];
         put?: never;
@@ -64,7 +64,7 @@ export interface paths {
         post?: never;
         /**
          * Delete
-         * @description Cancel an analysis that has not ended (202); forget one that has (204).
+         * @description Cancel an analysis that has not ended (202); forget one that has (204). What other users asked for, too, goes on for them (204).
          */
         delete: operations["delete_api_v1_analyses__id__delete"];
         options?: never;
@@ -220,6 +220,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/analyses/{id}/share": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Share
+         * @description A key with which anybody may read this analysis and nothing else: `?share=KEY` on every call that reads it. The same key each time.
+         */
+        post: operations["share_api_v1_analyses__id__share_post"];
+        /**
+         * Unshare
+         * @description Take the key back; it opens nothing any more. Other users who asked for the same analysis have keys of their own.
+         */
+        delete: operations["unshare_api_v1_analyses__id__share_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/lenses": {
         parameters: {
             query?: never;
@@ -315,6 +339,34 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Who
+         * @description Who is signed in.
+         */
+        get: operations["who_api_v1_session_get"];
+        put?: never;
+        /**
+         * Sign In
+         * @description Take a token and keep it in a cookie that scripts can't read. On a server without users there is nothing to sign in to.
+         */
+        post: operations["sign_in_api_v1_session_post"];
+        /**
+         * Sign Out
+         * @description Have the browser forget the token. The token itself goes on.
+         */
+        delete: operations["sign_out_api_v1_session_delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1725,6 +1777,32 @@ export interface components {
              */
             residual: number;
         };
+        /**
+         * Session
+         * @description Who is signed in; null on a server without users, and for somebody with nothing but a share key.
+         */
+        Session: {
+            /** User */
+            user: string | null;
+        };
+        /**
+         * Share
+         * @description A share key, and the address of the page that opens with it.
+         */
+        Share: {
+            /** Key */
+            key: string;
+            /** Link */
+            link: string;
+        };
+        /**
+         * SignIn
+         * @description An access token.
+         */
+        SignIn: {
+            /** Token */
+            token: string;
+        };
         /** SinkChoice */
         SinkChoice: {
             /**
@@ -2140,7 +2218,7 @@ export interface operations {
                     "application/json": unknown;
                 };
             };
-            /** @description It had ended; its result is forgotten. */
+            /** @description It is forgotten. */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -2218,9 +2296,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                lens: string;
                 /** @description The analysis' id. */
                 id: string;
-                lens: string;
             };
             cookie?: never;
         };
@@ -2319,9 +2397,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                lens: string;
                 /** @description The analysis' id. */
                 id: string;
-                lens: string;
             };
             cookie?: never;
         };
@@ -2372,9 +2450,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                lens: string;
                 /** @description The analysis' id. */
                 id: string;
-                lens: string;
             };
             cookie?: never;
         };
@@ -2419,9 +2497,9 @@ export interface operations {
             };
             header?: never;
             path: {
+                measure: string;
                 /** @description The analysis' id. */
                 id: string;
-                measure: string;
             };
             cookie?: never;
         };
@@ -2437,6 +2515,68 @@ export interface operations {
                     "application/vnd.safetensors": unknown;
                     "application/x-npy": unknown;
                 };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    share_api_v1_analyses__id__share_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Share"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    unshare_api_v1_analyses__id__share_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Validation Error */
             422: {
@@ -2571,6 +2711,77 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["HTTPValidationError"];
                 };
+            };
+        };
+    };
+    who_api_v1_session_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+        };
+    };
+    sign_in_api_v1_session_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignIn"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    sign_out_api_v1_session_delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
         };
     };

@@ -1,0 +1,137 @@
+"""Who asks: on a server with users nothing but the page's own files is answered before that is known."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..accounts import Accounts
+from ..errors import HeadscopeError, Unauthorized
+from ..jobs.job import LOCAL
+from .problems import failure
+
+# Paths that are open to everybody. All others are closed, those that do not exist too.
+OPEN = re.compile(r"/(healthz|assets/[^/]+)?")
+SIGN_IN = ("POST", "/api/v1/session")
+# What a share key opens: one analysis, and what the page needs around it: what methods are called, and who is signed in (nobody).
+SHARED = re.compile(r"/api/v1/analyses/([0-9a-f]{32})(/.*)?")
+AROUND = frozenset({f"/api/v1/{part}" for part in ("lenses", "mechanisms", "measures", "session")})
+KEY = re.compile(r"[0-9a-f]{32}")
+# How long somebody who sent a wrong token or key waits for the answer.
+WRONG_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who asks. `name` is None for somebody with nothing but a share key; `shared` is the analysis that the key opens.
+
+    `everything`: the one user of a server without tokens, who may see all there is.
+    """
+
+    name: str | None
+    shared: str | None = None
+    everything: bool = False
+
+    @property
+    def owner(self) -> str | None:
+        """Whose things the request is about; None for everybody's. Raises Unauthorized where only a share key was sent."""
+        if self.name is None:
+            raise Unauthorized("A share key opens its analysis for reading only. Sign in for anything else.")
+        return None if self.everything else self.name
+
+
+class Access:
+    """ASGI middleware, inside the guard: finds out who asks, or answers 401. It decides on the method and `scope["path"]` only.
+
+    `shared` names the analysis that a share key opens; it may block.
+    """
+
+    def __init__(self, app: ASGIApp, *, accounts: Accounts, shared: Callable[[str], str | None]) -> None:
+        self._app, self._accounts, self._shared = app, accounts, shared
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                scope["visitor"] = await self._visitor(scope)
+            except HeadscopeError as error:
+                answer = await failure(Request(scope), error)
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, _varied(send) if scope.get("visitor") else send)
+
+    async def _visitor(self, scope: Scope) -> Visitor | None:
+        """Who asks; None where it does not matter. Raises Unauthorized, AccountsUnreadable or BrokerUnavailable."""
+        if OPEN.fullmatch(scope["path"]) or (scope["method"], scope["path"]) == SIGN_IN:
+            return None
+        if not self._accounts.demanded():
+            return Visitor(LOCAL, everything=True)
+        token, key = token_of(scope), _key(scope)
+        visitor = Visitor(
+            self._accounts.user(token) if token else None, await asyncio.to_thread(self._shared, key) if key else None
+        )
+        if visitor.name is None and not (visitor.shared and _opens(scope["path"], visitor.shared)):
+            await refuse(wrong=bool(token or (key and not visitor.shared)))
+        return visitor
+
+
+def _varied(send: Send) -> Send:
+    """What a browser keeps of an answer is for the same user only."""
+
+    async def send_varied(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).add_vary_header("Authorization, Cookie")
+        await send(message)
+
+    return send_varied
+
+
+async def refuse(*, wrong: bool) -> None:
+    """Raise Unauthorized, after a while if something wrong was sent: guessing takes time, and costs the server none."""
+    if wrong:
+        await asyncio.sleep(WRONG_SECONDS)
+        raise Unauthorized(
+            "That access token or share key is not known here, or not any more. Ask whoever runs the server."
+        )
+    raise Unauthorized("This server wants an access token. Sign in on the page, or send Authorization: Bearer TOKEN.")
+
+
+def token_of(scope: Scope) -> str | None:
+    """The token that a request brings: in its Authorization header (empty if that has none), else in the cookie of the page."""
+    headers = Headers(scope=scope)
+    given = headers.get("authorization")
+    if given is not None:
+        kind, _, token = given.partition(" ")
+        return token.strip() if kind.lower() == "bearer" else ""
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(cookie_name(scope))
+    except CookieError:
+        return None
+    return found.value if found else None
+
+
+def cookie_name(scope: Scope) -> str:
+    """The name of the cookie with the token. Browsers don't tell ports apart, so that two servers of one machine need two names."""
+    port = re.search(r":(\d+)$", Headers(scope=scope).get("host", ""))
+    return f"headscope-{port[1]}" if port else "headscope"
+
+
+def _key(scope: Scope) -> str | None:
+    """The share key of a request that only reads."""
+    if scope["method"] not in ("GET", "HEAD"):
+        return None
+    found = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("share", [""])[0]
+    return found if KEY.fullmatch(found) else None
+
+
+def _opens(path: str, shared: str) -> bool:
+    """Whether a key to the analysis `shared` is enough for this path."""
+    found = SHARED.fullmatch(path)
+    return path in AROUND or (found is not None and found[1] == shared)

@@ -1,0 +1,273 @@
+"""On a server with users nothing is answered before it is known who asks, and nobody sees what is somebody else's."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.routing import Route
+
+from headscope.accounts import FILE, Accounts
+from headscope.api.app import create
+from headscope.settings import Settings
+from tests.api.test_bad_input import check_problem
+from tests.api.users import NOBODY, OF_ONE, ROUTES, Users, ask, refused, users
+from tests.server import API, SLOW, Server, eventually
+
+OPEN = {("GET", "/healthz"), ("GET", "/"), ("HEAD", "/"), ("GET", "/assets/{name}"), ("POST", f"{API}/session")}
+PLACES = [
+    *ROUTES,
+    ("GET", f"{API}/openapi.json"),
+    ("GET", "/nothing"),
+    ("POST", "/nothing"),
+    ("GET", "/docs"),
+    ("OPTIONS", f"{API}/models"),
+]
+CLOSED = [place for place in PLACES if place not in OPEN]
+
+
+def test_every_route_is_in_the_matrices(tmp_path: Path) -> None:
+    """Whatever the application answers to is open by name, or stands in the table of what is closed."""
+    paths = {route.path for route in create(Settings(home=tmp_path)).routes if isinstance(route, Route)}
+    assert {path.partition(":")[0] for path in paths} <= {path.partition("}")[0] for _, path in [*OPEN, *CLOSED]} | {
+        path for _, path in [*OPEN, *CLOSED]
+    } | paths & {f"{API}/models/{{model:path}}"}
+    assert len(CLOSED) >= 25
+
+
+@pytest.mark.parametrize("place", CLOSED, ids=" ".join)
+def test_nothing_without_a_token(lab: Users, place: tuple[str, str]) -> None:
+    """Every route but the page's files and /healthz, whether it exists or not, wants to know who asks."""
+    refused(ask(lab.nobody, *place))
+
+
+WRONG: dict[str, Any] = {
+    "unknown": {"headers": {"Authorization": f"Bearer {'x' * 43}"}},
+    "empty": {"headers": {"Authorization": "Bearer"}},
+    "another scheme": {"headers": {"Authorization": "Basic {ada}"}},
+    "no scheme": {"headers": {"Authorization": "{ada}"}},
+    "cut off": {"headers": {"Authorization": "Bearer {ada}"}, "cut": 1},
+    "the name": {"headers": {"Authorization": "Bearer ada"}},
+    "not ASCII": {"headers": {"Authorization": b"Bearer \xff\xfe"}},
+    "in the query": {"params": {"token": "{ada}", "access_token": "{ada}"}},
+    "the cookie of another port": {"headers": {"Cookie": "headscope=1; headscope-1={ada}"}},
+    "a broken cookie": {"headers": {"Cookie": "headscope=\"{ada}; =;;"}},
+    "a user's name": {"headers": {"X-User": "ada", "X-Forwarded-User": "ada", "Remote-User": "ada", "X-Remote-User": "ada"}},
+    "a trusted proxy": {"headers": {"X-Forwarded-For": "127.0.0.1", "Forwarded": "for=127.0.0.1", "X-Real-IP": "::1", "X-Forwarded-Proto": "https"}},
+    "another address": {"headers": {"X-Original-URL": "/healthz", "X-Rewrite-URL": "/", "X-HTTP-Method-Override": "POST", "X-Forwarded-Prefix": "/assets"}},
+}  # fmt: skip
+
+
+def test_nothing_with_a_wrong_one(lab: Users) -> None:
+    """Nor with half of one, nor in another place, nor with headers that a proxy might set; on every route."""
+    tokens = lab.tokens
+
+    def filled(sent: dict[str, Any]) -> dict[str, Any]:
+        cut = -sent.get("cut", 0) or None
+        fill = lambda value: value.format(**tokens)[:cut] if isinstance(value, str) else value  # noqa: E731
+        return {kind: {name: fill(value) for name, value in sent[kind].items()} for kind in sent if kind != "cut"}
+
+    with ThreadPoolExecutor(16) as pool:
+        for answer in pool.map(
+            lambda case: ask(lab.nobody, *case[0], **filled(case[1])),
+            [(place, sent) for place in CLOSED for sent in WRONG.values()],
+        ):
+            refused(answer)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["//api/v1/models", "/api/v1/models/", "/./api/v1/models", "/assets/../api/v1/models", "/assets/%2e%2e/api/v1/models", "/assets/..%2fapi/v1/models",
+     "/assets/a/../../api/v1/models", "/healthz/../metrics", "/healthz/", "/healthz;/metrics", "/HEALTHZ", "/metrics?/healthz", "/metrics%3f", "/api/v1/models#/healthz",
+     "/%61pi/v1/models", "/api%2fv1/models", "/api/v1/models?path=/healthz", "/assets/x%2f..%2f..%2fmetrics", "/%2e/metrics", "/metrics%00", "/\\metrics",
+     "http://evil.example/healthz", "/api/v1/session/", "/api/v1/session/../models", "*"],
+)  # fmt: skip
+def test_addresses_that_look_open(lab: Users, target: str) -> None:
+    """Only the path as it is routed counts; nothing of what is closed comes out under another spelling."""
+    answer = lab.nobody.get("/", extensions={"target": target.encode()})
+    assert answer.status_code in (400, 401, 404, 421), (target, answer.status_code, answer.text[:100])
+    assert "headscope_jobs" not in answer.text
+    assert "minilm" not in answer.text
+
+
+def test_what_is_open(lab: Users) -> None:
+    """The page and its files, and whether the server lives."""
+    for path in ("/healthz", "/"):
+        assert lab.nobody.get(path).status_code == 200
+    assert lab.nobody.get("/assets/nothing.js").json()["code"] == "not-found"
+    assert lab.nobody.get("/healthz").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    "place", [place for place in ROUTES if place[0] == "GET" and "{id}" not in place[1]], ids=" ".join
+)
+def test_everything_with_a_token(lab: Users, place: tuple[str, str]) -> None:
+    """What is nobody's in particular is for every user."""
+    assert ask(lab.emmy, *place).status_code == 200
+
+
+def test_a_wrong_token_takes_time_and_holds_nobody_up(lab: Users) -> None:
+    """A guess is answered late; those who know their token are not, in the midst of many guesses."""
+    guess = {"Authorization": "Bearer wrong"}
+    first = lab.nobody.get(f"{API}/lenses", headers=guess)
+    assert first.elapsed.total_seconds() >= 0.3
+    with ThreadPoolExecutor(40) as pool:
+        guesses = [pool.submit(lab.nobody.get, f"{API}/lenses", headers=guess) for _ in range(40)]
+        assert lab.ada.get(f"{API}/session").json() == {"user": "ada"}
+        assert {found.result().status_code for found in guesses} == {401}
+
+
+def test_a_user_who_is_revoked(lab: Users) -> None:
+    """Commands take effect at once, without a restart; a new token of the same name finds what the old one left."""
+    first = lab.server.visitor(lab.accounts.create("mary"))
+    id_ = lab.submit(first, "Mary looks at a comma.")
+    lab.accounts.revoke("mary")
+    refused(first.get(f"{API}/analyses/{id_}"))
+    second = lab.server.visitor(lab.accounts.create("mary"))
+    assert second.get(f"{API}/analyses/{id_}").json()["status"] == "done"
+    first.close()
+    second.close()
+
+
+@pytest.fixture(scope="module")
+def adas(lab: Users) -> str:
+    """An analysis of Ada's."""
+    return lab.submit(lab.ada, "Ada sat on the mat.")
+
+
+def without_id(answer: httpx.Response) -> tuple[int, dict[str, Any], list[str]]:
+    """All that an answer says, but for what names the request."""
+    document = answer.json()
+    document.pop("request_id")
+    return answer.status_code, document, sorted(set(answer.headers) - {"date"})
+
+
+@pytest.mark.parametrize("route", OF_ONE, ids=" ".join)
+def test_somebody_elses_is_as_if_it_were_not_there(lab: Users, adas: str, route: tuple[str, str]) -> None:
+    """404 and never 403, in the same words, of the same length, as for an id that nobody has; and nothing has happened."""
+    theirs, none = ask(lab.emmy, *route, adas), ask(lab.emmy, *route, NOBODY)
+    assert without_id(theirs) == without_id(none)
+    assert theirs.status_code == 404
+    assert theirs.json()["code"] == "unknown-analysis"
+    assert theirs.headers["content-length"] == none.headers["content-length"]
+    assert lab.ada.get(f"{API}/analyses/{adas}").json()["status"] == "done"
+
+
+def test_the_other_side_of_a_comparison(lab: Users, adas: str) -> None:
+    """One's own analysis can't be laid beside somebody else's."""
+    own = lab.submit(lab.emmy, "Emmy sat on the mat.")
+    route = ("GET", f"{API}/analyses/{{id}}/compare/{{other}}")
+    theirs, none = (ask(lab.emmy, *route, own, other) for other in (adas, NOBODY))
+    assert without_id(theirs) == without_id(none)
+    assert theirs.status_code == 404
+    assert ask(lab.emmy, *route, own, own).status_code == 200
+
+
+def test_lists_are_ones_own(lab: Users, adas: str) -> None:
+    """Also what was asked for in a batch; pages too."""
+    inputs = [{"text": "One of Emmy's."}, {"text": "Two of Emmy's."}]
+    batch = set(lab.emmy.post(f"{API}/analyses/batch", json={"model": "bert", "inputs": inputs}).json()["ids"])
+    for id_ in batch:
+        eventually(lambda id_=id_: lab.emmy.get(f"{API}/analyses/{id_}").json()["status"] == "done", "the batch")
+    emmys = {item["id"] for item in lab.emmy.get(f"{API}/analyses", params={"limit": 200}).json()["items"]}
+    assert batch <= emmys
+    assert adas not in emmys
+    seen, cursor = set(), None
+    while cursor or not seen:
+        page = lab.ada.get(f"{API}/analyses", params={"limit": 1, **({"cursor": cursor} if cursor else {})}).json()
+        seen |= {item["id"] for item in page["items"]}
+        cursor = page["next"]
+    assert adas in seen
+    assert not seen & emmys
+    refused(lab.nobody.get(f"{API}/analyses"))
+
+
+def test_the_same_question_of_two_is_computed_once(lab: Users) -> None:
+    """Both may read it then, and it is gone when both have let it go."""
+    before = lab.server.metric("forward_passes_total")
+    text = "Two ask the same."
+    one, two = lab.submit(lab.ada, text), lab.submit(lab.emmy, text)
+    assert one == two
+    assert lab.server.metric("forward_passes_total") == before + 1
+    address = f"{API}/analyses/{one}"
+    assert lab.ada.delete(address).status_code == 204
+    assert (lab.ada.get(address).status_code, lab.emmy.get(address).status_code) == (404, 200)
+    assert lab.ada.delete(address).status_code == 404
+    assert lab.emmy.get(f"{address}/maps/weights").status_code == 200
+    assert lab.emmy.delete(address).status_code == 204
+    assert {who.get(address).status_code for who in (lab.ada, lab.emmy)} == {404}
+    lab.submit(lab.ada, text)
+    assert lab.server.metric("forward_passes_total") == before + 2
+
+
+def test_a_running_analysis_of_two(lab: Users) -> None:
+    """Who cancels it withdraws; it stops when nobody wants it any more."""
+    (id_,) = {who.post(f"{API}/analyses", json=SLOW).json()["id"] for who in (lab.ada, lab.emmy)}
+    address = f"{API}/analyses/{id_}"
+    assert lab.ada.delete(address).status_code == 204
+    assert lab.ada.get(address).status_code == 404
+    assert lab.emmy.get(address).json()["status"] in ("queued", "running")
+    answer = lab.emmy.delete(address)
+    assert (answer.status_code, answer.json()["status"]) == (202, "cancelled")
+
+
+def test_a_user_can_not_fill_the_queue(tmp_path: Path, models: Path) -> None:
+    """Beyond the cap 429 with the time to wait, a batch as a whole; another user is not concerned."""
+    with users(tmp_path / "home", models, user_queue=3) as lab:
+        slow = lab.ada.post(f"{API}/analyses", json=SLOW).json()["id"]
+        eventually(lambda: lab.ada.get(f"{API}/analyses/{slow}").json()["status"] == "running", "a busy worker")
+
+        def post(who: httpx.Client, text: str) -> httpx.Response:
+            return who.post(f"{API}/analyses", json={**SLOW, "text": text})
+
+        assert [post(lab.ada, f"Ada {number}.").status_code for number in range(3)] == [202] * 3
+        full = post(lab.ada, "Ada once more.")
+        assert (full.status_code, full.json()["code"], full.json()["limit"]) == (429, "queue-full", 3)
+        assert int(full.headers["retry-after"]) > 0
+        check_problem(full)
+        assert post(lab.ada, "Ada 0.").status_code == 202  # waits already
+        assert post(lab.emmy, "Emmy.").status_code == 202
+        batch = {**SLOW, "inputs": [{"text": f"{number}."} for number in range(3)]}
+        batch.pop("text")
+        assert lab.emmy.post(f"{API}/analyses/batch", json=batch).status_code == 429
+        assert len(lab.emmy.get(f"{API}/analyses").json()["items"]) == 1
+
+
+def test_a_damaged_file_of_tokens_closes_the_server(tmp_path: Path, models: Path) -> None:
+    """503 for everything that needs one, in words that say what to do; it opens again when the file is mended."""
+    with users(tmp_path / "home", models) as lab:
+        path = lab.server.home / "tokens.json"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-5])
+        for who in (lab.ada, lab.nobody):
+            answer = who.get(f"{API}/models", headers={"Authorization": f"Bearer {lab.tokens['ada']}"})
+            assert (answer.status_code, answer.json()["code"]) == (503, "accounts-unreadable")
+            check_problem(answer)
+            assert who.get("/healthz").status_code == 200
+        path.write_bytes(whole)
+        assert lab.ada.get(f"{API}/models").status_code == 200
+
+
+def test_the_last_user_opens_nothing(tmp_path: Path, models: Path) -> None:
+    """A server whose users are all revoked lets nobody in; one that never had any lets everybody."""
+    with users(tmp_path / "home", models) as lab:
+        for name in lab.tokens:
+            lab.accounts.revoke(name)
+        refused(lab.ada.get(f"{API}/models"))
+        refused(lab.nobody.get(f"{API}/models"))
+
+
+def test_the_first_user_closes_a_running_server(tmp_path: Path, models: Path) -> None:
+    """What was asked for before belongs to nobody but a user called local."""
+    with Server(tmp_path / "home", models) as server:
+        id_ = server.submit(model="bert", text="Before there were users.")
+        accounts = Accounts(server.home / FILE)
+        ada, local = (server.visitor(accounts.create(name)) for name in ("ada", "local"))
+        refused(server.get("/models"))
+        assert ada.get(f"{API}/analyses/{id_}").status_code == 404
+        assert local.get(f"{API}/analyses/{id_}").status_code == 200
+        ada.close()
+        local.close()

@@ -1,0 +1,137 @@
+"""A share key: one analysis, for reading, for anybody, until it is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.api.users import NOBODY, OF_ONE, READING, ROUTES, Users, ask, refused
+from tests.server import API, Server
+
+AROUND = [f"{API}/lenses", f"{API}/mechanisms", f"{API}/measures", f"{API}/session"]
+
+
+@pytest.fixture(scope="module")
+def adas(lab: Users) -> str:
+    """An analysis of Ada's."""
+    return lab.submit(lab.ada, "Ada shares this one.")
+
+
+@pytest.fixture
+def key(lab: Users, adas: str) -> Iterator[str]:
+    """A key to it."""
+    made = lab.ada.post(f"{API}/analyses/{adas}/share")
+    assert made.status_code == 201
+    assert made.json()["link"] == f"/#analysis={adas}&share={made.json()['key']}"
+    yield made.json()["key"]
+    lab.ada.delete(f"{API}/analyses/{adas}/share")
+
+
+@pytest.mark.parametrize("path", READING)
+def test_a_key_reads_all_of_one_analysis(lab: Users, adas: str, key: str, path: str) -> None:
+    """Without a token, and with somebody else's."""
+    for who in (lab.nobody, lab.emmy):
+        answer = ask(
+            who,
+            "GET",
+            path,
+            adas,
+            params={"share": key, "layer": 0, "head": 0} if "/edges/" in path else {"share": key},
+        )
+        assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("path", AROUND)
+def test_a_key_reads_what_the_page_needs_around_it(lab: Users, key: str, path: str) -> None:
+    """What the methods are called, and that nobody is signed in."""
+    assert lab.nobody.get(path, params={"share": key}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        route
+        for route in ROUTES
+        if route
+        not in [*(("GET", path) for path in [*READING, *AROUND]), ("GET", "/healthz"), ("POST", f"{API}/session")]
+    ],
+    ids=" ".join,
+)
+def test_a_key_does_nothing_else(lab: Users, adas: str, key: str, route: tuple[str, str]) -> None:
+    """No list, no model, no metrics, and nothing that changes anything."""
+    refused(ask(lab.nobody, *route, adas, params={"share": key}))
+    assert lab.ada.get(f"{API}/analyses/{adas}").status_code == 200
+
+
+def test_a_key_changes_nothing_for_another_user(lab: Users, adas: str, key: str) -> None:
+    """Who has a token of their own and a key reads the analysis, and can't delete, share or withdraw it."""
+    for method, path in OF_ONE:
+        if method != "GET":
+            answer = ask(lab.emmy, method, path, adas, params={"share": key})
+            assert (answer.status_code, answer.json()["code"]) == (404, "unknown-analysis")
+    assert adas not in [item["id"] for item in lab.emmy.get(f"{API}/analyses", params={"share": key}).json()["items"]]
+
+
+def test_a_key_opens_no_other_analysis(lab: Users, adas: str, key: str) -> None:
+    """Neither alone nor as the other side of a comparison; whether there is one can't be told."""
+    private = lab.submit(lab.ada, "Ada keeps this one.")
+    for path in READING:
+        for other in (private, NOBODY):
+            refused(ask(lab.nobody, "GET", path, other, params={"share": key}))
+    compare = f"{API}/analyses/{{id}}/compare/{{other}}"
+    answers = [ask(lab.nobody, "GET", compare, adas, other, params={"share": key}) for other in (private, NOBODY)]
+    assert {(answer.status_code, answer.json()["detail"]) for answer in answers} == {(404, answers[0].json()["detail"])}
+
+
+@pytest.mark.parametrize("wrong", ["", "0" * 32, "f" * 31, "x" * 32, "\x00", "' OR 1=1 --", "*"])
+def test_a_wrong_key(lab: Users, adas: str, key: str, wrong: str) -> None:
+    """Opens nothing; the right one behind it does not count."""
+    address = f"{API}/analyses/{adas}"
+    refused(lab.nobody.get(address, params={"share": wrong}))
+    refused(lab.nobody.get(address, params=[("share", wrong), ("share", key)]))
+    refused(lab.nobody.get(address, headers={"Authorization": f"Bearer {key}"}))
+    refused(lab.nobody.get(address, headers={"Cookie": f"share={key}"}))
+
+
+def test_a_key_is_long_and_the_same_each_time(lab: Users, adas: str, key: str) -> None:
+    """128 bits; asking again gives the same one; after taking it back another."""
+    address = f"{API}/analyses/{adas}/share"
+    assert len(bytes.fromhex(key)) == 16
+    assert lab.ada.post(address).json()["key"] == key
+    assert lab.ada.delete(address).status_code == 204
+    refused(lab.nobody.get(f"{API}/analyses/{adas}", params={"share": key}))
+    again = lab.ada.post(address).json()["key"]
+    assert again != key
+    refused(lab.nobody.get(f"{API}/analyses/{adas}", params={"share": key}))
+    assert lab.nobody.get(f"{API}/analyses/{adas}", params={"share": again}).status_code == 200
+
+
+def test_each_user_has_a_key_of_their_own(lab: Users) -> None:
+    """Two who asked for the same analysis share it, and take it back, without each other; forgetting it takes one's key back."""
+    text = "Both of them share this one."
+    id_ = lab.submit(lab.ada, text)
+    assert lab.submit(lab.emmy, text) == id_
+    address = f"{API}/analyses/{id_}"
+    adas, emmys = (who.post(f"{address}/share").json()["key"] for who in (lab.ada, lab.emmy))
+    assert adas != emmys
+    assert lab.ada.delete(address).status_code == 204
+    refused(lab.nobody.get(address, params={"share": adas}))
+    assert lab.nobody.get(address, params={"share": emmys}).status_code == 200
+    assert lab.emmy.delete(address).status_code == 204
+    refused(lab.nobody.get(address, params={"share": emmys}))
+
+
+def test_keys_outlive_the_server(lab: Users, adas: str, key: str) -> None:
+    """They are kept in the record of jobs."""
+    from headscope.jobs import SqliteRecord
+
+    assert SqliteRecord(lab.server.home / "jobs.db").shared(key) == adas
+
+
+def test_on_a_server_without_users(server: Server) -> None:
+    """A key can be had and is not needed."""
+    id_ = server.analyse(model="bert", text="Nobody minds.")["id"]
+    key = server.post(None, f"/analyses/{id_}/share").json()["key"]
+    assert server.get(f"/analyses/{id_}", params={"share": key}).status_code == 200
+    assert server.post(None, f"/analyses/{NOBODY}/share").json()["code"] == "unknown-analysis"

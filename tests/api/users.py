@@ -1,0 +1,93 @@
+"""A server with two users, and every route it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from headscope.accounts import FILE, Accounts
+from headscope.api.openapi import document
+from tests.api.test_bad_input import check_problem
+from tests.server import API, Server
+
+NOBODY = "0" * 32
+NAMES = {"model": "bert", "lens": "weights", "measure": "entropy"}
+QUERY = {"/edges/": "?layer=0&head=0"}
+ROUTES = [(method.upper(), path) for path, methods in document()["paths"].items() for method in methods]
+OF_ONE = [(method, path) for method, path in ROUTES if "{id}" in path]
+# What reads one analysis, and so what a share key opens.
+READING = [path for method, path in OF_ONE if method == "GET"]
+
+
+@dataclass
+class Users:
+    """The server, asked by nobody, by two users, and by whoever else is wanted."""
+
+    server: Server
+    tokens: dict[str, str]
+    nobody: httpx.Client
+    ada: httpx.Client
+    emmy: httpx.Client
+
+    @property
+    def accounts(self) -> Accounts:
+        """The server's users, as the command has them."""
+        return Accounts(self.server.home / FILE)
+
+    def submit(self, who: httpx.Client, text: str, **more: Any) -> str:
+        """Ask for an analysis and wait for its end; its id."""
+        body = {"model": "bert", "text": text, "lenses": ["weights"], "measures": ["entropy"], **more}
+        answer = who.post(f"{API}/analyses", json=body, headers={"Prefer": "wait=60"})
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["id"])
+
+
+@contextmanager
+def users(home: Path, models: Path, **settings: Any) -> Iterator[Users]:
+    """Ada, Emmy, and a server that knows them."""
+    accounts = Accounts(home / FILE)
+    tokens = {name: accounts.create(name) for name in ("ada", "emmy")}
+    with ExitStack() as stack:
+        server = stack.enter_context(Server(home, models, token=tokens["ada"], **settings))
+        nobody, ada, emmy = (
+            stack.enter_context(server.visitor(token)) for token in (None, tokens["ada"], tokens["emmy"])
+        )
+        yield Users(server, tokens, nobody, ada, emmy)
+
+
+def ask(
+    who: httpx.Client, method: str, path: str, id_: str = NOBODY, other: str | None = None, **more: Any
+) -> httpx.Response:
+    """A good request to a route, about that analysis."""
+    filled = path.format(**NAMES, id=id_, other=other or id_)
+    filled += next((query for part, query in QUERY.items() if part in path), "")
+    body = json.dumps(body_for(path)).encode() if method == "POST" and "{id}" not in path else None
+    headers = {"Content-Type": "application/json", **more.pop("headers", {})} if body else more.pop("headers", {})
+    if path.endswith("/events"):
+        with who.stream(method, filled, headers=headers, **more) as answer:
+            if answer.status_code >= 400:
+                answer.read()
+            return answer
+    return who.request(method, filled, content=body, headers=headers, **more)
+
+
+def body_for(path: str) -> dict[str, Any]:
+    """A good body for a route that takes one."""
+    if path.endswith("/session"):
+        return {"token": "x" * 43}
+    request = {"model": "bert", "measures": ["entropy"]}
+    return {**request, "inputs": [{"text": "Cat."}]} if path.endswith("/batch") else {**request, "text": "Cat."}
+
+
+def refused(answer: httpx.Response) -> None:
+    """401, as a problem, with the way in."""
+    assert answer.status_code == 401, (str(answer.url), answer.status_code)
+    check_problem(answer)
+    assert answer.json()["code"] == "unauthorized"
+    assert answer.headers["www-authenticate"] == "Bearer"
