@@ -35,14 +35,19 @@ def test_runs_without_heartbeat_are_lost(record: Record) -> None:
     assert record.lost(60) == []
     assert {job.id for job in record.lost()} == {first.id, second.id}
     assert record.lost(name="two") == [second]
-    since = record.now()
 
-    def only_second() -> bool:
-        record.beat(ONE, [first.run])
-        record.beat(TWO, [first.run, 12345])
-        return record.lost(record.now() - since) == [second]
+    def only(claimant: Claimant, lost: str) -> None:
+        """From now on nobody but this worker beats, for both runs: in the end the other one is lost, and that one only."""
+        since = record.now()
 
-    eventually(only_second, "the loss of the second job")
+        def is_lost() -> bool:
+            record.beat(claimant, [first.run, second.run, 12345])
+            return [job.worker for job in record.lost(record.now() - since)] == [lost]
+
+        eventually(is_lost, f"the loss of {lost}")
+
+    only(ONE, "two")
+    only(TWO, "one")
     settle(record, record.lost(name="two"), LONG)
     assert status(record, second.id) == "queued"
     assert status(record, first.id) == "running"

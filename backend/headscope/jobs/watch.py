@@ -59,10 +59,12 @@ class Watcher:
 
     async def ended(self, id_: str, seconds: float) -> Job | None:
         """The job once it has ended, or as it is after `seconds`; None if there is none."""
-        job: Job | None = None
+        job = await asyncio.to_thread(self._record.get, id_)
+        if job is None or job.terminal:
+            return job
         try:
             async with asyncio.timeout(seconds):
-                async for change in self.changes(id_):
+                async for change in self.changes(id_, job.version):
                     job = change
         except TimeoutError:
             pass
