@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, TypeVar
 
-from . import home
+from . import home, logs
 from .admission import Admission
 from .errors import HeadscopeError, NotReady, Unknown
 from .jobs import LOCAL, Embedded, Engine, Job, Limits, Watcher
@@ -106,7 +106,7 @@ class Service:
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
         work = [
-            self._admission.work(request, place if batch else None, owner or LOCAL)
+            self._admission.work(request, place if batch else None, owner or LOCAL, logs.request_id())
             for place, request in enumerate(requests)
         ]
         here = {one.id for one in work if self.results.has(one.id)}
@@ -119,6 +119,7 @@ class Service:
             limits = Limits(self.settings.max_queue, self.settings.user_queue if owner else None)
             self.record.enqueue(missing.values(), batch=named, priority=1 if named else 0, limits=limits)
             self.jobs.wake()
+            logger.info("accepted", extra={"jobs": len(missing), "first": next(iter(missing)), "batch": named})
         if owner:
             for id_ in here:
                 self.record.grant(id_, owner)
@@ -212,4 +213,5 @@ def engine(settings: Settings) -> Engine:
     """What runs jobs. Its process imports torch and transformers; the server's never does."""
     from .worker import Worker
 
+    logs.configure(settings.log_format, settings.log_level)  # which a spawned process does not inherit
     return Worker(settings)

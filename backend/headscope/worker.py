@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from . import analysis, home
+from . import analysis, home, logs
 from .capture import examine
 from .errors import Cancelled, CorruptModel, HeadscopeError, StorageFull
 from .jobs import Job, Line, Problem
@@ -76,13 +76,23 @@ class Worker:
 
     def run(self, jobs: Sequence[Job], line: Line) -> dict[str, Problem | None]:
         """Do jobs; by id the problem as a document, or None where the result is stored."""
-        return {job.id: self._run(job, line) for job in jobs}
+        return {job.id: self._told(job, line) for job in jobs}
+
+    def _told(self, job: Job, line: Line) -> Problem | None:
+        """Do a job, and say so in the log."""
+        with logs.bound(job=job.id, request_id=job.request_id):
+            started = time.perf_counter()
+            logger.info("analysis begins", extra={"attempt": job.attempts})
+            problem = self._run(job, line)
+            ended = "done" if problem is None else problem["code"]
+            logger.info("analysis ends", extra={"end": ended, "seconds": round(time.perf_counter() - started, 3)})
+            return problem
 
     def _run(self, job: Job, line: Line) -> Problem | None:
         """Analyse and store. Whatever is wrong with one job stays with that job."""
         try:
             if not self._results.has(job.id):
-                self._analyse(job.id, self._request(job.payload), line)
+                self._analyse(job, self._request(job.payload), line)
         except HeadscopeError as error:
             return error.problem()
         except MemoryError:
@@ -90,7 +100,7 @@ class Worker:
         except (OSError, sqlite3.OperationalError) as error:
             if isinstance(error, OSError) and error.errno not in FULL:
                 raise
-            logger.exception("job %s", job.id)
+            logger.exception("the result could not be written")
             return StorageFull("The result could not be written to disk. Free some room, then send it again.").problem()
         return None
 
@@ -102,8 +112,8 @@ class Worker:
         image = self._inputs.get(request.image.removeprefix(STORED_IMAGE))
         return request.model_copy(update={"image": image.decode()})
 
-    def _analyse(self, id_: str, request: AnalysisRequest, line: Line) -> None:
-        started = time.perf_counter()
+    def _analyse(self, job: Job, request: AnalysisRequest, line: Line) -> None:
+        id_, started = job.id, time.perf_counter()
         progress = _Progress(line, id_)
         located = self._catalog.locate(request.model)
         self._catalog.check(located)
@@ -117,7 +127,16 @@ class Worker:
             line.count("forward_passes")
             progress(1.0, "writing", "", force=True)
             result.timing_ms["load"] = round((loaded - started) * 1e3, 1)
-            writer.finish({**document(result), "id": id_}, arrays(result))
+            line.count("written_bytes", writer.finish({**document(result), "id": id_}, arrays(result)))
+        waited = 0.0 if job.started is None else job.started - job.created
+        times = {"wait": waited, "load": loaded - started, "run": time.perf_counter() - started}
+        self._observe(request, times, line)
+
+    def _observe(self, request: AnalysisRequest, seconds: dict[str, float], line: Line) -> None:
+        """Where the time of an analysis went. There are as many series as models on offer and lenses: any other model is "other"."""
+        model = request.model if request.model in self._catalog.names() else "other"
+        for name, value in seconds.items():
+            line.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
 
 
 def _keys(request: AnalysisRequest, located: Located) -> set[str]:

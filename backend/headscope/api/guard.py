@@ -11,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .. import logs
 from .problems import problem
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -50,7 +51,10 @@ class Guard:
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         scope["request_id"] = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        with logs.bound(request_id=scope["request_id"]):
+            await self._answer(scope, headers, receive, send)
 
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 answer = MutableHeaders(scope=message)
