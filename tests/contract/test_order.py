@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 
@@ -98,6 +99,20 @@ def test_warm_models_go_first(record: Record) -> None:
         accept(record, number, model=f"m{number % 3}")
     warm = Claimant("w", warm=frozenset({"m1"}))
     assert [the(record, id_).model for id_ in order(record, warm)] == ["m1"] * 4 + ["m0", "m2"] * 4
+
+
+def test_alternating_models_are_not_loaded_again_and_again(record: Record) -> None:
+    """A worker that keeps one model does 200 jobs of five models in any order with a few loads of each, not one per job."""
+    chance = random.Random(0)
+    for number in range(200):
+        accept(record, number, model=chance.choice("vwxyz"))
+    models = []
+    for _ in range(200):
+        job = claimed(record, Claimant("w", warm=frozenset(models[-1:])))
+        models.append(job.model)
+        record.finish(job.id, job.run, "done")
+    loads = 1 + sum(one != next_ for one, next_ in itertools.pairwise(models))
+    assert loads <= 20
 
 
 def test_a_warm_model_is_not_unfair(record: Record) -> None:

@@ -45,9 +45,9 @@ def broker(start: START) -> Broker:
 
 @pytest.fixture
 def record(broker: Broker) -> Iterator[RedisRecord]:
-    with_timeout = RedisRecord(broker.url, seconds=1.0)
-    yield with_timeout
-    with_timeout.close()
+    opened = RedisRecord(broker.url)
+    yield opened
+    opened.close()
 
 
 def back(record: Record) -> bool:

@@ -49,7 +49,8 @@ READS = "several front lost unheeded waiting oldest place newest changed_since s
 GROWS = "enqueue grant share"
 # After a failure nobody asks for so long (s): with Redis away every request would wait for its own timeout, and for each other's.
 PAUSE_SECONDS = 0.5
-CONNECT_SECONDS = 2.0
+# How long an answer may take (s). An answer to a request must be there within two seconds, also that there is none.
+ANSWER_SECONDS = 1.5
 # How to read the fields of a job that are no text.
 KINDS: dict[str, Any] = {
     **dict.fromkeys(("fraction", "created", "started", "finished"), float),
@@ -62,12 +63,12 @@ ABSENT: dict[str, Any] = dict.fromkeys(("batch", "error", "started", "finished",
 class RedisRecord:
     """A Record in Redis 7.0 or newer. `seconds` is how long an answer may take. Safe for threads, and for children forked later."""
 
-    def __init__(self, url: str, *, prefix: str = "headscope:", seconds: float = 5.0) -> None:
+    def __init__(self, url: str, *, prefix: str = "headscope:", seconds: float = ANSWER_SECONDS) -> None:
         # One more try for a connection that was closed meanwhile; a Redis that does not answer is not asked twice.
         self._redis = Redis.from_url(
             url,
             decode_responses=True,
-            socket_connect_timeout=min(seconds, CONNECT_SECONDS),
+            socket_connect_timeout=seconds,
             socket_timeout=seconds,
             health_check_interval=10,
             retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
