@@ -6,7 +6,7 @@ that reads nothing; it is in every row. A lens that adds 10 % to a plain pass st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ HEAD_MEASURES = ("patterns", "special_tokens", "sink", "head_roles")
 # and the published code pads to 128 tokens.
 SLOW = {"value-zeroing": 128, "max-entropy": 128, "effective-published": 128}
 
+PLAIN = "plain"
 ONE = {"mechanisms": "mechanism", "lenses": "lens", "measures": "measure"}
 
 MODELS: dict[str, Callable[[], Any]] = {
@@ -41,21 +42,34 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-def measure(lengths: tuple[int, ...] = LENGTHS, repeats: int = REPEATS) -> list[dict[str, Any]]:
-    """One row per method, one column per model and length: time over that of the plain pass; the first row is that pass in milliseconds."""
+def measure(
+    lengths: tuple[int, ...] = LENGTHS, repeats: int = REPEATS, chosen: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """One row per method, or per `chosen` one, one column per model and length: time over that of the plain pass; the first row is that pass in milliseconds."""
     rows: dict[str, dict[str, Any]] = {}
     for name, build in MODELS.items():
         torch.manual_seed(0)
         module = build().eval()
         model = headscope.load(module)
         for length in lengths:
-            for method, text in _column(model, module, length, repeats).items():
+            candidates = _candidates(model, module, length)
+            if chosen:
+                candidates = {name: run for name, run in candidates.items() if name in chosen or name == PLAIN}
+            for method, text in _column(candidates, repeats).items():
                 rows.setdefault(method, {"method": method})[f"{name} {length}"] = text
     return list(rows.values())
 
 
-def _column(model: headscope.Model, module: Any, length: int, repeats: int) -> dict[str, str]:
+def _column(candidates: dict[str, Callable[[], None]], repeats: int) -> dict[str, str]:
     """Method -> its time over the plain pass, median (lowest-highest)."""
+    seconds = interleaved(candidates, repeats, 1)
+    plain_seconds = seconds.pop(PLAIN)
+    over_plain = {method: ratios(taken, plain_seconds).text(1, 2) for method, taken in seconds.items()}
+    return {"plain pass, ms": Spread.of(plain_seconds).text(1e3), **over_plain}
+
+
+def _candidates(model: headscope.Model, module: Any, length: int) -> dict[str, Callable[[], None]]:
+    """The plain pass, and every method that the model can carry at this length."""
     ids = np.random.default_rng(length).integers(1000, 30000, length).tolist()
     anatomy = examine(model)
     lacks = anatomy.lacks("self")
@@ -71,7 +85,7 @@ def _column(model: headscope.Model, module: Any, length: int, repeats: int) -> d
     ) -> Callable[[], None]:
         return _analysis(model, ids, mechanism, lenses, measures)
 
-    candidates: dict[str, Callable[[], None]] = {"plain": plain, "capture": analysis()}
+    candidates: dict[str, Callable[[], None]] = {PLAIN: plain, "capture": analysis()}
     for kind, known in (("mechanisms", MECHANISMS), ("lenses", LENSES), ("measures", MEASURES)):
         for method in known.values():
             if not set(method.needs) & set(lacks) and length <= SLOW.get(method.name, length):
@@ -81,10 +95,7 @@ def _column(model: headscope.Model, module: Any, length: int, repeats: int) -> d
                 )
     candidates["default measures"] = analysis(measures=DEFAULT_MEASURES)
     candidates["default measures and those of heads"] = analysis(measures=DEFAULT_MEASURES + HEAD_MEASURES)
-    seconds = interleaved(candidates, repeats, 1)
-    plain_seconds = seconds.pop("plain")
-    over_plain = {method: ratios(taken, plain_seconds).text(1, 2) for method, taken in seconds.items()}
-    return {"plain pass, ms": Spread.of(plain_seconds).text(1e3), **over_plain}
+    return candidates
 
 
 def _analysis(
