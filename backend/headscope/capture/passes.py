@@ -24,7 +24,8 @@ class Group:
 
     def __init__(self, model: Model, anatomy: Anatomy, kind: Kind, inputs: Sequence[Input]) -> None:
         self.masks, self.size = Masks(), len(inputs)
-        self._recordings = [Recording(model, anatomy, kind, one, row, self.size) for row, one in enumerate(inputs)]
+        modules = dict(model.module.named_modules())
+        self._recordings = [Recording(modules, anatomy, kind, one, row, self.size) for row, one in enumerate(inputs)]
 
     @property
     def failures(self) -> list[Exception | None]:

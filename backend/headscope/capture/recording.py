@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from ..errors import HeadscopeError, NonFinite, Unsupported
-from ..models.loading import Model
 from ..models.tokens import Encoded
 from ..types import Kind, Layer, Pass, Stream
 from .anatomy import Anatomy, Site, head_weights, norm_at, split_projection
@@ -77,10 +76,12 @@ class Recording:
     Anything else, such as a lack of memory, ends the whole pass.
     """
 
-    def __init__(self, model: Model, anatomy: Anatomy, kind: Kind, one: Input, row: int = 0, size: int = 1) -> None:
+    def __init__(
+        self, modules: Mapping[str, Any], anatomy: Anatomy, kind: Kind, one: Input, row: int, size: int
+    ) -> None:
         self.failed: Exception | None = None
         self._row, self._size = row, size
-        self._modules = dict(model.module.named_modules())
+        self._modules = modules
         self._anatomy, self._axes = anatomy, one.encoded.axes(anatomy.of(kind)[0].kind)
         self._wanted, self._padded, self._pass = one.wanted, one.padded, self._try(one.begin) or PLAIN
         self._sites = iter(anatomy.sites)
@@ -208,8 +209,9 @@ class Recording:
         if site is None or type(self._pass).enter is Pass.enter:
             return None
         hidden = args[0] if args else kwargs["hidden_states"]  # [B, Q, d]
-        changed = self._try(lambda: self._pass.enter(site.layer, hidden[self._row]))
-        if changed is None:
+        before = hidden[self._row]
+        changed = self._try(lambda: self._pass.enter(site.layer, before))
+        if changed is None or changed is before:
             return None
         entered = hidden.clone()
         entered[self._row] = changed
