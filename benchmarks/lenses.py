@@ -6,6 +6,7 @@ Headscope's capture that computes the effective attention of every head; `analys
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from transformers import BertConfig, BertModel
 import headscope
 from headscope import LENSES
 from headscope.analysis import run
-from headscope.capture import capture
+from headscope.capture import Wanted, capture, examine
 from headscope.request import AnalysisRequest
 from headscope.result import Memory
 from headscope.types import Layer
@@ -46,22 +47,25 @@ def _row(model: headscope.Model, module: Any, length: int) -> dict[str, Any]:
             module(**inputs, output_attentions=True)
 
     def lens(name: str, layer: Layer) -> None:
-        LENSES[name].read(layer)
+        LENSES[name].read(layer, LENSES[name].params())
 
     def full_svd(layer: Layer) -> None:
         U, _, _ = torch.linalg.svd(layer.values, full_matrices=True)
         null = U[:, :, layer.values.shape[-1] :]
         _ = layer.weights - layer.weights @ null @ null.mT
 
-    candidates = {
+    def captured(read: Callable[[Layer], None]) -> Callable[[], object]:
+        return lambda: capture(model, encoded, examine(model), Wanted(read))
+
+    candidates: dict[str, Callable[[], object]] = {
         "plain": plain,
-        "weights": lambda: capture(model, encoded, partial(lens, "weights")),
-        "effective": lambda: capture(model, encoded, partial(lens, "effective")),
+        "weights": captured(partial(lens, "weights")),
+        "effective": captured(partial(lens, "effective")),
         "analysis": lambda: run(model, request, Memory()),
         "no_maps": lambda: run(model, request.model_copy(update={"maps": False}), Memory()),
     }
     seconds = interleaved(candidates, REPEATS)
-    svd = interleaved({"plain": plain, "svd": lambda: capture(model, encoded, full_svd)}, 3, 1)
+    svd = interleaved({"plain": plain, "svd": captured(full_svd)}, 3, 1)
     added = [effective / plain - 1 for effective, plain in zip(seconds["effective"], seconds["plain"], strict=True)]
     added_svd = [(s - p) / p for s, p in zip(svd["svd"], svd["plain"], strict=True)]
     return {
