@@ -14,9 +14,10 @@ from .._version import __version__
 from ..accounts import FILE, Accounts
 from ..runtime import Service
 from ..settings import Settings
-from . import analyses, compare, declarations, health, maps, problems, session, shares
+from . import analyses, compare, declarations, health, maps, metrics, problems, session, shares
 from .access import Access
 from .guard import Guard
+from .traffic import Traffic
 
 PREFIX = "/api/v1"
 _HERE = Path(__file__).resolve().parent
@@ -43,14 +44,17 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service, app.state.accounts = service, accounts
+    app.state.registry = metrics.registry(service)
     for part in (session, declarations, analyses, shares, maps, compare):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(health.router)
+    app.include_router(metrics.router)
     _serve_page(app)
     problems.install(app)
     larger = dict.fromkeys((f"{PREFIX}/analyses", f"{PREFIX}/analyses/batch"), settings.image_body_bytes)
     app.add_middleware(Access, accounts=accounts, shared=service.record.shared)
     app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes, larger=larger)
+    app.add_middleware(Traffic, registry=app.state.registry, prefix=PREFIX)
     return app
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 import sys
 import threading
@@ -16,6 +17,8 @@ from .. import logs, outside
 from ..accounts import FILE, Accounts
 from ..errors import HeadscopeError
 from ..settings import Settings
+
+logger = logging.getLogger("headscope")
 
 
 @click.command()
@@ -39,9 +42,9 @@ def serve(host: str, port: int, open_page: bool) -> None:
     from ..api.app import create
 
     settings, reachable = Settings(), not _is_loopback(host)
+    logs.configure(settings.log_format, settings.log_level)
     if reachable:
         settings = _opened(settings, host)
-    logs.configure(settings.log_format, settings.log_level)
     outside.refuse_evicting_broker(settings)
     app = create(settings, tokens=reachable)
     app.state.service.take_home()  # said here, where it is one plain sentence
@@ -49,6 +52,7 @@ def serve(host: str, port: int, open_page: bool) -> None:
         app,
         host=host,
         port=port,
+        log_config=None,  # logging is set up already
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -75,7 +79,7 @@ def _opened(settings: Settings, host: str) -> Settings:
         name = f"[{host}]" if ":" in host else host.lower()
         return settings.model_copy(update={"allowed_hosts": (*settings.allowed_hosts, name)})
     if not settings.allowed_hosts:
-        click.echo("Only loopback names are answered: name this machine in HEADSCOPE_ALLOWED_HOSTS.", err=True)
+        logger.warning("only loopback names are answered: name this machine in HEADSCOPE_ALLOWED_HOSTS")
     return settings
 
 

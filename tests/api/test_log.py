@@ -1,0 +1,75 @@
+"""The log under hostile requests: every line is one event, nothing of what was sent is in it, and one id leads from the answer to the worker."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.corpus import CASES, HOSTILE_TEXTS, MARK
+from tests.api.test_bad_input import send
+from tests.cluster import Cluster
+from tests.server import Program, Server, eventually
+
+JSON_LOG = {"log_format": "json", "log_level": "debug"}
+
+
+def events(program: Program) -> list[dict[str, Any]]:
+    """The log, each line of which is one event."""
+    lines = program.log().split("\n")
+    assert lines.pop() == ""
+    assert all(line.isascii() and line.isprintable() for line in lines)
+    return [json.loads(line) for line in lines]
+
+
+def test_bad_input_leaves_one_line_each_and_nothing_of_itself(new_server: Callable[..., Server]) -> None:
+    server = new_server(**JSON_LOG)
+    ids: Counter[str] = Counter()
+    server.client.event_hooks["response"] = [lambda answer: ids.update([answer.headers.get("x-request-id", "")])]
+    for case in CASES:
+        send(server, case)
+    for text in HOSTILE_TEXTS.values():
+        server.post({"model": "bert", "text": text, "text_pair": MARK, "lenses": []})
+        server.ended(server.submit(model="bert", text=text, lenses=["weights"], maps=False))
+    del ids[""]  # what the protocol itself refuses never gets to the application
+    assert ids.total() > len(CASES)
+    logged = events(server)
+    answered = Counter(event["request_id"] for event in logged if event["event"] == "answered")
+    asked_at_start = {event["request_id"] for event in logged if event.get("route") == "/readyz"}
+    assert {id_: number for id_, number in answered.items() if id_ not in asked_at_start} == ids
+    assert not [event for event in logged if event["level"] in ("error", "critical")]
+    shown = server.log()
+    for text in (MARK, MARK.upper(), "onerror", "DROP TABLE", "HYPERLINK", "\\u202e", "etc/passwd", "cat sat"):
+        assert text not in shown
+
+
+@pytest.mark.parametrize("home", [Server, Cluster])
+def test_one_id_leads_from_the_answer_to_the_worker(home: type[Server], tmp_path: Path, models: Path) -> None:
+    with home(tmp_path / "home", models, **JSON_LOG) as server:
+        answer = server.post({"model": "bert", "text": "The cat sat."}, headers={"X-Request-ID": "trace-me-1"})
+        assert answer.headers["x-request-id"] == "trace-me-1"
+        id_ = answer.json()["id"]
+        server.ended(id_)
+        programs = [server, *getattr(server, "workers", [])]
+
+        def found() -> list[dict[str, Any]]:
+            all_ = [event for program in programs for event in events(program)]
+            return [event for event in all_ if event.get("request_id") == "trace-me-1"]
+
+        eventually(lambda: len(found()) == 4, "four events")
+        said = {event["event"]: event for event in found()}
+        assert set(said) == {"accepted", "answered", "analysis begins", "analysis ends"}
+        assert said["accepted"]["first"] == said["analysis begins"]["job"] == said["analysis ends"]["job"] == id_
+        assert said["analysis ends"]["end"] == "done"
+
+
+def test_every_process_logs_as_text_unless_told_otherwise(server: Server) -> None:
+    server.analyse(model="bert", text="A line of text for people.")
+    lines = [line for line in server.log().splitlines() if "analysis ends" in line]
+    assert lines
+    assert all(line.isprintable() and "end=done" in line for line in lines)
+    assert "for people" not in server.log()
