@@ -52,6 +52,8 @@ class Stack:
         self.services = read(**PASSWORDS)["services"]
         self.ports = {name: _free_port() for name in ("broker", "cache", "api")}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        (folder / "bin").mkdir()
+        (folder / "bin" / "headscope-workers").symlink_to(ROOT / "deploy" / "workers.sh")
 
     def __enter__(self) -> Stack:
         return self
@@ -66,27 +68,25 @@ class Stack:
                 process.kill()
                 process.wait()
 
-    def start(self, name: str, *, service: str | None = None) -> None:
-        """Start a service's command under that name, a service of the file unless `service` says of which it is another one."""
+    def start(self, name: str, *, service: str | None = None, **more: str) -> None:
+        """Start a service's command under that name: a service of the file, unless `service` says of which it is one more. `more` is environment."""
         service = service or name
+        words = self._words(service, self.services[service]["command"])
         with self.log(name).open("wb") as log:
             self._processes[name] = subprocess.Popen(
-                self._words(service, self.services[service]["command"]),
-                env=self.environment(service),
-                stdout=log,
-                stderr=log,
+                words, env={**self.environment(service), **more}, stdout=log, stderr=log
             )
 
-    def run(self, service: str, command: list[str]) -> subprocess.CompletedProcess[str]:
+    def run(self, service: str, command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
         """Another command in the place of a service's own, to its end: docker compose run."""
+        environment = {**self.environment(service), **more}
         return subprocess.run(
-            self._words(service, command),
-            env=self.environment(service),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+            self._words(service, command), env=environment, capture_output=True, text=True, timeout=60, check=False
         )
+
+    def process(self, name: str) -> subprocess.Popen[bytes]:
+        """The process of that name."""
+        return self._processes[name]
 
     def healthy(self, service: str) -> bool:
         """Whether the service's health check says so now."""

@@ -1,0 +1,162 @@
+"""The services of docker-compose.yml, each by its own command in its own environment, as a lab would start them."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from headscope.settings import Settings
+from tests.server import eventually
+
+from .compose import PASSWORDS, Stack, image, read
+
+ASKED = {"model": "bert", "text": "The cat sat on the mat.", "lenses": ["weights", "effective"]}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Stack]:
+    """Broker and cache, healthy."""
+    with Stack(tmp_path_factory.mktemp("lab"), models) as running:
+        for name in ("broker", "cache"):
+            running.start(name)
+        for name in ("broker", "cache"):
+            running.wait(name)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def lab(stack: Stack) -> Iterator[httpx.Client]:
+    """All services of the default profile, healthy, and a client with ada's token."""
+    made = stack.run("api", ["headscope", "token", "create", "ada"])
+    assert made.returncode == 0, made.stderr
+    for name in ("api", "worker"):
+        stack.start(name)
+    for name in ("api", "worker"):
+        stack.wait(name)
+    token = next(word for word in made.stdout.split() if len(word) > 40)
+    address = f"http://127.0.0.1:{stack.ports['api']}"
+    with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+        yield client
+
+
+def _analysed(lab: httpx.Client, **asked: object) -> dict:
+    """The document of an analysis, done."""
+    id_ = lab.post("/api/v1/analyses", json={**ASKED, **asked}).raise_for_status().json()["id"]
+
+    def ended() -> dict | None:
+        document = lab.get(f"/api/v1/analyses/{id_}").json()
+        return document if document["status"] in ("done", "failed", "cancelled") else None
+
+    document = eventually(ended, "the analysis")
+    assert document["status"] == "done", document
+    return document
+
+
+def test_every_setting_of_the_files_is_one() -> None:
+    services = read(**PASSWORDS)["services"].values()
+    used = {name for service in services for name in service["environment"]}
+    used |= set(image("Dockerfile")["env"]) | set(image("Dockerfile.gpu")["env"])
+    known = {f"HEADSCOPE_{name.upper()}" for name in Settings.model_fields}
+    assert {name for name in used if name.startswith("HEADSCOPE_")} <= known
+
+
+def test_the_service_does_not_start_before_there_is_a_user(stack: Stack) -> None:
+    refused = stack.run("api", stack.services["api"]["command"])
+    assert refused.returncode == 1
+    assert "headscope token create" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_the_main_job(stack: Stack, lab: httpx.Client) -> None:
+    """With a token an analysis is computed by the worker and read; without one nothing is, but whether the server lives."""
+    document = _analysed(lab)
+    assert document["layers"] >= 1
+    grid = lab.get(f"/api/v1/analyses/{document['id']}/grid/effective")
+    assert grid.status_code == 200
+    assert len(grid.content) > 500
+    assert lab.get("/readyz").json()["workers"] == 1
+    assert 'headscope_workers{device="cpu"} 1.0' in lab.get("/metrics").text
+    nobody = httpx.Client(base_url=lab.base_url)
+    assert nobody.get("/healthz").status_code == 200
+    for path in ("/readyz", "/metrics", "/api/v1/models", f"/api/v1/analyses/{document['id']}"):
+        assert nobody.get(path).status_code == 401
+    nobody.close()
+
+
+def test_the_doctor_finds_nothing_around_it(stack: Stack, lab: httpx.Client) -> None:
+    shown = json.loads(stack.run("api", ["headscope", "doctor", "--json"]).stdout)
+    found = {check["name"]: check for check in shown}
+    for name in ("access tokens", "broker", "clock", "workers", "cache", "broker and cache"):
+        assert found[name]["ok"], found[name]
+
+
+def test_reads_come_from_the_cache(lab: httpx.Client) -> None:
+    """The second read of the same answer is a hit."""
+    id_ = _analysed(lab)["id"]
+
+    def hits() -> float:
+        lines = lab.get("/metrics").text.splitlines()
+        return float(next(line for line in lines if line.startswith("headscope_cache_hits_total ")).split()[-1])
+
+    before = hits()
+    path = f"/api/v1/analyses/{id_}/edges/weights?layer=0&head=0"
+    assert lab.get(path).content == lab.get(path).content
+    assert hits() > before
+
+
+def test_a_second_worker_joins_and_leaves(stack: Stack, lab: httpx.Client) -> None:
+    """--scale worker=2; docker stops a container by SIGTERM, after which the worker is no longer listed."""
+    stack.start("worker-2", service="worker")
+    eventually(lambda: lab.get("/readyz").json()["workers"] == 2, "two workers")
+    assert stack.stop("worker-2") == 0
+    eventually(lambda: lab.get("/readyz").json()["workers"] == 1, "one worker")
+    _analysed(lab, text="Somebody is still there.")
+
+
+def test_every_line_of_every_headscope_process_is_json(stack: Stack, lab: httpx.Client) -> None:
+    id_ = _analysed(lab, text="To be found in no log.")["id"]
+    for name in ("api", "worker"):
+        lines = [json.loads(line) for line in stack.log(name).read_text().splitlines()]
+        assert any(id_ in (event.get("job"), event.get("first")) for event in lines), name
+    for path in stack.folder.glob("*.log"):
+        shown = path.read_text()
+        assert not [password for password in PASSWORDS.values() if password in shown]
+        assert "To be found" not in shown
+        assert lab.headers["Authorization"].split()[1] not in shown
+
+
+def test_a_service_whose_process_hangs_is_unhealthy(stack: Stack, lab: httpx.Client) -> None:
+    """The health check of the server asks the server, not the system whether there is a process."""
+    process = stack.process("api")
+    process.send_signal(signal.SIGSTOP)
+    try:
+        assert not stack.healthy("api")
+    finally:
+        process.send_signal(signal.SIGCONT)
+    eventually(lambda: stack.healthy("api"), "healthy again")
+
+
+def test_gpu_service_without_a_gpu_says_so(stack: Stack) -> None:
+    refused = stack.run("gpu", stack.services["gpu"]["command"], CUDA_VISIBLE_DEVICES="")
+    assert refused.returncode == 1
+    assert "No GPU can be seen." in refused.stderr
+
+
+def test_gpu_service_starts_one_worker_per_device_and_ends_with_any_of_them(stack: Stack, lab: httpx.Client) -> None:
+    """By the names of two devices that every machine has: two workers. When one dies, the other is stopped, and the container ends."""
+    stack.start("gpu", DEVICES="cpu cpu")
+    eventually(lambda: lab.get("/readyz").json()["workers"] == 3, "three workers")
+    assert stack.healthy("gpu")
+    gpu = psutil.Process(stack.process("gpu").pid)
+    workers = gpu.children()
+    assert len(workers) == 2
+    workers[0].kill()
+    assert gpu.wait(30) != 0
+    assert not workers[1].is_running()
+    eventually(lambda: lab.get("/readyz").json()["workers"] <= 2, "the stopped worker has left")
