@@ -84,7 +84,7 @@ def test_forgetting_withdraws_ones_own_grant(record: Record) -> None:
     assert not record.forget(ONE, "ann")
     assert not record.may_read(ONE, "ann")
     assert record.may_read(ONE, "bob")
-    assert status(record) == "done"
+    assert (status(record), the(record, ONE).owner) == ("done", "bob")
     assert record.forget(ONE, "bob")
     assert record.get(ONE) is None
     assert record.statuses() == {}

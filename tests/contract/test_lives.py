@@ -163,7 +163,7 @@ class RedisLives(Lives):
     """The same in Redis."""
 
 
-FEW = settings(max_examples=40, stateful_step_count=30, derandomize=True, deadline=None)
+FEW = settings(max_examples=30, stateful_step_count=30, derandomize=True, deadline=None)
 TestLives = Lives.TestCase
 TestLives.settings = FEW
 

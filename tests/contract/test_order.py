@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from headscope.jobs import Claimant, Job, Record
+from headscope.jobs import Claimant, Job, Record, Work
 from headscope.jobs import order as rules
 from tests.contract.records import IDS, WORKER, accept, claimed, order, the
 
@@ -104,8 +104,7 @@ def test_warm_models_go_first(record: Record) -> None:
 def test_alternating_models_are_not_loaded_again_and_again(record: Record) -> None:
     """A worker that keeps one model does 200 jobs of five models in any order with a few loads of each, not one per job."""
     chance = random.Random(0)
-    for number in range(200):
-        accept(record, number, model=chance.choice("vwxyz"))
+    record.enqueue(Work(f"{number:032x}", "{}", model=chance.choice("vwxyz")) for number in range(200))
     models = []
     for _ in range(200):
         job = claimed(record, Claimant("w", warm=frozenset(models[-1:])))
@@ -140,6 +139,17 @@ def test_the_head_is_not_passed_over_for_long(record: Record, monkeypatch: pytes
     monkeypatch.setattr(rules, "PATIENCE_SECONDS", 0.0)
     assert claimed(record, warm).id == IDS[0]
     assert claimed(record, warm).id == IDS[3]
+
+
+@pytest.mark.parametrize("passed_over", [rules.PATIENCE_SECONDS + 0.001, -3600.0])
+def test_patience_ends_whatever_the_clock_does(passed_over: float) -> None:
+    """Put back by an hour, it makes nobody wait for an hour."""
+    line = [
+        rules.Waiting(id_, "ann", number, 0, number, model, alike=False, tokens=None, attempts=0)
+        for number, (id_, model) in enumerate(zip(IDS, ["cold", "warm", "cold", "warm"], strict=True))
+    ]
+    assert rules.preferred(line, {"warm"}, passed_over) == line
+    assert rules.preferred(line, {"warm"}, 0.0) == [line[1], line[3], line[0], line[2]]
 
 
 def group(record: Record, most_tokens: int) -> list[Job]:

@@ -94,6 +94,26 @@ def test_who_waits_outlives_an_outage(record: Record) -> None:
     asyncio.run(watch())
 
 
+def test_old_news_end_nothing(record: Record) -> None:
+    """A job that was cancelled and sent again before somebody looks is followed to its new end, even if news of the old one come late."""
+
+    async def watch() -> None:
+        watcher = Watcher(record)
+        accept(record, 0)
+        record.cancel(IDS[0])
+        old = the(record, IDS[0])
+        accept(record, 0)
+        changes = watcher.changes(IDS[0])
+        assert (await anext(changes)).status == "queued"
+        for news in watcher._waiting[IDS[0]]:
+            news.put_nowait(old)
+        job = claimed(record)
+        record.finish(job.id, job.run, "done")
+        assert [change.status async for change in changes][-1] == "done"
+
+    asyncio.run(watch())
+
+
 def test_waiting_has_a_limit(record: Record) -> None:
     """`ended` gives the job as it is when time is up."""
     job = running(record)

@@ -47,7 +47,7 @@ def preferred(waiting: Sequence[Waiting], warm: Collection[str], passed_over: fl
     Jobs of a warm model go first where that is fair: among the owner's own, or against others by one round at most, and only until the head of the
     line has been passed over for PATIENCE_SECONDS.
     """
-    if not waiting or passed_over > PATIENCE_SECONDS:
+    if not waiting or not 0 <= passed_over <= PATIENCE_SECONDS:  # a clock that was put back must not make anybody wait
         return list(waiting)
     head = waiting[0]
 

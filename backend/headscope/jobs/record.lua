@@ -237,7 +237,7 @@ function commands.requeue(id, run, detail, uncounted)
   return 1
 end
 
--- One more who wants the job, in the order of their names; nil if there is nobody else.
+-- Somebody else who wants the job, the first by name; nil if there is nobody.
 local function heir(id, owner)
   local others = call('SMEMBERS', k('owners', id))
   table.sort(others)
@@ -246,18 +246,23 @@ local function heir(id, owner)
   end
 end
 
+-- Make a job of somebody who withdrew one of another who wants it, with the other's turn in the line.
+local function inherit(id, owner, other)
+  local status, first = unpack(get(id, 'status', 'owner'))
+  if first ~= owner then return end
+  if status == 'queued' then step_out(id) end
+  call('HSET', k('job', id), 'owner', other)
+  if status == 'queued' then stand(id) end
+end
+
 -- The owner '' is everybody.
 function commands.cancel(id, owner)
-  local status, run, worker, first = unpack(get(id, 'status', 'run', 'worker', 'owner'))
+  local status, run, worker = unpack(get(id, 'status', 'run', 'worker'))
   if not under_way(status) or (owner ~= '' and not call('ZSCORE', k('mine', owner), id)) then return 0 end
   local other = owner ~= '' and heir(id, owner)
   if other then
     withdraw(id, owner)
-    if first == owner then
-      if status == 'queued' then step_out(id) end
-      call('HSET', k('job', id), 'owner', other)
-      if status == 'queued' then stand(id) end
-    end
+    inherit(id, owner, other)
     return 1
   end
   if status == 'queued' then
@@ -275,7 +280,12 @@ function commands.forget(id, owner)
   local status, gone = get(id, 'status')[1], 0
   if under_way(status) then return 0 end
   for _, each in ipairs(owner ~= '' and {owner} or call('SMEMBERS', k('owners', id))) do gone = gone + withdraw(id, each) end
-  if (owner ~= '' and gone == 0) or call('EXISTS', k('owners', id)) == 1 then return 0 end
+  if owner ~= '' and gone == 0 then return 0 end
+  local other = heir(id, owner)
+  if other then
+    inherit(id, owner, other)
+    return 0
+  end
   if status then drop(id, status) end
   return (gone > 0 or status) and 1 or 0
 end

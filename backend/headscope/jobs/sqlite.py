@@ -227,10 +227,11 @@ class SqliteRecord:
             row = connection.execute(under_way, (id_,)).fetchone()
             if row is None or (owner is not None and not self.may_read(id_, owner)):
                 return False
-            others = "SELECT owner FROM grants WHERE id = ? AND owner <> ? ORDER BY asked, owner LIMIT 1"
+            others = "SELECT owner FROM grants WHERE id = ? AND owner <> ? ORDER BY owner LIMIT 1"
             heir = connection.execute(others, (id_, owner)).fetchone()
             if owner is not None and heir is not None:
-                _withdraw(connection, id_, owner, heir[0])
+                connection.execute("DELETE FROM grants WHERE id = ? AND owner = ?", (id_, owner))
+                _inherit(connection, id_, owner, heir[0])
                 return True
             now = time.time()
             connection.execute("UPDATE runs SET cancelled = ? WHERE run = ?", (now, row[0]))
@@ -249,7 +250,9 @@ class SqliteRecord:
             gone = connection.execute(mine, (id_, owner)).rowcount
             if owner is not None and not gone:
                 return False
-            if connection.execute("SELECT 1 FROM grants WHERE id = ?", (id_,)).fetchone():
+            heir = connection.execute("SELECT owner FROM grants WHERE id = ? ORDER BY owner LIMIT 1", (id_,)).fetchone()
+            if heir is not None:
+                _inherit(connection, id_, owner, heir[0])
                 return False
             gone += connection.execute("DELETE FROM jobs WHERE id = ?", (id_,)).rowcount
             return gone > 0
@@ -404,9 +407,8 @@ def _grant(connection: sqlite3.Connection, id_: str, owner: str) -> None:
     )
 
 
-def _withdraw(connection: sqlite3.Connection, id_: str, owner: str, heir: str) -> None:
-    """Take an owner's grant back; its turn in the line goes to another one who wants the job."""
-    connection.execute("DELETE FROM grants WHERE id = ? AND owner = ?", (id_, owner))
+def _inherit(connection: sqlite3.Connection, id_: str, owner: str | None, heir: str) -> None:
+    """Make a job of somebody who withdrew one of another who wants it, with the other's turn in the line."""
     connection.execute(JOIN, {"owner": heir})
     connection.execute("UPDATE jobs SET owner = ? WHERE id = ? AND owner = ?", (heir, id_, owner))
 
