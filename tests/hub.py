@@ -16,13 +16,15 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 class Hub:
     """Serves the folders org/name below `root` as repositories with one commit. `asked` counts requests by path.
 
-    `broken` names a file that is cut off half-way through; `down` answers everything with 503.
+    `broken` names a file that is cut off half-way through, `held` one that comes only once `released` is set; `down` answers everything with 503.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.asked: Counter[str] = Counter()
         self.broken: str | None = None
+        self.held: str | None = None
+        self.released = threading.Event()
         self.down = False
 
     def __enter__(self) -> Hub:
@@ -101,6 +103,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"}, send_body=send_body)
             return
         headers = {"ETag": f'"{_etag(path)}"', "X-Repo-Commit": COMMIT}
+        if send_body and path.name == self.hub.held:
+            self.hub.released.wait(60)
         self._send(200, path.read_bytes(), headers, send_body=send_body, cut=send_body and path.name == self.hub.broken)
 
     def _send(

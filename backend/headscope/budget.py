@@ -88,7 +88,7 @@ def check(planned: Plan, limit: int) -> None:
     if fitting_tokens > 0:
         hints.append(f"{fitting_tokens} tokens (max_tokens)")
     raise BudgetExceeded(
-        f"{longest} tokens need {_size(actual)}; one analysis may take {_size(limit)}. What would fit: {', or '.join(hints) or 'nothing'}.",
+        f"{longest} tokens need {size(actual)}; one analysis may take {size(limit)}. What would fit: {', or '.join(hints) or 'nothing'}.",
         pointer="/text",
         limit=limit,
         actual=actual,
@@ -106,5 +106,6 @@ def _spans(numbers: Sequence[int]) -> str:
     return ", ".join(str(number) for number in numbers)
 
 
-def _size(number: int) -> str:
+def size(number: int) -> str:
+    """Bytes in words: 91 MB, 1.2 GB."""
     return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"

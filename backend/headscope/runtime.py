@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 from . import home, logs
 from .admission import Admission
-from .errors import HeadscopeError, NotReady, Unknown
+from .errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
 from .jobs import LOCAL, Embedded, Engine, Job, Limits, Watcher
 from .models.catalog import Catalog
 from .request import AnalysisRequest
@@ -151,7 +151,13 @@ class Service:
         return job, stored
 
     def _look(self, id_: str) -> tuple[Job | None, Stored | None]:
-        job = self.record.get(id_)
+        try:
+            job = self.record.get(id_)
+        except BrokerUnavailable:
+            stored = self.results.get(id_)  # what is finished can be read without it
+            if stored is None:
+                raise
+            return None, stored
         looks = job is None or job.status in ("done", "queued", "running")
         return job, self.results.get(id_) if looks else None
 

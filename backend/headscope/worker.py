@@ -8,20 +8,22 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
 import torch
 
-from . import analysis, home, logs
+from . import analysis, budget, home, logs
 from .capture import examine
-from .errors import Cancelled, CorruptModel, HeadscopeError, StorageFull
+from .errors import Cancelled, CorruptModel, HeadscopeError, OutOfMemory, StorageFull
 from .jobs import Job, Line, Problem
 from .models import loading
 from .models.catalog import Catalog, Located
 from .models.loading import Model
 from .request import STORED_IMAGE, AnalysisRequest
 from .settings import Settings
+from .store import Writer
 
 logger = logging.getLogger("headscope.worker")
 
@@ -31,6 +33,31 @@ GPU_BATCH_TOKENS = 16_384
 PROGRESS_SECONDS = 0.05
 # What the system says when there is no room for a file.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+# What may be wrong with one job; anything else is a fault of this process.
+EXPECTED = (HeadscopeError, MemoryError, OSError, sqlite3.OperationalError)
+
+
+class Progress(Protocol):
+    """Called again and again with how far a job is (fraction in 0..1); may raise Cancelled."""
+
+    def __call__(self, fraction: float, stage: str, detail: str, *, force: bool = False) -> None: ...
+
+
+def silent(fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
+    """Where no job waits for the model."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A job that can be run: what it asks for, of which model, and where its result goes."""
+
+    job: Job
+    request: AnalysisRequest
+    located: Located
+    writer: Writer
+    progress: Progress
 
 
 class Worker:
@@ -53,12 +80,12 @@ class Worker:
         """Digests of the models in memory."""
         return frozenset(tuple(self._models))
 
-    def model(self, located: Located, line: Line) -> Model:
+    def model(self, located: Located, line: Line, progress: Progress = silent) -> Model:
         """The model of these files, loaded now or warm; the least recently used go when they take more than warm_bytes together."""
         digest = located.digest()
         if digest not in self._models:
             line.count("model_loads")
-            model = loading.load(located, self._device)
+            model = self._load(located, progress)
             digest = model.digest  # a model fetched just now has its files' digest, no longer its hub id's
             self._models[digest] = model
             while (
@@ -68,6 +95,15 @@ class Worker:
         self._models.move_to_end(digest)
         return self._models[digest]
 
+    def _load(self, located: Located, progress: Progress) -> Model:
+        """Read the model, fetching it first where it is not here, and say how much there is to read."""
+
+        def fetching(done: int, total: int) -> None:
+            progress(0.0, "loading", f"{located.name}, {budget.size(done)} of {budget.size(total)} fetched")
+
+        progress(0.0, "loading", f"{located.name}, {budget.size(located.bytes)}" if located.folder else located.name)
+        return loading.load(located, self._device, fetching)
+
     def prewarm(self, line: Line) -> None:
         """Load and examine the default model if it is on this machine."""
         located = self._catalog.locate(self._catalog.default)
@@ -75,33 +111,66 @@ class Worker:
             examine(self.model(located, line))
 
     def run(self, jobs: Sequence[Job], line: Line) -> dict[str, Problem | None]:
-        """Do jobs; by id the problem as a document, or None where the result is stored."""
-        return {job.id: self._told(job, line) for job in jobs}
+        """Do jobs of one recipe; by id the problem as a document, or None where the result is stored. What is wrong with one job stays with that job."""
+        problems = dict[str, Problem | None]()
+        with ExitStack() as writers:
+            tasks = []
+            for job in jobs:
+                with logs.bound(job=job.id, request_id=job.request_id):
+                    logger.info("analysis begins", extra={"attempt": job.attempts})
+                try:
+                    task = self._task(job, line, writers)
+                except EXPECTED as error:
+                    problems[job.id] = _ended(job, error)
+                else:
+                    tasks += [task] if task else []
+                    problems[job.id] = None
+            return problems | (self._analyse(tasks, line) if tasks else {})
 
-    def _told(self, job: Job, line: Line) -> Problem | None:
-        """Do a job, and say so in the log."""
-        with logs.bound(job=job.id, request_id=job.request_id):
-            started = time.perf_counter()
-            logger.info("analysis begins", extra={"attempt": job.attempts})
-            problem = self._run(job, line)
-            ended = "done" if problem is None else problem["code"]
-            logger.info("analysis ends", extra={"end": ended, "seconds": round(time.perf_counter() - started, 3)})
-            return problem
+    def _task(self, job: Job, line: Line, writers: ExitStack) -> _Task | None:
+        """A job ready to be run; None if its result is here already."""
+        if self._results.has(job.id):
+            return None
+        request = self._request(job.payload)
+        located = self._catalog.locate(request.model)
+        self._catalog.check(located)
+        if located.folder is not None and job.id not in _keys(request, located):
+            raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
+        return _Task(
+            job, request, located, writers.enter_context(self._results.writer(job.id)), _Progress(line, job.id)
+        )
 
-    def _run(self, job: Job, line: Line) -> Problem | None:
-        """Analyse and store. Whatever is wrong with one job stays with that job."""
+    def _analyse(self, tasks: Sequence[_Task], line: Line) -> dict[str, Problem | None]:
+        """Load the model that the tasks have in common, run them, store what comes of them."""
+        started = time.perf_counter()
         try:
-            if not self._results.has(job.id):
-                self._analyse(job, self._request(job.payload), line)
-        except HeadscopeError as error:
-            return error.problem()
-        except MemoryError:
-            return HeadscopeError("The worker ran out of memory. Ask for fewer tokens or layers.").problem()
-        except (OSError, sqlite3.OperationalError) as error:
-            if isinstance(error, OSError) and error.errno not in FULL:
-                raise
-            logger.exception("the result could not be written")
-            return StorageFull("The result could not be written to disk. Free some room, then send it again.").problem()
+            model = self.model(tasks[0].located, line, tasks[0].progress)
+        except EXPECTED as error:
+            return {task.job.id: _ended(task.job, error) for task in tasks}
+        loaded = time.perf_counter() - started
+        asked = [analysis.Asked(task.request, task.writer, task.progress) for task in tasks]
+        outcomes = analysis.run_many(
+            model, asked, limit=self._settings.job_bytes, on_pass=lambda: line.count("forward_passes")
+        )
+        problems = dict[str, Problem | None]()
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            wrong = outcome if isinstance(outcome, Exception) else self._store(task, outcome, loaded, line)
+            problems[task.job.id] = _ended(task.job, wrong)
+            if wrong is None:
+                waited = 0.0 if task.job.started is None else task.job.started - task.job.created
+                times = {"wait": waited, "load": loaded, "run": time.perf_counter() - started}
+                self._observe(task.request, times, line)
+        return problems
+
+    def _store(self, task: _Task, result: analysis.Result, loaded: float, line: Line) -> Exception | None:
+        """Write a result; what is wrong, or None."""
+        result.timing_ms["load"] = round(loaded * 1e3, 1)
+        try:
+            task.progress(1.0, "writing", "", force=True)
+            written = task.writer.finish({**document(result), "id": task.job.id}, arrays(result))
+        except EXPECTED as error:
+            return error
+        line.count("written_bytes", written)
         return None
 
     def _request(self, payload: str) -> AnalysisRequest:
@@ -111,26 +180,6 @@ class Worker:
             return request
         image = self._inputs.get(request.image.removeprefix(STORED_IMAGE))
         return request.model_copy(update={"image": image.decode()})
-
-    def _analyse(self, job: Job, request: AnalysisRequest, line: Line) -> None:
-        id_, started = job.id, time.perf_counter()
-        progress = _Progress(line, id_)
-        located = self._catalog.locate(request.model)
-        self._catalog.check(located)
-        if located.folder is not None and id_ not in _keys(request, located):
-            raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
-        progress(0.0, "loading", "fetching and loading the model" if located.folder is None else "loading the model")
-        model = self.model(located, line)
-        loaded = time.perf_counter()
-        with self._results.writer(id_) as writer:
-            result = analysis.run(model, request, writer, limit=self._settings.job_bytes, progress=progress)
-            line.count("forward_passes")
-            progress(1.0, "writing", "", force=True)
-            result.timing_ms["load"] = round((loaded - started) * 1e3, 1)
-            line.count("written_bytes", writer.finish({**document(result), "id": id_}, arrays(result)))
-        waited = 0.0 if job.started is None else job.started - job.created
-        times = {"wait": waited, "load": loaded - started, "run": time.perf_counter() - started}
-        self._observe(request, times, line)
 
     def _observe(self, request: AnalysisRequest, seconds: dict[str, float], line: Line) -> None:
         """Where the time of an analysis went. There are as many series as models on offer and lenses: any other model is "other"."""
@@ -145,6 +194,25 @@ def _keys(request: AnalysisRequest, located: Located) -> set[str]:
     if located.hub is not None:
         keys.add(request.key(replace(located, folder=None).digest()))
     return keys
+
+
+def _ended(job: Job, error: Exception | None) -> Problem | None:
+    """The end of a job, said in the log and as a document."""
+    with logs.bound(job=job.id, request_id=job.request_id):
+        problem = None if error is None else _problem(error)
+        logger.info("analysis ends", extra={"end": problem["code"] if problem else "done"})
+        return problem
+
+
+def _problem(error: Exception) -> Problem:
+    if isinstance(error, HeadscopeError):
+        return error.problem()
+    if isinstance(error, MemoryError):
+        return OutOfMemory(analysis.NO_ROOM).problem()
+    logger.error("what happened to this job", exc_info=error)
+    if isinstance(error, sqlite3.OperationalError) or (isinstance(error, OSError) and error.errno in FULL):
+        return StorageFull("The result could not be written to disk. Free some room, then send it again.").problem()
+    return HeadscopeError("The worker failed on this job; its log says why.").problem()
 
 
 class _Progress:

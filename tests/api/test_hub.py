@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ def module_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A hub with a good model, one that has pickles and code beside it, one with pickles only, and one that wants code."""
     top = tmp_path_factory.mktemp("hub")
     good = tiny_model(top / "org" / "tiny")
-    for name in ("mixed", "pickled", "coded"):
+    for name in ("mixed", "pickled", "coded", "large"):
         shutil.copytree(good, top / "org" / name)
     for name in ("mixed", "pickled"):
         for file in UNWANTED:
@@ -62,6 +63,19 @@ def test_fetched_once_and_analysed(open_server: Server, hub: Hub) -> None:
     assert open_server.analyse(model="org/mixed", text="Fetched already.")["status"] == "done"
     assert sum(hub.asked.values()) == asked
     assert open_server.get("/models/org/mixed").json()["local"]
+
+
+def test_it_is_said_how_much_has_come(open_server: Server, hub: Hub) -> None:
+    """While the model is fetched, its progress is loading, with the bytes that have come and the bytes that there are."""
+    hub.held = "model.safetensors"
+    try:
+        id_ = open_server.submit(model="org/large", text="How much?")
+        detail = r"org/large, \d+ MB of \d+ MB fetched"
+        event = open_server.until(id_, lambda event: re.fullmatch(detail, event["progress"]["detail"]) is not None)
+        assert (event["status"], event["progress"]["stage"], event["progress"]["fraction"]) == ("running", "loading", 0)
+    finally:
+        hub.released.set()
+    assert open_server.ended(id_)["status"] == "done"
 
 
 def test_what_is_not_safe_or_not_there(open_server: Server, hub: Hub) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,22 @@ def test_every_answer_says_what_a_browser_may_do(server: Server, route: tuple[st
         assert not [name for name in answer.headers if name.startswith("access-control-")]
         assert "set-cookie" not in answer.headers
         assert "server" not in answer.headers
+
+
+def test_a_fault_of_ours_says_it_too(new_server: Callable[..., Server]) -> None:
+    """An error that nobody thought of, here of a database that is none any more, is a plain problem with the same headers, and in the log."""
+    server = new_server()
+    for file in server.home.glob("jobs.db*"):
+        file.unlink()
+    (server.home / "jobs.db").write_bytes(b"This is no database." * 1000)
+    answer = server.get("/analyses", headers={"X-Request-ID": "the-fault"})
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert (answer.json()["code"], answer.json()["request_id"]) == ("internal", "the-fault")
+    assert "database" not in answer.text
+    fine = server.client.get("/healthz")
+    for name in ("content-security-policy", "x-content-type-options", "referrer-policy", "cross-origin-opener-policy"):
+        assert answer.headers[name] == fine.headers[name]
+    assert "the-fault" in server.log()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
 from collections.abc import Mapping
@@ -12,7 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import logs
-from .problems import problem
+from .problems import problem, unexpected
+
+logger = logging.getLogger("headscope.api")
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 REQUEST_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -55,8 +58,12 @@ class Guard:
             await self._answer(scope, headers, receive, send)
 
     async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        begun = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 answer = MutableHeaders(scope=message)
                 answer["X-Request-ID"] = scope["request_id"]
                 for name, value in HEADERS.items():
@@ -81,7 +88,13 @@ class Guard:
                 raise HTTPException(413)
             return message
 
-        await self._app(scope, receive_bounded, send_guarded)
+        try:
+            await self._app(scope, receive_bounded, send_guarded)
+        except Exception:  # what no handler knows; caught here, so that this answer has the headers, too
+            logger.exception("unexpected", extra={"request_id": scope["request_id"]})
+            if begun:
+                raise
+            await unexpected(scope["request_id"])(scope, receive, send_guarded)
 
     def _most(self, scope: Scope) -> int:
         """Bytes that the body of a request to this path may have."""

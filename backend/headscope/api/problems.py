@@ -99,7 +99,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(sqlite3.OperationalError, _disk)
-    app.add_exception_handler(Exception, _unexpected)
 
 
 async def failure(request: Request, error: Exception) -> Response:
@@ -154,12 +153,12 @@ async def _disk(request: Request, error: Exception) -> Response:
     )
 
 
-async def _unexpected(request: Request, error: Exception) -> Response:
-    logger.exception("unexpected", extra={"request_id": request_id(request)})
+def unexpected(request_id: str) -> Response:
+    """The answer where the fault is ours."""
     return problem(
         500,
         "internal",
         "Something went wrong",
         "The server failed on this request; its log says why.",
-        request_id=request_id(request),
+        request_id=request_id,
     )

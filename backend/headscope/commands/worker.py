@@ -30,10 +30,12 @@ SILENT_SECONDS = 15.0
 def worker(device: str | None, name: str | None, check: bool) -> None:
     """Take jobs of a cluster and run their models.
 
-    Goes on until it is told to stop. Needs HEADSCOPE_REDIS_URL, and the results where the servers have them: the same folder as HEADSCOPE_HOME, or HEADSCOPE_STORE_URL. Start one per GPU.
+    Goes on until it is told to stop. Needs HEADSCOPE_REDIS_URL, and the results where the servers have them: in the same
+    HEADSCOPE_HOME, or at the same HEADSCOPE_STORE_URL. Start one per GPU.
     """
     settings = Settings(device=device) if device else Settings()
-    if settings.redis_url is None:
+    url = settings.redis_url
+    if url is None:
         raise HeadscopeError("A worker needs a cluster. Set HEADSCOPE_REDIS_URL to the Redis that its servers use.")
     record = home.record(settings)
     if check:
@@ -48,11 +50,12 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     host = socket.gethostname()
     me = Claimant(name or f"{chosen.device}@{host}-{os.getpid()}", chosen.device, pid=os.getpid(), host=host)
     _be_the_only(record, me)
-    app = celery.application(settings.redis_url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
+    app = celery.application(url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
     station = Station(
         me,
         lambda: home.record(settings),
         lambda: engine(chosen),
+        lambda: celery.messages(url, chosen.device),
         job_seconds=settings.job_seconds,
         prewarm=settings.prewarm,
     )

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import psutil
+import redis
 from celery import Celery, Task, signals
 from celery.platforms import SecurityWarning
 from celery.worker.consumer import Consumer
@@ -76,6 +77,12 @@ def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery
     return app
 
 
+def messages(url: str, device: str) -> int:
+    """How many messages wait in the queue of a device's class."""
+    with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5) as broker:
+        return int(broker.llen(queue(device)))
+
+
 def _kombu(url: str) -> str:
     """The URL as kombu wants it, which has words of its own for a socket and the database behind it."""
     if not url.startswith("unix://"):
@@ -119,8 +126,9 @@ def serve(app: Celery, station: Station) -> int:
 
 
 def _quieten(**_: Any) -> None:
-    """Leave logging as it is set up, and what became of a message to our own lines about its job."""
+    """Leave logging as it is set up; what becomes of messages, and that there is no backend for results, is no news."""
     logging.getLogger("celery.worker.request").setLevel(logging.CRITICAL)
+    logging.getLogger("celery.worker.control").setLevel(logging.ERROR)
 
 
 def _clear(station: Station) -> None:

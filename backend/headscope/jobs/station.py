@@ -14,15 +14,16 @@ from dataclasses import replace
 from celery.exceptions import SoftTimeLimitExceeded
 
 from ..errors import BrokerUnavailable, HeadscopeError
-from .engine import Engine
+from .engine import Engine, Problems
 from .job import Claimant, Job, Problem, Record, Status, outcome, settle, timed_out
 from .line import RecordLine
 
 logger = logging.getLogger("headscope.jobs")
 
-# How often a worker says that it lives, and how often it looks whether its parent does, in s.
+# How often a worker says that it lives, in s.
 BEAT_SECONDS = 3.0
-LOOK_SECONDS = 1.0
+# A worker to which no message has come for this long (s), while some wait, does not hear them.
+DEAF_SECONDS = 20.0
 
 
 class Station:
@@ -36,11 +37,12 @@ class Station:
         claimant: Claimant,
         record: Callable[[], Record],
         engine: Callable[[], Engine],
+        messages: Callable[[], int],
         *,
         job_seconds: float,
         prewarm: bool,
     ) -> None:
-        self.claimant, self._open_record, self._make_engine = claimant, record, engine
+        self.claimant, self._open_record, self._make_engine, self._messages = claimant, record, engine, messages
         self._job_seconds, self._prewarm = job_seconds, prewarm
         self._record = record()
         self._engine: Engine | None = None
@@ -49,22 +51,28 @@ class Station:
         self._jobs: dict[int, Job] = {}  # by run: claimed, and the record does not know yet how it ended
         self._ends: dict[int, tuple[Status, Problem | None]] = {}
         self._ending = threading.Lock()
+        self._idle_since, self._unheard = time.monotonic(), 0
 
     def open(self) -> None:
         """In a new child: take over from the one before, say that this one lives, and load."""
-        signal.signal(
-            signal.SIGTERM, signal.SIG_IGN
-        )  # whoever stops all processes at once leaves this one to its parent
+        # Whoever stops all processes at once leaves this one to its parent.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._record = self._open_record()
         with suppress(BrokerUnavailable):
             self._take_over()
         threading.Thread(target=self._live, name="heart", daemon=True).start()
-        self._engine = self._make_engine()
+        try:
+            self._engine = self._make_engine()
+        except Exception:
+            logger.exception("the worker can't begin; it tries again")
+            time.sleep(BEAT_SECONDS)
+            os._exit(1)
         if self._prewarm:
             try:
                 self._engine.prewarm(RecordLine(self._record, {}))
             except Exception:  # the first job that needs the model says what is wrong with it
                 logger.exception("the default model can't be loaded")
+        self._idle_since = time.monotonic()
 
     def busy(self) -> bool:
         """In the parent: whether a job is running here."""
@@ -78,6 +86,15 @@ class Station:
 
     def work(self, task: str) -> None:
         """Claim what is next in the queue and do it; nothing if nothing waits."""
+        self._idle_since = float("inf")
+        try:
+            self._work(task)
+        finally:
+            self._idle_since = time.monotonic()
+
+    def _work(self, task: str) -> None:
+        if self._engine is None:
+            raise RuntimeError("open() must be called first")
         self._task = task
         try:
             self._take_over()
@@ -86,19 +103,29 @@ class Station:
         except BrokerUnavailable:
             logger.warning("the broker can't be reached; what waits goes on waiting")
             return
-        if jobs and self._engine is not None:
-            self._jobs |= {job.run: job for job in jobs}
-            self._run(jobs, self._engine)
+        self._jobs |= {job.run: job for job in jobs}
+        try:
+            if jobs:
+                self._run(jobs, self._engine)
+        finally:  # a limit may strike anywhere: what has no end here is left to be settled
+            for job in jobs:
+                if job.run not in self._ends:
+                    self._jobs.pop(job.run, None)
 
     def _run(self, jobs: list[Job], engine: Engine) -> None:
+        started = time.monotonic()
+        late = timed_out(self._job_seconds).problem()
+        problems: Problems
         try:
             problems = engine.run(jobs, RecordLine(self._record, {job.id: job.run for job in jobs}))
         except SoftTimeLimitExceeded:
-            problems = dict.fromkeys((job.id for job in jobs), timed_out(self._job_seconds).problem())
+            problems = dict.fromkeys((job.id for job in jobs), late)
         except Exception:
             logger.exception("job %s", ", ".join(job.id for job in jobs))
             failed = HeadscopeError("The worker failed on this job; its log says why.")
             problems = dict.fromkeys((job.id for job in jobs), failed.problem())
+        if time.monotonic() - started >= self._job_seconds:  # whatever the interruption was taken for
+            problems = {id_: problem and late for id_, problem in problems.items()}
         self._ends |= {job.run: outcome(problems[job.id]) for job in jobs}
         with suppress(BrokerUnavailable):
             self._end()
@@ -113,12 +140,9 @@ class Station:
     def _take_over(self) -> None:
         """Settle, once, what an earlier child of this name still held."""
         if not self._settled:
-            self._settle()
+            settle(self._record, self._record.lost(name=self.claimant.name), self._job_seconds)
             self._record.leave(self.claimant.name)
             self._settled = True
-
-    def _settle(self) -> None:
-        settle(self._record, self._record.lost(name=self.claimant.name), self._job_seconds)
 
     def _now(self) -> Claimant:
         """The worker as it is now."""
@@ -130,15 +154,22 @@ class Station:
         )
 
     def _live(self) -> None:
-        """Say so from time to time. Without a parent nobody could stop this process: give back what it holds, and end."""
-        parent, beaten = os.getppid(), float("-inf")
-        while os.getppid() == parent:
-            if time.monotonic() - beaten >= BEAT_SECONDS:
-                with suppress(BrokerUnavailable):
-                    self._end()
-                    self._record.beat(self._now(), list(self._jobs))
-                beaten = time.monotonic()
-            time.sleep(LOOK_SECONDS)
-        with suppress(BrokerUnavailable):
-            self._settle()
-        os._exit(1)
+        """Say so from time to time, as long as this process lives: Celery lets none outlive its parent."""
+        while True:
+            try:
+                self._end()
+                self._record.beat(self._now(), list(self._jobs))
+                self._look_after_parent()
+            except BrokerUnavailable:
+                pass
+            except Exception:
+                logger.exception("heart")
+            time.sleep(BEAT_SECONDS)
+
+    def _look_after_parent(self) -> None:
+        """A parent that has brought no message for long, although there are some, hears nothing any more: it has to be started anew."""
+        idle = self._engine is not None and time.monotonic() - self._idle_since > DEAF_SECONDS
+        self._unheard = self._unheard + 1 if idle and self._messages() else 0
+        if self._unheard > 1:  # at two beats: those at one may be on their way
+            logger.error("messages wait, and none has come for long: this worker ends, to be started again")
+            os.kill(os.getppid(), signal.SIGKILL)  # and this process goes with it

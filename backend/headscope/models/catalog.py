@@ -33,6 +33,11 @@ class Located:
     hub: str | None = None
     revision: str = "main"
 
+    @property
+    def bytes(self) -> int:
+        """Size of the weights in the folder, 0 without one."""
+        return sum(path.stat().st_size for path in self.folder.glob("*.safetensors")) if self.folder else 0
+
     def digest(self) -> str:
         """SHA-256 of what decides the results: every weight, configuration and tokenizer file. For a model not fetched yet, of its hub id."""
         if self.folder is None:

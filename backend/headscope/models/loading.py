@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from .catalog import Located
 from .model import DTYPES, NO_TOKENIZER, Model
 
 __all__ = ["DTYPES", "Model", "fetch", "load", "wrap"]
+
+Fetching = Callable[[int, int], None]
 
 # Missing when a checkpoint of another task is read as the bare model, and not on the way of attention.
 UNUSED = ("pooler.",)
@@ -94,12 +98,12 @@ def _target_tokenizer(tokenizer: Any) -> Tokenizer | None:
         back()
 
 
-def load(located: Located, device: str | None = None) -> Model:
-    """Read a model from its folder in float32, fetching it from the hub first where that is still to be done.
+def load(located: Located, device: str | None = None, fetching: Fetching = lambda done, total: None) -> Model:
+    """Read a model from its folder in float32, fetching it from the hub first where that is still to be done; see fetch.
 
     Raises ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel or Unsupported.
     """
-    folder = located.folder or fetch(located)
+    folder = located.folder or fetch(located, fetching)
     config = safety.check(folder)
     with tempfile.TemporaryDirectory(prefix="headscope-") as target:
         staged = safety.stage(folder, Path(target))
@@ -113,12 +117,22 @@ def load(located: Located, device: str | None = None) -> Model:
     return model
 
 
-def fetch(located: Located) -> Path:
-    """Download the allowed files of a hub model into the hub's cache and return their folder."""
+def fetch(located: Located, fetching: Fetching = lambda done, total: None) -> Path:
+    """Download the allowed files of a hub model into the hub's cache and return their folder.
+
+    `fetching(done, total)`, in bytes, is called again and again, one call at a time, and may raise a HeadscopeError to stop.
+    """
     from huggingface_hub import snapshot_download
 
+    allowed = list(safety.ALLOWED)
     try:
-        folder = Path(snapshot_download(located.hub, revision=located.revision, allow_patterns=list(safety.ALLOWED)))
+        folder = Path(
+            snapshot_download(
+                located.hub, revision=located.revision, allow_patterns=allowed, tqdm_class=_counting(fetching)
+            )
+        )
+    except HeadscopeError:
+        raise
     except Exception as error:  # its own errors, the operating system's, and those of the HTTP library underneath
         raise ModelUnavailable(
             "The model is not on this machine and could not be fetched from the hub. "
@@ -129,6 +143,26 @@ def fetch(located: Located) -> Path:
             "The model has no safetensors weights on the hub. Pickled ones can run code and are never fetched."
         )
     return folder
+
+
+def _counting(fetching: Fetching) -> Any:
+    """A progress bar for the hub's downloads that shows nothing, and tells how many bytes have come."""
+    from huggingface_hub.utils import tqdm
+
+    one_at_a_time = threading.Lock()
+
+    class Bar(tqdm):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            self._of_bytes, self._done = options.get("name") == "huggingface_hub.snapshot_download", 0
+            super().__init__(*arguments, **{**options, "disable": True})
+
+        def update(self, more: float | None = 1) -> None:
+            with one_at_a_time:
+                self._done += int(more or 0)
+                if self._of_bytes:
+                    fetching(self._done, int(self.total or 0))
+
+    return Bar
 
 
 def _model_class(config: dict[str, Any], kind: str) -> Any:

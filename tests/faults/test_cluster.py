@@ -1,0 +1,272 @@
+"""A cluster loses workers, servers and its Redis, one at a time: every accepted job still ends exactly once, and is computed as often as need be only."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from headscope.jobs import celery
+from tests.cluster import Cluster
+from tests.server import SLOW, Server, eventually
+
+QUICK = {"model": "bert", "text": "The cat sat."}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Cluster]:
+    """Two servers and two workers, which every test leaves complete."""
+    with Cluster(tmp_path_factory.mktemp("faults") / "home", models, servers=2, workers=2) as running:
+        yield running
+        logs = "".join(part.log() for part in (*running.servers, *running.workers))
+        assert "Traceback" not in logs
+
+
+@pytest.fixture(autouse=True)
+def complete(cluster: Cluster) -> Iterator[None]:
+    """What a test has ended runs again, and no job is left over."""
+    yield
+    for part in (*cluster.others, *cluster.workers):
+        if not part.running:
+            part.start()
+    cluster.ready()
+    assert set(cluster.record().statuses()) <= {"done", "failed", "cancelled"}
+
+
+_number = iter(range(1000))
+
+
+def slow(**more: Any) -> dict[str, Any]:
+    """A request that takes seconds, another one each time."""
+    return {**SLOW, "max_tokens": 288 - next(_number), **more}
+
+
+def quick() -> dict[str, Any]:
+    """A request that takes no time, another one each time."""
+    return {**QUICK, "text": f"The cat sat on mat {next(_number)}."}
+
+
+def ends(server: Server, id_: str, attempts: int = 1) -> None:
+    """The analysis is done, after so many attempts."""
+    document = server.ended(id_)
+    assert (document["status"], document["attempts"]) == ("done", attempts), document["error"]
+
+
+def test_any_server_any_worker(cluster: Cluster) -> None:
+    """Asked of one server, followed and read on the other; two at once run on two workers."""
+    first, second = cluster.servers
+    ids = [first.submit(**slow()), second.submit(**slow())]
+    workers = {cluster.holder(id_).name for id_ in ids}
+    assert len(workers) == 2
+    for id_, other in zip(ids, (second, first), strict=True):
+        ends(other, id_)
+        assert other.get(f"/analyses/{id_}").json() == first.get(f"/analyses/{id_}").json()
+        maps = [server.get(f"/analyses/{id_}/grid/weights").content for server in cluster.servers]
+        assert maps[0] == maps[1]
+
+
+def test_model_process_killed(cluster: Cluster) -> None:
+    """SIGKILL of what runs the model: another process of the same worker takes over at once, and the job is done on its second attempt."""
+    losses = cluster.metric("worker_losses_total")
+    id_ = cluster.submit(**slow())
+    cluster.forward(id_)
+    cluster.holder(id_).child().kill()
+    ends(cluster, id_, attempts=2)
+    assert cluster.metric("worker_losses_total") == losses + 1
+
+
+def test_worker_killed(cluster: Cluster) -> None:
+    """SIGKILL of a worker: its child does not stay; a server notices within 20 s, and another worker does the job."""
+    id_ = cluster.submit(**slow())
+    cluster.forward(id_)
+    worker = cluster.holder(id_)
+    child = worker.child()
+    worker.kill()
+    eventually(lambda: not child.is_running(), "the orphan's end", 5)
+    eventually(lambda: cluster.get(f"/analyses/{id_}").json()["attempts"] == 2, "another worker", 25)
+    ends(cluster, id_, attempts=2)
+
+
+def test_worker_restarted(cluster: Cluster) -> None:
+    """SIGKILL of a worker that is started again at once under its name: it goes on with what it held, and nobody has to wait."""
+    others = [worker for worker in cluster.workers if worker is not cluster.workers[0]]
+    for worker in others:
+        worker.kill(signal.SIGTERM)
+    id_ = cluster.submit(**slow())
+    cluster.forward(id_)
+    worker = cluster.holder(id_)
+    worker.kill()
+    worker.start()
+    eventually(lambda: cluster.get(f"/analyses/{id_}").json()["status"] == "queued", "the job's return", 12)
+    ends(cluster, id_, attempts=2)
+
+
+def test_poison(cluster: Cluster) -> None:
+    """A job whose worker dies each time fails with worker-lost; others are done meanwhile."""
+    poison, other = cluster.submit(**slow()), cluster.submit(**quick())
+    for attempt in (1, 2, 3):
+        cluster.forward(poison, attempt)
+        cluster.holder(poison).child().kill()
+    document = cluster.ended(poison)
+    ends(cluster, other)
+    assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "worker-lost", 3)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
+def test_redis_restarted(cluster: Cluster, how: signal.Signals) -> None:
+    """Redis goes in the middle of jobs and of the queue, and comes back: all is done, once; what is stored is read meanwhile."""
+    passes = cluster.metric("forward_passes_total")
+    stored = cluster.analyse(**quick())
+    running = [cluster.submit(**slow()) for _ in range(2)]
+    waiting = [cluster.submit(**quick()) for _ in range(5)]
+    for id_ in running:
+        cluster.forward(id_)
+    cluster.broker.kill(how)
+    for server in cluster.servers:
+        answer = server.post(quick())
+        assert (answer.status_code, answer.json()["code"]) == (503, "broker-unavailable")
+        assert int(answer.headers["retry-after"]) > 0
+        assert server.get(f"/analyses/{stored['id']}").json() == stored
+        assert server.client.get("/healthz").status_code == 200
+        assert (server.client.get("/readyz").status_code, server.client.get("/readyz").json()["status"]) == (
+            503,
+            "degraded",
+        )
+    cluster.broker.start()
+    for id_ in (*running, *waiting):
+        ends(cluster, id_)
+    assert cluster.metric("forward_passes_total") == passes + 8
+
+
+def test_redis_does_not_answer(cluster: Cluster) -> None:
+    """A Redis that is stopped where it is: 503 within seconds, health at once; jobs go on when it does."""
+    id_ = cluster.submit(**slow())
+    cluster.forward(id_)
+    cluster.broker.send(signal.SIGSTOP)
+    try:
+        answer = cluster.post(quick())
+        assert (answer.status_code, answer.elapsed.total_seconds() < 3) == (503, True)
+        assert cluster.client.get("/healthz").elapsed.total_seconds() < 1
+    finally:
+        cluster.broker.send(signal.SIGCONT)
+    ends(cluster, id_)
+
+
+def test_redis_emptied(cluster: Cluster) -> None:
+    """A Redis that has lost everything: what is stored is there, what was not finished is not known any more, and is done once it is sent again."""
+    stored, body = cluster.analyse(**quick()), slow()
+    id_ = cluster.submit(**body)
+    cluster.forward(id_)
+    cluster.broker.flush()
+    assert cluster.get(f"/analyses/{id_}").status_code == 404
+    assert cluster.get(f"/analyses/{stored['id']}").json() == stored
+    assert cluster.submit(**body) == id_
+    assert cluster.ended(id_)["status"] == "done"
+    cluster.analyse(**quick())
+
+
+def test_told_to_stop(cluster: Cluster) -> None:
+    """SIGTERM of a worker with a job: the job is done, by it or another, without a failed attempt, and the worker says goodbye."""
+    id_ = cluster.submit(**slow())
+    cluster.forward(id_)
+    worker = cluster.holder(id_)
+    worker.kill(signal.SIGTERM)
+    assert worker.process.returncode == 0
+    assert worker.name not in [state.claimant.name for state in cluster.record().workers()]
+    ends(cluster, id_)
+
+
+def test_server_told_to_stop(cluster: Cluster) -> None:
+    """A server that stops or is killed takes no job along."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        (other,) = cluster.others
+        id_ = other.submit(**slow())
+        waiting = other.submit(**quick())
+        cluster.forward(id_)
+        other.restart(how)
+        ends(other, id_)
+        ends(cluster, waiting)
+
+
+def cancel(server: Server, id_: str) -> None:
+    """DELETE an analysis that has not ended."""
+    assert server.client.delete(f"/api/v1/analyses/{id_}").status_code == 202
+
+
+def test_cancel_queued(cluster: Cluster) -> None:
+    """A waiting job never runs."""
+    passes = cluster.metric("forward_passes_total")
+    running = [cluster.submit(**slow()) for _ in range(2)]
+    waiting = cluster.submit(**quick())
+    for id_ in running:
+        cluster.forward(id_)
+    cancel(cluster.others[0], waiting)
+    for id_ in running:
+        ends(cluster, id_)
+    assert cluster.get(f"/analyses/{waiting}").json()["status"] == "cancelled"
+    assert cluster.metric("forward_passes_total") == passes + 2
+
+
+def test_cancel_running(cluster: Cluster) -> None:
+    """A running job stops by itself between two layers; the same process takes the next job."""
+    passes = cluster.metric("forward_passes_total")
+    id_ = cluster.submit(**slow())
+    cluster.forward(id_)
+    worker = cluster.holder(id_)
+    child = worker.child()
+    cancel(cluster.others[0], id_)
+    eventually(lambda: not held(cluster, worker.name), "the worker's letting go", 5)
+    assert child.is_running()
+    assert cluster.get(f"/analyses/{id_}").json()["status"] == "cancelled"
+    assert cluster.metric("forward_passes_total") == passes
+
+
+def held(cluster: Cluster, name: str) -> tuple[str, ...]:
+    """The jobs that a worker has not let go of."""
+    return next((state.jobs for state in cluster.record().workers() if state.claimant.name == name), ())
+
+
+def test_cancel_hanging(cluster: Cluster) -> None:
+    """A process that does not listen is killed, and its worker takes the next job with another one."""
+    id_ = cluster.submit(**slow())
+    cluster.forward(id_)
+    worker = cluster.holder(id_)
+    child = worker.child()
+    child.suspend()
+    cancel(cluster, id_)
+    eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the end of what hangs", 10)
+    eventually(lambda: worker.child() != child, "another child", 10)
+    assert cluster.get(f"/analyses/{id_}").json()["status"] == "cancelled"
+
+
+def test_out_of_time(models: Path, tmp_path: Path) -> None:
+    """A job out of time fails with timed-out, and is not tried again: one that still listens at once, one that hangs when its process is killed."""
+    with Cluster(tmp_path / "home", models, job_seconds=1.5) as cluster:
+        document = cluster.ended(
+            cluster.submit(**slow(text="The cat sat on the mat because it was tired. " * 90, max_tokens=1000))
+        )
+        assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
+        id_ = cluster.submit(**slow())
+        cluster.forward(id_)
+        child = cluster.child()
+        child.suspend()
+        document = cluster.ended(id_)
+        assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
+        ends(cluster, cluster.submit(**quick()))
+
+
+def test_deaf_worker(models: Path, tmp_path: Path) -> None:
+    """A worker that is alive but hears of no work any more ends by itself, so that whoever looks after it starts it again."""
+    with Cluster(tmp_path / "home", models) as cluster:
+        cluster.analyse(**quick())
+        celery.application(cluster.broker.url, job_seconds=60).control.cancel_consumer("headscope.cpu")
+        (worker,) = cluster.workers
+        id_ = cluster.submit(**quick())
+        eventually(lambda: worker.process.poll() is not None, "the deaf worker's end", 45)
+        worker.kill()
+        worker.start()
+        ends(cluster, id_)

@@ -1,0 +1,46 @@
+"""Many ask for the same at the same time, and the first of them goes away: it is computed once, and everybody else has it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import httpx
+
+from tests.cluster import both_homes
+from tests.server import API, Server
+
+pytestmark = both_homes
+CLIENTS = 500
+BODY = {"model": "bert", "text": "Five hundred people ask the same."}
+
+
+def hang_up(server: Server, body: dict[str, str]) -> None:
+    """Ask, and close the connection before there is an answer."""
+    request = httpx.Request("POST", f"http://{server.url}{API}/analyses", json=body, headers={"Prefer": "wait=50"})
+    head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    host, port = server.url.split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(f"POST {API}/analyses HTTP/1.1\r\n{head}\r\n".encode() + request.content)
+
+
+async def ask(urls: list[str], body: dict[str, str]) -> list[httpx.Response]:
+    """Everybody at once, of these servers in turn."""
+    limits = httpx.Limits(max_connections=CLIENTS)
+    async with httpx.AsyncClient(timeout=120, limits=limits, trust_env=False) as client:
+        asking = (
+            client.post(f"http://{urls[number % len(urls)]}{API}/analyses", json=body, headers={"Prefer": "wait=50"})
+            for number in range(CLIENTS)
+        )
+        return await asyncio.gather(*asking)
+
+
+def test_computed_once(server: Server) -> None:
+    """One id, one forward pass, as many answers as clients, whichever server they ask."""
+    passes = server.metric("forward_passes_total")
+    hang_up(server, BODY)
+    urls = [one.url for one in getattr(server, "servers", [server])]
+    answers = asyncio.run(ask(urls, BODY))
+    assert {(answer.status_code, answer.json()["status"]) for answer in answers} == {(200, "done")}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert server.metric("forward_passes_total") == passes + 1
