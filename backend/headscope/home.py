@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from .jobs import Record, RedisRecord, SqliteRecord
+from .jobs import ANSWER_SECONDS, Record, RedisRecord, SqliteRecord
 from .settings import Settings
 from .store import Inputs, Results
 
+# How long a worker waits for an answer of the record (s): nobody waits for the worker meanwhile.
+PATIENCE_SECONDS = 5.0
 
-def record(settings: Settings) -> Record:
-    """The record of jobs: in the cluster's Redis, or beside the results."""
+
+def record(settings: Settings, *, patient: bool = False) -> Record:
+    """The record of jobs: in the cluster's Redis, or beside the results. `patient` is for whoever keeps no request waiting."""
     if settings.redis_url is None:
         return SqliteRecord(settings.home / "jobs.db")
-    return RedisRecord(settings.redis_url)
+    return RedisRecord(settings.redis_url, seconds=PATIENCE_SECONDS if patient else ANSWER_SECONDS)
 
 
 def results(settings: Settings) -> Results:

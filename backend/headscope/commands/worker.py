@@ -37,7 +37,7 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     url = settings.redis_url
     if url is None:
         raise HeadscopeError("A worker needs a cluster. Set HEADSCOPE_REDIS_URL to the Redis that its servers use.")
-    record = home.record(settings)
+    record = home.record(settings, patient=True)
     if check:
         _check(record)
         return
@@ -53,7 +53,7 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     app = celery.application(url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
     station = Station(
         me,
-        lambda: home.record(settings),
+        lambda: home.record(settings, patient=True),
         lambda: engine(chosen),
         lambda: celery.messages(url, chosen.device),
         job_seconds=settings.job_seconds,

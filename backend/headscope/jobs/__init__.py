@@ -4,12 +4,13 @@ from .embedded import Embedded
 from .engine import Engine, Problems
 from .job import LOCAL, TERMINAL, Claimant, Histogram, Job, Limits, Problem, Record, Run, Work, WorkerState, settle
 from .line import Line
-from .redis import RedisRecord
+from .redis import ANSWER_SECONDS, RedisRecord
 from .sqlite import SqliteRecord
 from .tally import BUCKETS
 from .watch import Watcher
 
 __all__ = [
+    "ANSWER_SECONDS",
     "BUCKETS",
     "LOCAL",
     "TERMINAL",

@@ -97,8 +97,11 @@ class Cluster:
         if self._reached is not None and time.monotonic() - self._reached > STALE_SECONDS:
             lost = self._record.lost(STALE_SECONDS)
             settle(self._record, lost, self._job_seconds)
+            silent = self._record.now() - STALE_SECONDS
             for name in {job.worker for job in lost}:
-                self._kill(workers.get(name))
+                worker = workers.get(name)
+                if worker and worker.seen < silent:  # or else it lives, and only never heard that it was given the job
+                    self._kill(worker)
         if time.monotonic() - self._trimmed > TRIM_SECONDS:
             self._trimmed = time.monotonic()
             self._record.trim()

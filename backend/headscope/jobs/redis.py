@@ -49,7 +49,7 @@ READS = "several front lost unheeded waiting oldest place newest changed_since s
 GROWS = "enqueue grant share"
 # After a failure nobody asks for so long (s): with Redis away every request would wait for its own timeout, and for each other's.
 PAUSE_SECONDS = 0.5
-# How long an answer may take (s). An answer to a request must be there within two seconds, also that there is none.
+# How long an answer may take where a request waits for it (s), which is told within two seconds that there is none.
 ANSWER_SECONDS = 1.5
 # How to read the fields of a job that are no text.
 KINDS: dict[str, Any] = {

@@ -1,0 +1,80 @@
+"""What a server of a cluster does about workers: it settles what they lost, and ends only those that are silent."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from headscope.jobs import Claimant, RedisRecord, cluster
+from tests.broker import Broker
+from tests.contract.records import accept, claimed, the
+from tests.server import eventually
+
+WORKER = Claimant("one", task="the-task")
+
+
+@pytest.fixture
+def record(broker: Broker) -> Iterator[RedisRecord]:
+    opened = RedisRecord(broker.url, prefix=f"{uuid.uuid4().hex}:")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def commands(broker: Broker) -> Iterator[list[Any]]:
+    """What workers are told meanwhile: every message of Celery's remote control."""
+    heard: list[Any] = []
+    with redis.Redis.from_url(broker.url) as client, client.pubsub() as channel:
+        channel.psubscribe("*pidbox*")
+
+        def collect() -> None:
+            while not stopped.is_set():
+                message = channel.get_message(ignore_subscribe_messages=True, timeout=0.05)
+                if message:
+                    heard.append(json.loads(base64.b64decode(json.loads(message["data"])["body"])))
+
+        stopped = threading.Event()
+        thread = threading.Thread(target=collect)
+        thread.start()
+        yield heard
+        stopped.set()
+        thread.join()
+
+
+def test_only_silent_workers_are_ended(
+    broker: Broker, record: RedisRecord, commands: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job given to a worker that never heard of it, the answer being lost, is given to another; the worker goes on. Silent, it is ended, and its job is another's."""
+    monkeypatch.setattr(cluster, "STALE_SECONDS", 3.0)
+    monkeypatch.setattr(cluster, "TICK_SECONDS", 0.1)
+    accept(record, 0, 1)
+    known, unknown = claimed(record, WORKER), claimed(record, WORKER)
+    silent = threading.Event()
+
+    def live() -> None:
+        while not silent.wait(0.1):
+            record.beat(WORKER, [known.run])
+
+    heart = threading.Thread(target=live)
+    heart.start()
+    tending = cluster.Cluster(record, broker.url, job_seconds=900.0, cancel_seconds=2.0)
+    tending.start()
+    try:
+        eventually(lambda: the(record, unknown.id).status == "queued", "the unknown run's end")
+        assert the(record, known.id).status == "running"
+        assert commands == []
+        silent.set()
+        eventually(lambda: the(record, known.id).status == "queued", "the silent worker's loss")
+        eventually(lambda: commands, "the silent worker's end")
+        assert (commands[0]["method"], commands[0]["arguments"]["task_id"]) == ("revoke", "the-task")
+    finally:
+        silent.set()
+        heart.join()
+        tending.stop()
