@@ -1,0 +1,127 @@
+"""The engine of both homes does several jobs at a time: real models from a folder, a real store, a real line."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headscope.jobs import Job
+from headscope.jobs.line import PipeLine, ServerLine
+from headscope.models.catalog import Catalog
+from headscope.request import AnalysisRequest
+from headscope.settings import Settings
+from headscope.store import Results
+from headscope.worker import Worker
+
+BERT = {"model": "bert", "lenses": ["weights", "effective"], "measures": ["entropy"]}
+TEXTS = ["The cat sat.", "Sat the cat.", "The sat cat."]  # equally many tokens
+
+
+@pytest.fixture
+def settings(tmp_path: Path, models: Path) -> Settings:
+    """Of a home of the test's own."""
+    return Settings(home=tmp_path / "home", model_dirs=(models,), hub="off")
+
+
+def accepted(id_: str, payload: str, run: int) -> Job:
+    """A job as a record hands it out."""
+    return Job(id_, payload, None, "running", 0.0, "", "", 1, None, 0.0, 0.0, None, 1, run=run)
+
+
+class Desk:
+    """A worker, the server's end of its line, and the store that it writes to."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._ends = multiprocessing.Pipe()
+        self.server, self.line = ServerLine(self._ends[0]), PipeLine(self._ends[1])
+        self.worker, self.store = Worker(settings), Results.local(settings.home, settings.quota_bytes)
+        self._catalog = Catalog(settings)
+
+    def job(self, number: int, **body: Any) -> Job:
+        """An accepted job, as run `number`."""
+        request = AnalysisRequest(**body)
+        id_ = request.key(self._catalog.locate(request.model).digest())
+        return accepted(id_, request.model_dump_json(), number)
+
+    def run(self, *jobs: Job) -> list[str | None]:
+        """What came of each: None, or the code of its problem."""
+        self.line.begin({job.id: job.run for job in jobs})
+        problems = self.worker.run(jobs, self.line)
+        return [None if (problem := problems[job.id]) is None else problem["code"] for job in jobs]
+
+    def counted(self) -> dict[str, int]:
+        """Loads and passes since the last time."""
+        counts: dict[str, int] = {}
+        for kind, *said in self.server.messages():
+            if kind == "count" and said[0] in ("model_loads", "forward_passes"):
+                counts[said[0]] = counts.get(said[0], 0) + said[1]
+        return counts
+
+    def close(self) -> None:
+        """Hang up at both ends."""
+        for end in self._ends:
+            end.close()
+
+
+@pytest.fixture
+def desk(settings: Settings) -> Iterator[Desk]:
+    """Of the test's own."""
+    made = Desk(settings)
+    yield made
+    made.close()
+
+
+def test_jobs_of_one_recipe_share_a_pass(desk: Desk, tmp_path: Path, models: Path) -> None:
+    """Three texts of one length: one load, one pass, three results; each is what a worker stores that does it alone. Done again, nothing runs."""
+    jobs = [desk.job(number, text=text, **BERT) for number, text in enumerate(TEXTS, 1)]
+    assert desk.run(*jobs) == [None] * 3
+    assert desk.counted() == {"model_loads": 1, "forward_passes": 1}
+    assert desk.run(*jobs) == [None] * 3
+    assert desk.counted() == {}
+    alone = Desk(Settings(home=tmp_path / "other", model_dirs=(models,), hub="off"))
+    for job in jobs:
+        assert alone.run(job) == [None]
+        ours, theirs = desk.store.get(job.id), alone.store.get(job.id)
+        assert ours is not None
+        assert theirs is not None
+        assert {**ours.document, "timing_ms": 0} == {**theirs.document, "timing_ms": 0}
+        assert ours.arrays.keys() == theirs.arrays.keys()
+        for lens in BERT["lenses"]:
+            every = slice(None)
+            np.testing.assert_allclose(ours.maps(lens, every, every), theirs.maps(lens, every, every), atol=1e-5)
+    assert alone.counted() == {"model_loads": 1, "forward_passes": 3}
+    alone.close()
+
+
+def test_every_job_has_its_own_end(desk: Desk) -> None:
+    """A cancelled job, one that was accepted under other files, one for a model that is not there, and one too long: the others are stored."""
+    good = [desk.job(number, text=text, **BERT) for number, text in enumerate(TEXTS[:2], 1)]
+    cancelled = desk.job(3, text=TEXTS[2], **BERT)
+    long = desk.job(4, text="cat " * 600, **BERT)
+    other = accepted("0" * 32, good[0].payload, 5)
+    absent = accepted("1" * 32, good[0].payload.replace('"bert"', '"gone"'), 6)
+    desk.server.cancel(3)
+    codes = desk.run(good[0], cancelled, long, other, absent, good[1])
+    assert codes == [None, "cancelled", "too-many-tokens", "model-corrupt", "unknown-model", None]
+    assert [desk.store.has(job.id) for job in (*good, cancelled, long)] == [True, True, False, False]
+    assert desk.counted() == {"model_loads": 1, "forward_passes": 1}
+    assert not list(desk.store.staging.iterdir())
+
+
+def test_a_writer_begins_anew(desk: Desk) -> None:
+    """Opened again, as after a lack of memory, a writer forgets what it had."""
+    shapes, block = {"weights": (1, 2, 3, 3)}, np.ones((2, 3, 3), np.float32)
+    with desk.store.writer("2" * 32) as writer:
+        writer.open(shapes)
+        writer.write("weights", 0, 0, block[:1] * 5)
+        writer.open(shapes)
+        writer.write("weights", 0, 0, block)
+        writer.finish({"shapes": {"weights": [1, 2, 3, 3]}}, {})
+    stored = desk.store.get("2" * 32)
+    assert stored is not None
+    assert (stored.maps("weights", slice(None), slice(None)) == block).all()
