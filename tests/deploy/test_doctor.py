@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 import redis
 
@@ -20,6 +21,7 @@ from headscope.jobs import Claimant
 from headscope.jobs.redis import RedisRecord
 from headscope.settings import Settings
 from tests.broker import Broker
+from tests.stores import object_store
 
 FORGETFUL = ("--appendonly", "no", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
 NOBODY = "unix:///nowhere/redis.sock"
@@ -162,6 +164,17 @@ def test_a_store_that_can_not_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for url in (str(tmp_path / "file" / "below"), "nosuchstore://bucket"):
         ok, message = found(tmp_path, store_url=url)["store"]
+        assert not ok
+        assert "HEADSCOPE_STORE_URL" in message
+
+
+def test_an_object_store(tmp_path: Path) -> None:
+    """A bucket that is there is written to and left as it was; one that is not is a problem, in words of our own."""
+    with object_store(tmp_path):
+        fsspec.filesystem("s3").mkdir("there")
+        assert found(tmp_path, store_url="s3://there/prefix")["store"] == (True, "can be written and read")
+        assert fsspec.filesystem("s3").find("there") == []
+        ok, message = found(tmp_path, store_url="s3://nowhere/prefix")["store"]
         assert not ok
         assert "HEADSCOPE_STORE_URL" in message
 
