@@ -47,7 +47,7 @@ from .job import (
 # end and go, and those that bring more, which are refused then before they change anything.
 READS = "several front lost unheeded waiting oldest place newest changed_since statuses page workers may_read shared all now"
 GROWS = "enqueue grant share"
-# After a failure nobody asks for so long (s): with Redis away every request would wait for its own timeout, and for each other's.
+# While Redis does not answer nobody asks for so long (s): every request would wait for its own timeout, and for each other's.
 PAUSE_SECONDS = 0.5
 # How long an answer may take where a request waits for it (s), which is told within two seconds that there is none.
 ANSWER_SECONDS = 1.5
@@ -88,8 +88,10 @@ class RedisRecord:
             raise _unavailable()
         try:
             return self._script(command)(keys=[self._prefix], args=[command, *arguments])
-        except (Disconnected, Silent, OSError) as error:
+        except Silent as error:
             self._away_until = time.monotonic() + PAUSE_SECONDS
+            raise _unavailable() from error
+        except (Disconnected, OSError) as error:
             raise _unavailable() from error
         except (OutOfMemoryError, ReadOnlyError) as error:
             raise BrokerUnavailable(
