@@ -85,7 +85,7 @@ def test_a_broker_that_may_lose_jobs(
     assert message.count(". ") == 1, "one fault, one sentence about it and one that says what to do"
 
 
-def test_a_server_does_not_start_with_an_evicting_broker(tmp_path: Path, redis_server: Callable[..., str]) -> None:
+def test_an_evicting_broker_is_refused(tmp_path: Path, redis_server: Callable[..., str]) -> None:
     evicting = Settings(home=tmp_path, redis_url=redis_server("--maxmemory-policy", "allkeys-lru"))
     with pytest.raises(InvalidSetting, match="Set maxmemory-policy noeviction"):
         outside.refuse_evicting_broker(evicting)
@@ -185,6 +185,23 @@ def test_tokens_that_others_can_read(tmp_path: Path) -> None:
     ok, message = found(tmp_path)["access tokens"]
     assert not ok
     assert message.endswith(f"chmod 600 {tmp_path / FILE}")
+
+
+@pytest.mark.parametrize("command", [["serve", "--no-open", "--port", "0"], ["worker", "--device", "cpu"]])
+def test_nothing_starts_with_an_evicting_broker(
+    tmp_path: Path, redis_server: Callable[..., str], command: list[str]
+) -> None:
+    url = redis_server("--maxmemory-policy", "allkeys-lru")
+    environment = {**os.environ, "HEADSCOPE_HOME": str(tmp_path), "HEADSCOPE_REDIS_URL": url}
+    shown = subprocess.run(
+        [sys.executable, "-m", "headscope", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (shown.returncode, shown.stderr) == (1, f"headscope: {outside.EVICTS} [invalid-setting]\n")
 
 
 def test_the_command_says_it_and_fails(tmp_path: Path) -> None:
