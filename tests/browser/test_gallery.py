@@ -59,6 +59,9 @@ def settled(visit: Visit, entry: str) -> None:
     if entry == "running":
         visit.page.get_by_text("Escape cancels.").wait_for()
         return
+    if entry == "sign-in":
+        visit.page.get_by_label("Access token").wait_for()
+        return
     visit.painted("grid")
     visit.painted("graph" if entry.startswith("graph") else "head")
     if not entry.startswith("map"):

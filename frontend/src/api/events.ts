@@ -1,21 +1,26 @@
 /** Follows an analysis by server-sent events; where they fail, asks again and again instead. */
 import type { Run } from '../lib/analysis'
-import { getJson, PREFIX, path } from './http'
+import { getJson, PREFIX } from './http'
 import { readRun, type WireRun } from './wire'
 
 type Report = (run: Run) => void
 const POLL_MS = 500
+/** The addresses of one analysis and of its events. */
+export interface Places {
+  itself: string
+  events: string
+}
 const terminal = ({ status }: Run) => status === 'done' || status === 'failed' || status === 'cancelled'
 
-export async function watchEvents(id: string, report: Report, signal: AbortSignal): Promise<void> {
-  const finished = await stream(id, report, signal)
-  if (!finished && !signal.aborted) await poll(id, report, signal)
+export async function watchEvents(places: Places, report: Report, signal: AbortSignal): Promise<void> {
+  const finished = await stream(places.events, report, signal)
+  if (!finished && !signal.aborted) await poll(places.itself, report, signal)
 }
 
 /** Answers false where the stream broke for good before a terminal status. EventSource itself resumes short breaks. */
-function stream(id: string, report: Report, signal: AbortSignal): Promise<boolean> {
+function stream(place: string, report: Report, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
-    const events = new EventSource(PREFIX + path(['analyses', id, 'events']))
+    const events = new EventSource(PREFIX + place)
     const end = (finished: boolean) => {
       events.close()
       resolve(finished)
@@ -35,9 +40,9 @@ function stream(id: string, report: Report, signal: AbortSignal): Promise<boolea
   })
 }
 
-async function poll(id: string, report: Report, signal: AbortSignal): Promise<void> {
+async function poll(place: string, report: Report, signal: AbortSignal): Promise<void> {
   for (;;) {
-    const run = readRun(await getJson<WireRun>(path(['analyses', id]), signal))
+    const run = readRun(await getJson<WireRun>(place, signal))
     report(run)
     if (terminal(run)) return
     await new Promise((resolve) => setTimeout(resolve, POLL_MS))

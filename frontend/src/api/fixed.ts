@@ -221,7 +221,8 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
   const identical = perHead(() => n <= HEAD_WIDTH)
   const queries = queriesOf(request)
   const keys = request.kind === 'cross' ? tokens : queries
-  const info = ({ name }: Method) => ({
+  const info = ({ name, params }: Method) => ({
+    params,
     shape: [LAYERS, name === 'rollout' ? 1 : HEADS, queries.length, n],
     signed: name === 'effective',
     identical: name === 'effective' ? identical : null,
@@ -232,6 +233,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     ...run(id, 'done', 1),
     model: request.model,
     mechanism: request.mechanism.name,
+    params: request.mechanism.params,
     kind: request.kind,
     lenses: request.lenses.map(({ name }) => name),
     measures: request.measures,

@@ -1,8 +1,9 @@
 /** The Source behind the REST interface. */
-import type { Declaration, Head, Method, Request } from '../lib/analysis'
+import type { Declaration, Head, Method, Model, Request } from '../lib/analysis'
 import type { Matrix, Tiles } from '../lib/matrix'
 import { readSafetensors, tensor } from '../lib/safetensors'
-import type { Source } from '../lib/source'
+import { type Source, SourceError } from '../lib/source'
+import { accounts } from './accounts'
 import { watchEvents } from './events'
 import { call, getBytes, getJson, PREFIX, path } from './http'
 import {
@@ -22,76 +23,95 @@ interface Page<T> {
   items: T[]
 }
 
-async function declarations(name: string): Promise<Declaration[]> {
-  return (await getJson<Page<WireDeclaration>>(`/${name}`)).items.map(readDeclaration)
-}
-
 const single = ({ layer, head }: Head) => ({ layer, head })
 
-export const server: Source = {
-  async catalogue() {
-    const [models, lenses, mechanisms, measures] = await Promise.all([
-      getJson<Page<WireModel>>('/models'),
-      declarations('lenses'),
-      declarations('mechanisms'),
-      declarations('measures'),
-    ])
-    return { models: models.items.map(readModel), lenses, mechanisms, measures }
-  },
+/** The server; with a share key, as somebody sees it who has that key. */
+export function server(key = ''): Source {
+  const at = (parts: string[], query: Record<string, string | number> = {}) =>
+    path(parts, key ? { ...query, share: key } : query)
+  const of = (id: string, parts: string[] = [], query = {}) => at(['analyses', id, ...parts], query)
 
-  async support(model) {
-    return readSupport(await getJson<WireSupport>(`/models/${model.split('/').map(encodeURIComponent).join('/')}`))
-  },
+  async function models(): Promise<Model[]> {
+    try {
+      return (await getJson<Page<WireModel>>(path(['models']))).items.map(readModel)
+    } catch (error) {
+      // A key opens one analysis, not the list of models; the analysis says itself which one it is of.
+      if (key && error instanceof SourceError && error.status === 401) return []
+      throw error
+    }
+  }
 
-  async submit(request, signal) {
-    // Answered at once, with the id that cancelling needs; waiting here would save some 10 ms and cost that.
-    const response = await call('/analyses', {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', accept: 'application/json' },
-      body: JSON.stringify(requestBody(request)),
-      signal,
-    })
-    return readAnalysis((await response.json()) as WireAnalysis)
-  },
+  async function declarations(name: string): Promise<Declaration[]> {
+    return (await getJson<Page<WireDeclaration>>(at([name]))).items.map(readDeclaration)
+  }
 
-  watch: watchEvents,
+  return {
+    accounts: accounts(at(['session'])),
 
-  async cancel(id) {
-    await call(path(['analyses', id]), { method: 'DELETE' })
-  },
+    async catalogue() {
+      const [known, lenses, mechanisms, measures] = await Promise.all([
+        models(),
+        declarations('lenses'),
+        declarations('mechanisms'),
+        declarations('measures'),
+      ])
+      return { models: known, lenses, mechanisms, measures }
+    },
 
-  async analysis(id, signal) {
-    return readAnalysis(await getJson<WireAnalysis>(path(['analyses', id]), signal))
-  },
+    async support(model) {
+      return readSupport(await getJson<WireSupport>(path(['models', ...model.split('/')])))
+    },
 
-  async grid(id, lens): Promise<Tiles> {
-    const tensors = readSafetensors(await getBytes(path(['analyses', id, 'grid', lens], { tile: 32 })))
-    const tiles = tensor(tensors, 'tiles')
-    const [layers, heads, rows, cols] = tiles.shape
-    const [scale, offset] = ['scale', 'offset'].map((name) => Float32Array.from(tensor(tensors, name).data))
-    return { bytes: Uint8Array.from(tiles.data), scale, offset, layers, heads, rows, cols }
-  },
+    async submit(request, signal) {
+      // Answered at once, with the id that cancelling needs; waiting here would save some 10 ms and cost that.
+      const response = await call('/analyses', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', accept: 'application/json' },
+        body: JSON.stringify(requestBody(request)),
+        signal,
+      })
+      return readAnalysis((await response.json()) as WireAnalysis)
+    },
 
-  async map(id, lens, head): Promise<Matrix> {
-    const query = { ...single(head), dtype: 'float32' }
-    const { data, shape } = tensor(readSafetensors(await getBytes(path(['analyses', id, 'maps', lens], query))), 'map')
-    if (!(data instanceof Float32Array)) throw new Error('maps: expected float32')
-    return { data, rows: shape[2], cols: shape[3], exact: true }
-  },
+    watch: (id, report, signal) => watchEvents({ itself: of(id), events: of(id, ['events']) }, report, signal),
 
-  async overview(id, measure, lens) {
-    const query = { lens, summary: 'head', format: 'json' }
-    const { values } = await getJson<WireValues>(path(['analyses', id, 'measures', measure], query))
-    return values as (number | null)[][]
-  },
+    async cancel(id) {
+      await call(path(['analyses', id]), { method: 'DELETE' })
+    },
 
-  async measure(id, measure, lens, head) {
-    const query = { lens, ...single(head), format: 'json' }
-    const { values } = await getJson<WireValues>(path(['analyses', id, 'measures', measure], query))
-    return (values as unknown[]).flat(3) as (number | null)[]
-  },
+    async analysis(id, signal) {
+      return readAnalysis(await getJson<WireAnalysis>(of(id), signal))
+    },
 
-  exportUrl: (id, format) => PREFIX + path(['analyses', id, 'export'], { format }),
+    async grid(id, lens): Promise<Tiles> {
+      const tensors = readSafetensors(await getBytes(of(id, ['grid', lens], { tile: 32 })))
+      const tiles = tensor(tensors, 'tiles')
+      const [layers, heads, rows, cols] = tiles.shape
+      const [scale, offset] = ['scale', 'offset'].map((name) => Float32Array.from(tensor(tensors, name).data))
+      return { bytes: Uint8Array.from(tiles.data), scale, offset, layers, heads, rows, cols }
+    },
+
+    async map(id, lens, head): Promise<Matrix> {
+      const query = { ...single(head), dtype: 'float32' }
+      const { data, shape } = tensor(readSafetensors(await getBytes(of(id, ['maps', lens], query))), 'map')
+      if (!(data instanceof Float32Array)) throw new Error('maps: expected float32')
+      return { data, rows: shape[2], cols: shape[3], exact: true }
+    },
+
+    async overview(id, measure, lens) {
+      const query = { lens, summary: 'head', format: 'json' }
+      const { values } = await getJson<WireValues>(of(id, ['measures', measure], query))
+      return values as (number | null)[][]
+    },
+
+    async measure(id, measure, lens, head) {
+      const query = { lens, ...single(head), format: 'json' }
+      const { values } = await getJson<WireValues>(of(id, ['measures', measure], query))
+      return (values as unknown[]).flat(3) as (number | null)[]
+    },
+
+    exportUrl: (id, format) => PREFIX + of(id, ['export'], { format }),
+  }
 }
 
 function requestBody(request: Request): Partial<WireRequest> {

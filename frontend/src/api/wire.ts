@@ -10,6 +10,8 @@ export type WireAnalysis = Schemas['AnalysisDocument']
 export type WireRequest = Schemas['AnalysisRequest']
 export type WireRun = Pick<WireAnalysis, 'id' | 'status' | 'progress' | 'attempts' | 'error'>
 export type WireValues = Schemas['MeasureValues']
+export type WireSession = Schemas['Session']
+export type WireShare = Schemas['Share']
 
 export const readModel = (wire: WireModel): Model => ({
   name: wire.name,
@@ -59,10 +61,12 @@ export const readRun = ({ id, status, progress, attempts, error }: WireRun): Run
 })
 
 export function readAnalysis(wire: WireAnalysis): Analysis {
+  const { name, ...params } = wire.mechanism
   return {
     ...readRun(wire),
     model: wire.model,
-    mechanism: wire.mechanism.name,
+    mechanism: name,
+    params,
     kind: wire.kind,
     lenses: wire.lenses,
     measures: wire.measures,

@@ -1,5 +1,6 @@
 import { mount } from 'svelte'
 import { fixedSource, fixedText } from '../api/fixed'
+import { withUsers } from '../api/fixed-users'
 import Gallery from '../views/Gallery.svelte'
 import { ENTRIES } from '../views/gallery'
 import App from './App.svelte'
@@ -12,5 +13,6 @@ const entry = ENTRIES.find(({ name }) => name === wanted)
 if (entry) {
   const fragment = `text=${encodeURIComponent(fixedText(entry.tokens))}&${entry.fragment ?? ''}`
   history.replaceState(null, '', `#${fragment}`)
-  mount(App, { target, props: { source: fixedSource(entry.delayMs) } })
+  const source = fixedSource(entry.delayMs)
+  mount(App, { target, props: { source: entry.user === undefined ? source : withUsers(source, entry.user) } })
 } else mount(Gallery, { target })

@@ -1,6 +1,8 @@
 import { mount } from 'svelte'
 import { server } from '../api/server'
+import { decodeFragment } from '../lib/fragment'
 import App from './App.svelte'
 import './styles.css'
 
-mount(App, { target: document.getElementById('app')!, props: { source: server } })
+const { share } = decodeFragment(location.hash, { share: '' })
+mount(App, { target: document.getElementById('app')!, props: { source: server(share) } })

@@ -51,6 +51,8 @@ export interface MapInfo {
   shape: number[]
   signed: boolean
   identical: boolean[][] | null
+  /** Parameters of its lens. */
+  params: Record<string, unknown>
   /** Queries without a reading, per layer and head; null where every one has one. */
   undefined: number[][] | null
 }
@@ -58,6 +60,8 @@ export interface MapInfo {
 export interface Analysis extends Run {
   model: string
   mechanism: string
+  /** Parameters of the mechanism. */
+  params: Record<string, unknown>
   kind: string
   lenses: string[]
   measures: string[]

@@ -24,6 +24,7 @@ const SENTENCES: Record<string, Said> = {
   },
   'unknown-model': () => `There is no model of that name here. ${KEPT}: choose a model in the list above.`,
   'unknown-mechanism': () => `There is no mechanism of that name here. ${KEPT}: choose one in the list above.`,
+  unauthorized: () => 'Sign in first: your access token is not taken any more.',
   'queue-full': () => `Too many analyses are waiting. ${KEPT}; press Analyse again in a minute.`,
   'storage-full': () => `There is no room on the server for the result. ${KEPT}; a shorter one may fit.`,
   'timed-out': () => `The analysis took too long and was stopped. ${KEPT}: shorten it and press Analyse again.`,

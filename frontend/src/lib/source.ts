@@ -9,7 +9,19 @@ export interface Catalogue {
   measures: Declaration[]
 }
 
+/** Users of the source, where it has any. */
+export interface Accounts {
+  /** Who is signed in; null where nobody has to be. */
+  who(): Promise<string | null>
+  signIn(token: string): Promise<string | null>
+  signOut(): Promise<void>
+  /** A key with which anybody may read the analysis, until it is taken back. */
+  share(id: string): Promise<string>
+  unshare(id: string): Promise<void>
+}
+
 export interface Source {
+  accounts?: Accounts
   catalogue(): Promise<Catalogue>
   /** What a model supports, for each kind of its attention, the default one first. */
   support(model: string): Promise<KindSupport[]>

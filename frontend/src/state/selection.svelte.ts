@@ -1,5 +1,5 @@
 /** Everything that is chosen on the page. It lives in the address, so that reload, back and a sent link all work. */
-import { type Head, headName, parseHead } from '../lib/analysis'
+import { type Analysis, type Head, headName, parseHead } from '../lib/analysis'
 import { decodeFragment, encodeFragment } from '../lib/fragment'
 import { readParams } from '../lib/params'
 import type { ScaleKind } from '../lib/scale'
@@ -26,7 +26,13 @@ const INITIAL = {
   mass: '0.7',
   k: '3',
   special: 'show',
+  /** An analysis that somebody shared, and the key to it. */
+  analysis: '',
+  share: '',
 }
+/** What a shared analysis says itself; the rest is how to look at it. */
+const SAID = { text: '', pair: '', model: '', kind: '', mechanism: 'softmax', params: '', lensparams: '' }
+const MINE = { analysis: '', share: '' }
 type Fields = typeof INITIAL
 type History = 'push' | 'replace'
 
@@ -56,7 +62,8 @@ export class Selection {
   }
 
   get fragment(): string {
-    return encodeFragment(this.#fields, INITIAL)
+    const fields = this.shared ? { ...this.#fields, ...SAID } : this.#fields
+    return encodeFragment(fields, INITIAL)
   }
 
   /** Steps worth going back to are pushed; adjustments replace the current entry, a moment later. */
@@ -80,10 +87,43 @@ export class Selection {
     if (address !== (location.hash || '#')) window.history[how](null, '', address)
   }
 
+  /** What a shared analysis is of; the address then stays that of the analysis. */
+  adopt(analysis: Analysis): void {
+    const { text, textPair, model, kind, mechanism, params, maps } = analysis
+    const written = (values: object) => (Object.keys(values).length === 0 ? '' : JSON.stringify(values))
+    const lensparams = Object.entries(maps).flatMap(([lens, { params }]) => (written(params) ? [[lens, params]] : []))
+    Object.assign(this.#fields, {
+      text,
+      pair: textPair,
+      model,
+      kind,
+      mechanism,
+      params: written(params),
+      lensparams: written(Object.fromEntries(lensparams)),
+    })
+  }
+
+  /** Whatever is asked for from now on is the reader's own. */
+  leave(): void {
+    if (this.shared) this.set(MINE)
+  }
+
+  /** The address with which somebody who has the key sees what is seen here. */
+  linkTo(analysis: string, share: string): string {
+    return `#${encodeFragment({ ...this.#fields, ...SAID, analysis, share }, INITIAL)}`
+  }
+
   openHead(head: Head, history: History = 'replace'): void {
     this.set({ head: headName(head) }, history)
   }
 
+  /** The analysis that somebody shared, if it is that what is to be seen. */
+  get shared() {
+    return this.#fields.share && this.#fields.analysis
+  }
+  get share() {
+    return this.#fields.share
+  }
   get model() {
     return this.#fields.model
   }

@@ -8,7 +8,11 @@ import { Maps } from './maps.svelte'
 
 interface Ticket {
   cancelled: boolean
+  /** Asked for by this reader, who may cancel it then. */
+  ours: boolean
 }
+
+type Ask = (signal: AbortSignal) => Promise<Analysis>
 
 /** What is on screen together: swapped in one step, so that nothing on it is ever half old. */
 export interface Shown {
@@ -33,13 +37,15 @@ export class Session {
   elapsed = $state(0)
 
   /** The run that may still change what is on screen; a cancelled one has lost it. */
-  #ticket: Ticket = { cancelled: false }
+  #ticket: Ticket = { cancelled: false, ours: true }
   #clock: ReturnType<typeof setInterval> | undefined
-  #task = latest((signal, request: Request, lens: string, ticket: Ticket) =>
-    this.#analyse(signal, request, lens, ticket),
-  )
+  #task = latest((signal, ask: Ask, lens: string, ticket: Ticket) => this.#show(signal, ask, lens, ticket))
 
-  constructor(readonly source: Source) {}
+  /** `onstranger`: the source wants to know who asks. */
+  constructor(
+    readonly source: Source,
+    readonly onstranger: () => void = () => {},
+  ) {}
 
   get busy(): boolean {
     return this.run !== undefined
@@ -61,12 +67,31 @@ export class Session {
   }
 
   /** Answers whether the new analysis is on screen. */
-  async submit(request: Request, lens: string): Promise<boolean> {
+  submit(request: Request, lens: string): Promise<boolean> {
     mark('submit')
-    const ticket = { cancelled: false }
+    return this.#run((signal) => this.source.submit(request, signal), lens, { cancelled: false, ours: true })
+  }
+
+  /** Shows an analysis that somebody has asked for already, through another lens if it was not read through this one; answers whether it is on screen. */
+  async read(id: string, lens: string): Promise<boolean> {
+    const ask: Ask = (signal) => this.source.analysis(id, signal)
+    const done = await this.#run(ask, lens, { cancelled: false, ours: false })
+    if (done && this.shown) this.#name(this.shown.analysis)
+    return done
+  }
+
+  /** A model that is not on the reader's own list has its name all the same. */
+  #name({ model, layers, heads, headWidth }: Analysis): void {
+    if (!this.catalogue || this.catalogue.models.some(({ name }) => name === model)) return
+    const unknown = { description: '', maxTokens: null, available: true, local: true, isDefault: false, reason: null }
+    const named = { name: model, title: model, layers, heads, headWidth, ...unknown }
+    this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, named] }
+  }
+
+  async #run(ask: Ask, lens: string, ticket: Ticket): Promise<boolean> {
     this.#begin(ticket)
     try {
-      const shown = await this.#task(request, lens, ticket)
+      const shown = await this.#task(ask, lens, ticket)
       if (!shown || ticket.cancelled) return false
       this.shown = shown
       this.#end()
@@ -85,13 +110,18 @@ export class Session {
     this.#ticket.cancelled = true
     this.error = ''
     this.#end()
-    // Without an id yet, #analyse cancels as soon as it learns it.
+    // Without an id yet, #show cancels as soon as it learns it.
     if (!id) return
     this.#task.stop()
+    if (!this.#ticket.ours) return
     await this.source.cancel(id).catch(() => {})
   }
 
   fail = (error: unknown): void => {
+    if (error instanceof SourceError && error.status === 401) {
+      this.onstranger()
+      return
+    }
     this.error =
       error instanceof SourceError
         ? error.message
@@ -121,10 +151,10 @@ export class Session {
     this.run = undefined
   }
 
-  async #analyse(signal: AbortSignal, request: Request, lens: string, ticket: Ticket): Promise<Shown | undefined> {
-    const answer = await this.source.submit(request, signal)
+  async #show(signal: AbortSignal, ask: Ask, lens: string, ticket: Ticket): Promise<Shown | undefined> {
+    const answer = await ask(signal)
     if (ticket.cancelled) {
-      await this.source.cancel(answer.id)
+      if (ticket.ours) await this.source.cancel(answer.id)
       return undefined
     }
     const run = await this.#follow(answer, signal)
@@ -135,11 +165,12 @@ export class Session {
       throw new SourceError('The analysis was cancelled. Your text is kept.', 'cancelled', 409)
     let layered: ReadonlySet<string> = new Set()
     const maps = new Maps(this.source, run.id, this.fail, () => layered)
+    const opened = answer.lenses.includes(lens) ? lens : (answer.lenses[0] ?? lens)
     // The first picture needs the document and one grid: both at once.
     const document = run === answer ? answer : this.source.analysis(run.id, signal)
-    const [analysis] = await Promise.all([document, maps.firstGrid(lens)])
+    const [analysis] = await Promise.all([document, maps.firstGrid(opened)])
     layered = layeredIn(analysis)
-    return { analysis, maps, lens }
+    return { analysis, maps, lens: opened }
   }
 
   async #follow(first: Run, signal: AbortSignal): Promise<Run> {

@@ -6,6 +6,8 @@ export interface Entry {
   fragment?: string
   /** How long the run takes, to see it running. */
   delayMs?: number
+  /** On a server with users: who is signed in, empty for nobody yet. */
+  user?: string
 }
 
 export const ENTRIES: readonly Entry[] = [
@@ -30,4 +32,6 @@ export const ENTRIES: readonly Entry[] = [
   { name: 'mechanism-34', tokens: 34, fragment: 'mechanism=jump&params=%7B%22order%22%3A2%7D' },
   { name: 'cross-34', tokens: 34, fragment: 'kind=cross&pair=The+water+rose+and+nobody+asked.' },
   { name: 'running', tokens: 34, delayMs: 60_000 },
+  { name: 'signed-in', tokens: 34, user: 'ada' },
+  { name: 'sign-in', tokens: 12, user: '' },
 ]

@@ -1,0 +1,31 @@
+/** Who is signed in, and what they share, by the REST interface. The token itself is kept in a cookie that no script can read. */
+import type { Accounts } from '../lib/source'
+import { call, getJson, path } from './http'
+import type { WireSession, WireShare } from './wire'
+
+const SESSION = '/session'
+const JSON_BODY = { 'content-type': 'application/json', accept: 'application/json' }
+
+export const accounts = (session: string): Accounts => ({
+  async who() {
+    return (await getJson<WireSession>(session)).user
+  },
+
+  async signIn(token) {
+    const answer = await call(SESSION, { method: 'POST', headers: JSON_BODY, body: JSON.stringify({ token }) })
+    return ((await answer.json()) as WireSession).user
+  },
+
+  async signOut() {
+    await call(SESSION, { method: 'DELETE' })
+  },
+
+  async share(id) {
+    const answer = await call(path(['analyses', id, 'share']), { method: 'POST' })
+    return ((await answer.json()) as WireShare).key
+  },
+
+  async unshare(id) {
+    await call(path(['analyses', id, 'share']), { method: 'DELETE' })
+  },
+})

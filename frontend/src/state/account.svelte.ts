@@ -1,0 +1,56 @@
+/** Who is signed in at the page. On a server without users nobody is, and nobody is asked. */
+import { type Accounts, SourceError } from '../lib/source'
+
+export class Account {
+  /** Null: nobody has to sign in, or nobody has. */
+  user = $state<string | null>(null)
+  /** The server has said that it wants to know who asks. */
+  wanted = $state(false)
+  /** The panel that asks is open. */
+  open = $state(false)
+  error = $state('')
+  busy = $state(false)
+
+  constructor(readonly accounts: Accounts | undefined) {}
+
+  /** Learns who is signed in. A server that wants to know says so by itself, on whatever is asked first. */
+  async learn(): Promise<void> {
+    this.user = (await this.accounts?.who().catch(() => null)) ?? null
+  }
+
+  ask = (): void => {
+    this.user = null
+    this.wanted = true
+    this.open = true
+  }
+
+  /** Answers whether the token was taken. */
+  async signIn(token: string): Promise<boolean> {
+    if (!this.accounts || this.busy) return false
+    this.busy = true
+    this.error = ''
+    try {
+      this.user = await this.accounts.signIn(token)
+      this.wanted = false
+      this.open = false
+      return true
+    } catch (error) {
+      this.error = refusal(error)
+      return false
+    } finally {
+      this.busy = false
+    }
+  }
+
+  /** A cookie that is gone already is as good as one given back. */
+  async signOut(): Promise<void> {
+    await this.accounts?.signOut().catch(() => {})
+  }
+}
+
+const refusal = (error: unknown) => {
+  if (!(error instanceof SourceError)) return 'Signing in failed in the page. Reload it and try again.'
+  return error.status === 401
+    ? 'This token is not known here, or not any more. Check that you copied all of it.'
+    : error.message
+}
