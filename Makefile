@@ -26,10 +26,11 @@ test: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python -m pytest $(ARGS)
 
 lint: $(VENV)/.serve $(VENV)/.test $(VENV)/.lint frontend/node_modules/.package-lock.json
-	$(BIN)/ruff format --check backend tests benchmarks docs
-	$(BIN)/ruff check backend tests benchmarks docs
+	$(BIN)/ruff format --check backend tests benchmarks docs hatch_build.py
+	$(BIN)/ruff check backend tests benchmarks docs hatch_build.py
 	$(BIN)/mypy
 	$(BIN)/hadolint --config deploy/hadolint.yaml Dockerfile Dockerfile.gpu
+	$(BIN)/shellcheck deploy/workers.sh deploy/redis/start.sh .ci/run
 	$(NPM) run lint
 	$(NPM) run check
 

@@ -103,24 +103,24 @@ def test_both_images_hold_the_same_wheel() -> None:
     assert "RUN make wheel" in stage("Dockerfile")
 
 
-def test_dockerfiles_have_no_lint() -> None:
-    command = [
-        Path(sys.executable).parent / "hadolint",
-        "--config",
-        "deploy/hadolint.yaml",
-        "Dockerfile",
-        "Dockerfile.gpu",
-    ]
-    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["hadolint", "--config", "deploy/hadolint.yaml", "Dockerfile", "Dockerfile.gpu"],
+        ["shellcheck", "deploy/workers.sh", "deploy/redis/start.sh"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_files_have_no_lint(command: list[str]) -> None:
+    program, *arguments = command
+    found = [Path(sys.executable).parent / program, *arguments]
+    shown = subprocess.run(found, cwd=ROOT, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stdout
 
 
 @pytest.mark.parametrize("script", ["deploy/workers.sh", "deploy/redis/start.sh"])
 def test_scripts_can_be_started(script: str) -> None:
-    path = ROOT / script
-    assert path.stat().st_mode & 0o111
-    shell = path.read_text().splitlines()[0].removeprefix("#!")
-    subprocess.run([shell, "-n", path], check=True)
+    assert (ROOT / script).stat().st_mode & 0o111
 
 
 def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
