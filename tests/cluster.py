@@ -95,9 +95,14 @@ class Cluster(Server):
         expected = len(self.workers) if workers is None else workers
         eventually(lambda: self.listed() >= expected, "workers")
 
+    def back(self) -> None:
+        """Wait until every server reaches Redis again."""
+        for server in self.servers:
+            eventually(lambda server=server: server.client.get("/readyz").status_code == 200, "a server that is ready")
+
     def listed(self) -> int:
         """How many workers the servers know."""
-        return int(self.client.get("/readyz").json()["workers"])
+        return int(self.client.get("/readyz").json()["workers"] or 0)
 
     def close(self) -> None:
         """End everything."""

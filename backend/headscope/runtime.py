@@ -161,6 +161,13 @@ class Service:
         looks = job is None or job.status in ("done", "queued", "running")
         return job, self.results.get(id_) if looks else None
 
+    def place(self, job: Job) -> int | None:
+        """How many jobs are taken before this one; None if it does not wait, or nobody can say now."""
+        try:
+            return self.record.place(job)
+        except BrokerUnavailable:
+            return None
+
     def stored(self, id_: str) -> Stored:
         """The result of a finished analysis. Raises Unknown, NotReady or Corrupt."""
         job, stored = self.find(id_)

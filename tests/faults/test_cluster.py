@@ -137,9 +137,10 @@ def test_redis_restarted(cluster: Cluster, how: signal.Signals) -> None:
             "degraded",
         )
     cluster.broker.start()
+    cluster.back()
     for id_ in (*running, *waiting):
         ends(cluster, id_)
-    assert cluster.metric("forward_passes_total") == passes + 8
+    eventually(lambda: cluster.metric("forward_passes_total") == passes + 8, "the count of what ran meanwhile", 15)
 
 
 def test_redis_does_not_answer(cluster: Cluster) -> None:
@@ -153,6 +154,7 @@ def test_redis_does_not_answer(cluster: Cluster) -> None:
         assert cluster.client.get("/healthz").elapsed.total_seconds() < 1
     finally:
         cluster.broker.send(signal.SIGCONT)
+    cluster.ready()
     ends(cluster, id_)
 
 
@@ -163,6 +165,7 @@ def test_redis_emptied(cluster: Cluster) -> None:
     cluster.forward(id_)
     cluster.broker.flush()
     assert cluster.get(f"/analyses/{id_}").status_code == 404
+    cluster.ready()
     assert cluster.get(f"/analyses/{stored['id']}").json() == stored
     assert cluster.submit(**body) == id_
     assert cluster.ended(id_)["status"] == "done"

@@ -24,13 +24,13 @@ def hang_up(server: Server, body: dict[str, str]) -> None:
         connection.sendall(f"POST {API}/analyses HTTP/1.1\r\n{head}\r\n".encode() + request.content)
 
 
-async def ask(urls: list[str], body: dict[str, str]) -> list[httpx.Response]:
-    """Everybody at once, of these servers in turn."""
-    limits = httpx.Limits(max_connections=CLIENTS)
+async def ask(urls: list[str], body: dict[str, str], clients: int = CLIENTS) -> list[httpx.Response]:
+    """So many at once, of these servers in turn."""
+    limits = httpx.Limits(max_connections=clients)
     async with httpx.AsyncClient(timeout=120, limits=limits, trust_env=False) as client:
         asking = (
             client.post(f"http://{urls[number % len(urls)]}{API}/analyses", json=body, headers={"Prefer": "wait=50"})
-            for number in range(CLIENTS)
+            for number in range(clients)
         )
         return await asyncio.gather(*asking)
 

@@ -102,7 +102,7 @@ async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[Serve
     seen = False
     async for job in service.watcher.changes(id_, after):
         seen = True
-        position = await asyncio.to_thread(service.record.place, job)
+        position = await asyncio.to_thread(service.place, job)
         yield ServerSentEvent(documents.event(job, position).model_dump_json(), event="progress", id=str(job.version))
     if not seen:  # only the result is left, or everything was sent before
         document = await _document(service, id_)
@@ -119,7 +119,7 @@ async def _document(service: Service, id_: str) -> AnalysisDocument:
     def build() -> AnalysisDocument:
         try:
             job, stored = service.find(id_)
-            position = service.record.place(job) if job else None
+            position = service.place(job) if job else None
             return documents.analysis(id_, job, stored, position)
         except Corrupt:
             service.recompute(id_)

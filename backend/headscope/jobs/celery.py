@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import redis
 from celery import Celery, Task, signals
-from celery.platforms import SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.worker.consumer import Consumer
 
 from ..errors import BrokerUnavailable
@@ -107,9 +107,9 @@ def serve(app: Celery, station: Station) -> int:
     signals.setup_logging.connect(_quieten)
     signals.worker_process_init.connect(opening)
     signals.worker_shutting_down.connect(stopping)
-    warnings.filterwarnings(
-        "ignore", category=SecurityWarning
-    )  # about being root, where messages could hold code: these are JSON
+    # About being root, which matters where messages hold code, and about a setting whose default is going to change.
+    for category in (SecurityWarning, CPendingDeprecationWarning):
+        warnings.filterwarnings("ignore", category=category)
     worker = app.Worker(
         hostname=f"headscope@{station.claimant.name}",
         queues=[queue(station.claimant.device)],

@@ -7,8 +7,10 @@ write would hold the record's lock against everybody. In the cluster a worker wr
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
@@ -85,35 +87,46 @@ class ServerLine:
 
 
 class RecordLine:
-    """A worker's way to the record of the cluster. While the broker is away jobs go on, and what they say is lost."""
+    """A worker's way to the record of the cluster. While the broker is away jobs go on; what they count is said later."""
 
-    def __init__(self, record: Record, runs: Mapping[str, int]) -> None:
-        self._record, self._runs = record, dict(runs)
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._runs: dict[str, int] = {}
+        self._unsaid: deque[Callable[[], None]] = deque()
+        self._saying = threading.Lock()
         self._silent_until = 0.0
+
+    def begin(self, runs: Mapping[str, int]) -> None:
+        """These runs of jobs start, by id."""
+        self._runs = dict(runs)
 
     def progress(self, id_: str, fraction: float, stage: str, detail: str) -> bool:
         """Say how far a job is; False once it is no longer wanted."""
         wanted = True
-        with self._speaking() as may:
-            if may:
+        if time.monotonic() >= self._silent_until:
+            try:
                 wanted = self._record.progress(id_, self._runs[id_], fraction, stage, detail)
+            except BrokerUnavailable:
+                self._silent_until = time.monotonic() + PAUSE_SECONDS
         return wanted
 
     def count(self, name: str, number: int = 1) -> None:
         """Add to a counter of the record."""
-        with self._speaking() as may:
-            if may:
-                self._record.count(name, number)
+        self._unsaid.append(lambda: self._record.count(name, number))
+        self.flush()
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add an observation to a histogram of the record."""
-        with self._speaking() as may:
-            if may:
-                self._record.observe(name, labels, value)
+        self._unsaid.append(lambda: self._record.observe(name, labels, value))
+        self.flush()
 
-    @contextlib.contextmanager
-    def _speaking(self) -> Iterator[bool]:
-        try:
-            yield time.monotonic() >= self._silent_until
-        except BrokerUnavailable:
-            self._silent_until = time.monotonic() + PAUSE_SECONDS
+    def flush(self) -> None:
+        """Say what could not be said before, if the broker is back."""
+        with self._saying:
+            while self._unsaid and time.monotonic() >= self._silent_until:
+                try:
+                    self._unsaid[0]()
+                except BrokerUnavailable:
+                    self._silent_until = time.monotonic() + PAUSE_SECONDS
+                else:
+                    self._unsaid.popleft()

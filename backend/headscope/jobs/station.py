@@ -45,6 +45,7 @@ class Station:
         self.claimant, self._open_record, self._make_engine, self._messages = claimant, record, engine, messages
         self._job_seconds, self._prewarm = job_seconds, prewarm
         self._record = record()
+        self._line = RecordLine(self._record)
         self._engine: Engine | None = None
         self._settled = False
         self._task = ""
@@ -58,6 +59,7 @@ class Station:
         # Whoever stops all processes at once leaves this one to its parent.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._record = self._open_record()
+        self._line = RecordLine(self._record)
         with suppress(BrokerUnavailable):
             self._take_over()
         threading.Thread(target=self._live, name="heart", daemon=True).start()
@@ -69,7 +71,7 @@ class Station:
             os._exit(1)
         if self._prewarm:
             try:
-                self._engine.prewarm(RecordLine(self._record, {}))
+                self._engine.prewarm(self._line)
             except Exception:  # the first job that needs the model says what is wrong with it
                 logger.exception("the default model can't be loaded")
         self._idle_since = time.monotonic()
@@ -117,7 +119,8 @@ class Station:
         late = timed_out(self._job_seconds).problem()
         problems: Problems
         try:
-            problems = engine.run(jobs, RecordLine(self._record, {job.id: job.run for job in jobs}))
+            self._line.begin({job.id: job.run for job in jobs})
+            problems = engine.run(jobs, self._line)
         except SoftTimeLimitExceeded:
             problems = dict.fromkeys((job.id for job in jobs), late)
         except Exception:
@@ -158,6 +161,7 @@ class Station:
         while True:
             try:
                 self._end()
+                self._line.flush()
                 self._record.beat(self._now(), list(self._jobs))
                 self._look_after_parent()
             except BrokerUnavailable:

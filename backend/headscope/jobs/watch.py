@@ -7,12 +7,14 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Iterable
 
-from ..errors import HeadscopeError
+from ..errors import BrokerUnavailable, HeadscopeError
 from .job import Job, Record
 
 logger = logging.getLogger("headscope.jobs")
 
 TICK_SECONDS = 0.1
+# How often a record that is away is asked whether it is back, in s.
+AWAY_SECONDS = 0.5
 
 
 class Watcher:
@@ -43,7 +45,7 @@ class Watcher:
             self._ticker = asyncio.create_task(self._tick())
         try:
             seen = 0
-            job = await asyncio.to_thread(self._record.get, id_)
+            job = await self._found(id_)
             while job is not None:
                 seen = max(seen, job.version)
                 if job.version > after:
@@ -56,6 +58,14 @@ class Watcher:
             self._waiting[id_].discard(news)
             if not self._waiting[id_]:
                 del self._waiting[id_]
+
+    async def _found(self, id_: str) -> Job | None:
+        """The job as it is now, or as it is once the record is back: who waits has begun to listen already."""
+        while True:
+            try:
+                return await asyncio.to_thread(self._record.get, id_)
+            except BrokerUnavailable:
+                await asyncio.sleep(AWAY_SECONDS)
 
     async def ended(self, id_: str, seconds: float) -> Job | None:
         """The job once it has ended, or as it is after `seconds`; None if there is none."""
@@ -72,13 +82,16 @@ class Watcher:
 
     async def _tick(self) -> None:
         version: int | None = None
+        away = False
         while self._waiting:
             try:
-                version = await self._look(version)
+                version, away = await self._look(version), False
             except (HeadscopeError, sqlite3.Error) as error:  # the record is away: whoever waits goes on waiting
-                logger.warning("changes of jobs can't be read now: %s", error)
+                if not away:
+                    logger.warning("changes of jobs can't be read now: %s", error)
+                away = True
             try:
-                async with asyncio.timeout(TICK_SECONDS):
+                async with asyncio.timeout(AWAY_SECONDS if away else TICK_SECONDS):
                     await self._poked.wait()
             except TimeoutError:
                 pass
