@@ -24,19 +24,18 @@ LARGE = 1_000_000
 
 @dataclass(frozen=True)
 class Place:
-    """Where a store of some kind is; `name` keeps its index apart from those of other tests."""
+    """Where a store of some kind is."""
 
     kind: str
     root: str
     staging: str
     redis: str
-    name: str
 
     def open(self, quota: int = LARGE) -> Results:
         """The store, as a process of its own would open it."""
         if self.kind == "home":
             return Results.local(Path(self.root), quota)
-        return Results.shared(self.root, self.redis, quota, Path(self.staging), self.name)
+        return Results.shared(self.root, self.redis, quota, Path(self.staging))
 
     def json(self) -> str:
         """For another process; see load()."""
@@ -70,8 +69,8 @@ class Place:
 
 
 @contextmanager
-def object_store(folder: Path) -> Iterator[None]:
-    """An object store as a process of its own; the environment says where, as it does for any client of one."""
+def object_store(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An object store as a process of its own. The environment says where, as it does for any client of one."""
     command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     log = folder / "moto.log"
     with log.open("wb") as file, pytest.MonkeyPatch.context() as patch:
@@ -83,16 +82,20 @@ def object_store(folder: Path) -> Iterator[None]:
                 patch.setenv(variable, "testing")
             patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
             patch.setenv("NO_PROXY", "127.0.0.1")
-            yield
+            fsspec.get_filesystem_class("s3").clear_instance_cache()
+            yield server
         finally:
             server.kill()
             server.wait()
 
 
-def new_place(kind: str, folder: Path, redis: str) -> Place:
-    """An empty store of that kind. A bucket needs object_store()."""
-    name, root = uuid.uuid4().hex, str(folder / "store")
+def new_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
+    """An empty store of that kind, on the servers of the fixtures `broker` and `buckets`."""
+    root = str(folder / "store")
+    redis = "" if kind == "home" else request.getfixturevalue("broker").url
     if kind == "bucket":
-        root = f"s3://{name}/in/a/prefix"
-        fsspec.filesystem("s3").mkdir(name)
-    return Place(kind, root, str(folder / "staging"), redis, name)
+        request.getfixturevalue("buckets")
+        bucket = uuid.uuid4().hex
+        root = f"s3://{bucket}/in/a/prefix"
+        fsspec.filesystem("s3").mkdir(bucket)
+    return Place(kind, root, str(folder / "staging"), redis)

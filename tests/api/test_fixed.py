@@ -17,7 +17,7 @@ from tests.server import Server
 
 # Every kind of answer that is kept, as often as its query changes what it says.
 PATHS = [
-    "maps/weights?layer=0",
+    "maps/weights?layer=0&dtype=float16",
     "maps/weights?layer=0&dtype=uint8",
     "maps/effective?head=1&format=json",
     "maps/effective?by=word&format=npy",
@@ -82,6 +82,13 @@ def test_the_cache_answers_as_the_store_does(
         assert all(np.array_equal(one[name], other[name], equal_nan=True) for name in one)
     else:
         assert elsewhere.content == first[-1]
+
+
+def test_what_is_only_read_is_not_kept(cached: Server, cache: Broker, id_: str) -> None:
+    """A slice as it stands on this machine's disk comes from there each time."""
+    path, before = f"/analyses/{id_}/maps/weights?layer=0", hits(cache)
+    assert seen(cached, path) == seen(cached, path)
+    assert hits(cache) == before
 
 
 def test_every_answer_has_a_name_of_its_own(cached: Server, id_: str) -> None:

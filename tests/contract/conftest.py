@@ -1,4 +1,4 @@
-"""Both records, for tests that hold for either."""
+"""Both records, and every kind of store, for tests that hold for all of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ import pytest
 from headscope.jobs import Record
 from tests.broker import Broker
 from tests.contract.records import Open, Place
+from tests.stores import object_store
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """A Redis for records, each under a prefix of its own."""
+    """A Redis for records and indexes, each under a prefix of its own."""
     with TemporaryDirectory() as folder, Broker(Path(folder)) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """An object store."""
+    with object_store(tmp_path_factory.mktemp("buckets")):
+        yield
 
 
 @pytest.fixture(params=["sqlite", "redis"])

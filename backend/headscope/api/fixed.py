@@ -11,16 +11,25 @@ from starlette.responses import Response
 
 from .._version import __version__
 from ..runtime import Service
-from ..store import Stored
+from ..store import Hot, Stored
 from .deps import read
 
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept"}
 
 
 async def fixed(
-    request: Request, service: Service, id_: str, format_: str, make: Callable[[Stored], Response]
+    request: Request,
+    service: Service,
+    id_: str,
+    format_: str,
+    make: Callable[[Stored], Response],
+    *,
+    computed: bool = True,
 ) -> Response:
-    """What `make` answers from a finished analysis, or has answered before; 304 to whoever has that already. Raises as read() does."""
+    """What `make` answers from a finished analysis, or has answered before; 304 to whoever has that already. Raises as read() does.
+
+    What is not computed but only read comes from a disk as fast as from the cache, and is kept there only if the store is far.
+    """
 
     def find(stored: Stored) -> Response:
         key = _key(request, stored.digest, format_)
@@ -29,12 +38,13 @@ async def fixed(
         headers = {**FOREVER, "ETag": f"W/{tag}"}
         if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        found = service.hot.get(key)
+        hot = service.hot if computed or stored.far else Hot(None)
+        found = hot.get(key)
         if found is not None:
             media, body = found
             return Response(body, media_type=media, headers=headers)
         response = make(stored)
-        service.hot.put(key, response.media_type or "", bytes(response.body))
+        hot.put(key, response.media_type or "", bytes(response.body))
         response.headers.update(headers)
         return response
 

@@ -74,7 +74,8 @@ async def maps(
         values = together.apply(stored.maps(lens, layers, heads))[:, :, queries, keys]
         return _encoded(values, dtype, LENSES[lens].signed, format_)
 
-    return await fixed(request, service, id_, format_, cut)
+    computed = dtype != "float32" or format_ == "json" or by != "token"
+    return await fixed(request, service, id_, format_, cut, computed=computed)
 
 
 def _encoded(values: Array, dtype: str, signed: bool, format_: Format) -> Response:

@@ -171,10 +171,12 @@ class RedisIndex:
         self._usage = (0, 0)
 
     def has(self, id_: str) -> bool | None:
-        found = self._link.ask(lambda redis: (redis.hexists(self._keys[1], id_), redis.exists(self._complete)))
-        if found is None or not any(found):
-            return None
-        return bool(found[0])
+        def look(redis: Any) -> list[Any]:
+            asked = redis.pipeline(transaction=False).hexists(self._keys[1], id_).exists(self._complete)
+            return list(asked.execute())
+
+        found = self._link.ask(look)
+        return bool(found[0]) if found is not None and any(found) else None
 
     def touch(self, id_: str) -> None:
         self._run(TOUCH, id_)

@@ -29,7 +29,7 @@ class Inputs:
     @classmethod
     def shared(cls, where: str, redis_url: str, quota_bytes: int, staging: Path) -> Inputs:
         """Those of any number of servers and workers; see Results.shared."""
-        return cls(Results.shared(f"{where.rstrip('/')}/inputs", redis_url, quota_bytes // SHARE, staging, "inputs"))
+        return cls(Results.shared(f"{where.rstrip('/')}/inputs", redis_url, quota_bytes // SHARE, staging))
 
     def put(self, data: bytes) -> str:
         """Keep an input; its name, 64 hexadecimal digits. Raises StorageFull or StoreUnavailable."""

@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 
 from ..errors import StorageFull, StoreUnavailable
 from .index import Index, RedisIndex, SqliteIndex
-from .manifest import NAME, Manifest, opened, sealed
+from .manifest import NAME, Manifest, sealed
 from .mapfile import Corrupt, MapWriter, read_heads, storing
 from .remote import RemoteShelf
 from .shelf import LocalShelf, Shelf
@@ -47,6 +47,11 @@ class Stored:
     def digest(self) -> str:
         """64 hexadecimal digits; another writing of the same analysis has others."""
         return self.manifest.digest
+
+    @property
+    def far(self) -> bool:
+        """Whether reading it means asking another machine."""
+        return self.shelf.far
 
     @cached_property
     def arrays(self) -> dict[str, Array]:
@@ -102,13 +107,14 @@ class Results:
         return cls(LocalShelf(home, patience=0), SqliteIndex(home / "results.db"), quota_bytes)
 
     @classmethod
-    def shared(cls, where: str, redis_url: str, quota_bytes: int, staging: Path, name: str = "results") -> Results:
-        """The store of any number of servers and workers. `where` is a folder that all of them see, or an address for fsspec.
+    def shared(cls, where: str, redis_url: str, quota_bytes: int, staging: Path) -> Results:
+        """The store of any number of servers and workers. `where` is a folder that all of them see by that name, or an address for fsspec.
 
         `staging` is a folder of this machine for what is on its way to such an address.
         """
-        where = where.removeprefix("file://")
+        where = where.removeprefix("file://").rstrip("/")
         shelf = RemoteShelf(where, staging) if "://" in where else LocalShelf(Path(where))
+        name = hashlib.sha256(where.encode()).hexdigest()[:16]
         return cls(shelf, RedisIndex(redis_url, f"headscope:store:{name}"), quota_bytes)
 
     @property
@@ -131,7 +137,7 @@ class Results:
             if self._index.has(id_):
                 raise Corrupt
             return None
-        stored = Stored(self._shelf, opened(id_, data))
+        stored = Stored(self._shelf, Manifest(id_, data))
         self._index.touch(id_)
         return stored
 
@@ -179,8 +185,7 @@ class Results:
             for id_ in lying - known:
                 self._enter(id_, used_when_made=True)
             for id_ in known - lying:
-                if self._shelf.manifest(id_) is None:
-                    self._index.remove(id_)
+                self._still_there(id_)
         except StoreUnavailable:
             return  # logged where it happened; the next turn comes
         self._index.complete()
@@ -214,24 +219,34 @@ class Results:
             raise StorageFull(
                 "The result is larger than the whole store (HEADSCOPE_QUOTA_BYTES). Ask for fewer layers or lenses, or for no maps."
             )
-        if self._shelf.publish(id_, folder):
-            self._drop(self._index.add(id_, size, self._quota))
-        else:  # another process was first; a result is named by its content, so theirs is as good
-            self._enter(id_)
+        while not self._shelf.publish(id_, folder):
+            if self._enter(id_):  # another process was first; a result is named by its content, so theirs is as good
+                return size
+        self._drop(self._index.add(id_, size, self._quota))
         return size
 
-    def _enter(self, id_: str, *, used_when_made: bool = False) -> None:
-        """Put a result of the shelf into the index, or aside if its manifest is damaged."""
+    def _enter(self, id_: str, *, used_when_made: bool = False) -> bool:
+        """Put a result of the shelf into the index, or aside if its manifest is damaged. Whether it is there."""
         try:
             data = self._shelf.manifest(id_)
             if data is not None:
-                manifest = opened(id_, data)
+                manifest = Manifest(id_, data)
                 used = manifest.made if used_when_made else None
-                self._drop(self._index.add(id_, manifest.bytes, self._quota, used))
+                self._drop(self._index.add(id_, manifest.size, self._quota, used))
+                return self._still_there(id_)
         except Corrupt:
             self._shelf.put_aside(id_)
+        return False
+
+    def _still_there(self, id_: str) -> bool:
+        """Whether a result is on the shelf. If it is not, it leaves the index, too: somebody may have entered it while another one was removing it."""
+        there = self._shelf.manifest(id_) is not None
+        if not there:
+            self._index.remove(id_)
+        return there
 
     def _drop(self, victims: Iterable[str]) -> None:
         for id_ in victims:
-            with suppress(StoreUnavailable):  # what stays is found by tidy
+            with suppress(StoreUnavailable, Corrupt):  # what stays is found by tidy
                 self._shelf.remove(id_)
+                self._still_there(id_)

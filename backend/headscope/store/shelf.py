@@ -36,6 +36,10 @@ class Shelf(Protocol):
     """What the store asks of the place where it keeps bytes. Everything raises StoreUnavailable where that can't be reached."""
 
     @property
+    def far(self) -> bool:
+        """Whether every look takes a while."""
+
+    @property
     def staging(self) -> Path:
         """A folder of this machine for what is being written."""
 
@@ -63,6 +67,8 @@ class Shelf(Protocol):
 
 class LocalShelf:
     """A folder. `patience` is how long (s) to leave alone what is half written: 0 where nobody else writes."""
+
+    far = False
 
     def __init__(self, root: Path, patience: float = PATIENCE) -> None:
         self._results, self.staging, self._aside = root / "results", root / "incoming", root / "quarantine"
@@ -155,9 +161,10 @@ def _reading() -> Iterator[None]:
         raise unavailable(error) from error
 
 
-def unavailable(error: Exception) -> StoreUnavailable:
+def unavailable(error: Exception | None = None) -> StoreUnavailable:
     """The store can't be reached now; why is for the log."""
-    logger.warning("the store can't be reached: %s: %s", type(error).__name__, error)
+    if error is not None:
+        logger.warning("the store can't be reached: %s: %s", type(error).__name__, error)
     return StoreUnavailable(
         "The store of results can't be reached now. Try again in a moment; the server's log says why."
     )

@@ -1,0 +1,103 @@
+"""What a shared store leans on is away: results are read as long as they can be, nothing waits for long, and nothing is lost."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headscope.errors import StoreUnavailable
+from headscope.store import link, remote
+from tests.broker import Broker
+from tests.contract.test_store import check, name, write
+from tests.server import eventually
+from tests.stores import Place, new_place, object_store
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    """A Redis that may be killed."""
+    with tempfile.TemporaryDirectory(prefix="redis-") as folder, Broker(Path(folder)) as running:
+        yield running
+
+
+@pytest.fixture
+def buckets(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An object store that may be killed."""
+    with object_store(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty store."""
+    return new_place(request.param, request, tmp_path)
+
+
+@pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_without_redis_results_are_read_and_written(
+    place: Place, broker: Broker, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits long for an index that is away. What was written meanwhile is entered with the next result."""
+    results = place.open()
+    write(results, 1)
+    results.tidy()
+    broker.kill() if how == "killed" else broker.send(signal.SIGSTOP)
+    started = time.perf_counter()
+    write(results, 2)
+    for number in (1, 2):
+        check(results, number)
+        assert results.has(name(number))
+    assert not results.has(name(3))
+    assert results.get(name(3)) is None
+    results.tidy()
+    assert time.perf_counter() - started < link.PAUSE
+    broker.start() if how == "killed" else broker.send(signal.SIGCONT)
+    monkeypatch.setattr(link, "PAUSE", 0)
+    results._index._link._again = 0
+    eventually(lambda: results._index.ids(), "the index")
+    write(results, 4)
+    assert results.usage()[0] == 3
+    for number in (1, 2, 4):
+        check(place.open(), number)
+
+
+@pytest.mark.parametrize("place", ["bucket"], indirect=True)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_without_the_object_store(
+    place: Place, buckets: subprocess.Popen[bytes], how: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading and writing say so, soon and then at once; nothing is taken for damaged or forgotten; nothing half written stays."""
+    monkeypatch.setitem(remote.OPTIONS["s3"]["config_kwargs"], "read_timeout", 1)
+    monkeypatch.setattr(remote, "UPLOAD_SECONDS", 2)
+    results = place.open()
+    write(results, 1)
+    buckets.send_signal(how)
+    started = time.perf_counter()
+    with pytest.raises(StoreUnavailable):
+        results.get(name(1))
+    assert time.perf_counter() - started < 10
+    started = time.perf_counter()
+    for ask in (results.get, results.quarantine, results.delete):
+        with pytest.raises(StoreUnavailable):
+            ask(name(1))
+    assert time.perf_counter() - started < 1
+    with pytest.raises(StoreUnavailable):
+        write(results, 2)
+    results.tidy()
+    assert not list(results.staging.iterdir())
+    assert results.usage()[0] == 1
+    if how == signal.SIGSTOP:
+        buckets.send_signal(signal.SIGCONT)
+        monkeypatch.setattr(remote, "PAUSE", 0)
+        results._shelf._again = 0
+        eventually(lambda: results.get(name(1)), "the object store")
+        check(results, 1)
+        write(results, 2)
+        check(results, 2)
