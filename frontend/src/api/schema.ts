@@ -1091,12 +1091,15 @@ export interface components {
          * @description Whether the server takes work, and what it holds.
          */
         Health: {
-            /** Queued */
-            queued: number;
+            /**
+             * Queued
+             * @description Analyses that wait; null while the queue can't be reached.
+             */
+            queued: number | null;
             /** Result Bytes */
-            result_bytes: number;
+            result_bytes: number | null;
             /** Results */
-            results: number;
+            results: number | null;
             /**
              * Status
              * @enum {string}
@@ -1104,6 +1107,11 @@ export interface components {
             status: "ok" | "degraded";
             /** Version */
             version: string;
+            /**
+             * Workers
+             * @description Workers of a cluster; null where a child process of the server does the work.
+             */
+            workers: number | null;
         };
         /** HopfieldChoice */
         HopfieldChoice: {
