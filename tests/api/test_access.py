@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
 
 from headscope.accounts import FILE, Accounts
 from headscope.api.app import create
@@ -18,7 +17,7 @@ from tests.api.test_bad_input import check_problem
 from tests.api.users import NOBODY, OF_ONE, ROUTES, Users, ask, refused, users
 from tests.server import API, SLOW, Server, eventually
 
-OPEN = {("GET", "/healthz"), ("GET", "/"), ("HEAD", "/"), ("GET", "/assets/{name}"), ("POST", f"{API}/session")}
+OPEN = {("GET", "/healthz"), ("GET", "/"), ("GET", "/assets/{name}"), ("POST", f"{API}/session")}
 PLACES = [
     *ROUTES,
     ("GET", f"{API}/openapi.json"),
@@ -30,20 +29,11 @@ PLACES = [
 CLOSED = [place for place in PLACES if place not in OPEN]
 
 
-def _paths(app: FastAPI) -> Iterator[str]:
-    """Every path that an application answers to, with the names of its parameters."""
-    for route in app.routes:
-        included = getattr(
-            route, "effective_route_contexts", None
-        )  # a router that was included keeps its routes to itself
-        for one in included() if included else [route]:
-            yield one.path_format if hasattr(one, "path_format") else one.path
-
-
 def test_every_route_is_in_the_matrices(tmp_path: Path) -> None:
-    """What the application answers to is what stands in the tables below, and nothing else."""
-    paths = set(_paths(create(Settings(home=tmp_path))))
-    assert paths == {path for _, path in [*OPEN, *ROUTES, ("GET", f"{API}/openapi.json")]}
+    """What the application answers to is what stands in the tables below, and nothing else: routes that the OpenAPI document leaves out, too."""
+    found = iter_route_contexts(create(Settings(home=tmp_path)).routes)
+    served = {(method, str(route.path).replace(":path}", "}")) for route in found for method in route.methods or ()}
+    assert {place for place in served if place[0] != "HEAD"} == {*ROUTES, *OPEN, ("GET", f"{API}/openapi.json")}
     assert len(CLOSED) >= 25
 
 

@@ -49,12 +49,12 @@ class Users:
 
 
 @contextmanager
-def users(home: Path, models: Path, **settings: Any) -> Iterator[Users]:
-    """Ada, Emmy, and a server that knows them."""
+def users(home: Path, models: Path, kind: type[Server] = Server, **settings: Any) -> Iterator[Users]:
+    """Ada, Emmy, and a server (or a cluster) that knows them."""
     accounts = Accounts(home / FILE)
     tokens = {name: accounts.create(name) for name in ("ada", "emmy")}
     with ExitStack() as stack:
-        server = stack.enter_context(Server(home, models, token=tokens["ada"], **settings))
+        server = stack.enter_context(kind(home, models, token=tokens["ada"], **settings))
         nobody, ada, emmy = (
             stack.enter_context(server.visitor(token)) for token in (None, tokens["ada"], tokens["emmy"])
         )

@@ -1,0 +1,91 @@
+"""Users of a cluster: the same on every server, in turns, and with nothing let out while it can't be known what is whose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import httpx
+import pytest
+
+from tests.api.users import OF_ONE, Users, ask, refused, users
+from tests.cluster import Cluster
+from tests.server import API, SLOW, Server, eventually
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Users]:
+    """Two servers, one worker, two users."""
+    with users(tmp_path_factory.mktemp("lab") / "home", models, Cluster, servers=2, workers=1) as running:
+        yield running
+        logs = "".join(part.log() for part in (*cluster(running).servers, *cluster(running).workers))
+        assert not [name for name, token in running.tokens.items() if token in logs]
+
+
+def cluster(lab: Users) -> Cluster:
+    """The lab's servers and workers."""
+    return cast("Cluster", lab.server)
+
+
+@contextmanager
+def elsewhere(lab: Users, name: str | None) -> Iterator[httpx.Client]:
+    """A user at the other server."""
+    other: Server = cluster(lab).others[0]
+    with other.visitor(lab.tokens[name] if name else None) as client:
+        yield client
+
+
+def test_every_server_knows_who_may_read_what(lab: Users) -> None:
+    """What is asked of one server belongs to the same user on the other; two users' equal requests are computed once; a key opens it on both."""
+    id_ = lab.submit(lab.ada, "Ada asks the first server.")
+    address, before = f"{API}/analyses/{id_}", lab.server.metric("forward_passes_total")
+    with elsewhere(lab, "ada") as ada, elsewhere(lab, "emmy") as emmy, elsewhere(lab, None) as nobody:
+        assert ada.get(f"{address}/maps/weights").status_code == 200
+        for route in OF_ONE:
+            assert ask(emmy, *route, id_).status_code == 404
+        key = ada.post(f"{address}/share").json()["key"]
+        for stranger in (nobody, lab.nobody):
+            assert stranger.get(f"{address}/grid/weights", params={"share": key}).status_code == 200
+            refused(stranger.get(f"{API}/analyses", params={"share": key}))
+        assert lab.submit(emmy, "Ada asks the first server.") == id_
+        assert lab.ada.delete(address).status_code == 204
+        assert (ada.get(address).status_code, lab.emmy.get(address).status_code) == (404, 200)
+        refused(nobody.get(address, params={"share": key}))
+    assert lab.server.metric("forward_passes_total") == before
+
+
+def test_users_take_turns(lab: Users) -> None:
+    """Whoever has one job waits for two of anybody else's at most, however many those are."""
+    batch = {name: value for name, value in SLOW.items() if name != "text"}
+    flood = {**batch, "inputs": [{"text": f"{SLOW['text']} {number}."} for number in range(100)]}
+    ids = lab.ada.post(f"{API}/analyses/batch", json=flood).json()["ids"]
+    with elsewhere(lab, "emmy") as emmy:
+        answer = emmy.post(f"{API}/analyses", json={**SLOW, "text": "Emmy has one question."}).json()
+        assert answer["progress"]["position"] in (None, 0, 1, 2)
+        assert emmy.delete(f"{API}/analyses/{answer['id']}").status_code == 202
+    for id_ in ids:
+        lab.ada.delete(f"{API}/analyses/{id_}")
+    eventually(lambda: lab.ada.get("/readyz").json()["queued"] == 0, "an empty queue")
+
+
+def test_nothing_is_let_out_while_the_record_is_away(lab: Users) -> None:
+    """Whose it is can't be known then: 503 for every user, 401 for strangers, and afterwards all is as it was."""
+    id_ = lab.submit(lab.ada, "Ada keeps this over an outage.")
+    key = lab.ada.post(f"{API}/analyses/{id_}/share").json()["key"]
+    reading = [route for route in OF_ONE if route[0] == "GET"]
+    cluster(lab).broker.kill()
+    try:
+        for route in reading:
+            answers = [ask(who, *route, id_) for who in (lab.ada, lab.emmy)]
+            answers.append(ask(lab.nobody, *route, id_, params={"share": key}))
+            assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "broker-unavailable")}
+            refused(ask(lab.nobody, *route, id_))
+        assert lab.nobody.get("/healthz").status_code == 200
+    finally:
+        cluster(lab).broker.start()
+    cluster(lab).back()
+    assert lab.ada.get(f"{API}/analyses/{id_}").json()["status"] == "done"
+    assert lab.emmy.get(f"{API}/analyses/{id_}").status_code == 404
+    assert lab.nobody.get(f"{API}/analyses/{id_}", params={"share": key}).status_code == 200
