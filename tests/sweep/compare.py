@@ -16,9 +16,11 @@ from headscope.types import Layer
 
 from .build import Built, ids
 from .structure import structure_apart
+from .together import together_apart
 
 # Shorter than Headscope's own probe, longer than it and than the window, and longer still.
 LENGTHS = (5, 24, 40)
+SEVERAL = 4
 TOLERANCE = 1e-5
 OUTPUT_TOLERANCE = 1e-4  # relative to the largest entry, if that is above 1
 RETURNED = {
@@ -52,6 +54,8 @@ def judge(built: Built) -> Verdict:
         kinds = list(dict.fromkeys(site.kind for site in anatomy.sites))
         lacks = {kind: anatomy.lacks(kind) for kind in kinds}
         wrong = next(filter(None, (_difference(model, anatomy, built, length) for length in LENGTHS)), None)
+        if wrong is None:
+            wrong = together_apart(model, anatomy, [ids(LENGTHS[1], seed) for seed in range(SEVERAL)])
     except HeadscopeError as error:
         return Verdict("refused", error.detail)
     if not anatomy.captured:
