@@ -30,7 +30,24 @@ def read(**variables: str) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile() as nothing:  # instead of the .env of this checkout
         command = ["docker-compose", "--env-file", nothing.name, "--profile", "gpu", "config"]
         shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    return yaml.safe_load(shown.stdout)
+    file = yaml.safe_load(shown.stdout)
+    for service in file["services"].values():
+        service["ports"] = [_port(port) for port in service.get("ports", [])]
+        service["volumes"] = [_volume(volume) for volume in service.get("volumes", [])]
+    return file
+
+
+def _port(port: str | dict[str, Any]) -> str:
+    """As Compose 1 writes it; Compose 2 writes a mapping."""
+    if isinstance(port, str):
+        return port
+    return f"{port['host_ip']}:{port['published']}:{port['target']}/{port['protocol']}"
+
+
+def _volume(volume: str | dict[str, Any]) -> str:
+    if isinstance(volume, str):
+        return volume
+    return f"{volume['source']}:{volume['target']}:{'ro' if volume.get('read_only') else 'rw'}"
 
 
 def image(dockerfile: str) -> dict[str, Any]:

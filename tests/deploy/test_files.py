@@ -46,16 +46,23 @@ def test_a_service_is_contained(name: str) -> None:
 
 def test_redis_is_reached_from_inside_only() -> None:
     for name in ("broker", "cache"):
-        assert "ports" not in SERVICES[name]
+        assert SERVICES[name]["ports"] == []
         assert list(SERVICES[name]["networks"]) == ["back"]
     assert FILE["networks"]["back"]["internal"] is True
-    assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
+    assert [name for name, service in SERVICES.items() if service["ports"]] == ["api"]
 
 
 def test_the_service_is_published_on_a_loopback_address_unless_told_otherwise() -> None:
     assert SERVICES["api"]["ports"] == ["127.0.0.1:8000:8000/tcp"]
     other = read(**PASSWORDS, ADDRESS="10.0.0.7", PORT="80")
     assert other["services"]["api"]["ports"] == ["10.0.0.7:80:8000/tcp"]
+
+
+def test_a_worker_of_another_machine_finds_the_broker() -> None:
+    here, there = (read(**PASSWORDS, **more)["services"]["worker"] for more in ({}, {"BROKER": "10.0.0.1:6379"}))
+    password = PASSWORDS["BROKER_PASSWORD"]
+    assert here["environment"]["HEADSCOPE_REDIS_URL"] == f"redis://headscope:{password}@broker:6379/0"
+    assert there["environment"]["HEADSCOPE_REDIS_URL"] == f"redis://headscope:{password}@10.0.0.1:6379/0"
 
 
 @pytest.mark.parametrize("missing", PASSWORDS)
