@@ -125,26 +125,26 @@ class Server(Program):
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    def start(self) -> Server:
-        """Start on a free port and wait until it is ready."""
+    def start(self, ready: int = 200) -> Server:
+        """Start on a free port and wait until /readyz answers with that status."""
         command = [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"]
         if self._host:
             command += ["--host", self._host]
         self.launch(command, env=self._environment, stdout=subprocess.PIPE)
         try:
-            self._wait()
+            self._wait(ready)
         except BaseException:
             self.kill()
             raise
         return self
 
-    def _wait(self) -> None:
+    def _wait(self, ready: int) -> None:
         assert self.process.stdout is not None
         announced = self.process.stdout.readline().decode()
         assert "http://" in announced, f"the server did not start:\n{self.log()}"
         self.url = announced.split("http://")[1].split("/")[0].replace("0.0.0.0", "127.0.0.1")
         self.client = self.visitor(self._token)
-        eventually(lambda: self.client.get("/readyz").status_code == 200, "readyz")
+        eventually(lambda: self.client.get("/readyz").status_code == ready, "readyz")
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End the process and wait for it; nothing happens if it has ended."""

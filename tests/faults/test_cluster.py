@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
+from safetensors.numpy import load
 
+import headscope
 from headscope.jobs import celery
 from tests.cluster import Cluster
 from tests.server import SLOW, Server, eventually
+from tests.unit import pictures
 
 QUICK = {"model": "bert", "text": "The cat sat."}
 
@@ -195,6 +201,17 @@ def test_server_told_to_stop(cluster: Cluster) -> None:
         ends(cluster, waiting)
 
 
+def test_server_started_without_redis(models: Path, tmp_path: Path) -> None:
+    """A server that starts while there is no Redis is alive, and says what is missing."""
+    server = Server(tmp_path / "home", models, redis_url="redis://127.0.0.1:1/0").start(ready=503)
+    try:
+        assert server.client.get("/healthz").status_code == 200
+        assert server.post(quick()).json()["code"] == "broker-unavailable"
+        assert server.get("/lenses").status_code == 200
+    finally:
+        server.kill()
+
+
 def cancel(server: Server, id_: str) -> None:
     """DELETE an analysis that has not ended."""
     assert server.client.delete(f"/api/v1/analyses/{id_}").status_code == 202
@@ -260,6 +277,36 @@ def test_out_of_time(models: Path, tmp_path: Path) -> None:
         document = cluster.ended(id_)
         assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
         ends(cluster, cluster.submit(**quick()))
+
+
+def test_alike_inputs_share_a_pass(models: Path, tmp_path: Path) -> None:
+    """A worker with room for several takes those of one recipe and length at once; each has its own result. It has loaded the default model before it is asked."""
+    texts = [f"The cat sat on mat {number}." for number in range(8)]
+    with Cluster(tmp_path / "home", models, batch_tokens=4096, prewarm=True) as cluster:
+        eventually(lambda: cluster.metric("model_loads_total") == 1, "the default model")
+        running = cluster.submit(**slow())
+        cluster.forward(running)
+        passes = cluster.metric("forward_passes_total")
+        body = {"model": "bert", "inputs": [{"text": text} for text in texts]}
+        ids = cluster.post(body, "/analyses/batch").json()["ids"]
+        ends(cluster, running)
+        documents = [cluster.ended(id_) for id_ in ids]
+        assert [(document["status"], document["text"]) for document in documents] == [("done", text) for text in texts]
+        assert cluster.metric("forward_passes_total") == passes + 2
+        alone = headscope.analyze(headscope.load(models / "bert"), texts[3])
+        got = load(cluster.get(f"/analyses/{ids[3]}/maps/effective").content)["map"]
+        assert np.allclose(got, alone.maps["effective"], atol=1e-5)
+
+
+def test_images_reach_the_worker(cluster: Cluster) -> None:
+    """An image is in no message and no record of a job; the worker has it all the same."""
+    image = base64.b64encode(pictures.GOOD["png"][0]()).decode()
+    id_ = cluster.submit(model="vit", image=image, lenses=["weights"])
+    ends(cluster.others[0], id_)
+    job = cluster.record().get(id_)
+    assert job is not None
+    assert image not in job.payload
+    assert cluster.post({"model": "vit", "image": json.loads(job.payload)["image"]}).json()["code"] == "invalid-image"
 
 
 def test_deaf_worker(models: Path, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from .guard import Guard
 from .traffic import Traffic
 
 PREFIX = "/api/v1"
+# Most calls that block at once.
+THREADS = 32
 _HERE = Path(__file__).resolve().parent
 
 
@@ -29,6 +33,8 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # However few cores there are: threads that wait for a disk or for Redis must not keep others waiting.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "waiting"))
         service.start()
         yield
         service.stop()
