@@ -16,7 +16,7 @@ from .jobs import LOCAL, Embedded, Engine, Job, Limits, Watcher
 from .models.catalog import Catalog
 from .request import AnalysisRequest
 from .settings import Settings
-from .store import Hot, Stored
+from .store import Hot, Housekeeper, Stored
 from .store.mapfile import Corrupt
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Service:
         self.catalog = Catalog(settings)
         self.results, self.inputs, self.record = home.results(settings), home.inputs(settings), home.record(settings)
         self.hot = Hot(settings.cache_url)
+        self._housekeeper = Housekeeper(self.results, self.inputs)
         self.watcher = Watcher(self.record)
         self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
@@ -81,12 +82,12 @@ class Service:
     def start(self) -> None:
         """Take up the jobs of an earlier run and begin. Raises HeadscopeError if another server has this home."""
         self.take_home()
-        self.results.tidy()
-        self.inputs.tidy()
+        self._housekeeper.start()
         self.jobs.start()
 
     def stop(self) -> None:
         """Stop at once; unfinished jobs go on at the next start."""
+        self._housekeeper.stop()
         self.jobs.stop()
         if self._lock:
             self._lock.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import StoreUnavailable
-from headscope.store import link, remote
+from headscope.store import Housekeeper, housekeeper, link, remote
 from tests.broker import Broker
 from tests.contract.test_store import check, name, write
 from tests.server import eventually
@@ -66,6 +66,28 @@ def test_without_redis_results_are_read_and_written(
     assert results.usage()[0] == 3
     for number in (1, 2, 4):
         check(place.open(), number)
+
+
+@pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
+def test_redis_restarts_empty(place: Place, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that go on running make the index again by themselves, one of them at a time."""
+    monkeypatch.setattr(housekeeper, "EVERY_SECONDS", 0.02)
+    servers = [place.open() for _ in range(3)]
+    keepers = [Housekeeper(results) for results in servers]
+    for number in (1, 2):
+        write(servers[0], number)
+    usage = servers[0].usage()
+    for keeper in keepers:
+        keeper.start()
+    try:
+        for _ in range(3):
+            broker.flush()
+            assert servers[1].has(name(1))
+            eventually(lambda: servers[2].usage() == usage, "the index")
+    finally:
+        for keeper in keepers:
+            keeper.stop()
+    check(servers[2], 2)
 
 
 @pytest.mark.parametrize("place", ["bucket"], indirect=True)

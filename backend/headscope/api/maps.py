@@ -74,7 +74,7 @@ async def maps(
         values = together.apply(stored.maps(lens, layers, heads))[:, :, queries, keys]
         return _encoded(values, dtype, LENSES[lens].signed, format_)
 
-    computed = dtype != "float32" or format_ == "json" or by != "token"
+    computed = dtype != "float32" or format_ == "json" or by != "token" or bool(groups or key_groups)
     return await fixed(request, service, id_, format_, cut, computed=computed)
 
 

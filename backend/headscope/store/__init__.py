@@ -1,7 +1,8 @@
 """Finished analyses, named by their content: map files on a shelf, an index with a quota, and digests that are checked on every read."""
 
 from .hot import Hot
+from .housekeeper import Housekeeper
 from .inputs import Inputs
 from .results import Results, Stored, Writer
 
-__all__ = ["Hot", "Inputs", "Results", "Stored", "Writer"]
+__all__ = ["Hot", "Housekeeper", "Inputs", "Results", "Stored", "Writer"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -159,6 +160,9 @@ return victims
 REMOVE = f"{TAKE_OUT} return take_out(ARGV[1])"
 TOUCH = f"{NOW} return redis.call('ZADD', KEYS[1], 'XX', 'GT', string.format('%.6f', now), ARGV[1])"
 
+# Only if Redis has not restarted empty since the turn began.
+COMPLETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[2], '1') end"
+
 
 class RedisIndex:
     """Keys in a Redis, for any number of machines. What can't be entered while Redis is away is entered with the next result, or by tidying."""
@@ -169,6 +173,7 @@ class RedisIndex:
         self._complete, self._turn = f"{prefix}:complete", f"{prefix}:turn"
         self._late: dict[str, tuple[int, float | None]] = {}
         self._usage = (0, 0)
+        self._me = uuid.uuid4().hex
 
     def has(self, id_: str) -> bool | None:
         def look(redis: Any) -> list[Any]:
@@ -208,14 +213,14 @@ class RedisIndex:
 
     def turn(self) -> bool:
         def mine(redis: Any) -> bool:
-            seconds = TIDY_SECONDS if redis.exists(self._complete) else TIDY_SECONDS / 60
-            return bool(redis.set(self._turn, "1", nx=True, ex=int(seconds)))
+            seconds = TIDY_SECONDS if redis.exists(self._complete) else TIDY_SECONDS / 6
+            return bool(redis.set(self._turn, self._me, nx=True, ex=int(seconds)))
 
         return bool(self._link.ask(mine))
 
     def complete(self) -> None:
         if not self._late:
-            self._link.ask(lambda redis: redis.set(self._complete, "1"))
+            self._link.ask(lambda redis: redis.eval(COMPLETE, 2, self._turn, self._complete, self._me))
 
     def _run(self, script: str, *arguments: Any) -> Any:
         return self._link.ask(lambda redis: redis.eval(script, len(self._keys), *self._keys, *arguments))

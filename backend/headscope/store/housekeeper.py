@@ -1,0 +1,47 @@
+"""Keeps stores tidy while a server runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Protocol
+
+logger = logging.getLogger("headscope.store")
+# So often (s) each server asks whether it is its turn.
+EVERY_SECONDS = 60.0
+
+
+class Tidied(Protocol):
+    """Something that may be tidied at any time."""
+
+    def tidy(self) -> None:
+        """See Results.tidy."""
+
+
+class Housekeeper:
+    """Tidies stores once before anything is written, and then in a thread of its own whenever it is this server's turn."""
+
+    def __init__(self, *stores: Tidied) -> None:
+        self._stores = stores
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        """Tidy now, and go on until stop()."""
+        self._stop.clear()
+        self._tidy()
+        threading.Thread(target=self._run, name="housekeeper", daemon=True).start()
+
+    def stop(self) -> None:
+        """Let go; what is being tidied is tidied by another turn."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_SECONDS):
+            try:
+                self._tidy()
+            except Exception:  # the next turn comes
+                logger.exception("the store could not be tidied")
+
+    def _tidy(self) -> None:
+        for store in self._stores:
+            store.tidy()
