@@ -263,12 +263,15 @@ def test_cancel_hanging(cluster: Cluster) -> None:
     assert cluster.get(f"/analyses/{id_}").json()["status"] == "cancelled"
 
 
-def test_out_of_time(models: Path, tmp_path: Path) -> None:
-    """A job out of time fails with timed-out, and is not tried again: one that still listens at once, one that hangs when its process is killed."""
-    with Cluster(tmp_path / "home", models, job_seconds=1.5) as cluster:
-        document = cluster.ended(
-            cluster.submit(**slow(text="The cat sat on the mat because it was tired. " * 90, max_tokens=1000))
-        )
+def test_limits(models: Path, tmp_path: Path) -> None:
+    """A job out of time fails with timed-out, and is not tried again: one that still listens at once, one that hangs when its process is killed.
+
+    A process that is larger than it may be is replaced after its job. The worker's log has one JSON object per line, whatever happens.
+    """
+    settings = {"job_seconds": 4, "worker_bytes": 1, "log_format": "json"}
+    with Cluster(tmp_path / "home", models, **settings) as cluster:
+        long = slow(text="The cat sat on the mat because it was tired. " * 90, lenses=["effective-simplex"])
+        document = cluster.ended(cluster.submit(**{**long, "max_tokens": 1000}))
         assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
         id_ = cluster.submit(**slow())
         cluster.forward(id_)
@@ -277,6 +280,12 @@ def test_out_of_time(models: Path, tmp_path: Path) -> None:
         document = cluster.ended(id_)
         assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
         ends(cluster, cluster.submit(**quick()))
+        last = cluster.child()
+        ends(cluster, cluster.submit(**quick()))
+        assert last != child
+        eventually(lambda: cluster.child() != last, "another process")
+        events = [json.loads(line)["event"] for line in cluster.workers[0].log().splitlines()]
+        assert events.count("analysis ends") == 2
 
 
 def test_alike_inputs_share_a_pass(models: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import billiard
 import psutil
 import redis
 from celery import Celery, Task, signals
@@ -57,7 +58,7 @@ def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery
         worker_concurrency=1,
         worker_prefetch_multiplier=1,
         worker_disable_prefetch=True,
-        worker_max_memory_per_child=child_bytes // 1024 or None,
+        worker_max_memory_per_child=-(-child_bytes // 1024) or None,  # in KiB
         worker_proc_alive_timeout=START_SECONDS,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
@@ -129,6 +130,7 @@ def _quieten(**_: Any) -> None:
     """Leave logging as it is set up; what becomes of messages, and that there is no backend for results, is no news."""
     logging.getLogger("celery.worker.request").setLevel(logging.CRITICAL)
     logging.getLogger("celery.worker.control").setLevel(logging.ERROR)
+    billiard.get_logger().propagate = True  # or it would write past our log
 
 
 def _clear(station: Station) -> None:
