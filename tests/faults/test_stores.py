@@ -90,6 +90,20 @@ def test_redis_restarts_empty(place: Place, broker: Broker, monkeypatch: pytest.
     check(servers[2], 2)
 
 
+@pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
+def test_what_others_removed_is_not_entered_late(place: Place, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written while Redis was away, removed by another process, and gone for good."""
+    monkeypatch.setattr(link, "PAUSE", 0)
+    results, others = place.open(), place.open()
+    broker.kill()
+    for number in (1, 2):
+        write(results, number)
+    broker.start()
+    assert others.delete(name(1))
+    write(results, 3)
+    assert (results.has(name(1)), results.has(name(2)), results.usage()[0]) == (False, True, 2)
+
+
 @pytest.mark.parametrize("place", ["bucket"], indirect=True)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_without_the_object_store(

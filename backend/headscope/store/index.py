@@ -34,6 +34,9 @@ class Index(Protocol):
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
         """Enter a result, used now unless a time is given, and take out the least used others until all fit the quota; those."""
 
+    def late(self) -> list[str]:
+        """Those that could not be entered here while the index was away."""
+
     def remove(self, id_: str) -> bool:
         """Take a result out; whether it was there."""
 
@@ -99,6 +102,9 @@ class SqliteIndex:
                 total -= bytes_
             connection.executemany("DELETE FROM results WHERE id = ?", [(victim,) for victim in victims])
         return victims
+
+    def late(self) -> list[str]:
+        return []
 
     def remove(self, id_: str) -> bool:
         return self._connection.execute("DELETE FROM results WHERE id = ?", (id_,)).rowcount > 0
@@ -171,7 +177,7 @@ class RedisIndex:
         self._link = Link(url, ANSWER_SECONDS)
         self._keys = [f"{prefix}:{part}" for part in ("used", "bytes", "total")]
         self._complete, self._turn = f"{prefix}:complete", f"{prefix}:turn"
-        self._late: dict[str, tuple[int, float | None]] = {}
+        self._late: set[str] = set()
         self._usage = (0, 0)
         self._me = uuid.uuid4().hex
 
@@ -187,18 +193,18 @@ class RedisIndex:
         self._run(TOUCH, id_)
 
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
-        self._late[id_] = (size, used)
-        victims: list[str] = []
-        for late, (bytes_, then) in list(self._late.items()):
-            found = self._run(ADD, late, bytes_, quota, "" if then is None else then)
-            if found is None:
-                break
-            self._late.pop(late, None)
-            victims += [victim.decode() for victim in found]
-        return victims
+        found = self._run(ADD, id_, size, quota, "" if used is None else used)
+        if found is None:
+            self._late.add(id_)
+            return []
+        self._late.discard(id_)
+        return [victim.decode() for victim in found]
+
+    def late(self) -> list[str]:
+        return list(self._late)
 
     def remove(self, id_: str) -> bool:
-        self._late.pop(id_, None)
+        self._late.discard(id_)
         return bool(self._run(REMOVE, id_))
 
     def usage(self) -> tuple[int, int]:
