@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,16 @@ def test_sending_the_request_again_finds_the_damage(shared: Server) -> None:
     shutil.rmtree(folder(shared, id_))
     assert shared.submit(**body) == id_
     assert shared.ended(id_)["status"] == "done"
+
+
+def test_an_index_that_promises_too_much(shared: Server) -> None:
+    """A result that only the index knows is computed when somebody asks for it."""
+    body = {"model": "bert", "text": "Only in the index."}
+    id_ = shared.analyse(**body)["id"]
+    assert shared.client.delete(f"/api/v1/analyses/{id_}").status_code == 204
+    with closing(sqlite3.connect(shared.home / "results.db")) as index, index:
+        index.execute("INSERT INTO results VALUES (?, 1000, 0)", (id_,))
+    assert shared.analyse(**body)["id"] == id_
 
 
 def test_many_readers_one_repair(shared: Server) -> None:

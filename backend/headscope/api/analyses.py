@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
-from ..errors import HeadscopeError, InvalidRequest
+from ..errors import HeadscopeError, InvalidRequest, Unknown
 from ..request import AnalysisRequest
 from ..runtime import Service
 from ..store.mapfile import Corrupt
@@ -39,7 +39,11 @@ async def create(
     if waited and not await asyncio.to_thread(service.results.has, id_):
         await service.watcher.ended(id_, waited)
         response.headers["Preference-Applied"] = f"wait={waited:g}"
-    document = await _document(service, id_)
+    try:
+        document = await _document(service, id_)
+    except Unknown:  # its result was removed meanwhile, by somebody of whom the index has not heard
+        await asyncio.to_thread(service.submit, [body], owner=visitor.owner)
+        document = await _document(service, id_)
     response.headers["Location"] = f"{documents.PREFIX}/{id_}"
     response.status_code = 202 if document.status in ("queued", "running") else 200
     return document
