@@ -205,4 +205,5 @@ def _logits(output: Any, row: int) -> Array:
     found: Array = output.logits[row].float().cpu().numpy()
     return found
 
+
 __all__ = ["Asked", "Outcome", "Result", "run", "run_many"]
