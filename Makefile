@@ -1,6 +1,7 @@
 # make serve   set everything up and open the service on this machine
 # make test    set everything up and run every test
 # make lint    formatters, linters and type checkers, warnings are errors
+# make faults  every fault again and again under load, and the table of docs/reliability.md
 # make bench   benchmarks, beside their peers in the same run
 # make docs    the documentation as a site in site/
 # make wheel   the package with the page in it, in dist/
@@ -15,7 +16,7 @@ BIN    := $(VENV)/bin
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
 
-.PHONY: serve test lint bench docs wheel page pictures types clean
+.PHONY: serve test faults lint bench docs wheel page pictures types clean
 
 serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
@@ -24,6 +25,11 @@ test: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python tests/system.py
 	cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
 	$(BIN)/python -m pytest $(ARGS)
+
+# Goes on where it was stopped: finished runs are in build/faults.json.
+faults: $(VENV)/.serve $(VENV)/.test
+	$(BIN)/python tests/system.py
+	$(BIN)/python -m tests.faults $(ARGS)
 
 lint: $(VENV)/.serve $(VENV)/.test $(VENV)/.lint frontend/node_modules/.package-lock.json
 	$(BIN)/ruff format --check backend tests benchmarks docs hatch_build.py

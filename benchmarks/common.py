@@ -49,13 +49,13 @@ def ratios(values: list[float], reference: list[float]) -> Spread:
     return Spread.of([value / base for value, base in zip(values, reference, strict=True)])
 
 
-def machine() -> dict[str, str | int]:
-    """Processor, cores, and the versions that matter."""
+def machine(*packages: str) -> dict[str, str | int]:
+    """Processor, cores, and the versions that matter, those of `packages` included."""
     cpu = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         platform.machine(),
     )
-    names = ("headscope", "torch", "transformers", "numpy")
+    names = ("headscope", "torch", "transformers", "numpy", *packages)
     return {
         "cpu": cpu,
         "cores": os.cpu_count() or 0,

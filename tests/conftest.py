@@ -9,18 +9,14 @@ from typing import Any
 import pytest
 
 from tests.cluster import Cluster
-from tests.models import tiny_model
+from tests.models import small_models
 from tests.server import Program, Server
 
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny model per family, and `slow`, whose forward pass takes seconds."""
-    folder = tmp_path_factory.mktemp("models")
-    for family in ("bert", "gpt2", "llama", "t5", "vit"):
-        tiny_model(folder / family, family)
-    tiny_model(folder / "slow", "gpt2", layers=40, width=128, heads=8, positions=1024)
-    return folder
+    return small_models(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="session")

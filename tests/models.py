@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Family = Literal["bert", "gpt2", "llama", "t5", "vit"]
 CORPUS = [
@@ -110,4 +110,12 @@ def tiny_model(
         model = transformers.LlamaForCausalLM(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+def small_models(folder: Path) -> Path:
+    """A tiny model per family, and `slow`, whose forward pass takes seconds, in subfolders of `folder`."""
+    for family in get_args(Family):
+        tiny_model(folder / family, family)
+    tiny_model(folder / "slow", "gpt2", layers=40, width=128, heads=8, positions=1024)
     return folder

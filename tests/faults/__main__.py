@@ -1,0 +1,126 @@
+"""python -m tests.faults [--fault NAME] [--home HOME] [--repeats N] [--jobs N] [--fresh]: every fault again and again, and the table of docs/reliability.md.
+
+Goes on where an earlier call was stopped: finished runs are in build/faults.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import machine
+
+from tests.faults.load import reference, requests
+from tests.faults.matrix import BOTH, FAULTS
+from tests.faults.stage import Account, Stage, open_home
+from tests.models import small_models
+from tests.server import Server
+
+ROOT = Path(__file__).resolve().parents[2]
+FINISHED = ROOT / "build" / "faults.json"
+TABLE = ROOT / "docs" / "measured" / "faults.json"
+
+Run = dict[str, Any]
+
+
+def main() -> None:
+    """Do the runs that are missing, one repeat of everything after another, and write the table."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # all that was started ends, too
+    asked = _arguments()
+    runs: list[Run] = [] if asked.fresh or not FINISHED.exists() else json.loads(FINISHED.read_text("utf-8"))
+    with Matrix(asked.jobs) as matrix:
+        for repeat in range(asked.repeats):
+            for home, name in _chosen(asked):
+                if sum((run["home"], run["fault"], run["jobs"]) == (home, name, asked.jobs) for run in runs) > repeat:
+                    continue
+                runs.append({"home": home, "fault": name, "commit": _commit(), **matrix.run(home, name)})
+                _write(FINISHED, runs)
+                print(json.dumps(runs[-1]), flush=True)
+    _write(
+        TABLE,
+        {
+            "machine": machine("celery", "kombu", "redis", "uvicorn"),
+            "titles": {name: FAULTS[name].title for name in FAULTS},
+            "runs": runs,
+        },
+    )
+    subprocess.run([sys.executable, "docs/generate.py"], cwd=ROOT, check=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults")
+    parser.add_argument("--fault", action="append", choices=list(FAULTS), help="only this one; may be repeated")
+    parser.add_argument("--home", action="append", choices=BOTH, help="only this one")
+    parser.add_argument("--repeats", type=int, default=5, help="how often each, those of earlier calls included")
+    parser.add_argument("--jobs", type=int, default=50, help="analyses of each load")
+    parser.add_argument("--fresh", action="store_true", help="forget earlier runs")
+    return parser.parse_args()
+
+
+def _chosen(asked: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    for home in asked.home or BOTH:
+        for name in asked.fault or FAULTS:
+            if home in FAULTS[name].homes:
+                yield home, name
+
+
+class Matrix:
+    """The stages of the runs, opened when they are needed, and anew after a run that left one unusable."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs, self._stages = jobs, dict[str, tuple[Server, Stage]]()
+
+    def __enter__(self) -> Matrix:
+        self._folder = tempfile.TemporaryDirectory(prefix="headscope-faults-", ignore_cleanup_errors=True)
+        self._models = small_models(Path(self._folder.name) / "models")
+        with Server(Path(self._folder.name) / "reference", self._models) as server:
+            self._expected = reference(server, requests(self._jobs))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for home in list(self._stages):
+            self._close(home)
+        self._folder.cleanup()
+
+    def _close(self, home: str) -> None:
+        server, _ = self._stages.pop(home)
+        server.__exit__(None, None, None)
+
+    def _stage(self, home: str) -> Stage:
+        if home not in self._stages:
+            folder = Path(tempfile.mkdtemp(prefix=f"{home}-", dir=self._folder.name))
+            server = open_home(home, folder, self._models).start()
+            self._stages[home] = server, Stage(server, self._expected, self._jobs)
+        return self._stages[home][1]
+
+    def run(self, home: str, name: str) -> Run:
+        """One run; what went wrong is in its row."""
+        stage = self._stage(home)
+        try:
+            return FAULTS[name].run(stage).as_dict()
+        except Exception as error:  # noqa: BLE001 - the other faults are to be tried nevertheless
+            self._close(home)
+            return Account(self._jobs, lost=self._jobs, broken=f"{type(error).__name__}: {error}"[:400]).as_dict()
+
+
+def _write(path: Path, content: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+    new.replace(path)
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    main()

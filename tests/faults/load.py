@@ -1,0 +1,174 @@
+"""A load of analyses as clients ask for them: each goes on until it has its result, whatever becomes of servers meanwhile, and notes what it was told."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from safetensors.numpy import load
+
+from tests.server import API, SLOW, Server, eventually
+
+Body = dict[str, Any]
+TERMINAL = frozenset({"done", "failed", "cancelled"})
+# Answers of 500 and above that the documentation promises for a fault.
+DOCUMENTED = {(503, "broker-unavailable"), (503, "store-unavailable"), (507, "storage-full")}
+# So long (s) a client tries to get its result; who has none by then has lost it.
+PATIENCE = 150.0
+# Between two requests of the load, and before an attempt that failed is repeated, in s.
+APART, AGAIN = 0.05, 0.25
+
+
+def requests(count: int) -> list[Body]:
+    """So many requests of small models; the first two and every twelfth take a second or more, so that a fault strikes in the middle of some."""
+
+    def one(number: int) -> Body:
+        if number < 2 or number % 12 == 0:
+            return {**SLOW, "max_tokens": 288 - number}
+        model = ("bert", "gpt2", "llama")[number % 3]
+        return {"model": model, "text": f"The cat sat on mat {number}.", "lenses": ["weights"], "measures": ["entropy"]}
+
+    return [one(number) for number in range(count)]
+
+
+def answers(server: Server, id_: str, body: Body) -> Iterator[httpx.Response]:
+    """What a client reads of a finished analysis."""
+    maps = ["maps/weights"] if body.get("maps", True) else []
+    for path in (*maps, "grid/weights", "measures/entropy"):
+        yield server.get(f"/analyses/{id_}/{path}")
+
+
+def digest(read: Sequence[httpx.Response]) -> str:
+    """Of all tensors of these answers. The header of a file names them in any order."""
+    assert all(answer.status_code == 200 for answer in read), [answer.text for answer in read]
+    together = hashlib.sha256()
+    for answer in read:
+        for name, values in sorted(load(answer.content).items()):
+            together.update(f"{name} {values.dtype} {values.shape}".encode() + values.tobytes())
+    return together.hexdigest()
+
+
+def reference(server: Server, bodies: Sequence[Body]) -> dict[str, str]:
+    """What a server that nothing happens to answers, by id; it forgets these analyses again."""
+    found = {}
+    for id_, body in [(server.submit(**body), body) for body in bodies]:
+        assert server.ended(id_)["status"] == "done"
+        found[id_] = digest(list(answers(server, id_, body)))
+    forget(server, found)
+    return found
+
+
+def forget(server: Server, ids: Collection[str]) -> None:
+    """As if nobody had asked for these."""
+    for id_ in ids:
+        assert server.client.delete(f"{API}/analyses/{id_}").status_code in (204, 404)
+
+
+@dataclass
+class Client:
+    """Somebody who wants one analysis, and what came of it. `version` is that of the job when it ended."""
+
+    body: Body
+    id: str = ""
+    status: str = ""
+    version: str = "0"
+    finished: float = 0.0
+    told: Counter[tuple[int, str]] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    hangups: int = 0
+    forgotten: int = 0
+
+    def follow(self, servers: Callable[[], Sequence[Server]], turn: int, stop: threading.Event) -> None:
+        """Ask, listen, and ask again after a fault, of the next server, until the analysis is done or patience ends."""
+        deadline = time.monotonic() + PATIENCE
+        with httpx.Client(timeout=30, trust_env=False) as http:
+            while self.status != "done" and time.monotonic() < deadline and not stop.is_set():
+                known = servers()
+                try:
+                    self._ask(http, f"http://{known[turn % len(known)].url}{API}/analyses")
+                except (httpx.TransportError, json.JSONDecodeError):
+                    self.hangups += 1
+                if self.status != "done":
+                    turn += 1
+                    stop.wait(AGAIN)
+
+    def _ask(self, http: httpx.Client, url: str) -> None:
+        answer = http.post(url, json=self.body)
+        if not self._welcome(answer):
+            return
+        self.id = answer.json()["id"]
+        with http.stream("GET", f"{url}/{self.id}/events") as stream:
+            if not self._welcome(stream):
+                return
+            for line in stream.iter_lines():
+                if line.startswith("id: "):
+                    version = line[4:]
+                if line.startswith("data: "):
+                    self._hear(json.loads(line[6:]), version)
+
+    def _welcome(self, answer: httpx.Response) -> bool:
+        """Whether this is no refusal; refusals are noted."""
+        if answer.status_code < 400:
+            return True
+        answer.read()
+        self.told[answer.status_code, answer.json().get("code", "")] += 1
+        self.forgotten += answer.status_code == 404
+        return False
+
+    def _hear(self, event: dict[str, Any], version: str) -> None:
+        if event["status"] not in TERMINAL:
+            return
+        self.status, self.version, self.finished = event["status"], version, time.monotonic()
+        if self.status != "done":
+            self.failures[(event["error"] or {}).get("code", self.status)] += 1
+
+
+class Load:
+    """Clients that ask one after another, each in a thread of its own."""
+
+    def __init__(self, servers: Callable[[], Sequence[Server]], bodies: Sequence[Body]) -> None:
+        self.clients = [Client(body) for body in bodies]
+        self._servers, self._stop = servers, threading.Event()
+        self._threads = [
+            threading.Thread(target=self._later, args=(number, client), daemon=True)
+            for number, client in enumerate(self.clients)
+        ]
+
+    def _later(self, number: int, client: Client) -> None:
+        if not self._stop.wait(number * APART):
+            client.follow(self._servers, number, self._stop)
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self.wait()
+
+    def wait(self) -> None:
+        """Until every client has its result, or none to hope for."""
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def victim(self) -> str:
+        """The id of the first analysis, which takes long."""
+        return eventually(lambda: self.clients[0].id, "the first analysis")
+
+    def done(self, number: int) -> list[Client]:
+        """Those that are done, once they are at least so many."""
+
+        def found() -> list[Client]:
+            ended = [client for client in self.clients if client.status == "done"]
+            return ended if len(ended) >= number else []
+
+        return eventually(found, f"{number} analyses")

@@ -1,0 +1,340 @@
+"""Faults, each a function that strikes a stage under load and does no more than whoever looks after the machine would do to end it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+import redis
+
+from headscope.jobs.celery import queue
+from tests.faults.load import Load
+from tests.faults.stage import Account, Stage
+from tests.faults.test_same_request import ask as crowd
+from tests.faults.test_same_request import hang_up
+from tests.faults.test_storage import flip
+from tests.server import API, Server, eventually
+
+Strike = Callable[[Stage, Load], None]
+CLUSTER, EMBEDDED = "cluster", "embedded"
+BOTH = (EMBEDDED, CLUSTER)
+UNLIMITED = (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY)
+# Takes seconds and a lot of memory.
+LARGE = {"text": "The cat sat on the mat because it was tired. " * 60, "max_tokens": 400}
+MIB = 1024**2
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens, in which homes, which failures are documented for it, and whether unfinished jobs may become unknown."""
+
+    title: str
+    strike: Strike
+    homes: tuple[str, ...]
+    documented: frozenset[str]
+    forgets: bool
+
+    def run(self, stage: Stage) -> Account:
+        """One run on a stage."""
+        return stage.run(self.strike, self.documented, self.forgets)
+
+
+FAULTS: dict[str, Fault] = {}
+
+
+def fault(
+    title: str, *homes: str, documented: tuple[str, ...] = (), forgets: bool = False
+) -> Callable[[Strike], Strike]:
+    """Enter a function into the matrix under its name."""
+
+    def enter(strike: Strike) -> Strike:
+        name = strike.__name__.replace("_", "-")
+        FAULTS[name] = Fault(title, strike, homes, frozenset(documented), forgets)
+        return strike
+
+    return enter
+
+
+@fault("nothing, for comparison", *BOTH)
+def none(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    stage.struck()
+
+
+@fault("the process that runs a model is killed", *BOTH)
+def model_killed(stage: Stage, load: Load) -> None:
+    runner = stage.runner(stage.midway(load))
+    stage.struck()
+    runner.kill()
+
+
+@fault("it is killed while its memory grows, as the kernel does it", *BOTH)
+def memory_killed(stage: Stage, load: Load) -> None:
+    id_ = stage.ask(1, **LARGE)
+    runner = started(stage, id_)
+    before = runner.memory_info().rss
+    eventually(lambda: runner.memory_info().rss > before + 2 * MIB, "memory to grow")
+    stage.struck()
+    runner.kill()
+    ends(stage, id_, "done")
+
+
+@fault("it hangs (SIGSTOP)", *BOTH, documented=("timed-out",))
+def model_hangs(stage: Stage, load: Load) -> None:
+    runner = stage.runner(stage.midway(load))
+    stage.struck()
+    runner.suspend()
+    eventually(lambda: gone(runner), "the end of what hangs", 90)
+
+
+@fault("a job kills three processes in a row", *BOTH)
+def poison(stage: Stage, load: Load) -> None:
+    id_ = stage.ask()
+    for attempt in (1, 2, 3):
+        stage.server.forward(id_, attempt)
+        stage.struck()
+        stage.runner(id_).kill()
+    ends(stage, id_, "failed", "worker-lost")
+
+
+@fault("a worker is killed, and stays away", CLUSTER)
+def worker_killed(stage: Stage, load: Load) -> None:
+    worker = stage.cluster.holder(stage.midway(load))
+    stage.struck()
+    worker.kill()
+    load.wait()
+
+
+@fault("a worker is killed, and started again", CLUSTER)
+def worker_restarted(stage: Stage, load: Load) -> None:
+    worker = stage.cluster.holder(stage.midway(load))
+    stage.struck()
+    worker.kill()
+    worker.start()
+
+
+@fault("a worker is told to stop (SIGTERM)", CLUSTER)
+def worker_told_to_stop(stage: Stage, load: Load) -> None:
+    worker = stage.cluster.holder(stage.midway(load))
+    stage.struck()
+    worker.kill(signal.SIGTERM)
+    worker.start()
+
+
+@fault("a worker stands still for 20 s, and goes on", CLUSTER)
+def worker_stands_still(stage: Stage, load: Load) -> None:
+    worker = stage.cluster.holder(stage.midway(load))
+    child = worker.child()
+    stage.struck()
+    for process in (worker.process, child):
+        process.send_signal(signal.SIGSTOP)
+    try:
+        time.sleep(20)
+    finally:
+        for process in (worker.process, child):
+            process.send_signal(signal.SIGCONT)
+
+
+@fault("a server is killed, and started again", *BOTH)
+def server_killed(stage: Stage, load: Load) -> None:
+    restart(stage, load, signal.SIGKILL)
+
+
+@fault("a server is told to stop (SIGTERM), and started again", *BOTH)
+def server_told_to_stop(stage: Stage, load: Load) -> None:
+    restart(stage, load, signal.SIGTERM)
+
+
+def restart(stage: Stage, load: Load, how: signal.Signals) -> None:
+    """End the last server, and start it again."""
+    stage.midway(load)
+    server = stage.servers[-1]
+    stage.struck()
+    server.restart(how)
+
+
+@fault("everything is killed at once, and started again", CLUSTER)
+def all_killed(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    cluster = stage.cluster
+    stage.struck()
+    for part in (*cluster.workers, *cluster.others, cluster.broker):
+        part.kill()
+    Server.kill(cluster)
+    for part in (cluster.broker, *cluster.workers, *cluster.others):
+        part.start()
+    Server.start(cluster)
+
+
+@fault("the broker is killed, and started again after 2 s", CLUSTER)
+def broker_killed(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    stage.struck()
+    stage.cluster.broker.kill()
+    time.sleep(2)
+    stage.cluster.broker.start()
+
+
+@fault("the broker stands still for 10 s", CLUSTER)
+def broker_stands_still(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    stage.struck()
+    stage.cluster.broker.send(signal.SIGSTOP)
+    time.sleep(stage.outage)
+    stage.cluster.broker.send(signal.SIGCONT)
+
+
+@fault("the broker loses everything it knows", CLUSTER, forgets=True)
+def broker_emptied(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    stage.struck()
+    stage.cluster.broker.flush()
+
+
+@fault("the broker's memory is full for 3 s", CLUSTER)
+def broker_full(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    with redis.Redis.from_url(stage.cluster.broker.url) as broker:
+        stage.struck()
+        broker.config_set("maxmemory", "1mb")
+        time.sleep(3)
+        broker.config_set("maxmemory", "0")
+
+
+@fault("the broker's disk is full: it ends, and is started again", CLUSTER)
+def broker_disk_full(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    broker = stage.cluster.broker
+    log = sum(file.stat().st_size for file in (broker.folder / "appendonlydir").glob("*.incr.aof"))
+    stage.struck()
+    psutil.Process(broker.process.pid).rlimit(psutil.RLIMIT_FSIZE, (log + 100, psutil.RLIM_INFINITY))
+    eventually(lambda: broker.process.poll() is not None, "the broker's end")
+    broker.start()
+
+
+@fault("the cache is killed, and stays away", CLUSTER)
+def cache_killed(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    assert stage.cluster.cache is not None
+    stage.struck()
+    stage.cluster.cache.kill()
+    load.wait()
+    read_all(stage, load)
+
+
+@fault("the cache stands still", CLUSTER)
+def cache_stands_still(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    assert stage.cluster.cache is not None
+    stage.struck()
+    stage.cluster.cache.send(signal.SIGSTOP)
+    try:
+        load.wait()
+        read_all(stage, load)
+    finally:
+        stage.cluster.cache.send(signal.SIGCONT)
+
+
+def read_all(stage: Stage, load: Load) -> None:
+    """Everybody reads."""
+    for client in load.clients:
+        assert stage.server.get(f"/analyses/{client.id}/grid/weights").status_code == 200
+
+
+@fault("messages are delivered twice, and again", CLUSTER)
+def messages_doubled(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    stage.struck()
+    with redis.Redis.from_url(stage.cluster.broker.url) as broker:
+        for message in broker.lrange(queue("cpu"), 0, -1):
+            broker.lpush(queue("cpu"), message, message)
+        for tag in broker.zrange("unacked_index", 0, -1):
+            broker.zadd("unacked_index", {tag: 0})  # so old that it is delivered again
+
+
+@fault("all messages are lost", CLUSTER)
+def messages_lost(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    stage.struck()
+    with redis.Redis.from_url(stage.cluster.broker.url) as broker:
+        broker.delete(queue("cpu"), "unacked", "unacked_index")
+
+
+@fault("no file can be written (RLIMIT_FSIZE)", *BOTH, documented=("storage-full",))
+def disk_full(stage: Stage, load: Load) -> None:
+    stage.midway(load)
+    runners = stage.runners()
+    stage.struck()
+    for runner in runners:
+        runner.rlimit(psutil.RLIMIT_FSIZE, (1000, psutil.RLIM_INFINITY))
+    eventually(lambda: any(client.failures for client in load.clients), "a write that fails")
+    for runner in runners:
+        runner.rlimit(psutil.RLIMIT_FSIZE, UNLIMITED)
+
+
+@fault("stored files change by one bit each", *BOTH)
+def files_damaged(stage: Stage, load: Load) -> None:
+    done = load.done(len(load.clients) // 4)
+    stage.struck()
+    for client in done:
+        folder = stage.server.home / "results" / client.id[:2] / client.id
+        for file in folder.glob("*.safetensors"):
+            flip(file)
+        client.version = "0"  # it is computed again
+        stage.others[client.id] = 1
+
+
+@fault("500 ask for the same, the first of them hangs up", *BOTH)
+def same_request(stage: Stage, load: Load) -> None:
+    body = {"model": "bert", "text": "All of these ask the same."}
+    stage.others[stage.server.submit(**body)] = 1
+    stage.struck()
+    hang_up(stage.server, body)
+    answers = asyncio.run(crowd([server.url for server in stage.servers], body, stage.crowd))
+    assert {(answer.status_code, answer.json()["status"]) for answer in answers} == {(200, "done")}
+
+
+@fault("analyses are cancelled at every stage", *BOTH)
+def cancelled(stage: Stage, load: Load) -> None:
+    stage.struck()
+    for number, at in enumerate(("queued", "loading", "forward", "writing", "done")):
+        text = f"Cancelled while {at}. " * 20
+        id_ = stage.ask(model="t5" if at == "loading" else "slow", text=text, max_tokens=60 + number)
+        reached(stage, id_, at)
+        answer = stage.server.client.delete(f"{API}/analyses/{id_}")
+        status = stage.server.get(f"/analyses/{id_}")
+        told = (answer.status_code, status.status_code, status.json().get("status"))
+        assert told in ((202, 200, "cancelled"), (204, 404, 404)), f"cancelled while {at}: {told}"
+        stage.others[id_] = int(at in ("writing", "done"))
+
+
+def reached(stage: Stage, id_: str, wanted: str) -> None:
+    """Wait until a job is at that stage, or has left it behind already."""
+    stages = ("queued", "loading", "forward", "writing", "done")
+
+    def now() -> str:
+        return str(stage.server.get(f"/analyses/{id_}").json()["progress"]["stage"])
+
+    eventually(lambda: stages.index(now()) >= stages.index(wanted), wanted)
+
+
+def started(stage: Stage, id_: str) -> psutil.Process:
+    """The process that runs a job, once it is in the middle of its forward pass."""
+    stage.server.forward(id_)
+    return stage.runner(id_)
+
+
+def ends(stage: Stage, id_: str, status: str, code: str | None = None) -> None:
+    """A job beside the load ends like this."""
+    document = stage.server.ended(id_)
+    told = (document["status"], (document["error"] or {}).get("code"))
+    assert told == (status, code), f"{told} instead of {(status, code)}"
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether it has ended."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE

@@ -1,0 +1,172 @@
+"""Where faults happen: a server or a cluster under load, and the account of what became of the load."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.cluster import Cluster
+from tests.faults.load import DOCUMENTED, Client, Load, answers, digest, forget, requests
+from tests.server import SLOW, Server, eventually
+
+# Longest time of one job on a stage, in s: a process that hangs is noticed after it at the latest.
+JOB_SECONDS = 40
+SETTINGS = {"job_seconds": JOB_SECONDS, "log_format": "json"}
+
+
+def open_home(home: str, folder: Path, models: Path) -> Server:
+    """The home of that name, not started yet."""
+    if home == "embedded":
+        return Server(folder / "home", models, **SETTINGS)
+    return Cluster(folder / "home", models, servers=2, workers=2, cache=True, **SETTINGS)
+
+
+@dataclass
+class Account:
+    """What became of a load of `jobs`: everything but `refused`, `resent`, `again` and the times must be 0.
+
+    `lost`: accepted, and never done, or not known any more. `duplicate`: ended twice, or more than one result. `wrong`: other bytes than those of
+    a server that nothing happened to. `errors`: answers of 500 and above that are not documented. `refused`: documented ones. `resent`: failed as
+    documented, and sent again by their clients. `again`: forward passes beyond one for each job. `first`, `all`: s from the fault until the next
+    analysis was done, and until all were. `broken`: what else was not as promised.
+    """
+
+    jobs: int
+    lost: int = 0
+    duplicate: int = 0
+    wrong: int = 0
+    errors: int = 0
+    refused: int = 0
+    resent: int = 0
+    again: int = 0
+    first: float = 0.0
+    all: float = 0.0
+    broken: str = ""
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise was."""
+        return not (self.lost or self.duplicate or self.wrong or self.errors or self.broken)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Stage:
+    """One home under load, as a fault sees it. `others` are analyses beside the load, each with the forward passes that it takes."""
+
+    def __init__(self, server: Server, expected: Mapping[str, str], jobs: int) -> None:
+        self.server, self._expected, self._bodies = server, expected, requests(jobs)
+        self.outage = 10.0 if jobs >= 50 else 4.0
+        self.crowd = 500 if jobs >= 50 else 100
+        self.others: dict[str, int] = {}
+        self._struck = 0.0
+
+    def ask(self, passes: int = 0, **body: Any) -> str:
+        """Ask for an analysis beside the load that is expected to take so many forward passes; its id."""
+        id_ = self.server.submit(**{**SLOW, "measures": [], **body})
+        self.others[id_] = passes
+        return id_
+
+    @property
+    def cluster(self) -> Cluster:
+        """The server, where it is a cluster."""
+        assert isinstance(self.server, Cluster)
+        return self.server
+
+    @property
+    def servers(self) -> list[Server]:
+        """Those that answer requests."""
+        return self.server.servers if isinstance(self.server, Cluster) else [self.server]
+
+    def runner(self, id_: str) -> psutil.Process:
+        """The process that runs the model of a running job."""
+        if isinstance(self.server, Cluster):
+            return self.server.holder(id_).child()
+        return self.server.child()
+
+    def runners(self) -> list[psutil.Process]:
+        """All processes that run models."""
+        return self.server.children()
+
+    def midway(self, load: Load) -> str:
+        """The id of an analysis in the middle of its forward pass."""
+        self.server.forward(load.victim)
+        return load.victim
+
+    def struck(self) -> None:
+        """This is the moment of the fault."""
+        self._struck = time.monotonic()
+
+    def run(self, strike: Callable[[Stage, Load], None], documented: frozenset[str], forgets: bool) -> Account:
+        """Strike under load; failures with `documented` codes are sent again, and so is what a fault that `forgets` has made unknown."""
+        passes, results, broken = self.server.metric("forward_passes_total"), self._results(), ""
+        self.others = {}
+        with Load(lambda: self.servers, self._bodies) as load:
+            self.struck()
+            try:
+                strike(self, load)
+            except AssertionError as error:
+                broken = str(error) or repr(error)
+            load.wait()
+        self.mend()
+        account = self._account(load.clients, documented, forgets)
+        account.broken = account.broken or broken
+        once = len(self._bodies) + sum(self.others.values())
+        if not forgets:  # which the counters do, too
+            account.again = self.server.metric("forward_passes_total") - passes - once
+        forget(self.server, {**self._expected, **self.others})
+        account.duplicate += abs(self._results() - results)
+        return account
+
+    def mend(self) -> None:
+        """Start what has ended, and wait until nothing is left to do."""
+        if isinstance(self.server, Cluster):
+            cluster = self.server
+            for part in (cluster.broker, cluster.cache, *cluster.workers, *cluster.others):
+                if part is not None and part.process.poll() is not None:
+                    part.kill()
+                    part.start()
+            cluster.ready()
+        if self.server.process.poll() is not None:
+            Server.restart(self.server)
+        eventually(lambda: self.server.client.get("/readyz").json()["status"] == "ok", "a server that is well")
+        eventually(lambda: not self._unfinished(), "the end of all jobs")
+
+    def _unfinished(self) -> int:
+        counts = Counter(item["status"] for item in self.server.get("/analyses?limit=200").json()["items"])
+        return counts["queued"] + counts["running"]
+
+    def _account(self, clients: list[Client], documented: frozenset[str], forgets: bool) -> Account:
+        account = Account(len(clients))
+        for client in clients:
+            failures = sum(number for code, number in client.failures.items() if code not in documented)
+            account.lost += client.status != "done" or failures > 0 or (client.forgotten > 0 and not forgets)
+            account.resent += client.failures.total() - failures
+            for said, number in client.told.items():
+                account.refused += number if said in DOCUMENTED else 0
+                account.errors += number if said[0] >= 500 and said not in DOCUMENTED else 0
+            if client.status == "done":
+                self._look(client, account)
+        after = sorted(client.finished - self._struck for client in clients if client.finished > self._struck)
+        account.first, account.all = (round(after[0], 2), round(after[-1], 2)) if after else (0.0, 0.0)
+        odd = Counter(said for client in clients for said in client.told if said not in DOCUMENTED)
+        account.broken = ", ".join(f"{status} {code}" for status, code in odd if (status, forgets) != (404, True))
+        return account
+
+    def _look(self, client: Client, account: Account) -> None:
+        """Whether a result is right, and its job ended once."""
+        read = list(answers(self.server, client.id, client.body))
+        account.errors += sum(answer.status_code >= 500 for answer in read)
+        account.wrong += any(a.status_code != 200 for a in read) or digest(read) != self._expected[client.id]
+        last = [event["event_id"] for event in self.server.events(client.id)][-1]
+        account.duplicate += "0" not in (client.version, last) and last != client.version
+
+    def _results(self) -> int:
+        return int(self.server.client.get("/readyz").json()["results"])

@@ -1,0 +1,48 @@
+"""Faults of the matrix once each, under a few jobs. All of it, under many and again and again, is `make faults`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.load import reference, requests
+from tests.faults.matrix import CLUSTER, EMBEDDED, FAULTS
+from tests.faults.stage import Stage, open_home
+from tests.server import Server
+
+JOBS = 6
+# These take less time there.
+QUICKER = frozenset({"disk-full", "files-damaged"})
+# These have tests of their own beside this one, which look closer.
+ELSEWHERE = frozenset(
+    "model-killed poison worker-killed worker-restarted worker-told-to-stop server-killed server-told-to-stop "
+    "broker-emptied same-request cancelled".split()
+)
+
+
+@pytest.fixture(scope="module")
+def expected(embedded: Server) -> dict[str, str]:
+    """What a server that nothing happens to answers."""
+    return reference(embedded, requests(JOBS))
+
+
+@pytest.fixture(scope="module")
+def stages(
+    tmp_path_factory: pytest.TempPathFactory, models: Path, expected: dict[str, str]
+) -> Iterator[dict[str, Stage]]:
+    """A stage of each home."""
+    with (
+        open_home(EMBEDDED, tmp_path_factory.mktemp(EMBEDDED), models) as server,
+        open_home(CLUSTER, tmp_path_factory.mktemp(CLUSTER), models) as cluster,
+    ):
+        yield {EMBEDDED: Stage(server, expected, JOBS), CLUSTER: Stage(cluster, expected, JOBS)}
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in ELSEWHERE])
+def test_nothing_is_lost(name: str, stages: dict[str, Stage]) -> None:
+    """All jobs end once, with the right result, and no answer is an undocumented error."""
+    fault = FAULTS[name]
+    account = fault.run(stages[EMBEDDED if name in QUICKER else CLUSTER])
+    assert account.kept, account
