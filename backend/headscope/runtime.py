@@ -151,6 +151,14 @@ class Service:
                 raise unknown_analysis()
         return job, stored
 
+    def find_or_recompute(self, id_: str) -> tuple[Job | None, Stored | None]:
+        """As find; a corrupt result is queued to be computed again. Raises Unknown."""
+        try:
+            return self.find(id_)
+        except Corrupt:
+            self.recompute(id_)
+            return self.record.get(id_), None
+
     def _look(self, id_: str) -> tuple[Job | None, Stored | None]:
         try:
             job = self.record.get(id_)

@@ -68,17 +68,13 @@ class Worker:
         self._catalog = Catalog(settings)
         self._results, self._inputs = home.results(settings), home.inputs(settings)
         self._models: OrderedDict[str, Model] = OrderedDict()
+        self.warm: frozenset[str] = frozenset()  # their digests, for whoever asks from another thread
         cuda = settings.device.startswith("cuda") or (settings.device == "auto" and torch.cuda.is_available())
         self._device = settings.device if settings.device != "auto" else "cuda" if cuda else "cpu"
         default = GPU_BATCH_TOKENS if cuda else 0
         self.most_tokens = default if settings.batch_tokens is None else settings.batch_tokens
         if settings.threads:
             torch.set_num_threads(settings.threads)
-
-    @property
-    def warm(self) -> frozenset[str]:
-        """Digests of the models in memory."""
-        return frozenset(tuple(self._models))
 
     def model(self, located: Located, line: Line, progress: Progress = silent) -> Model:
         """The model of these files, loaded now or warm; the least recently used go when they take more than warm_bytes together."""
@@ -92,6 +88,7 @@ class Worker:
                 sum(kept.bytes for kept in self._models.values()) > self._settings.warm_bytes and len(self._models) > 1
             ):
                 self._models.popitem(last=False)
+            self.warm = frozenset(self._models)
         self._models.move_to_end(digest)
         return self._models[digest]
 

@@ -81,6 +81,15 @@ def test_damaged_maps_are_computed_again(shared: Server, damage: str) -> None:
     assert shared.metric("corrupt_results_total") == counted + 1
 
 
+def test_events_of_a_damaged_result(shared: Server) -> None:
+    """Whoever follows it is told that it is computed again, and when it is done."""
+    id_ = shared.analyse(model="bert", text="Damaged and followed.")["id"]
+    before = read_map(shared, id_)
+    flip(folder(shared, id_) / "manifest.json")
+    assert list(shared.events(id_))[-1]["status"] == "done"
+    assert np.array_equal(read_map(shared, id_), before)
+
+
 @pytest.mark.parametrize(
     "path",
     ["grid/weights", "measures/entropy", "export", "edges/weights?layer=0&head=0"],

@@ -97,7 +97,7 @@ async def events(
     last_event_id: Annotated[str | None, Header(max_length=40)] = None,
 ) -> EventSourceResponse:
     """Progress as server-sent events named `progress`; the last one has a terminal status. Resumes after `Last-Event-ID`."""
-    await asyncio.to_thread(service.find, id_)
+    await asyncio.to_thread(service.find_or_recompute, id_)
     after = int(last_event_id) if last_event_id and re.fullmatch(r"\d{1,18}", last_event_id) else 0
     return EventSourceResponse(_stream(service, id_, after), ping=15, send_timeout=30)
 
@@ -122,10 +122,10 @@ async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[Serve
 async def _document(service: Service, id_: str) -> AnalysisDocument:
     def build() -> AnalysisDocument:
         try:
-            job, stored = service.find(id_)
+            job, stored = service.find_or_recompute(id_)
             position = service.place(job) if job else None
             return documents.analysis(id_, job, stored, position)
-        except Corrupt:
+        except Corrupt:  # found only now, in what the manifest names
             service.recompute(id_)
             return documents.analysis(id_, service.record.get(id_), None)
 

@@ -134,9 +134,11 @@ class Results:
         """The result, marked as used now; None if it is not here. Raises Corrupt, or StoreUnavailable."""
         data = self._shelf.manifest(id_)
         if data is None:
-            if self._index.has(id_):
-                raise Corrupt
-            return None
+            if not self._index.has(id_):
+                return None
+            data = self._shelf.manifest(id_)  # which may have come between the two looks
+        if data is None:
+            raise Corrupt
         stored = Stored(self._shelf, Manifest(id_, data))
         self._index.touch(id_)
         return stored
