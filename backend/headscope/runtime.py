@@ -157,7 +157,10 @@ class Service:
             return self.find(id_)
         except Corrupt:
             self.recompute(id_)
-            return self.record.get(id_), None
+            job = self.record.get(id_)
+            if job is None:  # it was in the index only
+                raise unknown_analysis() from None
+            return job, None
 
     def _look(self, id_: str) -> tuple[Job | None, Stored | None]:
         try:

@@ -169,4 +169,4 @@ class Stage:
         account.duplicate += "0" not in (client.version, last) and last != client.version
 
     def _results(self) -> int:
-        return int(self.server.client.get("/readyz").json()["results"])
+        return sum(1 for _ in (self.server.home / "results").glob("*/*"))

@@ -104,6 +104,20 @@ def test_what_others_removed_is_not_entered_late(place: Place, broker: Broker, m
     assert (results.has(name(1)), results.has(name(2)), results.usage()[0]) == (False, True, 2)
 
 
+@pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
+def test_what_was_removed_leaves_the_index_late(place: Place, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Removed while Redis was away: nobody takes it to be there for longer than whoever removed it takes to ask again."""
+    monkeypatch.setattr(link, "PAUSE", 0)
+    results, others = place.open(), place.open()
+    for number in (1, 2):
+        write(results, number)
+    broker.kill()
+    assert results.delete(name(1))
+    broker.start()
+    assert results.has(name(2))
+    assert (others.has(name(1)), others.usage()[0]) == (False, 1)
+
+
 @pytest.mark.parametrize("place", ["bucket"], indirect=True)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_without_the_object_store(

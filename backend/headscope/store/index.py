@@ -35,7 +35,7 @@ class Index(Protocol):
         """Enter a result, used now unless a time is given, and take out the least used others until all fit the quota; those."""
 
     def late(self) -> list[str]:
-        """Those that could not be entered here while the index was away."""
+        """Those that could not be entered or taken out while the index was away."""
 
     def remove(self, id_: str) -> bool:
         """Take a result out; whether it was there."""
@@ -171,7 +171,7 @@ COMPLETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS
 
 
 class RedisIndex:
-    """Keys in a Redis, for any number of machines. What can't be entered while Redis is away is entered with the next result, or by tidying."""
+    """Keys in a Redis, for any number of machines. What it can't be told while Redis is away it is told later."""
 
     def __init__(self, url: str, prefix: str) -> None:
         self._link = Link(url, ANSWER_SECONDS)
@@ -204,8 +204,9 @@ class RedisIndex:
         return list(self._late)
 
     def remove(self, id_: str) -> bool:
-        self._late.discard(id_)
-        return bool(self._run(REMOVE, id_))
+        found = self._run(REMOVE, id_)
+        (self._late.add if found is None else self._late.discard)(id_)
+        return bool(found)
 
     def usage(self) -> tuple[int, int]:
         found: Any = self._link.ask(lambda redis: (redis.zcard(self._keys[0]), redis.get(self._keys[2])))

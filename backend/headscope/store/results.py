@@ -124,6 +124,7 @@ class Results:
 
     def has(self, id_: str) -> bool:
         """Whether the result is here; says nothing about its health."""
+        self._catch_up()
         found = self._index.has(id_)
         if found is None:
             with suppress(Corrupt):
@@ -225,17 +226,17 @@ class Results:
             if self._enter(id_):  # another process was first; a result is named by its content, so theirs is as good
                 return size
         self._drop(self._index.add(id_, size, self._quota))
-        late = self._index.late()
-        if id_ not in late:  # the index answers again
-            self._catch_up(late)
+        self._catch_up()
         return size
 
-    def _catch_up(self, late: Iterable[str]) -> None:
-        """Enter what could not be entered while the index was away. Others may have removed some of it meanwhile."""
-        with suppress(StoreUnavailable):  # the next result brings the next try
-            for id_ in late:
+    def _catch_up(self) -> None:
+        """Enter and take out what the index could not be told while it was away, as it is on the shelf now."""
+        with suppress(StoreUnavailable):  # the next time brings the next try
+            for id_ in self._index.late():
                 if self._still_there(id_):
                     self._enter(id_)
+                if id_ in self._index.late():
+                    return
 
     def _enter(self, id_: str, *, used_when_made: bool = False) -> bool:
         """Put a result of the shelf into the index, or aside if its manifest is damaged. Whether it is there."""
