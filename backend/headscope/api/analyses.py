@@ -13,11 +13,14 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
 from ..errors import HeadscopeError, InvalidRequest, Unknown
+from ..jobs import Job
 from ..request import AnalysisRequest
 from ..runtime import Service
+from ..store import Stored
 from ..store.mapfile import Corrupt
 from . import documents
 from .deps import AnalysisId, ServiceDep, VisitorDep
+from .recent import Recent
 from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, BatchRequest, Page
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
@@ -75,10 +78,11 @@ async def recent(
     )
 
 
-@router.get("/{id}")
-async def show(id_: AnalysisId, service: ServiceDep) -> AnalysisDocument:
+@router.get("/{id}", response_model=AnalysisDocument)
+async def show(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
     """An analysis: how far it is, and when it is done tokens, shapes, summaries and links."""
-    return await _document(service, id_)
+    shown = await asyncio.to_thread(_shown, service, request.app.state.recent, id_)
+    return Response(shown, media_type="application/json")
 
 
 @router.delete("/{id}", status_code=202, responses={204: {"description": "It is forgotten."}})
@@ -119,17 +123,30 @@ async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[Serve
         yield ServerSentEvent(json.dumps({**last, "error": None}), event="progress", id=str(after))
 
 
-async def _document(service: Service, id_: str) -> AnalysisDocument:
-    def build() -> AnalysisDocument:
-        try:
-            job, stored = service.find_or_recompute(id_)
-            position = service.place(job) if job else None
-            return documents.analysis(id_, job, stored, position)
-        except Corrupt:  # found only now, in what the manifest names
-            service.recompute(id_)
-            return documents.analysis(id_, service.record.get(id_), None)
+def _shown(service: Service, recent: Recent, id_: str) -> bytes:
+    """The document as JSON. Once it is done it changes only with its result and its job, and is put together once."""
+    job, stored = service.find_or_recompute(id_)
+    key = stored and (id_, stored.digest, job and (job.batch, job.attempts))
+    shown = recent.get(key) if key else None
+    if shown is None:
+        document = _described(service, id_, job, stored)
+        shown = document.model_dump_json().encode()
+        if key and document.status == "done":
+            recent.put(key, shown)
+    return shown
 
-    return await asyncio.to_thread(build)
+
+def _described(service: Service, id_: str, job: Job | None, stored: Stored | None) -> AnalysisDocument:
+    try:
+        position = service.place(job) if job else None
+        return documents.analysis(id_, job, stored, position)
+    except Corrupt:  # found only now, in what the manifest names
+        service.recompute(id_)
+        return documents.analysis(id_, service.record.get(id_), None)
+
+
+async def _document(service: Service, id_: str) -> AnalysisDocument:
+    return await asyncio.to_thread(lambda: _described(service, id_, *service.find_or_recompute(id_)))
 
 
 def _batch_requests(body: Any) -> list[AnalysisRequest]:

@@ -19,6 +19,7 @@ from ..settings import Settings
 from . import analyses, compare, declarations, health, maps, metrics, problems, session, shares
 from .access import Access
 from .guard import Guard
+from .recent import Recent
 from .traffic import Traffic
 
 PREFIX = "/api/v1"
@@ -50,7 +51,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service, app.state.accounts = service, accounts
-    app.state.registry = metrics.registry(service)
+    app.state.registry, app.state.recent = metrics.registry(service), Recent()
     for part in (session, declarations, analyses, shares, maps, compare):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(health.router)
