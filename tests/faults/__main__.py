@@ -1,4 +1,4 @@
-"""python -m tests.faults [--fault NAME] [--home HOME] [--repeats N] [--jobs N] [--fresh]: every fault again and again, and the table of docs/reliability.md.
+"""python -m tests.faults [--fault NAME] [--home HOME] [--repeats N] [--jobs N] [--note TEXT] [--fresh]: every fault again and again, and the table of docs/reliability.md.
 
 Goes on where an earlier call was stopped: finished runs are in build/faults.json.
 """
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,8 @@ def main() -> None:
                 runs.append({"home": home, "fault": name, "commit": _commit(), **matrix.run(home, name)})
                 _write(FINISHED, runs)
                 print(json.dumps(runs[-1]), flush=True)
-    _write(
-        TABLE,
-        {
-            "machine": machine("celery", "kombu", "redis", "uvicorn"),
-            "titles": {name: FAULTS[name].title for name in FAULTS},
-            "runs": runs,
-        },
-    )
+    where = {**machine("celery", "kombu", "redis", "uvicorn"), **({"note": asked.note} if asked.note else {})}
+    _write(TABLE, {"machine": where, "titles": {name: FAULTS[name].title for name in FAULTS}, "runs": runs})
     subprocess.run([sys.executable, "docs/generate.py"], cwd=ROOT, check=True)
 
 
@@ -60,6 +55,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--home", action="append", choices=BOTH, help="only this one")
     parser.add_argument("--repeats", type=int, default=5, help="how often each, those of earlier calls included")
     parser.add_argument("--jobs", type=int, default=50, help="analyses of each load")
+    parser.add_argument("--note", help="what to say of the machine beside its processor and versions")
     parser.add_argument("--fresh", action="store_true", help="forget earlier runs")
     return parser.parse_args()
 
@@ -79,9 +75,6 @@ class Matrix:
 
     def __enter__(self) -> Matrix:
         self._folder = tempfile.TemporaryDirectory(prefix="headscope-faults-", ignore_cleanup_errors=True)
-        self._models = small_models(Path(self._folder.name) / "models")
-        with Server(Path(self._folder.name) / "reference", self._models) as server:
-            self._expected = reference(server, requests(self._jobs))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,6 +85,15 @@ class Matrix:
     def _close(self, home: str) -> None:
         server, _ = self._stages.pop(home)
         server.__exit__(None, None, None)
+
+    @cached_property
+    def _models(self) -> Path:
+        return small_models(Path(self._folder.name) / "models")
+
+    @cached_property
+    def _expected(self) -> dict[str, str]:
+        with Server(Path(self._folder.name) / "reference", self._models) as server:
+            return reference(server, requests(self._jobs))
 
     def _stage(self, home: str) -> Stage:
         if home not in self._stages:

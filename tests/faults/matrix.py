@@ -25,7 +25,6 @@ BOTH = (EMBEDDED, CLUSTER)
 UNLIMITED = (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY)
 # Takes seconds and a lot of memory.
 LARGE = {"text": "The cat sat on the mat because it was tired. " * 60, "max_tokens": 400}
-MIB = 1024**2
 
 
 @dataclass(frozen=True)
@@ -72,14 +71,12 @@ def model_killed(stage: Stage, load: Load) -> None:
     runner.kill()
 
 
-@fault("it is killed while its memory grows, as the kernel does it", *BOTH)
+@fault("it is killed in a large job, as the kernel does it when memory is short", *BOTH)
 def memory_killed(stage: Stage, load: Load) -> None:
     id_ = stage.ask(1, **LARGE)
-    runner = started(stage, id_)
-    before = runner.memory_info().rss
-    eventually(lambda: runner.memory_info().rss > before + 2 * MIB, "memory to grow")
+    stage.server.forward(id_)
     stage.struck()
-    runner.kill()
+    stage.runner(id_).kill()
     ends(stage, id_, "done")
 
 
@@ -320,12 +317,6 @@ def reached(stage: Stage, id_: str, wanted: str) -> None:
         return str(stage.server.get(f"/analyses/{id_}").json()["progress"]["stage"])
 
     eventually(lambda: stages.index(now()) >= stages.index(wanted), wanted)
-
-
-def started(stage: Stage, id_: str) -> psutil.Process:
-    """The process that runs a job, once it is in the middle of its forward pass."""
-    stage.server.forward(id_)
-    return stage.runner(id_)
 
 
 def ends(stage: Stage, id_: str, status: str, code: str | None = None) -> None:
