@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import declared
+import measured
 from click.testing import CliRunner
 from declared import table
 
@@ -295,6 +296,8 @@ PARTS: dict[str, Callable[..., str]] = {
     "request": request_fields,
     "models": models,
     "signature": signature,
+    "faults": measured.faults,
+    "load": measured.load,
 }
 
 

@@ -1,0 +1,158 @@
+"""What one server process answers of finished analyses, beside a bare FastAPI route that returns the same bytes, in the same run.
+
+`metadata` is the document of an analysis, `map` the weights of one head of 128 tokens (64 KB), in both homes; in the cluster with a hot cache. The bare route runs on the same
+uvicorn with the same settings, without anything of Headscope. `requests/s` is what 32 connections get that ask again at once; ratios are of the same turn each. The times are those
+of 60 % of that rate at fixed moments, counted from when a request was meant to be sent. `crowd` are 500 connections that ask for the document every two seconds for a minute.
+The visitors run on the same machine and take a core of their own.
+
+python -m benchmarks.load [--short] [NOTE] also measures `growth` and writes the tables of docs/reliability.md. Homes that are finished are in build/load.json, and are not
+measured again unless that is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.cluster import Cluster
+from tests.models import tiny_model
+from tests.server import API, Server
+
+from . import growth
+from .common import Spread, machine, ratios
+from .visitors import Tally, closed, open_loop
+
+ROOT = Path(__file__).resolve().parents[1]
+FINISHED, TABLE = ROOT / "build" / "load.json", ROOT / "docs" / "measured" / "load.json"
+VISITORS, CROWD, PAUSE, SHARE = 32, 500, 2.0, 0.6
+BODY = {"model": "gpt2", "text": "cats sat on mats. " * 40, "max_tokens": 128, "lenses": ["weights"], "measures": ["entropy"]}  # fmt: skip
+
+Row = dict[str, Any]
+
+
+def measure(repeats: int = 5, seconds: float = 10.0) -> list[Row]:
+    """One row per home and answer, and one for the crowd of each home; each phase takes `seconds`, the crowd six times as long."""
+    rows: dict[str, Row] = json.loads(FINISHED.read_text("utf-8")) if FINISHED.exists() else {}
+    with tempfile.TemporaryDirectory() as folder:
+        models = Path(folder) / "models"
+        tiny_model(models / "gpt2", "gpt2")
+        for home in ("embedded", "cluster"):
+            if f"{home} crowd {seconds:g}" not in rows:
+                rows |= _measure(home, Path(folder) / home / "home", models, repeats, seconds)
+                FINISHED.parent.mkdir(exist_ok=True)
+                FINISHED.write_text(json.dumps(rows, indent=1), "utf-8")
+    return [row for name, row in rows.items() if name.endswith(f" {seconds:g}")]
+
+
+def _measure(home: str, folder: Path, models: Path, repeats: int, seconds: float) -> dict[str, Row]:
+    folder.parent.mkdir()
+    server = Server(folder, models) if home == "embedded" else Cluster(folder, models, cache=True)
+    with server, ExitStack() as bare:
+        document = f"{API}/analyses/{server.analyse(**BODY)['id']}"
+        rows = {}
+        for name, path in (("metadata", document), ("map", f"{document}/maps/weights?layer=0&head=0")):
+            answer = server.client.get(path)
+            other = bare.enter_context(_bare(answer.content, answer.headers["content-type"], folder.parent / name))
+            rows[f"{home} {name} {seconds:g}"] = {
+                "home": home,
+                "answer": name,
+                "bytes": len(answer.content),
+                **_side_by_side(server.url, path, other, repeats, seconds),
+            }
+        rows[f"{home} crowd {seconds:g}"] = {
+            "home": home,
+            "answer": "crowd",
+            **_crowd(server.url, document, 6 * seconds),
+        }
+        return rows
+
+
+def _side_by_side(address: str, path: str, other: str, repeats: int, seconds: float) -> Row:
+    """Both in turn: what they can do at most, and how long an answer takes at SHARE of what Headscope can."""
+    places = {"headscope": (address, path), "bare": (other, "/")}
+    rates: dict[str, list[float]] = {name: [] for name in places}
+    times: dict[str, list[Tally]] = {name: [] for name in places}
+    for place in places.values():
+        closed(*place, VISITORS, 1.0)
+    for _ in range(repeats):
+        for name, place in places.items():
+            rates[name].append(len(closed(*place, VISITORS, seconds).seconds) / seconds)
+        for name, place in places.items():
+            times[name].append(open_loop(*place, VISITORS, seconds, SHARE * rates["headscope"][-1]))
+    row = {f"{name}, requests/s": Spread.of(values).text() for name, values in rates.items()}
+    row["ratio"] = ratios(rates["headscope"], rates["bare"]).text(1, 2)
+    for name, tallies in times.items():
+        for share in (0.5, 0.99):
+            found = Spread.of([tally.quantile(share) for tally in tallies])
+            row[f"{name}, p{share * 100:.0f} ms"] = found.text(1e3, 1)
+    return row
+
+
+def _crowd(address: str, path: str, seconds: float) -> Row:
+    """Many connections at once, each asking now and then."""
+    tally = closed(address, path, CROWD, seconds, PAUSE)
+    return {
+        "connections": CROWD,
+        "requests": len(tally.seconds),
+        "not 200": tally.refused,
+        "transport errors": tally.broken,
+        "p50 ms": round(tally.quantile(0.5) * 1e3, 1),
+        "p99 ms": round(tally.quantile(0.99) * 1e3, 1),
+    }
+
+
+@contextmanager
+def _bare(content: bytes, media: str, file: Path) -> Iterator[str]:
+    """A server that has only these bytes to give; its address."""
+    file.write_bytes(content)
+    command = [sys.executable, "-m", "benchmarks.load", "bare", str(file), media]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
+def _serve(file: str, media: str) -> None:
+    """In that server's process."""
+    import socket
+
+    import uvicorn
+    from fastapi import FastAPI, Response
+
+    app, content = FastAPI(), Path(file).read_bytes()
+
+    @app.get("/")
+    async def answer() -> Response:
+        return Response(content, media_type=media)
+
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    print(f"127.0.0.1:{listening.getsockname()[1]}", flush=True)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, http="h11", backlog=2048)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _document(short: bool, note: str) -> None:
+    """Measure this and the growth of memory, and write the tables of docs/reliability.md."""
+    rows = measure(2, 2.0) if short else measure()
+    kinds = [[row for row in rows if ("ratio" in row) == side_by_side] for side_by_side in (True, False)]
+    grown = growth.measure(200) if short else growth.measure()
+    where = {**machine("fastapi", "uvicorn", "redis"), **({"note": note} if note else {})}
+    TABLE.write_text(json.dumps({"machine": where, "tables": [*kinds, grown]}, indent=1) + "\n", "utf-8")
+    subprocess.run([sys.executable, "docs/generate.py"], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["bare"]:
+        _serve(*sys.argv[2:])
+    else:
+        words = [word for word in sys.argv[1:] if word != "--short"]
+        _document("--short" in sys.argv, " ".join(words))

@@ -1,0 +1,95 @@
+"""Visitors of a server: connections that stay open, each asking the same again and again, with as little work of their own as possible."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Tally:
+    """What came of the requests: seconds of those that were answered by 200, how many were answered otherwise, and how many not at all."""
+
+    seconds: list[float] = field(default_factory=list)
+    refused: int = 0
+    broken: int = 0
+
+    def quantile(self, share: float) -> float:
+        """That of the times, in s: the smallest that so large a share of the requests did not exceed."""
+        ordered = sorted(self.seconds)
+        return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
+
+
+class Visitor:
+    """One connection."""
+
+    def __init__(self, address: str, path: str) -> None:
+        self._host, _, port = address.partition(":")
+        self._port = int(port)
+        self._request = f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
+
+    async def __aenter__(self) -> Visitor:
+        self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def ask(self, tally: Tally, meant: float) -> None:
+        """One request, which was meant to be sent at that time (time.perf_counter): a server that is late with others is late with this one, too."""
+        try:
+            self._writer.write(self._request)
+            head = await self._reader.readuntil(b"\r\n\r\n")
+            length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
+            await self._reader.readexactly(int(length))
+        except (OSError, EOFError, ValueError):
+            tally.broken += 1
+            await self.__aexit__()
+            await self.__aenter__()
+            return
+        if head.startswith(b"HTTP/1.1 200"):
+            tally.seconds.append(time.perf_counter() - meant)
+        else:
+            tally.refused += 1
+
+
+def closed(address: str, path: str, visitors: int, seconds: float, pause: float = 0.0) -> Tally:
+    """Each asks again as soon as it has its answer, and `pause` s later: what the server can do at most."""
+
+    async def visit(visitor: Visitor, tally: Tally, number: int) -> None:
+        await asyncio.sleep(pause * number / visitors)
+        end = time.perf_counter() + seconds
+        while (now := time.perf_counter()) < end:
+            await visitor.ask(tally, now)
+            await asyncio.sleep(max(pause - (time.perf_counter() - now), 0))
+
+    return asyncio.run(_all(address, path, visitors, visit))
+
+
+def open_loop(address: str, path: str, visitors: int, seconds: float, rate: float) -> Tally:
+    """Together `rate` requests a second, at fixed times whatever becomes of those before; times count from when a request was meant to be sent."""
+
+    async def visit(visitor: Visitor, tally: Tally, number: int) -> None:
+        start = time.perf_counter()
+        for turn in range(int(seconds * rate / visitors)):
+            meant = start + (turn * visitors + number) / rate
+            await asyncio.sleep(max(meant - time.perf_counter(), 0))
+            await visitor.ask(tally, meant)
+
+    return asyncio.run(_all(address, path, visitors, visit))
+
+
+async def _all(
+    address: str, path: str, visitors: int, visit: Callable[[Visitor, Tally, int], Awaitable[None]]
+) -> Tally:
+    tally = Tally()
+
+    async def one(number: int) -> None:
+        async with Visitor(address, path) as visitor:
+            await visit(visitor, tally, number)
+
+    await asyncio.gather(*(one(number) for number in range(visitors)))
+    return tally
