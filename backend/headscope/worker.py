@@ -96,7 +96,9 @@ class Worker:
         """Read the model, fetching it first where it is not here, and say how much there is to read."""
 
         def fetching(done: int, total: int) -> None:
-            progress(0.0, "loading", f"{located.name}, {budget.size(done)} of {budget.size(total)} fetched")
+            # Always told: what comes after the latest bytes may be a long wait.
+            detail = f"{located.name}, {budget.size(done)} of {budget.size(total)} fetched"
+            progress(0.0, "loading", detail, force=True)
 
         progress(0.0, "loading", f"{located.name}, {budget.size(located.bytes)}" if located.folder else located.name)
         return loading.load(located, self._device, fetching)
