@@ -25,7 +25,7 @@ FLAGS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`deep`, whose analysis takes seconds, so that a person can watch, cancel, or lose it; and one with an encoder and a decoder."""
     folder = tmp_path_factory.mktemp("browser-models")
@@ -34,14 +34,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
     """A real server with MiniLM, which every installation has."""
     with Server(tmp_path_factory.mktemp("browser") / "home", models, prewarm=True) as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # no longer: while it is there, nothing else may run an event loop
 def browser() -> Iterator[Browser]:
     """The Chromium of this machine."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
