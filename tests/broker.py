@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import redis
+
 from tests.server import DEADLINE, eventually
 
 
