@@ -154,10 +154,12 @@ class Load:
         self._stop.set()
         self.wait()
 
-    def wait(self) -> None:
-        """Until every client has its result, or none to hope for."""
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until every client has its result, or none to hope for, or for so long; whether that is so."""
+        deadline = None if seconds is None else time.monotonic() + seconds
         for thread in self._threads:
-            thread.join()
+            thread.join(None if deadline is None else max(deadline - time.monotonic(), 0))
+        return not any(thread.is_alive() for thread in self._threads)
 
     @property
     def victim(self) -> str:

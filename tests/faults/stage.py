@@ -114,7 +114,8 @@ class Stage:
                 strike(self, load)
             except AssertionError as error:
                 broken = str(error) or repr(error)
-            load.wait()
+            while not load.wait(0.2):
+                self._look_after()
         self.mend()
         try:
             account = self._account(load.clients, documented, forgets)
@@ -128,6 +129,13 @@ class Stage:
         forget(self.server, {**self._expected, **self.others})
         account.duplicate += abs(self._results() - results)
         return account
+
+    def _look_after(self) -> None:
+        """Start workers that have ended by themselves, as Docker does."""
+        for worker in self.server.workers if isinstance(self.server, Cluster) else ():
+            if worker.running and worker.process.poll() is not None:
+                worker.kill()
+                worker.start()
 
     def mend(self) -> None:
         """Start what has ended, and wait until nothing is left to do."""
