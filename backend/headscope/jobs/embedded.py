@@ -11,8 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from typing import Any
@@ -140,12 +139,10 @@ class Embedded:
         deadline = time.monotonic() + self._job_seconds
         unwanted: dict[int, float] = {}  # run -> since when
         while True:
-            try:
-                problems, self._me = future.result(timeout=POLL_SECONDS)
+            wait([future], timeout=POLL_SECONDS)
+            if future.done():
+                problems, self._me = future.result()
                 return problems
-            except NotYet:
-                if future.done():
-                    raise
             self._listen()
             now = time.monotonic()
             if self._stopping.is_set():

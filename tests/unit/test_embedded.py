@@ -1,0 +1,37 @@
+"""The embedded home waits for its child: an answer counts whenever it comes."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from headscope.jobs import Claimant, Embedded, SqliteRecord, Work
+
+
+class JustTooLate(Future[Any]):
+    """Is done the moment after a time to wait for it was up."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            return super().result()
+        self.set_result(({"a": None}, Claimant("embedded")))
+        raise TimeoutError
+
+
+def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
+    record = SqliteRecord(tmp_path / "jobs.db")
+    home = Embedded(record, lambda: None, (), job_seconds=30, cancel_seconds=1)
+    record.enqueue([Work("a", "{}")])
+    late = JustTooLate()
+    jobs = record.claim(Claimant("embedded"))
+    listened = []
+
+    def listen() -> None:  # between two looks
+        listened.append(True)
+        late.set_result(({"a": None}, Claimant("embedded")))
+
+    home._listen = listen
+    assert home._wait(jobs, late) == {"a": None}
+    assert len(listened) <= 1
+    record.close()
