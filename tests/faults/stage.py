@@ -104,8 +104,15 @@ class Stage:
         """This is the moment of the fault."""
         self._struck = time.monotonic()
 
+    def _clear(self) -> bool:
+        """Forget what an earlier run left; whether it stays forgotten, for what was under way there may come late."""
+        forget(self.server, self._expected)
+        time.sleep(0.5)
+        return all(self.server.get(f"/analyses/{id_}").status_code == 404 for id_ in self._expected)
+
     def run(self, strike: Callable[[Stage, Load], None], documented: frozenset[str], forgets: bool) -> Account:
         """Strike under load; failures with `documented` codes are sent again, and so is what a fault that `forgets` has made unknown."""
+        eventually(self._clear, "nothing to be left of an earlier run")
         passes, results, broken = self.server.metric("forward_passes_total"), self._results(), ""
         self.others = {}
         with Load(lambda: self.servers, self._bodies) as load:
