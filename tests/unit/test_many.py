@@ -332,7 +332,6 @@ print([free, tight, same, ended(asked([256, 4]))])
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits its memory as Linux does")
 def test_a_lack_of_memory_halves_the_group() -> None:
     """In a process that gets no more memory: fewer inputs at a time go on with the same numbers; one that does not fit fails alone."""
     done = subprocess.run([sys.executable, "-c", OUT_OF_MEMORY], capture_output=True, text=True, timeout=120)
