@@ -62,8 +62,8 @@ class Cluster(Server):
         self.others = [Server(home, models, log=f"{home.name}-{number}", **settings) for number in range(1, servers)]
         self.workers = [self._worker(f"worker-{number}") for number in range(workers)]
 
-    def _worker(self, name: str) -> Worker:
-        return Worker(self.home.parent, name, environment(self.home, self._models, **self._settings))
+    def _worker(self, name: str, **settings: Any) -> Worker:
+        return Worker(self.home.parent, name, environment(self.home, self._models, **self._settings | settings))
 
     @property
     def servers(self) -> list[Server]:
@@ -126,9 +126,9 @@ class Cluster(Server):
         name = eventually(running, "a worker for the job")
         return next(worker for worker in self.workers if worker.name == name)
 
-    def add_worker(self) -> Worker:
-        """One worker more."""
-        self.workers.append(self._worker(f"worker-{len(self.workers)}").start())
+    def add_worker(self, **settings: Any) -> Worker:
+        """One worker more, with settings of its own."""
+        self.workers.append(self._worker(f"worker-{len(self.workers)}", **settings).start())
         return self.workers[-1]
 
     def children(self) -> list[psutil.Process]:

@@ -234,6 +234,20 @@ class Server(Program):
         assert document["status"] == "done", document["error"]
         return document
 
+    def idle(self) -> None:
+        """Wait until nothing runs or waits."""
+        eventually(lambda: not self._unfinished(), "the end of every job")
+
+    def _unfinished(self) -> int:
+        states = ('headscope_jobs{status="queued"}', 'headscope_jobs{status="running"}')
+        lines = self.client.get("/metrics").text.splitlines()
+        return sum(int(float(line.split()[-1])) for line in lines if line.startswith(states))
+
+    def settled(self, name: str) -> int:
+        """A counter of /metrics once nothing runs or waits: what later counts are compared with."""
+        self.idle()
+        return self.metric(name)
+
     def metric(self, name: str) -> int:
         """A counter of /metrics."""
         lines = self.client.get("/metrics").text.splitlines()

@@ -186,7 +186,7 @@ def test_lists_are_ones_own(lab: Users, adas: str) -> None:
 
 def test_the_same_question_of_two_is_computed_once(lab: Users) -> None:
     """Both may read it then, and it is gone when both have let it go."""
-    before = lab.server.metric("forward_passes_total")
+    before = lab.server.settled("forward_passes_total")
     text = "Two ask the same."
     one, two = lab.submit(lab.ada, text), lab.submit(lab.emmy, text)
     assert one == two

@@ -92,7 +92,7 @@ def test_same_request_same_id(server: Server) -> None:
 
 def test_a_hundred_at_once_are_computed_once(server: Server) -> None:
     """100 identical requests at the same time: one id, one forward pass, 100 answers."""
-    passes = server.metric("forward_passes_total")
+    passes = server.settled("forward_passes_total")
     body = {"model": "bert", "text": "A hundred people ask the same."}
     with ThreadPoolExecutor(100) as threads:
         answers = list(threads.map(lambda _: server.post(body, headers={"Prefer": "wait=50"}), range(100)))

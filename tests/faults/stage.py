@@ -113,7 +113,7 @@ class Stage:
     def run(self, strike: Callable[[Stage, Load], None], documented: frozenset[str], forgets: bool) -> Account:
         """Strike under load; failures with `documented` codes are sent again, and so is what a fault that `forgets` has made unknown."""
         eventually(self._clear, "nothing to be left of an earlier run")
-        passes, results, broken = self.server.metric("forward_passes_total"), self._results(), ""
+        passes, results, broken = self.server.settled("forward_passes_total"), self._results(), ""
         self.others = {}
         with Load(lambda: self.servers, self._bodies) as load:
             self.struck()

@@ -78,7 +78,7 @@ def test_any_server_any_worker(cluster: Cluster) -> None:
 
 def test_model_process_killed(cluster: Cluster) -> None:
     """SIGKILL of what runs the model: another process of the same worker takes over at once, and the job is done on its second attempt."""
-    losses = cluster.metric("worker_losses_total")
+    losses = cluster.settled("worker_losses_total")
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
     cluster.holder(id_).child().kill()
@@ -126,7 +126,7 @@ def test_poison(cluster: Cluster) -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
 def test_redis_restarted(cluster: Cluster, how: signal.Signals) -> None:
     """Redis goes in the middle of jobs and of the queue, and comes back: all is done, once; what is stored is read meanwhile."""
-    passes = cluster.metric("forward_passes_total")
+    passes = cluster.settled("forward_passes_total")
     stored = cluster.analyse(**quick())
     running = [cluster.submit(**slow()) for _ in range(2)]
     waiting = [cluster.submit(**quick()) for _ in range(5)]
@@ -220,7 +220,7 @@ def cancel(server: Server, id_: str) -> None:
 
 def test_cancel_queued(cluster: Cluster) -> None:
     """A waiting job never runs."""
-    passes = cluster.metric("forward_passes_total")
+    passes = cluster.settled("forward_passes_total")
     running = [cluster.submit(**slow()) for _ in range(2)]
     waiting = cluster.submit(**quick())  # both workers have seconds to do before it is its turn
     cancel(cluster.others[0], waiting)
@@ -232,7 +232,7 @@ def test_cancel_queued(cluster: Cluster) -> None:
 
 def test_cancel_running(cluster: Cluster) -> None:
     """A running job stops by itself between two layers; the same process takes the next job."""
-    passes = cluster.metric("forward_passes_total")
+    passes = cluster.settled("forward_passes_total")
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
     worker = cluster.holder(id_)

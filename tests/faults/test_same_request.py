@@ -37,7 +37,7 @@ async def ask(urls: list[str], body: dict[str, str], clients: int = CLIENTS) -> 
 
 def test_computed_once(server: Server) -> None:
     """One id, one forward pass, as many answers as clients, whichever server they ask."""
-    passes = server.metric("forward_passes_total")
+    passes = server.settled("forward_passes_total")
     hang_up(server, BODY)
     urls = [one.url for one in getattr(server, "servers", [server])]
     answers = asyncio.run(ask(urls, BODY))

@@ -73,7 +73,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
 def test_damaged_maps_are_computed_again(shared: Server, damage: str) -> None:
     """Reading a damaged result gives the right map, computed again, and counts it."""
     id_ = shared.analyse(model="bert", text=f"Damaged by {damage}.")["id"]
-    before, counted = read_map(shared, id_), shared.metric("corrupt_results_total")
+    before, counted = read_map(shared, id_), shared.settled("corrupt_results_total")
     DAMAGE[damage](folder(shared, id_))
     assert np.array_equal(read_map(shared, id_), before)
     assert shared.metric("corrupt_results_total") == counted + 1
@@ -141,7 +141,7 @@ def test_an_index_that_promises_too_much(shared: Server) -> None:
 def test_many_readers_one_repair(shared: Server) -> None:
     """Sixteen readers find the same damage: all get the right map, and it is computed again once."""
     id_ = shared.analyse(model="bert", text="Damaged for many.")["id"]
-    before, passes = read_map(shared, id_), shared.metric("forward_passes_total")
+    before, passes = read_map(shared, id_), shared.settled("forward_passes_total")
     flip(folder(shared, id_) / "weights.safetensors")
     with ThreadPoolExecutor(16) as threads:
         for got in threads.map(lambda _: read_map(shared, id_), range(16)):
@@ -153,7 +153,7 @@ def test_lost_index_entry(shared: Server) -> None:
     """A result that the index has lost is still read, for its files say what they are; it is not computed again, and counts from the next start on."""
     body = {"model": "bert", "text": "Lost from the index."}
     id_ = shared.analyse(**body)["id"]
-    before, passes = read_map(shared, id_), shared.metric("forward_passes_total")
+    before, passes = read_map(shared, id_), shared.settled("forward_passes_total")
     index = sqlite3.connect(shared.home / "results.db")
     index.execute("DELETE FROM results")
     index.commit()

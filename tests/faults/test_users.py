@@ -40,7 +40,7 @@ def elsewhere(lab: Users, name: str | None) -> Iterator[httpx.Client]:
 def test_every_server_knows_who_may_read_what(lab: Users) -> None:
     """What is asked of one server belongs to the same user on the other; two users' equal requests are computed once; a key opens it on both."""
     id_ = lab.submit(lab.ada, "Ada asks the first server.")
-    address, before = f"{API}/analyses/{id_}", lab.server.metric("forward_passes_total")
+    address, before = f"{API}/analyses/{id_}", lab.server.settled("forward_passes_total")
     with elsewhere(lab, "ada") as ada, elsewhere(lab, "emmy") as emmy, elsewhere(lab, None) as nobody:
         assert ada.get(f"{address}/maps/weights").status_code == 200
         for route in OF_ONE:

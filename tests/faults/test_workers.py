@@ -100,7 +100,7 @@ def cancel(server: Server, id_: str) -> int:
 
 def test_cancel_queued(shared: Server) -> None:
     """A waiting job is cancelled at once and never runs; the running one goes on."""
-    passes = shared.metric("forward_passes_total")
+    passes = shared.settled("forward_passes_total")
     running = shared.submit(**SLOW)
     waiting = shared.submit(**QUICK)
     shared.forward(running)
@@ -112,7 +112,7 @@ def test_cancel_queued(shared: Server) -> None:
 
 def test_cancel_running(shared: Server) -> None:
     """A running job stops by itself between two layers; the same worker takes the next job."""
-    passes = shared.metric("forward_passes_total")
+    passes = shared.settled("forward_passes_total")
     running = shared.submit(**{**SLOW, "max_tokens": 280})
     shared.forward(running)
     child = shared.child()

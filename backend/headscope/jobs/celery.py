@@ -79,9 +79,12 @@ def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery
 
 
 def messages(url: str, device: str) -> int:
-    """How many messages wait in the queue of a device's class."""
-    with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5) as broker:
-        return int(broker.llen(queue(device)))
+    """How many messages wait in the queue of a device's class. Raises BrokerUnavailable."""
+    try:
+        with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5) as broker:
+            return int(broker.llen(queue(device)))
+    except redis.RedisError as error:
+        raise BrokerUnavailable("The worker can't reach its Redis now.") from error
 
 
 def _kombu(url: str) -> str:

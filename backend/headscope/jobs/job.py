@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ..errors import Cancelled, QueueFull, TimedOut, WorkerLost
 
@@ -114,6 +114,13 @@ class Run:
     id: str
     run: int
     worker: str
+
+
+class Saying(NamedTuple):
+    """Which of a speaker's additions to the record this is, in the order in which it says them: each is added once, however often it is said."""
+
+    speaker: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +247,14 @@ class Record(Protocol):
     def shared(self, key: str) -> str | None:
         """The id of the analysis that the key opens."""
 
-    def count(self, name: str, number: int = 1) -> None:
-        """Add to a counter that outlives the process which counts."""
+    def count(self, name: str, number: int = 1, *, saying: Saying | None = None) -> None:
+        """Add to a counter that outlives the process which counts. `saying` is for whoever may have to say it again, having heard no answer."""
 
     def counters(self) -> dict[str, int]:
         """All counters."""
 
-    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Add an observation to a histogram. The caller bounds how many values a label has."""
+    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: Saying | None = None) -> None:
+        """Add an observation to a histogram, as `count` does to a counter. The caller bounds how many values a label has."""
 
     def histograms(self) -> list[Histogram]:
         """All histograms."""

@@ -7,6 +7,8 @@ write would hold the record's lock against everybody. In the cluster a worker wr
 from __future__ import annotations
 
 import contextlib
+import itertools
+import secrets
 import threading
 import time
 from collections import deque
@@ -15,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from ..errors import BrokerUnavailable
-from .job import Record
+from .job import Record, Saying
 
 BROKEN = (EOFError, OSError)
 # After a failure the record is left alone for this long (s): a job need not wait for a broker that is away.
@@ -87,12 +89,13 @@ class ServerLine:
 
 
 class RecordLine:
-    """A worker's way to the record of the cluster. While the broker is away jobs go on; what they count is said later."""
+    """A worker's way to the record of the cluster. While the broker is away jobs go on; what they count is said later, and added once."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
         self._runs: dict[str, int] = {}
         self._unsaid: deque[Callable[[], None]] = deque()
+        self._name, self._sayings = secrets.token_hex(8), itertools.count(1)
         self._saying = threading.Lock()
         self._silent_until = 0.0
 
@@ -112,12 +115,15 @@ class RecordLine:
 
     def count(self, name: str, number: int = 1) -> None:
         """Add to a counter of the record."""
-        self._unsaid.append(lambda: self._record.count(name, number))
-        self.flush()
+        self._say(lambda saying: self._record.count(name, number, saying=saying))
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add an observation to a histogram of the record."""
-        self._unsaid.append(lambda: self._record.observe(name, labels, value))
+        self._say(lambda saying: self._record.observe(name, labels, value, saying=saying))
+
+    def _say(self, add: Callable[[Saying], None]) -> None:
+        saying = Saying(self._name, next(self._sayings))
+        self._unsaid.append(lambda: add(saying))
         self.flush()
 
     def flush(self) -> None:

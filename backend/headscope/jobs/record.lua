@@ -14,12 +14,15 @@
 -- alike:<recipe>:<tokens>  zset    id -> rank, of the queued that may share a forward pass
 -- owners:<id>, mine:<owner>, readers   set, zset, set    grants, both ways, and everybody who has any
 -- shares, keys             hash    key -> "id:owner", and back
+-- said:<speaker>           string  the number of what it has added last to counters and observations
 -- seen, workers            zset, hash    worker -> time, what it says of itself
 
 local call, prefix = redis.call, KEYS[1]
 local clock = call('TIME')
 local now = clock[1] + clock[2] / 1e6
 local commands = {}
+-- How long it is known what a speaker has said last.
+local SAID_SECONDS = 86400
 
 local function k(...) return prefix .. table.concat({...}, ':') end
 local function get(id, ...) return call('HMGET', k('job', id), ...) end
@@ -394,7 +397,11 @@ function commands.shared(key)
   return pair and string.match(pair, '^(.-):')
 end
 
-function commands.add(index, list)
+function commands.add(index, list, speaker, number)
+  if speaker ~= '' then
+    if tonumber(number) <= tonumber(call('GET', k('said', speaker)) or 0) then return end
+    call('SET', k('said', speaker), number, 'EX', SAID_SECONDS)
+  end
   for name, number in pairs(cjson.decode(list)) do call('HINCRBYFLOAT', k(index), name, number) end
 end
 

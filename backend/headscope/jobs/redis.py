@@ -35,6 +35,7 @@ from .job import (
     Limits,
     Problem,
     Run,
+    Saying,
     Status,
     Work,
     WorkerState,
@@ -47,6 +48,8 @@ from .job import (
 # end and go, and those that bring more, which are refused then before they change anything.
 READS = "several front lost unheeded waiting oldest place newest changed_since statuses page workers may_read shared all now"
 GROWS = "enqueue grant share"
+# Those that do more when they are asked twice. One whose answer is lost is not asked again here, for it may have been heard.
+ONCE = "take add"
 # While Redis does not answer nobody asks for so long (s): every request would wait for its own timeout, and for each other's.
 PAUSE_SECONDS = 0.5
 # How long an answer may take where a request waits for it (s), which is told within two seconds that there is none.
@@ -65,14 +68,7 @@ class RedisRecord:
 
     def __init__(self, url: str, *, prefix: str = "headscope:", seconds: float = ANSWER_SECONDS) -> None:
         # One more try for a connection that was closed meanwhile; a Redis that does not answer is not asked twice.
-        self._redis = Redis.from_url(
-            url,
-            decode_responses=True,
-            socket_connect_timeout=seconds,
-            socket_timeout=seconds,
-            health_check_interval=10,
-            retry=Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
-        )
+        self._redis, self._once = (_client(url, seconds, tries) for tries in (1, 0))
         self._prefix, self._away_until = prefix, 0.0
         body = Path(__file__).with_name("record.lua").read_text("utf-8")
         self._any, self._read, self._grow = (
@@ -81,13 +77,15 @@ class RedisRecord:
 
     def close(self) -> None:
         self._redis.close()
+        self._once.close()
 
     def _ask(self, command: str, *arguments: Any) -> Any:
         """The answer of the script. Raises BrokerUnavailable."""
         if time.monotonic() < self._away_until:
             raise _unavailable()
         try:
-            return self._script(command)(keys=[self._prefix], args=[command, *arguments])
+            client = self._once if command in ONCE.split() else self._redis
+            return self._script(command)(keys=[self._prefix], args=[command, *arguments], client=client)
         except Silent as error:
             self._away_until = time.monotonic() + PAUSE_SECONDS
             raise _unavailable() from error
@@ -207,14 +205,17 @@ class RedisRecord:
         found: str | None = self._ask("shared", key)
         return found
 
-    def count(self, name: str, number: int = 1) -> None:
-        self._ask("add", "counters", json.dumps({name: number}))
+    def count(self, name: str, number: int = 1, *, saying: Saying | None = None) -> None:
+        self._add("counters", {name: number}, saying)
+
+    def _add(self, index: str, increments: Mapping[str, float], saying: Saying | None) -> None:
+        self._ask("add", index, json.dumps(increments), *(saying or ("", 0)))
 
     def counters(self) -> dict[str, int]:
         return {name: int(value) for name, value in _pairs(self._ask("all", "counters")).items()}
 
-    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        self._ask("add", "observations", json.dumps(tally.increments(name, labels, value)))
+    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: Saying | None = None) -> None:
+        self._add("observations", tally.increments(name, labels, value), saying)
 
     def histograms(self) -> list[Histogram]:
         counters = _pairs(self._ask("all", "observations"))
@@ -225,6 +226,17 @@ class RedisRecord:
 
     def now(self) -> float:
         return float(self._ask("now"))
+
+
+def _client(url: str, seconds: float, tries: int) -> Redis:
+    return Redis.from_url(
+        url,
+        decode_responses=True,
+        socket_connect_timeout=seconds,
+        socket_timeout=seconds,
+        health_check_interval=10,
+        retry=Retry(NoBackoff(), tries, supported_errors=(Disconnected,)),
+    )
 
 
 def _unavailable() -> BrokerUnavailable:

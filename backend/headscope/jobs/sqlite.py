@@ -26,6 +26,7 @@ from .job import (
     Limits,
     Problem,
     Run,
+    Saying,
     Status,
     Work,
     WorkerState,
@@ -350,13 +351,14 @@ class SqliteRecord:
         row = self._connection.execute("SELECT id FROM shares WHERE share_key = ?", (key,)).fetchone()
         return str(row[0]) if row else None
 
-    def count(self, name: str, number: int = 1) -> None:
+    # Nothing is said twice here: no answer of a file is lost.
+    def count(self, name: str, number: int = 1, *, saying: Saying | None = None) -> None:
         self._add("counters", {name: number})
 
     def counters(self) -> dict[str, int]:
         return dict(self._connection.execute("SELECT name, value FROM counters").fetchall())
 
-    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: Saying | None = None) -> None:
         with self._change():
             self._add("observations", tally.increments(name, labels, value))
 

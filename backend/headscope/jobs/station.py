@@ -51,7 +51,8 @@ class Station:
         self._task = ""
         self._jobs: dict[int, Job] = {}  # by run: claimed, and the record does not know yet how it ended
         self._ends: dict[int, tuple[Status, Problem | None]] = {}
-        self._ending = threading.Lock()
+        self._ending, self._claiming = threading.Lock(), threading.Lock()
+        self._misheard = False  # whether the answer to a claim was lost, and with it what this worker was given
         self._idle_since, self._unheard = time.monotonic(), 0
 
     def open(self) -> None:
@@ -101,11 +102,11 @@ class Station:
         try:
             self._take_over()
             self._end()
-            jobs = self._record.claim(self._now())
+            self._give_back()
+            jobs = self._claim()
         except BrokerUnavailable:
             logger.warning("the broker can't be reached; what waits goes on waiting")
             return
-        self._jobs |= {job.run: job for job in jobs}
         try:
             if jobs:
                 self._run(jobs, self._engine)
@@ -132,6 +133,22 @@ class Station:
         self._ends |= {job.run: outcome(problems[job.id]) for job in jobs}
         with suppress(BrokerUnavailable):
             self._end()
+
+    def _claim(self) -> list[Job]:
+        with self._claiming:
+            self._misheard = True  # until the answer is here
+            jobs = self._record.claim(self._now())
+            self._jobs |= {job.run: job for job in jobs}
+            self._misheard = False
+        return jobs
+
+    def _give_back(self) -> None:
+        """After an answer that was lost: what this worker was given without its knowing is for others, at once and as if nothing had been."""
+        with self._claiming:
+            for job in self._record.lost(name=self.claimant.name) if self._misheard else ():
+                if job.run not in self._jobs:
+                    self._record.requeue(job.id, job.run, "It waits again: its worker was cut off.", counted=False)
+            self._misheard = False
 
     def _end(self) -> None:
         """Tell the record what has ended. What it could not be told is told again at the next beat."""
@@ -161,6 +178,7 @@ class Station:
         while True:
             try:
                 self._end()
+                self._give_back()
                 self._line.flush()
                 self._record.beat(self._now(), list(self._jobs))
                 self._look_after_parent()

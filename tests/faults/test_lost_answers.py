@@ -1,0 +1,46 @@
+"""A worker is cut off from Redis after a command has arrived there: what it did counts, once, and nobody waits for what nobody knows of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster
+from tests.lossy import Lossy
+from tests.server import DEADLINE, eventually
+
+Parts = tuple[Cluster, Lossy]
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Parts]:
+    """A cluster, and its worker's way to Redis."""
+    with (
+        Cluster(tmp_path_factory.mktemp("lossy") / "home", models, workers=0) as cluster,
+        Lossy(cluster.broker.socket) as way,
+    ):
+        cluster.add_worker(redis_url=way.url)
+        cluster.ready()
+        cluster.analyse(model="bert", text="The cat sat.")
+        yield cluster, way
+
+
+def observed(cluster: Cluster) -> int:
+    """How many analyses the record has timed; a worker says so after all else that it counts."""
+    return sum(sum(found.counts) for found in cluster.record().histograms() if found.name == "run_seconds")
+
+
+@pytest.mark.parametrize("word", [b"\r\ntake\r\n", b"forward_passes", b"run_seconds", b"\r\nfinish\r\n"])
+def test_done_and_counted_once(parts: Parts, word: bytes) -> None:
+    """Whichever answer is lost: one attempt, one forward pass, one observation."""
+    cluster, way = parts
+    eventually(lambda: observed(cluster) == cluster.settled("forward_passes_total"), "the counts of the test before")
+    passes = observed(cluster)
+    lost = way.lose(word)
+    document = cluster.analyse(model="bert", text=f"The cat lost {word!r}.")
+    assert lost.wait(DEADLINE)
+    assert document["attempts"] == 1
+    eventually(lambda: observed(cluster) > passes, "what is said last")
+    assert (cluster.metric("forward_passes_total"), observed(cluster)) == (passes + 1, passes + 1)
