@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "backend" / "headscope"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-NOUNS = {"_version", "types", "declarations", "errors", "settings", "logs", "adjacency", "words"}
+NOUNS = {"_version", "types", "declarations", "errors", "settings", "logs", "adjacency", "words", "database"}
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "caveats", "collector", "result", "study", "figures"}
@@ -30,12 +30,13 @@ MAY_IMPORT = {
     "settings": {"errors"},
     "logs": {"errors"},
     "adjacency": set(),
+    "database": set(),
     "words": {"types", "errors"},
     **{room: {"types", "declarations", "errors", "adjacency"} for room in PURE},
     "models": NOUNS,
     "capture": NOUNS | {"models", "mechanisms"},
-    "store": {"types", "errors"},
-    "jobs": {"types", "errors"},
+    "store": {"types", "errors", "database"},
+    "jobs": {"types", "errors", "database"},
     "accounts": {"errors"},
     "request": NOUNS | PURE | {"models"},
     "budget": NOUNS | PURE | {"models", "request"},

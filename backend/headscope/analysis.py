@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 from . import budget
-from .capture import FAULTS, Anatomy, Input, capture_many, examine, out_of_memory, separate
+from .capture import FAULTS, Anatomy, Input, capture_many, examine, separate
 from .caveats import caveats
 from .collector import Collector, Progress
 from .errors import OutOfMemory, Unsupported
 from .mechanisms import MECHANISMS
 from .models.loading import Model
+from .models.memory import out_of_memory
 from .models.tokens import Encoded
 from .request import AnalysisRequest, check_needs
 from .result import Array, Result, Sink

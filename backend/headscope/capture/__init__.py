@@ -3,7 +3,7 @@
 from .anatomy import Anatomy
 from .check import examine
 from .passes import capture, capture_many
-from .recording import FAULTS, Input, Wanted, out_of_memory
+from .recording import FAULTS, Input, Wanted
 from .separate import separate
 
-__all__ = ["FAULTS", "Anatomy", "Input", "Wanted", "capture", "capture_many", "examine", "out_of_memory", "separate"]
+__all__ = ["FAULTS", "Anatomy", "Input", "Wanted", "capture", "capture_many", "examine", "separate"]

@@ -20,8 +20,6 @@ from .factors import projection_factors
 
 OnLayer = Callable[[Layer], None]
 PLAIN = Pass()
-# How torch says on the CPU, and CUDA's libraries on the card, that they got no memory.
-NO_MEMORY = ("can't allocate memory", "not enough memory", "ALLOC_FAILED")
 # What can go wrong in computing an input. Anything else comes from outside, such as the time limit of the process, and ends everything.
 FAULTS = (
     HeadscopeError,
@@ -278,13 +276,6 @@ class Recording:
             return None
         target, outputs = self._replaying
         return outputs.transpose(1, 2) if module is target else plain(query, key, value, rest)
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: Python's or the graphics card's; on the CPU torch raises a plain RuntimeError, as its libraries do on the card."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(part in str(error) for part in NO_MEMORY)
 
 
 def first(output: Any) -> Tensor:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ..database import Database
 from . import order, tally
 from .job import (
     GONE_SECONDS,
@@ -58,49 +57,22 @@ class SqliteRecord:
     """A Record in one file. A file of an older version is brought up to date; its jobs stay."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._local = threading.local()
-        create(self._connection)
+        self._database = Database(path)
+        create(self._database)
 
     @property
     def _connection(self) -> sqlite3.Connection:
-        if not hasattr(self._local, "connection"):
-            connection = sqlite3.connect(self._path, timeout=10, isolation_level=None)
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-            self._local.connection = connection
-        made: sqlite3.Connection = self._local.connection
-        return made
+        return self._database.connection
 
     def close(self) -> None:
         """Close this thread's connection; those of other threads close as they end."""
-        if hasattr(self._local, "connection"):
-            self._local.connection.close()
-            del self._local.connection
-
-    @contextmanager
-    def _change(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """A transaction: all of it, or none. Only what is `durable` must survive a power cut."""
-        connection = self._connection
-        if durable:
-            connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        finally:
-            if durable:
-                connection.execute("PRAGMA synchronous=NORMAL")
+        self._database.close()
 
     def enqueue(
         self, work: Iterable[Work], *, batch: str | None = None, priority: int = 0, limits: Limits = NO_LIMITS
     ) -> None:
         accepted: set[str] = set()
-        with self._change(durable=True) as connection:
+        with self._database.change(durable=True) as connection:
             for one in work:
                 connection.execute(JOIN, {"owner": one.owner})
                 values = (one.id, one.payload, batch, priority, time.time())
@@ -118,7 +90,7 @@ class SqliteRecord:
             raise queue_full(limits.per_owner, own=True)
 
     def grant(self, id_: str, owner: str) -> None:
-        with self._change() as connection:
+        with self._database.change() as connection:
             _grant(connection, id_, owner)
 
     def get(self, id_: str) -> Job | None:
@@ -134,7 +106,7 @@ class SqliteRecord:
     def claim(self, claimant: Claimant) -> list[Job]:
         if not self.waiting():
             return []
-        with self._change() as connection:
+        with self._database.change() as connection:
             waiting = self._line()
             if not waiting:
                 return []
@@ -187,7 +159,7 @@ class SqliteRecord:
         return job
 
     def beat(self, claimant: Claimant, runs: Collection[int]) -> None:
-        with self._change() as connection:
+        with self._database.change() as connection:
             now = time.time()
             _seen(connection, claimant, now)
             held = json.dumps(list(runs))
@@ -197,7 +169,7 @@ class SqliteRecord:
             )
 
     def leave(self, name: str) -> None:
-        with self._change() as connection:
+        with self._database.change() as connection:
             connection.execute("DELETE FROM workers WHERE name = ?", (name,))
             connection.execute("DELETE FROM runs WHERE worker = ? AND cancelled IS NOT NULL", (name,))
 
@@ -205,7 +177,7 @@ class SqliteRecord:
         return _set(self._connection, id_, run, fraction=fraction, stage=stage, detail=detail)
 
     def finish(self, id_: str, run: int, status: Status, error: Problem | None = None) -> bool:
-        with self._change() as connection:
+        with self._database.change() as connection:
             connection.execute("DELETE FROM runs WHERE run = ?", (run,))
             ended = {"status": status, "stage": status, "finished": time.time()}
             written = {"error": json.dumps(error)} if error else {}
@@ -213,7 +185,7 @@ class SqliteRecord:
             return _set(connection, id_, run, **ended, **written, **whole)
 
     def requeue(self, id_: str, run: int, detail: str, *, counted: bool = True) -> bool:
-        with self._change() as connection:
+        with self._database.change() as connection:
             connection.execute("DELETE FROM runs WHERE run = ?", (run,))
             row = connection.execute("SELECT owner, attempts FROM jobs WHERE id = ? AND run = ?", (id_, run)).fetchone()
             if row is None:
@@ -223,7 +195,7 @@ class SqliteRecord:
             return _set(connection, id_, run, attempts=row[1] if counted else row[1] - 1, **again)
 
     def cancel(self, id_: str, owner: str | None = None) -> bool:
-        with self._change() as connection:
+        with self._database.change() as connection:
             under_way = "SELECT run FROM jobs WHERE id = ? AND status IN ('queued', 'running')"
             row = connection.execute(under_way, (id_,)).fetchone()
             if row is None or (owner is not None and not self.may_read(id_, owner)):
@@ -243,7 +215,7 @@ class SqliteRecord:
             return True
 
     def forget(self, id_: str, owner: str | None = None) -> bool:
-        with self._change() as connection:
+        with self._database.change() as connection:
             job = connection.execute("SELECT status FROM jobs WHERE id = ?", (id_,)).fetchone()
             if job is not None and job[0] in ("queued", "running"):
                 return False
@@ -335,7 +307,7 @@ class SqliteRecord:
         return bool(self._number(granted, id_, owner))
 
     def share(self, id_: str, owner: str) -> str:
-        with self._change() as connection:
+        with self._database.change() as connection:
             connection.execute(
                 "INSERT INTO shares (share_key, id, owner) VALUES (?, ?, ?) ON CONFLICT (id, owner) DO NOTHING",
                 (secrets.token_hex(16), id_, owner),
@@ -359,7 +331,7 @@ class SqliteRecord:
         return dict(self._connection.execute("SELECT name, value FROM counters").fetchall())
 
     def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: Saying | None = None) -> None:
-        with self._change():
+        with self._database.change():
             self._add("observations", tally.increments(name, labels, value))
 
     def _add(self, table: str, increments: Mapping[str, float]) -> None:
@@ -373,7 +345,7 @@ class SqliteRecord:
         return tally.histograms(dict(self._connection.execute("SELECT name, value FROM observations").fetchall()))
 
     def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
-        with self._change() as connection:
+        with self._database.change() as connection:
             jobs = connection.execute(
                 "DELETE FROM jobs WHERE id IN (SELECT id FROM (SELECT id, finished, ROW_NUMBER() OVER (ORDER BY finished DESC) AS place "
                 "FROM jobs WHERE status IN ('done', 'failed', 'cancelled')) WHERE finished < ? OR place > ? ORDER BY finished LIMIT ?)",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from ..database import Database
+
 # What a job has had since version 2 of the file; its versions before had all other columns.
 ADDED = {
     "number": "INTEGER NOT NULL DEFAULT 0",
@@ -47,17 +49,12 @@ NEXT = "SELECT version + 1 FROM line"
 LAYOUT = 2
 
 
-def create(connection: sqlite3.Connection) -> None:
+def create(database: Database) -> None:
     """Make the tables, or bring those of an older version up to date: its jobs and counters stay, and everything was asked for by the one user there was."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with database.change() as connection:
         if connection.execute("PRAGMA user_version").fetchone()[0] < LAYOUT:
             _create(connection)
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -63,6 +63,8 @@ def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> li
 def _generated(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:
     import torch
 
+    from .memory import out_of_memory
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of transformers, about settings that came with the model
         try:
@@ -73,9 +75,9 @@ def _generated(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:
                 # transformers makes the cache of a decoder as deep as its encoder, which fails where the decoder is deeper.
                 torch.manual_seed(seed)
                 written = module.generate(**arguments, use_cache=False)
-        except torch.OutOfMemoryError:
-            raise
         except Exception as error:  # whatever the settings that came with the model make of it
+            if out_of_memory(error):
+                raise
             raise Unsupported(
                 "This model can't continue a text: its own generation fails. Leave generate out.", pointer="/generate"
             ) from error

@@ -15,9 +15,18 @@ import transformers
 from tokenizers import Tokenizer
 from transformers.models.auto import image_processing_auto, modeling_auto
 
-from ..errors import CorruptModel, HeadscopeError, ModelUnavailable, UnsafeModel, UnsafeWeights, Unsupported
+from ..errors import (
+    CorruptModel,
+    HeadscopeError,
+    ModelUnavailable,
+    OutOfMemory,
+    UnsafeModel,
+    UnsafeWeights,
+    Unsupported,
+)
 from . import facts, safety, tokens
 from .catalog import Located
+from .memory import out_of_memory
 from .model import DTYPES, NO_TOKENIZER, Model
 
 __all__ = ["DTYPES", "Model", "fetch", "load", "wrap"]
@@ -26,6 +35,7 @@ Fetching = Callable[[int, int], None]
 
 # Missing when a checkpoint of another task is read as the bare model, and not on the way of attention.
 UNUSED = ("pooler.",)
+NO_ROOM = "There is not enough memory to load this model. Choose a smaller one, or give the machine more."
 SLOW = (
     "This model's tokenizer gives no exact character offsets: it has no tokenizer.json and can't be converted to one. "
     "Give token_ids, or save it as a fast tokenizer."
@@ -101,17 +111,17 @@ def _target_tokenizer(tokenizer: Any) -> Tokenizer | None:
 def load(located: Located, device: str | None = None, fetching: Fetching = lambda done, total: None) -> Model:
     """Read a model from its folder in float32, fetching it from the hub first where that is still to be done; see fetch.
 
-    Raises ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel or Unsupported.
+    Raises ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel, Unsupported or OutOfMemory.
     """
     folder = located.folder or fetch(located, fetching)
     config = safety.check(folder)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     with tempfile.TemporaryDirectory(prefix="headscope-") as target:
         staged = safety.stage(folder, Path(target))
         kind = facts.read(config).kind
-        module = _module(staged, _model_class(config, kind))
+        module = _module(staged, _model_class(config, kind), device)
         beside, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    model = wrap(module.to(device).eval(), beside, located.name)
+    model = wrap(module, beside, located.name)
     model.no_tokenizer = reason or model.no_tokenizer
     model.source = Located(located.name, folder, located.hub, located.revision)
     return model
@@ -181,7 +191,7 @@ def _model_class(config: dict[str, Any], kind: str) -> Any:
     return getattr(transformers, named) if named else transformers.AutoModel
 
 
-def _module(staged: Path, cls: Any) -> Any:
+def _module(staged: Path, cls: Any, device: str) -> Any:
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     try:
@@ -194,11 +204,13 @@ def _module(staged: Path, cls: Any) -> Any:
             attn_implementation="eager",
             output_loading_info=True,
         )
+        module.to(device).eval()
     except HeadscopeError:
         raise
-    except (
-        Exception
-    ) as error:  # whatever transformers raises about files that passed our checks is a fault of the files
+    except Exception as error:
+        if out_of_memory(error):
+            raise OutOfMemory(NO_ROOM) from error
+        # Whatever else transformers raises about files that passed our checks is a fault of the files.
         raise CorruptModel("The model's files can't be read: its weights do not fit its configuration.") from error
     missing = [key for key in report["missing_keys"] if not any(part in key for part in UNUSED)]
     if missing or report["mismatched_keys"]:

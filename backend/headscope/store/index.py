@@ -6,14 +6,13 @@ An index may lag behind its shelf, for a process can be killed between the two; 
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..database import Database
 from .link import Link
 
 # Who tidies a store that others use, too, leaves it alone for so long (s) afterwards.
@@ -57,8 +56,7 @@ class SqliteIndex:
     """A table in a file, for the processes of one machine."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._tidied = path, False
-        self._local = threading.local()
+        self._database, self._tidied = Database(path), False
         columns = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
         if columns and columns != ["id", "bytes", "used"]:  # of an older version, whose results can't verify themselves
             self._connection.execute("DROP TABLE results")
@@ -69,12 +67,7 @@ class SqliteIndex:
 
     @property
     def _connection(self) -> sqlite3.Connection:
-        if not hasattr(self._local, "connection"):
-            connection = sqlite3.connect(self._path, timeout=10, isolation_level=None)
-            connection.execute("PRAGMA journal_mode=WAL")
-            self._local.connection = connection
-        made: sqlite3.Connection = self._local.connection
-        return made
+        return self._database.connection
 
     def has(self, id_: str) -> bool | None:
         row = self._connection.execute("SELECT 1 FROM results WHERE id = ?", (id_,)).fetchone()
@@ -87,7 +80,7 @@ class SqliteIndex:
                 self._connection.execute("UPDATE results SET used = ? WHERE id = ?", (time.time(), id_))
 
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
-        with self._writing() as connection:
+        with self._database.change() as connection:
             connection.execute(
                 "INSERT INTO results VALUES (?, ?, ?) "
                 "ON CONFLICT (id) DO UPDATE SET bytes = excluded.bytes, used = MAX(used, excluded.used)",
@@ -122,18 +115,6 @@ class SqliteIndex:
 
     def complete(self) -> None:
         """Always: its file is where the shelf is."""
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
 
 # Results by time of last use, their bytes, and the sum of those. Each script is one step for everybody; the clock is that of Redis.
