@@ -1,6 +1,7 @@
 """What one server process answers of finished analyses, beside a bare FastAPI route that returns the same bytes, in the same run.
 
-`metadata` is the document of an analysis, `map` the weights of one head of 128 tokens (64 KB), in both homes; in the cluster with a hot cache. The bare route runs on the same
+`metadata` is the document of an analysis, `map` the weights of one head of 128 tokens (64 KB), `maps` the same where each connection asks another question;
+in both homes, in the cluster with a hot cache. The bare route runs on the same
 uvicorn with the same settings, without anything of Headscope. `requests/s` is what 32 connections get that ask again at once; ratios are of the same turn each. The times are those
 of 60 % of that rate at fixed moments, counted from when a request was meant to be sent. `crowd` are 500 connections that ask for the document every two seconds for a minute.
 The visitors run on the same machine and take a core of their own.
@@ -26,7 +27,7 @@ from tests.server import API, Server
 
 from . import growth
 from .common import Spread, machine, ratios
-from .visitors import Tally, closed, open_loop
+from .visitors import OWN, Tally, closed, open_loop
 
 ROOT = Path(__file__).resolve().parents[1]
 FINISHED, TABLE = ROOT / "build" / "load.json", ROOT / "docs" / "measured" / "load.json"
@@ -56,8 +57,9 @@ def _measure(home: str, folder: Path, models: Path, repeats: int, seconds: float
     with server, ExitStack() as bare:
         document = f"{API}/analyses/{server.analyse(**BODY)['id']}"
         rows = {}
-        for name, path in (("metadata", document), ("map", f"{document}/maps/weights?layer=0&head=0")):
-            answer = server.client.get(path)
+        one_map = f"{document}/maps/weights?layer=0&head=0"
+        for name, path in (("metadata", document), ("map", one_map), ("maps", f"{one_map}&key=0:{OWN}")):
+            answer = server.client.get(path.replace(OWN, "1000"))
             other = bare.enter_context(_bare(answer.content, answer.headers["content-type"], folder.parent / name))
             rows[f"{home} {name} {seconds:g}"] = {
                 "home": home,

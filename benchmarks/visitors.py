@@ -8,6 +8,9 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+# Stands in a path for a number of four digits that each visitor has for itself.
+OWN = "OWN"
+
 
 @dataclass
 class Tally:
@@ -88,7 +91,7 @@ async def _all(
     tally = Tally()
 
     async def one(number: int) -> None:
-        async with Visitor(address, path) as visitor:
+        async with Visitor(address, path.replace(OWN, str(1000 + number))) as visitor:
             await visit(visitor, tally, number)
 
     await asyncio.gather(*(one(number) for number in range(visitors)))

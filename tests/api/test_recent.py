@@ -37,5 +37,5 @@ def test_the_document_is_that_of_the_result(server: Server) -> None:
     batch = server.post({"model": "bert", "inputs": [{"text": body["text"]}, {"text": "Another."}]}, "/analyses/batch")
     assert batch.status_code == 202
     assert server.get(path).json()["status"] == "done"
-    for one in batch.json()["analyses"]:
-        server.ended(one["id"])
+    for id_ in batch.json()["ids"]:
+        server.ended(id_)

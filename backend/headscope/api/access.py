@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..accounts import Accounts
 from ..errors import HeadscopeError, Unauthorized
+from ..jobs import Record
 from ..jobs.job import LOCAL
 from .problems import failure
 
@@ -46,6 +47,14 @@ class Visitor:
         if self.name is None:
             raise Unauthorized("A share key opens its analysis for reading only. Sign in for anything else.")
         return None if self.everything else self.name
+
+    def opens(self, id_: str) -> bool:
+        """Whether they may read an analysis, whosever it is."""
+        return self.everything or self.shared == id_
+
+    def may_read(self, record: Record, id_: str) -> bool:
+        """Whether they may read an analysis. It may block, and raise BrokerUnavailable."""
+        return self.opens(id_) or (self.name is not None and record.may_read(id_, self.name))
 
 
 class Access:

@@ -19,6 +19,7 @@ from ..runtime import Service
 from ..store import Stored
 from ..store.mapfile import Corrupt
 from . import documents
+from .again import keep
 from .deps import AnalysisId, ServiceDep, VisitorDep
 from .recent import Recent
 from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, BatchRequest, Page
@@ -81,8 +82,14 @@ async def recent(
 @router.get("/{id}", response_model=AnalysisDocument)
 async def show(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
     """An analysis: how far it is, and when it is done tokens, shapes, summaries and links."""
-    shown = await asyncio.to_thread(_shown, service, request.app.state.recent, id_)
-    return Response(shown, media_type="application/json")
+    recent = request.app.state.recent
+
+    def answer() -> Response:
+        return Response(_shown(service, recent, id_), media_type="application/json")
+
+    response = await asyncio.to_thread(answer)
+    keep(request, id_, answer)
+    return response
 
 
 @router.delete("/{id}", status_code=202, responses={204: {"description": "It is forgotten."}})

@@ -18,6 +18,7 @@ from ..runtime import Service
 from ..settings import Settings
 from . import analyses, compare, declarations, health, maps, metrics, problems, session, shares
 from .access import Access
+from .again import Again
 from .guard import Guard
 from .recent import Recent
 from .traffic import Traffic
@@ -48,6 +49,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
         docs_url=None,  # its page would load a script from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # /metrics and the log say it all
         lifespan=lifespan,
     )
     app.state.service, app.state.accounts = service, accounts
@@ -59,6 +61,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     _serve_page(app)
     problems.install(app)
     larger = dict.fromkeys((f"{PREFIX}/analyses", f"{PREFIX}/analyses/batch"), settings.image_body_bytes)
+    app.add_middleware(Again, record=service.record)
     app.add_middleware(Access, accounts=accounts, shared=service.record.shared)
     app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes, larger=larger)
     app.add_middleware(Traffic, registry=app.state.registry, prefix=PREFIX)

@@ -20,11 +20,11 @@ T = TypeVar("T")
 RECOMPUTE_SECONDS = 60.0
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     return cast("Service", request.app.state.service)
 
 
-def _visitor(request: Request) -> Visitor:
+async def _visitor(request: Request) -> Visitor:
     return cast("Visitor", request.scope["visitor"])
 
 
@@ -59,9 +59,7 @@ Slice = str
 
 async def check_readable(service: Service, visitor: Visitor, id_: str) -> None:
     """Raise Unknown unless the visitor may read that analysis: what is somebody else's is as if it were not there."""
-    if visitor.everything or visitor.shared == id_:
-        return
-    if visitor.name is None or not await asyncio.to_thread(service.record.may_read, id_, visitor.name):
+    if not visitor.opens(id_) and not await asyncio.to_thread(visitor.may_read, service.record, id_):
         raise unknown_analysis()
 
 

@@ -10,8 +10,9 @@ from fastapi import Request
 from starlette.responses import Response
 
 from .._version import __version__
-from ..runtime import Service
+from ..runtime import Service, read_or_recompute
 from ..store import Hot, Stored
+from .again import keep
 from .deps import read
 
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept"}
@@ -30,13 +31,14 @@ async def fixed(
 
     What is not computed but only read comes from a disk as fast as from the cache, and is kept there only if the store is far.
     """
+    asked, had = _asked(request), request.headers.get("if-none-match", "")
 
     def find(stored: Stored) -> Response:
-        key = _key(request, stored.digest, format_)
+        key = "\n".join((__version__, stored.digest, asked, format_))
         # Weak: safetensors puts names into any order.
         tag = f'"{hashlib.sha256(key.encode()).hexdigest()[:32]}"'
         headers = {**FOREVER, "ETag": f"W/{tag}"}
-        if tag in request.headers.get("if-none-match", ""):
+        if tag in had:
             return Response(status_code=304, headers=headers)
         hot = service.hot if computed or stored.far else Hot(None)
         found = hot.get(key)
@@ -48,10 +50,12 @@ async def fixed(
         response.headers.update(headers)
         return response
 
-    return await read(service, id_, find)
+    response = await read(service, id_, find)
+    keep(request, id_, lambda: read_or_recompute(service, id_, find))
+    return response
 
 
-def _key(request: Request, digest: str, format_: str) -> str:
-    """All that an answer depends on: the result's every byte, the question, and who puts it into words."""
+def _asked(request: Request) -> str:
+    """The question. An answer depends on that, on every byte of the result, on the format, and on who puts it into words."""
     asked = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "share"])
-    return "\n".join((__version__, digest, request.scope["path"], asked, format_))
+    return f"{request.scope['path']}\n{asked}"

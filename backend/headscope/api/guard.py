@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,13 +26,15 @@ POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; object-src 'none'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html"
 )
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+REQUEST_ID_NAME = b"x-request-id"
+OURS = frozenset({REQUEST_ID_NAME, *(name for name, _ in HEADERS)})
 
 
 class Guard:
@@ -64,10 +66,9 @@ class Guard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                answer = MutableHeaders(scope=message)
-                answer["X-Request-ID"] = scope["request_id"]
-                for name, value in HEADERS.items():
-                    answer[name] = value
+                others = [pair for pair in message["headers"] if pair[0] not in OURS]
+                named = (REQUEST_ID_NAME, scope["request_id"].encode())
+                message = {**message, "headers": [*others, named, *HEADERS]}
             await send(message)
 
         refused = self._refusal(scope, headers)
