@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,18 @@ both_homes = pytest.mark.parametrize("server", ["embedded", "cluster"], indirect
 
 
 class Worker(Program):
-    """`headscope worker`, and the process below it that runs models."""
+    """`headscope worker`, and the process below it that runs models. `constants` of headscope.jobs, such as station.BEAT_SECONDS, have other values there."""
 
-    def __init__(self, folder: Path, name: str, settings: dict[str, str]) -> None:
+    def __init__(self, folder: Path, name: str, settings: dict[str, str], constants: Mapping[str, float]) -> None:
         super().__init__(folder / f"{name}.log")
         self.name, self._environment = name, settings
+        modules = "".join(f"import headscope.jobs.{constant.split('.')[0]}\n" for constant in constants)
+        values = "".join(f"headscope.jobs.{constant} = {value}\n" for constant, value in constants.items())
+        self._program = f"{modules}{values}from headscope.cli import main\nmain()"
 
     def start(self) -> Worker:
         """Start; it takes jobs once it is ready, which `Cluster.ready` waits for."""
-        command = [sys.executable, "-m", "headscope", "worker", "--device", "cpu", "--name", self.name]
+        command = [sys.executable, "-c", self._program, "worker", "--device", "cpu", "--name", self.name]
         self.launch(command, env=self._environment)
         return self
 
@@ -49,6 +53,7 @@ class Cluster(Server):
         servers: int = 1,
         workers: int = 1,
         cache: bool = False,
+        constants: Mapping[str, float] | None = None,
         **settings: Any,
     ) -> None:
         self._sockets = Path(
@@ -58,12 +63,13 @@ class Cluster(Server):
         self.cache = Broker(self._sockets / "cache", *FORGETFUL) if cache else None
         settings |= {"redis_url": self.broker.url} | ({"cache_url": self.cache.url} if self.cache else {})
         super().__init__(home, models, **settings)
-        self._settings, self._models = settings, models
+        self._settings, self._models, self._constants = settings, models, constants or {}
         self.others = [Server(home, models, log=f"{home.name}-{number}", **settings) for number in range(1, servers)]
         self.workers = [self._worker(f"worker-{number}") for number in range(workers)]
 
     def _worker(self, name: str, **settings: Any) -> Worker:
-        return Worker(self.home.parent, name, environment(self.home, self._models, **self._settings | settings))
+        values = environment(self.home, self._models, **self._settings | settings)
+        return Worker(self.home.parent, name, values, self._constants)
 
     @property
     def servers(self) -> list[Server]:

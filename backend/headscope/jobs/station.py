@@ -53,7 +53,7 @@ class Station:
         self._ends: dict[int, tuple[Status, Problem | None]] = {}
         self._ending, self._claiming = threading.Lock(), threading.Lock()
         self._misheard = False  # whether the answer to a claim was lost, and with it what this worker was given
-        self._idle_since, self._unheard = time.monotonic(), 0
+        self._idle_since, self._unheard = float("inf"), 0  # until it has begun to listen
 
     def open(self) -> None:
         """In a new child: take over from the one before, say that this one lives, and load."""
@@ -190,7 +190,7 @@ class Station:
 
     def _look_after_parent(self) -> None:
         """A parent that has brought no message for long, although there are some, hears nothing any more: it has to be started anew."""
-        idle = self._engine is not None and time.monotonic() - self._idle_since > DEAF_SECONDS
+        idle = time.monotonic() - self._idle_since > DEAF_SECONDS
         self._unheard = self._unheard + 1 if idle and self._messages() else 0
         if self._unheard > 1:  # at two beats: those at one may be on their way
             logger.error("messages wait, and none has come for long: this worker ends, to be started again")
