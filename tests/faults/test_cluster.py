@@ -268,13 +268,12 @@ def test_limits(models: Path, tmp_path: Path) -> None:
     A process that is larger than it may be is replaced after its job. The worker's log has one JSON object per line, whatever happens.
     """
     settings = {"job_seconds": 4, "worker_bytes": 1, "log_format": "json"}
-    with Cluster(tmp_path / "home", models, **settings) as cluster:
+    with Cluster(tmp_path / "home", models, constants={"celery.GRACE_SECONDS": 4.0}, **settings) as cluster:
         long = slow(text="The cat sat on the mat because it was tired. " * 90, lenses=["effective-simplex"])
         document = cluster.ended(cluster.submit(**{**long, "max_tokens": 1000}))
         assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
         id_ = cluster.submit(**slow())
-        cluster.forward(id_)
-        child = cluster.child()
+        child = cluster.holder(id_).child()
         child.suspend()
         document = cluster.ended(id_)
         assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
