@@ -19,6 +19,8 @@ from .link import Link
 TIDY_SECONDS = 3600.0
 # Waiting longer for an index that only keeps account is not worth it (s).
 ANSWER_SECONDS = 1.0
+# A use of a result that comes so soon (s) after another changes nothing: a write costs more than the read it notes.
+SAME_USE_SECONDS = 1.0
 
 
 class Index(Protocol):
@@ -75,7 +77,7 @@ class SqliteIndex:
 
     def touch(self, id_: str) -> None:
         row = self._connection.execute("SELECT used FROM results WHERE id = ?", (id_,)).fetchone()
-        if row is not None and time.time() - row[0] > 1:
+        if row is not None and time.time() - row[0] > SAME_USE_SECONDS:
             with suppress(sqlite3.OperationalError):  # reading goes on when the disk is full
                 self._connection.execute("UPDATE results SET used = ? WHERE id = ?", (time.time(), id_))
 
@@ -145,7 +147,10 @@ end
 return victims
 """
 REMOVE = f"{TAKE_OUT} return take_out(ARGV[1])"
-TOUCH = f"{NOW} return redis.call('ZADD', KEYS[1], 'XX', 'GT', string.format('%.6f', now), ARGV[1])"
+TOUCH = f"""{NOW}
+local used = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if used and now - used > {SAME_USE_SECONDS} then redis.call('ZADD', KEYS[1], string.format('%.6f', now), ARGV[1]) end
+"""
 
 # Only if Redis has not restarted empty since the turn began.
 COMPLETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[2], '1') end"

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from .shelf import LocalShelf, Shelf
 Array = NDArray[Any]
 SMALL = "small.safetensors"
 ALL = slice(None)
+# Who reads a map of an analysis reads more of them: the manifest is verified and parsed once. Nobody may change what is in it.
+_manifest = lru_cache(16)(Manifest)
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ class Results:
             data = self._shelf.manifest(id_)  # which may have come between the two looks
         if data is None:
             raise Corrupt
-        stored = Stored(self._shelf, Manifest(id_, data))
+        stored = Stored(self._shelf, _manifest(id_, data))
         self._index.touch(id_)
         return stored
 
