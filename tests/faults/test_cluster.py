@@ -305,6 +305,28 @@ def test_alike_inputs_share_a_pass(models: Path, tmp_path: Path) -> None:
         assert np.allclose(got, alone.maps["effective"], atol=1e-5)
 
 
+def test_two_workers_compute_what_one_server_does(cluster: Cluster, models: Path, tmp_path: Path) -> None:
+    """A batch of 200 inputs of many lengths: both workers have a part in it, and every number is, byte for byte, that of the embedded home."""
+    inputs = [{"text": f"{'The cat sat on the mat. ' * (number % 7)}Number {number}."} for number in range(200)]
+    body = {"model": "bert", "lenses": ["weights", "effective"], "measures": ["entropy"], "inputs": inputs}
+    with Server(tmp_path / "alone", models) as alone:
+        ids = [server.post(body, "/analyses/batch").json()["ids"] for server in (cluster, alone)]
+        assert ids[0] == ids[1]
+        for id_ in ids[0]:
+            shared, single = (numbers(server, id_) for server in (cluster, alone))
+            assert shared.keys() == single.keys()
+            assert all(values.tobytes() == single[name].tobytes() for name, values in shared.items())
+    jobs = [cluster.record().get(id_) for id_ in ids[0]]
+    assert {job.worker for job in jobs if job is not None} == {worker.name for worker in cluster.workers}
+
+
+def numbers(server: Server, id_: str) -> dict[str, np.ndarray]:
+    """All arrays of a result."""
+    ends(server, id_)
+    arrays: dict[str, np.ndarray] = load(server.get(f"/analyses/{id_}/export").content)
+    return arrays
+
+
 def test_images_reach_the_worker(cluster: Cluster) -> None:
     """An image is in no message and no record of a job; the worker has it all the same."""
     image = base64.b64encode(pictures.GOOD["png"][0]()).decode()
