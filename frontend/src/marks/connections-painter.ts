@@ -3,6 +3,7 @@ import type { Edges } from '../lib/edges'
 import { fitCanvas } from '../lib/frame'
 import { shorten } from '../lib/labels'
 import { MONO, type Palette } from '../lib/palette'
+import { newPath, type Pen, type Surface } from '../lib/pen'
 
 export interface GraphLayout {
   width: number
@@ -46,7 +47,7 @@ export function visible({ top, pitch, height, scroll }: GraphLayout, count: numb
   return [Math.max(0, Math.floor((scroll - 1) / pitch)), Math.min(count, Math.ceil((scroll + height - top) / pitch))]
 }
 
-function prepare(canvas: HTMLCanvasElement, { width, height }: GraphLayout): CanvasRenderingContext2D {
+function prepare(canvas: Surface, { width, height }: GraphLayout): Pen {
   const context = fitCanvas(canvas, width, height)
   context.clearRect(0, 0, width, height)
   context.lineCap = 'round'
@@ -56,13 +57,13 @@ function prepare(canvas: HTMLCanvasElement, { width, height }: GraphLayout): Can
 }
 
 /** All curves that leave a visible query, pale to strong. */
-export function paintGraph(canvas: HTMLCanvasElement, layout: GraphLayout, picture: GraphPicture): void {
+export function paintGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture): void {
   const context = prepare(canvas, layout)
   const [first, last] = visible(layout, rowsOf(picture))
   const { start, key } = picture.edges
   clipToRows(context, layout)
   // A curve that leaves the screen says little and hides much: those wait until their token is pointed at.
-  strokeEdges(context, layout, picture, (visit) => {
+  strokeEdges(canvas, context, layout, picture, (visit) => {
     for (let e = start[Math.min(first, picture.queries.length)]; e < start[Math.min(last, picture.queries.length)]; e++)
       if (key[e] >= first && key[e] < last) visit(e)
   })
@@ -72,17 +73,12 @@ export function paintGraph(canvas: HTMLCanvasElement, layout: GraphLayout, pictu
 }
 
 /** The curves and names of what is lit, drawn over the pale ones. */
-export function paintLitGraph(
-  canvas: HTMLCanvasElement,
-  layout: GraphLayout,
-  picture: GraphPicture,
-  lit: LitGraph,
-): void {
+export function paintLitGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture, lit: LitGraph): void {
   const context = prepare(canvas, layout)
   const { edges, byKey, palette, queries, keys } = picture
   const ends = new Set<number>()
   clipToRows(context, layout)
-  strokeEdges(context, layout, picture, (visit) => {
+  strokeEdges(canvas, context, layout, picture, (visit) => {
     for (const q of lit.queries) {
       for (let e = edges.start[q]; e < edges.start[q + 1]; e++) {
         visit(e)
@@ -106,7 +102,7 @@ export function paintLitGraph(
   for (const k of lit.keys.filter(inside)) keyLabel(context, layout, keys[k], k)
 }
 
-function clipToRows(context: CanvasRenderingContext2D, { width, height, top }: GraphLayout): void {
+function clipToRows(context: Pen, { width, height, top }: GraphLayout): void {
   context.save()
   context.beginPath()
   context.rect(0, top, width, height - top)
@@ -115,7 +111,8 @@ function clipToRows(context: CanvasRenderingContext2D, { width, height, top }: G
 
 /** Thousands of curves in a dozen strokes: edges are sorted into buckets of strength, each bucket is one path. */
 function strokeEdges(
-  context: CanvasRenderingContext2D,
+  canvas: Surface,
+  context: Pen,
   layout: GraphLayout,
   { edges, max, palette }: GraphPicture,
   each: (visit: (edge: number) => void) => void,
@@ -129,7 +126,7 @@ function strokeEdges(
     const weight = edges.weight[edge]
     const strength = Math.sqrt(Math.abs(weight) / (max || 1))
     const bucket = Math.min(BUCKETS - 1, Math.floor(strength * BUCKETS)) + (weight < 0 ? BUCKETS : 0)
-    const path = paths[bucket] ?? new Path2D()
+    const path = paths[bucket] ?? newPath(canvas)
     paths[bucket] = path
     const [y0, y1] = [rowY(edges.query[edge], layout), rowY(edges.key[edge], layout)]
     count += 1
@@ -149,18 +146,18 @@ function strokeEdges(
   context.globalAlpha = 1
 }
 
-function labelsOf(context: CanvasRenderingContext2D, layout: GraphLayout, picture: GraphPicture, token: number): void {
+function labelsOf(context: Pen, layout: GraphLayout, picture: GraphPicture, token: number): void {
   const { queries, keys } = picture
   if (token < queries.length) queryLabel(context, layout, queries[token], token)
   if (token < keys.length) keyLabel(context, layout, keys[token], token)
 }
 
-function queryLabel(context: CanvasRenderingContext2D, layout: GraphLayout, label: string, token: number): void {
+function queryLabel(context: Pen, layout: GraphLayout, label: string, token: number): void {
   context.textAlign = 'right'
   context.fillText(shorten(label, layout.characters), layout.column, rowY(token, layout) + 0.5)
 }
 
-function keyLabel(context: CanvasRenderingContext2D, layout: GraphLayout, label: string, token: number): void {
+function keyLabel(context: Pen, layout: GraphLayout, label: string, token: number): void {
   context.textAlign = 'left'
   context.fillText(shorten(label, layout.characters), layout.width - layout.column, rowY(token, layout) + 0.5)
 }

@@ -1,9 +1,10 @@
 /** Paints the thumbnails of every head, or one colour per head, on one canvas. */
 import { css, inkOn } from '../lib/colour'
-import { fitCanvas, pixelRatio } from '../lib/frame'
+import { fitCanvas } from '../lib/frame'
 import { ownScale, type Tiles, tileMatrix } from '../lib/matrix'
 import type { Palette } from '../lib/palette'
 import { tableFor } from '../lib/palette'
+import { type Pen, ratioOf, type Surface } from '../lib/pen'
 import { rasterise } from '../lib/raster'
 import { colourIndex, type Scale } from '../lib/scale'
 
@@ -18,14 +19,14 @@ export interface GridLayout {
 export const gridWidth = ({ heads, cell, gap }: GridLayout) => heads * (cell + gap) - gap
 export const gridHeight = ({ layers, cell, gap }: GridLayout) => layers * (cell + gap) - gap
 
-function prepare(canvas: HTMLCanvasElement, layout: GridLayout): CanvasRenderingContext2D {
+function prepare(canvas: Surface, layout: GridLayout): Pen {
   const context = fitCanvas(canvas, gridWidth(layout), gridHeight(layout))
   context.clearRect(0, 0, gridWidth(layout), gridHeight(layout))
   return context
 }
 
 export function paintTiles(
-  canvas: HTMLCanvasElement,
+  canvas: Surface,
   layout: GridLayout,
   tiles: Tiles,
   scale: Scale,
@@ -33,11 +34,12 @@ export function paintTiles(
   { own, gone }: { own: boolean; gone: (layer: number, head: number) => boolean },
 ): void {
   const context = prepare(canvas, layout)
-  const side = Math.round(layout.cell * pixelRatio())
+  const ratio = ratioOf(context)
+  const side = Math.round(layout.cell * ratio)
   const image = context.createImageData(side, side)
   const pixels = new Uint32Array(image.data.buffer)
   const table = tableFor(palette, scale.signed)
-  const step = (layout.cell + layout.gap) * pixelRatio()
+  const step = (layout.cell + layout.gap) * ratio
   const { cell, gap } = layout
   for (let layer = 0; layer < tiles.layers; layer++) {
     for (let head = 0; head < Math.min(tiles.heads, layout.heads); head++) {
@@ -54,7 +56,7 @@ export function paintTiles(
 }
 
 export function paintValues(
-  canvas: HTMLCanvasElement,
+  canvas: Surface,
   layout: GridLayout,
   values: (number | null)[][],
   scale: Scale,
@@ -80,12 +82,7 @@ export function paintValues(
 export const asPercent = (value: number) => Math.round(100 * value).toString()
 export const asNumber = (value: number) => value.toFixed(Math.abs(value) < 9.95 ? 1 : 0).replace('-', '\u2212')
 
-function paintValue(
-  context: CanvasRenderingContext2D,
-  [x, y, cell]: [number, number, number],
-  text: string,
-  colour: number,
-): void {
+function paintValue(context: Pen, [x, y, cell]: [number, number, number], text: string, colour: number): void {
   context.fillStyle = css(colour)
   context.fillRect(x, y, cell, cell)
   if (cell < 7 * text.length + 2) return
@@ -94,7 +91,7 @@ function paintValue(
 }
 
 /** What has no value is struck through rather than given the colour of nought. */
-function hatch(context: CanvasRenderingContext2D, x: number, y: number, cell: number, colour: string): void {
+function hatch(context: Pen, x: number, y: number, cell: number, colour: string): void {
   context.strokeStyle = colour
   context.lineWidth = 1
   context.beginPath()

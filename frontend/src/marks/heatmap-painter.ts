@@ -1,9 +1,10 @@
 /** Paints one head's map with its token labels, and over it what is lit. */
 import { packHex } from '../lib/colour'
-import { fitCanvas, pixelRatio } from '../lib/frame'
+import { fitCanvas } from '../lib/frame'
 import { labelStep, shorten } from '../lib/labels'
 import type { Matrix } from '../lib/matrix'
 import { MONO, type Palette, tableFor } from '../lib/palette'
+import { type Pen, ratioOf, type Surface } from '../lib/pen'
 import { rasterise, type Window } from '../lib/raster'
 import type { Scale } from '../lib/scale'
 
@@ -45,7 +46,7 @@ export function tokenAt(
   return index >= 0 && index < count ? index : undefined
 }
 
-function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+function prepare(canvas: Surface, width: number, height: number): Pen {
   const context = fitCanvas(canvas, width, height)
   context.clearRect(0, 0, width, height)
   context.font = MONO
@@ -53,10 +54,10 @@ function prepare(canvas: HTMLCanvasElement, width: number, height: number): Canv
   return context
 }
 
-export function paintMap(canvas: HTMLCanvasElement, layout: MapLayout, picture: MapPicture): void {
+export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture): void {
   const { left, top, side } = layout
   const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
-  const ratio = pixelRatio()
+  const ratio = ratioOf(context)
   const device = Math.round(side * ratio)
   const image = context.createImageData(device, device)
   const { map, scale, palette, window } = picture
@@ -71,7 +72,7 @@ export function paintMap(canvas: HTMLCanvasElement, layout: MapLayout, picture: 
 export type AxesPicture = Pick<MapPicture, 'queries' | 'keys' | 'window' | 'palette'>
 
 /** The names along the map, on a canvas of their own: walking the heads changes the map and not them. */
-export function paintAxes(canvas: HTMLCanvasElement, layout: MapLayout, picture: AxesPicture): void {
+export function paintAxes(canvas: Surface, layout: MapLayout, picture: AxesPicture): void {
   const { left, top, side } = layout
   const { queries, keys, window, palette } = picture
   const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
@@ -88,17 +89,12 @@ export function paintAxes(canvas: HTMLCanvasElement, layout: MapLayout, picture:
   })
 }
 
-function rowLabel(
-  context: CanvasRenderingContext2D,
-  { left, top, characters }: MapLayout,
-  label: string,
-  y: number,
-): void {
+function rowLabel(context: Pen, { left, top, characters }: MapLayout, label: string, y: number): void {
   context.textAlign = 'right'
   context.fillText(shorten(label, characters), left - GAP, top + y + 0.5)
 }
 
-function columnLabel(context: CanvasRenderingContext2D, layout: MapLayout, label: string, x: number): void {
+function columnLabel(context: Pen, layout: MapLayout, label: string, x: number): void {
   context.save()
   context.translate(layout.left + x + 0.5, layout.top - GAP)
   context.rotate(-Math.PI / 2)
@@ -113,7 +109,7 @@ export interface LitMap {
 }
 
 /** Rows and columns between two thin lines, their labels on a ground of their own so that they can always be read. */
-export function paintLit(canvas: HTMLCanvasElement, layout: MapLayout, picture: MapPicture, lit: LitMap): void {
+export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture, lit: LitMap): void {
   const { left, top, side } = layout
   const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
   const { queries, keys, window, palette } = picture
@@ -140,33 +136,21 @@ export function paintLit(canvas: HTMLCanvasElement, layout: MapLayout, picture: 
   }
 }
 
-function band(context: CanvasRenderingContext2D, [x, y]: [number, number], [width, height]: [number, number]): void {
+function band(context: Pen, [x, y]: [number, number], [width, height]: [number, number]): void {
   const across = width > height
   if (across)
     context.strokeRect(x - 2.5, Math.round(y - height / 2) - 0.5, width + 5, Math.max(2, Math.round(height)) + 1)
   else context.strokeRect(Math.round(x - width / 2) - 0.5, y - 2.5, Math.max(2, Math.round(width)) + 1, height + 5)
 }
 
-function litRow(
-  context: CanvasRenderingContext2D,
-  layout: MapLayout,
-  label: string,
-  y: number,
-  palette: Palette,
-): void {
+function litRow(context: Pen, layout: MapLayout, label: string, y: number, palette: Palette): void {
   context.fillStyle = palette.paper
   context.fillRect(0, layout.top + y - 8, layout.left - 2, 16)
   context.fillStyle = palette.accent
   rowLabel(context, layout, label, y)
 }
 
-function litColumn(
-  context: CanvasRenderingContext2D,
-  layout: MapLayout,
-  label: string,
-  x: number,
-  palette: Palette,
-): void {
+function litColumn(context: Pen, layout: MapLayout, label: string, x: number, palette: Palette): void {
   context.fillStyle = palette.paper
   context.fillRect(layout.left + x - 8, 0, 16, layout.top - 2)
   context.fillStyle = palette.accent
