@@ -30,6 +30,7 @@ export function server(key = ''): Source {
   const at = (parts: string[], query: Record<string, string | number> = {}) =>
     path(parts, key ? { ...query, share: key } : query)
   const of = (id: string, parts: string[] = [], query = {}) => at(['analyses', id, ...parts], query)
+  const read = (wire: WireAnalysis) => readAnalysis(wire, PREFIX + of(wire.id, ['image']))
 
   async function models(): Promise<Model[]> {
     try {
@@ -70,7 +71,7 @@ export function server(key = ''): Source {
         body: JSON.stringify(requestBody(request)),
         signal,
       })
-      return readAnalysis((await response.json()) as WireAnalysis)
+      return read((await response.json()) as WireAnalysis)
     },
 
     watch: (id, report, signal) => watchEvents({ itself: of(id), events: of(id, ['events']) }, report, signal),
@@ -80,7 +81,7 @@ export function server(key = ''): Source {
     },
 
     async analysis(id, signal) {
-      return readAnalysis(await getJson<WireAnalysis>(of(id), signal))
+      return read(await getJson<WireAnalysis>(of(id), signal))
     },
 
     async grid(id, lens): Promise<Tiles> {
@@ -115,15 +116,22 @@ export function server(key = ''): Source {
 }
 
 function requestBody(request: Request): Partial<WireRequest> {
-  const { model, text, textPair, kind, mechanism, lenses, measures } = request
-  const more = { ...(textPair ? { text_pair: textPair } : {}), ...(kind ? { kind: kind as WireRequest['kind'] } : {}) }
+  const { model, kind, mechanism, lenses, measures } = request
   const chosen = ({ name, params }: Method) => ({ ...params, name })
   return {
     model,
-    text,
-    ...more,
+    ...inputOf(request),
+    ...(kind ? { kind: kind as WireRequest['kind'] } : {}),
     mechanism: chosen(mechanism) as WireRequest['mechanism'],
     lenses: lenses.map(chosen) as WireRequest['lenses'],
     measures: measures as WireRequest['measures'],
   }
+}
+
+/** An image or token ids stand in the place of a text. */
+function inputOf({ text, textPair, ids, targetIds, image, generate }: Request): Partial<WireRequest> {
+  const written = generate ? { generate: generate as NonNullable<WireRequest['generate']> } : {}
+  if (image) return { image }
+  if (ids) return { token_ids: [...ids], ...(targetIds ? { target_ids: [...targetIds] } : {}), ...written }
+  return { text, ...(textPair ? { text_pair: textPair } : {}), ...written }
 }

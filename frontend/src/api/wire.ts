@@ -17,6 +17,7 @@ export const readModel = (wire: WireModel): Model => ({
   name: wire.name,
   title: wire.title,
   description: wire.description,
+  kind: wire.kind,
   layers: wire.layers,
   heads: wire.heads,
   headWidth: wire.head_width,
@@ -60,8 +61,10 @@ export const readRun = ({ id, status, progress, attempts, error }: WireRun): Run
   error,
 })
 
-export function readAnalysis(wire: WireAnalysis): Analysis {
+/** `picture` is the address of the image, where the analysis is of one. */
+export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
   const { name, ...params } = wire.mechanism
+  const { grid } = wire
   return {
     ...readRun(wire),
     model: wire.model,
@@ -75,6 +78,9 @@ export function readAnalysis(wire: WireAnalysis): Analysis {
     headWidth: wire.head_width,
     text: wire.text ?? '',
     textPair: wire.text_pair ?? '',
+    picture: grid && { url: picture, rows: grid.rows, columns: grid.columns, size: grid.size },
+    image: wire.image ?? '',
+    generated: wire.generated,
     tokens: wire.tokens,
     keyTokens: wire.key_tokens ?? wire.tokens,
     maps: wire.maps,

@@ -1,4 +1,5 @@
 /** The nouns of one analysis, as the viewer knows them, whoever provides them. */
+import type { Params } from './params'
 import type { Problem } from './problem'
 
 export interface Token {
@@ -9,6 +10,16 @@ export interface Token {
   word: number | null
   segment: number
   kind: 'special' | 'punct' | 'word' | 'subword'
+  /** Of a patch: left, top, right, bottom in pixels of the picture; null for tokens that are no patches. */
+  box?: readonly [number, number, number, number] | null
+}
+
+/** How a picture became tokens: rows and columns of patches; width and height of it, as the model sees it, in pixels. */
+export interface Picture {
+  url: string
+  rows: number
+  columns: number
+  size: readonly [number, number]
 }
 
 export interface Head {
@@ -70,6 +81,12 @@ export interface Analysis extends Run {
   headWidth: number
   text: string
   textPair: string
+  /** What was asked for instead of a text, as the model sees it; null for texts. */
+  picture: Picture | null
+  /** The name under which the source keeps the image that was sent; empty for texts. */
+  image: string
+  /** How many tokens at the end, along the queries, the model wrote itself. */
+  generated: number
   /** Along the queries. */
   tokens: Token[]
   /** Along the keys: the same array, but for cross-attention. */
@@ -80,10 +97,13 @@ export interface Analysis extends Run {
   totalMs: number | null
 }
 
+export type ModelKind = 'encoder' | 'decoder' | 'encoder-decoder' | 'vision'
+
 export interface Model {
   name: string
   title: string
   description: string
+  kind: ModelKind
   layers: number
   heads: number
   headWidth: number
@@ -132,6 +152,13 @@ export interface Request {
   model: string
   text: string
   textPair: string
+  /** Token ids instead of a text, taken as they are; `targetIds` those of a decoder beside an encoder. */
+  ids?: readonly number[]
+  targetIds?: readonly number[]
+  /** An image instead of a text: a data URL, or the name of one that the source keeps. */
+  image?: string
+  /** How the model shall write on; without it the text is taken as it is. */
+  generate?: Params
   kind: string
   mechanism: Method
   lenses: Method[]

@@ -81,11 +81,12 @@ export class Session {
   }
 
   /** A model that is not on the reader's own list has its name all the same. */
-  #name({ model, layers, heads, headWidth }: Analysis): void {
+  #name({ model, layers, heads, headWidth, picture }: Analysis): void {
     if (!this.catalogue || this.catalogue.models.some(({ name }) => name === model)) return
-    const unknown = { description: '', maxTokens: null, available: true, local: true, isDefault: false, reason: null }
-    const named = { name: model, title: model, layers, heads, headWidth, ...unknown }
-    this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, named] }
+    const known = { name: model, title: model, layers, heads, headWidth, description: '' }
+    const kind = picture ? ('vision' as const) : ('encoder' as const)
+    const unknown = { kind, maxTokens: null, available: true, local: true, isDefault: false, reason: null }
+    this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, { ...known, ...unknown }] }
   }
 
   async #run(ask: Ask, lens: string, ticket: Ticket): Promise<boolean> {
