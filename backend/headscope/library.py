@@ -87,6 +87,11 @@ class Analysis:
         return self.result.grid
 
     @property
+    def picture(self) -> Array | None:
+        """The image as the model sees it, scaled and cut: uint8 [height, width, 3]."""
+        return self.result.picture
+
+    @property
     def measures(self) -> dict[str, dict[str, Array]]:
         """Measure -> lens -> values, shaped as the measure declares."""
         return self.result.measures
@@ -312,6 +317,7 @@ def _result(described: dict[str, Any], tensors: Mapping[str, Array]) -> Result:
         target_text=described["target_text"],
         generated=described["generated"],
         grid=_grid(described["grid"]),
+        picture=tensors.get("picture"),
         shapes={lens: (a, b, c, d) for lens, (a, b, c, d) in described["shapes"].items()},
         tiles=groups["tile"],
         measures=groups["measure"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from ..declarations import Measure
-from ..errors import InvalidRequest, Unknown, Unsupported
+from ..errors import InvalidRequest, NotReady, Unknown, Unsupported
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..measures import edges as edge_rules
@@ -138,6 +139,23 @@ def shrink(tiles: Array, size: int, signed: bool) -> Array:
         bands = [np.take(distance, range(low, high), axis=axis) for low, high in edges]
         distance = np.stack([np.where(b.max(axis) >= -b.min(axis), b.max(axis), b.min(axis)) for b in bands], axis=axis)
     return (distance + middle).astype(np.uint8)
+
+@router.get("/image", responses={200: {"content": {"image/png": {}}}}, response_class=Response)
+async def image(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
+    """The image as the model sees it, scaled and cut, in which the boxes of its patches count: a PNG."""
+    return await fixed(request, service, id_, "png", _picture)
+
+
+def _picture(stored: Stored) -> Response:
+    from PIL import Image
+
+    pixels = stored.arrays.get("picture")
+    if pixels is None:
+        raise NotReady("This analysis keeps no image: it is of a text, or was made by an earlier version.")
+    written = io.BytesIO()
+    Image.fromarray(pixels).save(written, "PNG")
+    return Response(written.getvalue(), media_type="image/png")
+
 
 
 @router.get("/edges/{lens}", response_model=Edges)

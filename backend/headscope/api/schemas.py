@@ -274,8 +274,10 @@ class AnalysisItem(Strict):
     id: str
     status: Literal["queued", "running", "done", "failed", "cancelled"]
     model: str
+    mechanism: MechanismSchema
     text: str | None
     text_pair: str | None
+    image: Annotated[str | None, Field(description="SHA-256 of the image as it was sent.")]
     created: float
 
 

@@ -1,6 +1,6 @@
 """A whole analysis as one file: safetensors or npz. The same file is what the library saves and opens.
 
-Tensors are named map/<lens>, measure/<measure>/<lens>, tile/<lens>/<part>, note/<lens>/<part> and keys; the document stands in the safetensors metadata
+Tensors are named map/<lens>, measure/<measure>/<lens>, tile/<lens>/<part>, note/<lens>/<part>, keys and picture; the document stands in the safetensors metadata
 under `headscope`, in an npz as the string `headscope`.
 """
 

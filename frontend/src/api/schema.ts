@@ -83,9 +83,30 @@ export interface paths {
          * Compare
          * @description Cosine and Jensen-Shannon divergence (in bits) of the two maps of every head, [L][H]; null where one is all zeros or has no reading.
          *
-         *     Both analyses must have the same tokens, layers and heads. The divergence is null for signed lenses.
+         *     Both analyses must have the same layers and heads; or name a `layer` and a `head`, and that head of the first is compared with every head of the other.
+         *     Where the two have different tokens, words are compared, as far as both have them. The divergence is null for signed lenses.
          */
         get: operations["compare_api_v1_analyses__id__compare__other__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/compare/{other}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Aligned Tokens
+         * @description Which tokens of two analyses stand for the same: one by one where both are cut alike, else word by word, as far as both have them.
+         */
+        get: operations["aligned_tokens_api_v1_analyses__id__compare__other__tokens_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -169,6 +190,26 @@ export interface paths {
          *     `maps.{lens}.undefined` of the document says how many there are. H is 1 for lenses of whole layers.
          */
         get: operations["grid_api_v1_analyses__id__grid__lens__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/image": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Image
+         * @description The image as the model sees it, scaled and cut, in which the boxes of its patches count: a PNG.
+         */
+        get: operations["image_api_v1_analyses__id__image_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -353,7 +394,7 @@ export interface paths {
         };
         /**
          * Who
-         * @description Who is signed in.
+         * @description Who is signed in, and to which home.
          */
         get: operations["who_api_v1_session_get"];
         put?: never;
@@ -464,6 +505,23 @@ export interface components {
              * @enum {string}
              */
             name: "absolute_entropy";
+        };
+        /**
+         * AlignedTokens
+         * @description Which tokens of two analyses stand for the same. `share`, 0 to 1, is that of the tokens that have a counterpart; `keys` is null where they are as the queries.
+         */
+        AlignedTokens: {
+            /**
+             * By
+             * @enum {string}
+             */
+            by: "token" | "word";
+            /** Keys */
+            keys: components["schemas"]["TokenPair"][] | null;
+            /** Queries */
+            queries: components["schemas"]["TokenPair"][];
+            /** Share */
+            share: number;
         };
         /** AltiChoice */
         AltiChoice: {
@@ -593,6 +651,12 @@ export interface components {
             created: number;
             /** Id */
             id: string;
+            /**
+             * Image
+             * @description SHA-256 of the image as it was sent.
+             */
+            image: string | null;
+            mechanism: components["schemas"]["MechanismSchema"];
             /** Model */
             model: string;
             /**
@@ -626,7 +690,7 @@ export interface components {
             heads?: number[] | null;
             /**
              * Image
-             * @description An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL.
+             * @description An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL; or `sha256:…`, as a document names one that was sent before.
              */
             image?: string | null;
             /**
@@ -816,9 +880,14 @@ export interface components {
         };
         /**
          * ComparedAnalyses
-         * @description Two maps of every head compared, [L][H]; null where that is undefined.
+         * @description Two maps of every head compared, [L][H]; null where that is undefined. Layers and heads are those of the other analysis.
          */
         ComparedAnalyses: {
+            /**
+             * By
+             * @enum {string}
+             */
+            by: "token" | "word";
             /** Cosine */
             cosine: (number | null)[][];
             /** Head Numbers */
@@ -1787,9 +1856,14 @@ export interface components {
         };
         /**
          * Session
-         * @description Who is signed in; null on a server without users, and for somebody with nothing but a share key.
+         * @description Who is signed in; null on a server without users, and for somebody with nothing but a share key. Which home the server has: itself, or a cluster.
          */
         Session: {
+            /**
+             * Home
+             * @enum {string}
+             */
+            home: "embedded" | "cluster";
             /** User */
             user: string | null;
         };
@@ -1911,6 +1985,20 @@ export interface components {
             reason: string | null;
             /** Supported */
             supported: boolean;
+        };
+        /**
+         * TokenPair
+         * @description Tokens that stand for the same in two analyses, by their numbers.
+         */
+        TokenPair: {
+            /** Other Text */
+            other_text: string;
+            /** Other Tokens */
+            other_tokens: number[];
+            /** Text */
+            text: string;
+            /** Tokens */
+            tokens: number[];
         };
         /**
          * TokenSchema
@@ -2250,6 +2338,8 @@ export interface operations {
                 lens?: string;
                 /** @description Lens of the other analysis, where it is another one. */
                 other_lens?: string | null;
+                layer?: number | null;
+                head?: number | null;
             };
             header?: never;
             path: {
@@ -2269,6 +2359,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ComparedAnalyses"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    aligned_tokens_api_v1_analyses__id__compare__other__tokens_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+                /** @description The other analysis' id; it may be the same. */
+                other: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlignedTokens"];
                 };
             };
             /** @description Validation Error */
@@ -2422,6 +2546,38 @@ export interface operations {
                     "application/json": unknown;
                     "application/vnd.safetensors": unknown;
                     "application/x-npy": unknown;
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    image_api_v1_analyses__id__image_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/png": unknown;
                 };
             };
             /** @description Validation Error */
