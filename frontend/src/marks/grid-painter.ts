@@ -2,8 +2,7 @@
 import { css, inkOn } from '../lib/colour'
 import { fitCanvas } from '../lib/frame'
 import { ownScale, type Tiles, tileMatrix } from '../lib/matrix'
-import type { Palette } from '../lib/palette'
-import { tableFor } from '../lib/palette'
+import { MONO, type Palette, tableFor } from '../lib/palette'
 import { type Pen, ratioOf, type Surface } from '../lib/pen'
 import { rasterise } from '../lib/raster'
 import { colourIndex, type Scale } from '../lib/scale'
@@ -76,6 +75,35 @@ export function paintValues(
       else paintValue(context, [x, y, cell], write(value), table[colourIndex(value, scale)])
     })
   })
+}
+
+/** Room for the numbers of layers and heads, which on screen stand beside the canvas. */
+export const HEADINGS = { left: 56, top: 34 }
+
+/** Numbers of heads above and of layers beside a grid that begins at HEADINGS, every so many. */
+export function paintHeadings(
+  canvas: Surface,
+  layout: GridLayout,
+  palette: Palette,
+  every: number,
+  layered: boolean,
+): void {
+  const { left, top } = HEADINGS
+  const context = fitCanvas(canvas, left + gridWidth(layout), top + gridHeight(layout))
+  const middle = (index: number) => index * (layout.cell + layout.gap) + layout.cell / 2
+  context.fillStyle = palette.muted
+  context.font = MONO
+  context.textBaseline = 'middle'
+  context.textAlign = 'center'
+  for (let head = 0; head < (layered ? 0 : layout.heads); head += every) {
+    context.fillText(head.toString(), left + middle(head), top - 9)
+  }
+  context.textAlign = 'right'
+  for (let layer = 0; layer < layout.layers; layer += every)
+    context.fillText(layer.toString(), left - 6, top + middle(layer))
+  context.fillText('layer \u2193', left - 6, top - 9)
+  context.textAlign = 'left'
+  if (!layered) context.fillText('head \u2192', left, top - 26)
 }
 
 /** At most three characters: that is what fits into a cell. */

@@ -103,6 +103,22 @@ function columnLabel(context: Pen, layout: MapLayout, label: string, x: number):
   context.restore()
 }
 
+/** What the axes are, in the corner between them; on screen this stands beside the map. */
+export function paintTitles(canvas: Surface, layout: MapLayout, { muted }: Palette): void {
+  const context = prepare(canvas, layout.left + layout.side + EDGE, layout.top + layout.side + EDGE)
+  context.fillStyle = muted
+  context.textAlign = 'right'
+  context.fillText('key \u2192', layout.left - GAP, layout.top - 26)
+  context.fillText('query \u2193', layout.left - GAP, layout.top - 10)
+}
+
+/** Which part of a map is in its window, of a map that is larger; tokens counted from 0. */
+export function partSentence(queries: number, keys: number, { top, left, size }: Window): string {
+  const range = (count: number, from: number) =>
+    `${Math.round(from * count)} to ${Math.min(count, Math.round((from + size) * count)) - 1}`
+  return `Shown are queries ${range(queries, top)} and keys ${range(keys, left)} only.`
+}
+
 export interface LitMap {
   queries: readonly number[]
   keys: readonly number[]
