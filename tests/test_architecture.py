@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "backend" / "headscope"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-NOUNS = {"_version", "types", "declarations", "errors", "settings", "logs", "adjacency", "words"}
+NOUNS = {"_version", "types", "declarations", "errors", "settings", "logs", "adjacency", "words", "alignment"}
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "caveats", "collector", "result", "study", "figures"}
@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "logs": {"errors"},
     "adjacency": set(),
     "words": {"types", "errors"},
+    "alignment": {"types", "errors", "words"},
     **{room: {"types", "declarations", "errors", "adjacency"} for room in PURE},
     "models": NOUNS,
     "capture": NOUNS | {"models", "mechanisms"},
