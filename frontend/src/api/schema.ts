@@ -198,6 +198,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/analyses/{id}/image": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Image
+         * @description The image as the model sees it, scaled and cut, in which the boxes of its patches count: a PNG.
+         */
+        get: operations["image_api_v1_analyses__id__image_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/analyses/{id}/maps/{lens}": {
         parameters: {
             query?: never;
@@ -374,7 +394,7 @@ export interface paths {
         };
         /**
          * Who
-         * @description Who is signed in.
+         * @description Who is signed in, and to which home.
          */
         get: operations["who_api_v1_session_get"];
         put?: never;
@@ -631,6 +651,12 @@ export interface components {
             created: number;
             /** Id */
             id: string;
+            /**
+             * Image
+             * @description SHA-256 of the image as it was sent.
+             */
+            image: string | null;
+            mechanism: components["schemas"]["MechanismSchema"];
             /** Model */
             model: string;
             /**
@@ -664,7 +690,7 @@ export interface components {
             heads?: number[] | null;
             /**
              * Image
-             * @description An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL.
+             * @description An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL; or `sha256:…`, as a document names one that was sent before.
              */
             image?: string | null;
             /**
@@ -1830,9 +1856,14 @@ export interface components {
         };
         /**
          * Session
-         * @description Who is signed in; null on a server without users, and for somebody with nothing but a share key.
+         * @description Who is signed in; null on a server without users, and for somebody with nothing but a share key. Which home the server has: itself, or a cluster.
          */
         Session: {
+            /**
+             * Home
+             * @enum {string}
+             */
+            home: "embedded" | "cluster";
             /** User */
             user: string | null;
         };
@@ -2515,6 +2546,38 @@ export interface operations {
                     "application/json": unknown;
                     "application/vnd.safetensors": unknown;
                     "application/x-npy": unknown;
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    image_api_v1_analyses__id__image_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/png": unknown;
                 };
             };
             /** @description Validation Error */
