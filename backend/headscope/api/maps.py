@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
-from starlette.background import BackgroundTask
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from ..declarations import Measure
 from ..errors import InvalidRequest, NotReady, Unknown, Unsupported
@@ -20,8 +16,8 @@ from ..lenses import LENSES
 from ..measures import MEASURES
 from ..measures import edges as edge_rules
 from ..measures.entropy import Unit, convert
-from ..store import Stored, export
-from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places, read
+from ..store import Stored
+from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places
 from .fixed import fixed
 from .grouping import By, Groups, KeyGroups, grouping
 from .schemas import Edge, Edges, MeasureValues
@@ -258,30 +254,6 @@ def _mean(values: Array, axes: tuple[int, ...]) -> Array:
     total = np.where(defined, values, 0).sum(axis=axes, dtype=np.float64)
     means: Array = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
     return means.astype(np.float32)
-
-
-@router.get("/export", response_class=FileResponse)
-async def export_file(
-    id_: AnalysisId,
-    service: ServiceDep,
-    format_: Annotated[Literal["safetensors", "npz"], Query(alias="format")] = "safetensors",
-) -> Response:
-    """The whole analysis as one file."""
-    write = export.write_safetensors if format_ == "safetensors" else export.write_npz
-    handle, name = tempfile.mkstemp(prefix="export-", dir=service.results.staging)
-    os.close(handle)
-    path = Path(name)
-    try:
-        await read(service, id_, lambda stored: write(stored, path))
-    except BaseException:
-        os.unlink(path)  # noqa: PTH108 - a local file, gone at once
-        raise
-    return FileResponse(
-        path,
-        media_type="application/octet-stream",
-        filename=f"headscope-{id_[:8]}.{format_}",
-        background=BackgroundTask(path.unlink, missing_ok=True),
-    )
 
 
 def check_measure(stored: Stored, measure: str, lens: str) -> None:
