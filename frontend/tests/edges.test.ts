@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { random } from '../src/api/fixed-maps'
-import { type Edges, edgesByKey, type Rule, selectEdges } from '../src/lib/edges'
+import { type Edges, edgesByKey, type Rule, selectEdges, sinks } from '../src/lib/edges'
 import type { Matrix } from '../src/lib/matrix'
 
 const matrix = (rows: number[][]): Matrix => ({
@@ -22,11 +22,20 @@ function slow(map: Matrix, rule: Rule): number[][] {
     const ranked = row.filter(({ size }) => size > 0).sort((a, b) => b.size - a.size || a.k - b.k)
     const total = ranked.reduce((sum, { size }) => sum + size, 0)
     let sum = 0
+    const taken: number[] = []
     for (const [i, { k, size }] of ranked.entries()) {
-      if (rule.name === 'top-k' ? i >= rule.k : sum >= (rule.mass - 1e-6) * total) break
-      edges.push([q, k])
+      if (
+        rule.name === 'value'
+          ? size < Math.fround(rule.value)
+          : rule.name === 'top-k'
+            ? i >= rule.k
+            : sum >= (rule.mass - 1e-6) * total
+      )
+        break
+      taken.push(k)
       sum += size
     }
+    edges.push(...taken.sort((a, b) => a - b).map((k) => [q, k]))
   }
   return edges
 }
@@ -67,10 +76,20 @@ describe('selectEdges', () => {
     { name: 'mass', mass: 0.7 },
     { name: 'mass', mass: 1 },
     { name: 'top-k', k: 3 },
+    { name: 'top-k', k: 100 },
+    { name: 'value', value: 0.25 },
+    { name: 'value', value: 2 },
   ])('agrees with the plain form: %o', (rule) => {
     const next = random(5)
-    const map = matrix(Array.from({ length: 40 }, () => Array.from({ length: 40 }, () => next() - 0.3)))
-    expect(list(selectEdges(map, rule))).toEqual(slow(map, rule))
+    const signed = matrix(Array.from({ length: 40 }, () => Array.from({ length: 40 }, () => next() - 0.3)))
+    const peaked = matrix(Array.from({ length: 40 }, () => Array.from({ length: 40 }, () => next() ** 30)))
+    const ties = matrix(Array.from({ length: 40 }, () => Array.from({ length: 40 }, () => Math.round(4 * next()) / 4)))
+    for (const map of [signed, peaked, ties]) expect(list(selectEdges(map, rule))).toEqual(slow(map, rule))
+  })
+
+  it('calls a key a sink when queries rest on it, whatever the size of the map', () => {
+    expect(sinks(Float32Array.of(3, 1, 1, 1))).toEqual([true, false, false, false])
+    expect(sinks(Float32Array.of(0, 0))).toEqual([false, false])
   })
 
   it('finds the same edges from the side of the keys', () => {

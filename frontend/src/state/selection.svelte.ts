@@ -1,16 +1,25 @@
 /** Everything that is chosen on the page. It lives in the address, so that reload, back and a sent link all work. */
 import { type Analysis, type Head, headName, parseHead } from '../lib/analysis'
 import { decodeFragment, encodeFragment } from '../lib/fragment'
+import type { GraphKind } from '../lib/graph-geometry'
 import { readParams } from '../lib/params'
-import type { ScaleKind } from '../lib/scale'
+import type { Range, ScaleKind } from '../lib/scale'
 
 export type View = 'map' | 'graph' | 'both'
+export type Special = 'show' | 'mark' | 'hide'
 export type Compare = 'off' | 'side' | 'difference'
 
 const INITIAL = {
   model: '',
   text: '',
   pair: '',
+  /** Token ids in place of the texts, for the (encoder's) text and the decoder's. */
+  ids: '',
+  targets: '',
+  /** An image, by the name under which the server keeps it. */
+  image: '',
+  /** How the model writes on, as JSON; empty where it does not. */
+  generate: '',
   kind: '',
   mechanism: 'softmax',
   params: '',
@@ -25,16 +34,34 @@ const INITIAL = {
   rule: 'mass',
   mass: '0.7',
   k: '3',
+  value: '0.1',
   special: 'show',
+  /** Layout of the graph; empty for what suits the text. */
+  graph: '',
+  unit: 'pieces',
+  range: 'head',
   /** An analysis that somebody shared, and the key to it. */
   analysis: '',
   share: '',
 }
 /** What a shared analysis says itself; the rest is how to look at it. */
-const SAID = { text: '', pair: '', model: '', kind: '', mechanism: 'softmax', params: '', lensparams: '' }
+const SAID = {
+  text: '',
+  pair: '',
+  ids: '',
+  targets: '',
+  image: '',
+  generate: '',
+  model: '',
+  kind: '',
+  mechanism: 'softmax',
+  params: '',
+  lensparams: '',
+}
 const MINE = { analysis: '', share: '' }
 type Fields = typeof INITIAL
-type History = 'push' | 'replace'
+/** A step is a new entry, unless the last one changed the same things a moment ago. */
+type History = 'push' | 'replace' | 'step'
 
 const oneOf = <T extends string>(value: string, allowed: readonly T[], fallback: T): T =>
   (allowed as readonly string[]).includes(value) ? (value as T) : fallback
@@ -44,12 +71,20 @@ const between = (text: string, low: number, high: number, fallback: number) => {
   return text !== '' && Number.isFinite(value) ? Math.min(high, Math.max(low, value)) : fallback
 }
 
+/** What changes again within this time is one step: a slider that is drawn, a walk through the heads. */
+const ONE_STEP_MS = 1000
+/** Number of this entry of the browser's history, from where the visit began. */
+const stepNow = (): number => (globalThis.history?.state as { step?: number } | null)?.step ?? 0
+
 /** Writing the address costs milliseconds and browsers complain when it is done at every frame. */
 const ADDRESS_MS = 50
 
 export class Selection {
   #fields = $state<Fields>({ ...INITIAL })
   #later: ReturnType<typeof setTimeout> | undefined
+  #last = { what: '', when: 0 }
+  /** How many entries of this visit lie ahead of the first. */
+  #furthest = stepNow()
 
   constructor(fragment = '') {
     this.read(fragment)
@@ -58,6 +93,7 @@ export class Selection {
   read(fragment: string): void {
     clearTimeout(this.#later)
     this.#later = undefined
+    this.#last.what = ''
     this.#fields = decodeFragment(fragment, INITIAL) as Fields
   }
 
@@ -66,12 +102,32 @@ export class Selection {
     return encodeFragment(fields, INITIAL)
   }
 
-  /** Steps worth going back to are pushed; adjustments replace the current entry, a moment later. */
-  set(patch: Partial<Fields>, history: History = 'replace'): void {
-    if (history === 'push') this.settle()
+  /** What a person chose is a step that can be undone; what the page fills in itself replaces the current entry, a moment later. */
+  set(patch: Partial<Fields>, history: History = 'step'): void {
+    const push = history === 'push' || (history === 'step' && this.#begins(patch))
+    if (push) this.settle()
     Object.assign(this.#fields, patch)
-    if (history === 'push') this.#write('pushState')
+    if (push) this.#write('pushState')
     else this.#later ??= setTimeout(() => this.settle(), ADDRESS_MS)
+  }
+
+  #begins(patch: Partial<Fields>): boolean {
+    const [what, when] = [Object.keys(patch).sort().join(), performance.now()]
+    const same = what === this.#last.what && when - this.#last.when < ONE_STEP_MS
+    this.#last = { what, when }
+    return !same
+  }
+
+  /** The choice before; nothing where this visit began. */
+  undo(): void {
+    this.settle()
+    if (stepNow() > 0) window.history.back()
+  }
+
+  /** The choice that was undone. */
+  redo(): void {
+    this.settle()
+    if (stepNow() < this.#furthest) window.history.forward()
   }
 
   /** Writes what waits to be written. */
@@ -84,17 +140,21 @@ export class Selection {
 
   #write(how: 'pushState' | 'replaceState'): void {
     const address = `#${this.fragment}`
-    if (address !== (location.hash || '#')) window.history[how](null, '', address)
+    if (address === (location.hash || '#')) return
+    const step = stepNow() + (how === 'pushState' ? 1 : 0)
+    if (how === 'pushState') this.#furthest = step
+    window.history[how]({ step }, '', address)
   }
 
   /** What a shared analysis is of; the address then stays that of the analysis. */
   adopt(analysis: Analysis): void {
-    const { text, textPair, model, kind, mechanism, params, maps } = analysis
+    const { text, textPair, image, model, kind, mechanism, params, maps } = analysis
     const written = (values: object) => (Object.keys(values).length === 0 ? '' : JSON.stringify(values))
     const lensparams = Object.entries(maps).flatMap(([lens, { params }]) => (written(params) ? [[lens, params]] : []))
     Object.assign(this.#fields, {
       text,
       pair: textPair,
+      image,
       model,
       kind,
       mechanism,
@@ -105,7 +165,7 @@ export class Selection {
 
   /** Whatever is asked for from now on is the reader's own. */
   leave(): void {
-    if (this.shared) this.set(MINE)
+    if (this.shared) this.set(MINE, 'replace')
   }
 
   /** The address with which somebody who has the key sees what is seen here. */
@@ -113,7 +173,7 @@ export class Selection {
     return `#${encodeFragment({ ...this.#fields, ...SAID, analysis, share }, INITIAL)}`
   }
 
-  openHead(head: Head, history: History = 'replace'): void {
+  openHead(head: Head, history: History = 'step'): void {
     this.set({ head: headName(head) }, history)
   }
 
@@ -132,6 +192,18 @@ export class Selection {
   }
   get pair() {
     return this.#fields.pair
+  }
+  get ids() {
+    return this.#fields.ids
+  }
+  get targets() {
+    return this.#fields.targets
+  }
+  get image() {
+    return this.#fields.image
+  }
+  get generate() {
+    return this.#fields.generate
   }
   get mechanism() {
     return this.#fields.mechanism
@@ -176,7 +248,7 @@ export class Selection {
     return oneOf(this.#fields.scale, ['linear', 'sqrt', 'log'], 'sqrt')
   }
   get rule() {
-    return oneOf(this.#fields.rule, ['mass', 'top-k'], 'mass')
+    return oneOf(this.#fields.rule, ['mass', 'top-k', 'value'], 'mass')
   }
   get mass() {
     return between(this.#fields.mass, 0.05, 1, 0.7)
@@ -184,7 +256,23 @@ export class Selection {
   get k() {
     return Math.round(between(this.#fields.k, 1, 64, 3))
   }
-  get showSpecial() {
-    return this.#fields.special !== 'hide'
+  /** Least magnitude of a connection, where the rule is about values. */
+  get value() {
+    return between(this.#fields.value, 0, 1, 0.1)
+  }
+  /** What becomes of the model's own tokens, and of sinks, in the graph. */
+  get special(): Special {
+    return oneOf(this.#fields.special, ['show', 'mark', 'hide'], 'show')
+  }
+  get graph(): GraphKind | '' {
+    return oneOf(this.#fields.graph, ['', 'columns', 'rows', 'arcs'], '')
+  }
+  /** The pieces of a word are read together. */
+  get words() {
+    return this.#fields.unit === 'words'
+  }
+  /** What the strongest colour of a map stands for: its head's largest value, each row's, or that of all heads. */
+  get range(): Range {
+    return oneOf(this.#fields.range, ['head', 'row', 'all'], 'head')
   }
 }
