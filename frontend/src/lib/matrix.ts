@@ -4,6 +4,8 @@ export interface Matrix {
   rows: number
   cols: number
   exact: boolean
+  /** How far an entry may be off at most; absent where none is. */
+  error?: number
 }
 
 /** Thumbnails of every head under one lens: bytes [L, H, rows, cols], value = offset + scale * byte; scale is NaN where a layer lacks the head. */
@@ -36,6 +38,31 @@ export function tileMatrix(tiles: Tiles, layer: number, head: number): Matrix {
 export function ownScale(tile: Matrix): Matrix {
   const max = maxMagnitude(tile.data)
   return max === 0 ? tile : { ...tile, data: tile.data.map((value) => value / max) }
+}
+
+/** Every row as shares of its own largest magnitude: queries that spread widely then show as much as those that do not. */
+export function rowShares(map: Matrix): Matrix {
+  const data = new Float32Array(map.data.length)
+  for (let q = 0; q < map.rows; q++) {
+    const row = map.data.subarray(q * map.cols, (q + 1) * map.cols)
+    const max = maxMagnitude(row) || 1
+    for (let k = 0; k < map.cols; k++) data[q * map.cols + k] = row[k] / max
+  }
+  return { ...map, data }
+}
+
+/** Mean of some rows, [K]: where these queries look, read as one. Rows without a reading count for nothing. */
+export function rowMean(map: Matrix, rows: readonly number[]): Float32Array {
+  const mean = new Float32Array(map.cols)
+  const read = rows.filter((row) => row < map.rows && !isGap(map, row))
+  for (const row of read) for (let k = 0; k < map.cols; k++) mean[k] += map.data[row * map.cols + k] / read.length
+  return read.length > 0 ? mean : mean.fill(Number.NaN)
+}
+
+/** Some queries and keys read as one, as the pieces of a word are: the sum over the keys, the mean over the queries. */
+export function together(map: Matrix, queries: readonly number[], keys: readonly number[]): number {
+  const mean = rowMean(map, queries)
+  return keys.reduce((sum, key) => sum + mean[key], 0)
 }
 
 /** Largest magnitude over all thumbnails. Max-pooling keeps it, so it is the largest over all maps too. */
