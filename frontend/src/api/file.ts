@@ -71,7 +71,6 @@ export function fileSource(answers: Answers): Source {
   const analysis = async () => readAnalysis(await json<WireAnalysis>('/analysis'), '')
 
   return {
-    only: true,
     async catalogue() {
       const [models, lenses, mechanisms, measures] = await Promise.all([
         items<WireModel>('/models'),

@@ -21,8 +21,6 @@ export interface Accounts {
 }
 
 export interface Source {
-  /** It is of one analysis, which is shown from the start; nothing else can be asked of it. */
-  only?: true
   accounts?: Accounts
   catalogue(): Promise<Catalogue>
   /** What a model supports, for each kind of its attention, the default one first. */
