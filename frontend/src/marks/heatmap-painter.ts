@@ -1,12 +1,14 @@
 /** Paints one head's map with its token labels, and over it what is lit. */
-import { packHex } from '../lib/colour'
+import { inkOn, packHex } from '../lib/colour'
+import { weight } from '../lib/format'
 import { fitCanvas } from '../lib/frame'
 import { labelStep, shorten } from '../lib/labels'
+import { type Box, type Lit, litKeys, litQueries } from '../lib/lit'
 import type { Matrix } from '../lib/matrix'
 import { MONO, type Palette, tableFor } from '../lib/palette'
 import { type Pen, ratioOf, type Surface } from '../lib/pen'
 import { rasterise, type Window } from '../lib/raster'
-import type { Scale } from '../lib/scale'
+import { colourIndex, type Scale } from '../lib/scale'
 
 /** Where the map lies on its canvas, in CSS pixels: labels take `left` and `top`. */
 export interface MapLayout {
@@ -17,7 +19,10 @@ export interface MapLayout {
 }
 
 export interface MapPicture {
+  /** What is coloured. */
   map: Matrix
+  /** What is written into cells that are large enough; another matrix where rows are coloured each on its own scale. */
+  values: Matrix
   queries: readonly string[]
   keys: readonly string[]
   scale: Scale
@@ -67,6 +72,33 @@ export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture
   context.strokeStyle = palette.line
   context.lineWidth = 1
   context.strokeRect(left - 0.5, top - 0.5, side + 1, side + 1)
+  if (side / Math.max(map.rows, map.cols) / window.size >= ROOM_FOR_VALUE && picture.values.exact)
+    writeValues(context, layout, picture)
+}
+
+/** Pixels that a cell needs for a weight of four digits. */
+const ROOM_FOR_VALUE = 48
+
+function writeValues(context: Pen, { left, top, side }: MapLayout, picture: MapPicture): void {
+  const { map, values, scale, palette, window } = picture
+  const table = tableFor(palette, scale.signed)
+  context.save()
+  context.beginPath()
+  context.rect(left, top, side, side)
+  context.clip()
+  context.textAlign = 'center'
+  for (let q = 0; q < map.rows; q++) {
+    const y = along(q, map.rows, window.top, window, side)
+    if (y < -ROOM_FOR_VALUE || y > side + ROOM_FOR_VALUE) continue
+    for (let k = 0; k < map.cols; k++) {
+      const x = along(k, map.cols, window.left, window, side)
+      const at = q * map.cols + k
+      if (x < -ROOM_FOR_VALUE || x > side + ROOM_FOR_VALUE || Number.isNaN(values.data[at])) continue
+      context.fillStyle = inkOn(table[colourIndex(map.data[at], scale)])
+      context.fillText(weight(values.data[at]), left + x, top + y + 0.5)
+    }
+  }
+  context.restore()
 }
 
 export type AxesPicture = Pick<MapPicture, 'queries' | 'keys' | 'window' | 'palette'>
@@ -119,13 +151,8 @@ export function partSentence(queries: number, keys: number, { top, left, size }:
   return `Shown are queries ${range(queries, top)} and keys ${range(keys, left)} only.`
 }
 
-export interface LitMap {
-  queries: readonly number[]
-  keys: readonly number[]
-}
-
 /** Rows and columns between two thin lines, their labels on a ground of their own so that they can always be read. */
-export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture, lit: LitMap): void {
+export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture, lit: Lit): void {
   const { left, top, side } = layout
   const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
   const { queries, keys, window, palette } = picture
@@ -141,15 +168,37 @@ export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture
     band(context, [left, top + along(q, queries.length, window.top, window, side)], [side, rowPitch])
   for (const k of lit.keys)
     band(context, [left + along(k, keys.length, window.left, window, side), top], [columnPitch, side])
+  if (lit.box) frameBox(context, layout, picture, lit.box)
   context.restore()
-  for (const q of lit.queries) {
+  // Of a rectangle as many names as fit; a single token has its own whatever it covers.
+  const named = (token: number, single: readonly number[], pitch: number) =>
+    single.includes(token) || token % labelStep(pitch) === 0
+  for (const q of litQueries(lit).filter((q) => named(q, lit.queries, rowPitch))) {
     const y = along(q, queries.length, window.top, window, side)
     if (y >= 0 && y <= side) litRow(context, layout, queries[q], y, palette)
   }
-  for (const k of lit.keys) {
+  for (const k of litKeys(lit).filter((k) => named(k, lit.keys, columnPitch))) {
     const x = along(k, keys.length, window.left, window, side)
     if (x >= 0 && x <= side) litColumn(context, layout, keys[k], x, palette)
   }
+}
+
+/** What is chosen stays as it is; the rest steps back. */
+function frameBox(context: Pen, { left, top, side }: MapLayout, picture: MapPicture, box: Box): void {
+  const { queries, keys, window, palette } = picture
+  const edge = (place: number, count: number, start: number) => ((place / count - start) / window.size) * side
+  const [q0, q1] = (box.queries ?? [0, queries.length]).map((q) => top + edge(q, queries.length, window.top))
+  const [k0, k1] = (box.keys ?? [0, keys.length]).map((k) => left + edge(k, keys.length, window.left))
+  const [x0, x1] = [Math.max(left, k0), Math.min(left + side, k1)]
+  const [y0, y1] = [Math.max(top, q0), Math.min(top + side, q1)]
+  context.fillStyle = palette.paper
+  context.globalAlpha = 0.6
+  context.fillRect(left, top, side, Math.max(0, y0 - top))
+  context.fillRect(left, y1, side, Math.max(0, top + side - y1))
+  context.fillRect(left, y0, Math.max(0, x0 - left), Math.max(0, y1 - y0))
+  context.fillRect(x1, y0, Math.max(0, left + side - x1), Math.max(0, y1 - y0))
+  context.globalAlpha = 1
+  context.strokeRect(Math.round(k0) - 0.5, Math.round(q0) - 0.5, Math.round(k1 - k0) + 1, Math.round(q1 - q0) + 1)
 }
 
 function band(context: Pen, [x, y]: [number, number], [width, height]: [number, number]): void {
