@@ -1,7 +1,7 @@
 /** A Source of fixed data, made from a seed: the gallery and the tests look at it, no server needed. */
 import type { Analysis, Declaration, Head, KindSupport, Method, Model, Request, Run, Token } from '../lib/analysis'
 import { type Matrix, maxMagnitude, type Tiles } from '../lib/matrix'
-import { type Source, SourceError } from '../lib/source'
+import { type Past, type Source, SourceError } from '../lib/source'
 import { effectiveMap, leverageOf, weightsMap } from './fixed-maps'
 
 const LAYERS = 6
@@ -194,6 +194,7 @@ export function fixedSource(delayMs = 0): Source {
       }
     },
     cancel: async () => {},
+    recent: async () => [...requests].map(([id, request]) => pastOf(id, request)).reverse(),
     analysis: async (id) => analysisOf(id, requests.get(id)!, tokensOf(id)),
     grid: async (id, lens) =>
       tilesOf(lens !== 'effective', lens === 'rollout' ? 1 : HEADS, (head) => mapOf(id, lens, head)),
@@ -203,6 +204,17 @@ export function fixedSource(delayMs = 0): Source {
     exportUrl: () => null,
   }
 }
+
+/** All of them were asked for at noon. */
+const pastOf = (id: string, { model, mechanism, text, textPair }: Request): Past => ({
+  id,
+  model,
+  mechanism: mechanism.name,
+  text,
+  textPair,
+  image: false,
+  when: Date.UTC(2026, 0, 5, 12),
+})
 
 const run = (id: string, status: Run['status'], fraction: number): Run => ({
   id,

@@ -11,10 +11,12 @@ import {
   readDeclaration,
   readModel,
   readSupport,
+  readPast,
   type WireAnalysis,
   type WireDeclaration,
   type WireModel,
   type WireRequest,
+  type WirePast,
   type WireSupport,
   type WireValues,
 } from './wire'
@@ -83,6 +85,11 @@ export function server(key = ''): Source {
     async analysis(id, signal) {
       return read(await getJson<WireAnalysis>(of(id), signal))
     },
+    async recent() {
+      const { items } = await getJson<Page<WirePast>>(path(['analyses']))
+      return items.filter(({ status }) => status === 'done').map(readPast)
+    },
+
 
     async grid(id, lens): Promise<Tiles> {
       const tensors = readSafetensors(await getBytes(of(id, ['grid', lens], { tile: 32 })))

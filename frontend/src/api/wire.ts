@@ -1,5 +1,6 @@
 /** From the JSON of the REST interface, as its schema describes it, to the nouns of the viewer. */
 import type { Analysis, Declaration, KindSupport, Model, Reasons, Run } from '../lib/analysis'
+import type { Past } from '../lib/source'
 import type { components } from './schema'
 
 type Schemas = components['schemas']
@@ -11,7 +12,18 @@ export type WireRequest = Schemas['AnalysisRequest']
 export type WireRun = Pick<WireAnalysis, 'id' | 'status' | 'progress' | 'attempts' | 'error'>
 export type WireValues = Schemas['MeasureValues']
 export type WireSession = Schemas['Session']
+export type WirePast = Schemas['AnalysisItem']
 export type WireShare = Schemas['Share']
+
+export const readPast = (wire: WirePast): Past => ({
+  id: wire.id,
+  model: wire.model,
+  mechanism: wire.mechanism.name,
+  text: wire.text ?? '',
+  textPair: wire.text_pair ?? '',
+  image: wire.image !== null,
+  when: 1000 * wire.created,
+})
 
 export const readModel = (wire: WireModel): Model => ({
   name: wire.name,
@@ -22,10 +34,10 @@ export const readModel = (wire: WireModel): Model => ({
   heads: wire.heads,
   headWidth: wire.head_width,
   maxTokens: wire.max_tokens,
-  available: wire.available && wire.kind !== 'vision',
+  available: wire.available,
   local: wire.local,
   isDefault: wire.default,
-  reason: wire.reason ?? (wire.kind === 'vision' ? 'it reads images, and the page takes texts' : null),
+  reason: wire.reason,
 })
 
 const reasons = (items: Schemas['Support'][]): Reasons =>

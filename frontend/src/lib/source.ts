@@ -10,9 +10,28 @@ export interface Catalogue {
 }
 
 /** Users of the source, where it has any. */
+/** An analysis of this reader's, in the list of them. */
+export interface Past {
+  id: string
+  model: string
+  mechanism: string
+  text: string
+  textPair: string
+  /** Of an image, not of a text. */
+  image: boolean
+  /** Milliseconds since 1970. */
+  when: number
+}
+
+/** Who asks, and what does the work: the source's own process, or a cluster that others use, too. */
+export interface Visit {
+  user: string | null
+  home: string
+}
+
 export interface Accounts {
-  /** Who is signed in; null where nobody has to be. */
-  who(): Promise<string | null>
+  /** Who is signed in, null where nobody has to be; and to which home. */
+  who(): Promise<Visit>
   signIn(token: string): Promise<string | null>
   signOut(): Promise<void>
   /** A key with which anybody may read the analysis, until it is taken back. */
@@ -41,6 +60,8 @@ export interface Source {
 }
 
 /** A problem the source reports; `message` is the sentence to show. */
+  /** What this reader has had analysed, the newest first. */
+  recent(): Promise<Past[]>
 export class SourceError extends Error {
   constructor(
     message: string,
