@@ -71,6 +71,18 @@ export function paintGraph(canvas: Surface, layout: GraphLayout, picture: GraphP
   context.restore()
 }
 
+/** What the two columns are; on screen this stands beside the canvas. */
+export function paintGraphTitles(canvas: Surface, layout: GraphLayout, { muted }: Palette): void {
+  const { geometry, top } = layout
+  if (geometry.kind !== 'columns') return
+  const context = prepare(canvas, layout)
+  context.fillStyle = muted
+  context.textAlign = 'right'
+  context.fillText('query', geometry.queries.x[0], top - 12)
+  context.textAlign = 'left'
+  context.fillText('key', geometry.keys.x[0], top - 12)
+}
+
 /** The curves and names of what is lit, drawn over the pale ones. */
 export function paintLitGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture, lit: Lit): void {
   const context = prepare(canvas, layout)
