@@ -37,21 +37,22 @@ MAY_IMPORT = {
     "capture": NOUNS | {"models", "mechanisms"},
     "store": {"types", "errors"},
     "jobs": {"types", "errors"},
+    "query": NOUNS | PURE,
     "accounts": {"errors"},
     "request": NOUNS | PURE | {"models"},
     "budget": NOUNS | PURE | {"models", "request"},
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE for room in PIPELINE},
-    **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE | ROOTS for room in ROOTS},
+    **{room: NOUNS | ROOMS | {"request", "budget", "query"} | PIPELINE | ROOTS for room in ROOTS},
     **dict.fromkeys(
         ("api", "cli", "commands", "client", "widget", "terminal", "__main__"),
         NOUNS
         | ROOMS
-        | {"accounts", "request", "budget", "api", "cli", "commands", "outside", "terminal"}
+        | {"accounts", "request", "budget", "query", "api", "cli", "commands", "outside", "terminal"}
         | PIPELINE
         | ROOTS,
     ),
     "outside": {"errors", "settings", "accounts", "home"},
-    "__init__": NOUNS | PURE | {"models"} | PIPELINE | ROOTS,
+    "__init__": NOUNS | PURE | {"models", "query"} | PIPELINE | ROOTS,
 }
 # Rooms of the server's own process: torch and transformers may be imported inside a function there at most.
 LIGHT = NOUNS | {
@@ -64,6 +65,7 @@ LIGHT = NOUNS | {
     "runtime",
     "request",
     "budget",
+    "query",
     "jobs",
     "store",
     "__init__",

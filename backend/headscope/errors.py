@@ -5,6 +5,7 @@
     ├── InvalidRequest                what was asked makes no sense; says which field
     │   ├── InvalidText               the text can't be analysed
     │   ├── InvalidImage              the image can't be read, or is too large
+    │   ├── InvalidQuery              the query for heads can't be read; says where
     │   ├── TooManyTokens             more tokens than the model takes
     │   └── BudgetExceeded            would not fit into memory or onto disk; says what would
     ├── Unknown                       no model, lens, mechanism, measure, head or analysis of that name
@@ -99,6 +100,22 @@ class InvalidImage(InvalidRequest):
 
 
 class TooManyTokens(InvalidRequest):
+class InvalidQuery(InvalidRequest):
+    """A query for heads can't be read. `position` is where, in characters from 0."""
+
+    code, title = "invalid-query", "The query can't be read"
+
+    def __init__(self, detail: str, position: int) -> None:
+        super().__init__(f"{detail} (At character {position + 1}.)", pointer="/where")
+        self.position = position
+
+    def problem(self) -> dict[str, object]:
+        return {**super().problem(), "position": self.position}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (InvalidQuery, (self.detail.rpartition(" (At")[0], self.position))
+
+
     """The text has more tokens than the model takes."""
 
     code, title = "too-many-tokens", "The text is too long for this model"

@@ -18,6 +18,7 @@ from .models.catalog import NAME, Catalog
 from .models.images import pack
 from .models.loading import Model
 from .models.tokens import Grid
+from .query import Asked, Found, Scene, Subject, find, heads_there, understand
 from .request import AnalysisRequest
 from .result import Array, Memory, Result
 from .settings import Settings
@@ -135,6 +136,35 @@ class Analysis:
         order, sizes, names = words.arrange(self.tokens, groups)
         maps = {lens: words.group(m[..., order, :][..., order], sizes, sizes) for lens, m in self.maps.items()}
         return Grouped(maps, names, names)
+
+    def find(self, where: str = "", lens: str = "weights") -> Found:
+        """The heads that satisfy a query, ranked, with the numbers that decided it.
+
+        Measures that name no lens are read under `lens`. The measures must be in this analysis. Raises InvalidQuery, or Unknown.
+
+        >>> import headscope
+        >>> a = headscope.analyze("minilm", "The cat sat.", measures=("entropy", "patterns"))
+        >>> [(found.layer, found.head) for found in a.find("entropy < 0.5 and layer < 2 limit 2").heads]
+        [(0, 2), (0, 5)]
+        """
+        shape = (len(self.layers), len(self.heads))
+        scales = (tile["scale"] for tile in self.result.tiles.values())
+        computed = {name: list(by_lens) for name, by_lens in self.measures.items()}
+        return find(
+            Subject(
+                self.layers,
+                self.heads,
+                heads_there(scales, shape),
+                computed,
+                lambda measure, of: self.measures[measure][of],
+                lens,
+            ),
+            where,
+        )
+
+    def ask(self, sentence: str) -> Asked:
+        """What a query or a sentence in plain English asks to see of this analysis, or the question to ask back. Raises InvalidQuery."""
+        return understand(sentence, Scene(self.layers, self.heads, self.tokens, self.key_tokens))
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file with the document in its metadata; headscope.open reads it."""

@@ -16,6 +16,7 @@ from ..lenses import LENSES
 from ..measures import MEASURES
 from ..measures import edges as edge_rules
 from ..measures.entropy import Unit, convert
+from ..query.search import TOKEN_AXES, token_mean
 from ..store import Stored
 from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places
 from .fixed import fixed
@@ -32,8 +33,6 @@ TENSOR: dict[int | str, dict[str, Any]] = {
 }
 # No answer holds more edges than a person or a drawing can take in.
 MOST_EDGES = 20_000
-# Axes that count tokens.
-TOKEN_AXES = frozenset({"Q", "K"})
 
 
 @router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
@@ -136,6 +135,7 @@ def shrink(tiles: Array, size: int, signed: bool) -> Array:
         distance = np.stack([np.where(b.max(axis) >= -b.min(axis), b.max(axis), b.min(axis)) for b in bands], axis=axis)
     return (distance + middle).astype(np.uint8)
 
+
 @router.get("/image", responses={200: {"content": {"image/png": {}}}}, response_class=Response)
 async def image(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
     """The image as the model sees it, scaled and cut, in which the boxes of its patches count: a PNG."""
@@ -151,7 +151,6 @@ def _picture(stored: Stored) -> Response:
     written = io.BytesIO()
     Image.fromarray(pixels).save(written, "PNG")
     return Response(written.getvalue(), media_type="image/png")
-
 
 
 @router.get("/edges/{lens}", response_model=Edges)
@@ -240,20 +239,6 @@ def _axes(measure: Measure, axes: Sequence[str], values: Array, format_: Format)
     if format_ == "json":
         return {"axes": list(axes), "columns": list(columns), "shape": list(values.shape)}
     return {"axes": " ".join(axes), "columns": " ".join(columns)}
-
-
-def token_mean(values: Array, axes: Sequence[str]) -> Array:
-    """Values with these axes -> the mean over tokens (Q, K) of what is defined; NaN where nothing is."""
-    over = tuple(place for place, axis in enumerate(axes) if axis in TOKEN_AXES)
-    return values if not over else _mean(values, over)
-
-
-def _mean(values: Array, axes: tuple[int, ...]) -> Array:
-    defined = np.isfinite(values)
-    count = defined.sum(axis=axes)
-    total = np.where(defined, values, 0).sum(axis=axes, dtype=np.float64)
-    means: Array = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-    return means.astype(np.float32)
 
 
 def check_measure(stored: Stored, measure: str, lens: str) -> None:
