@@ -4,6 +4,9 @@ export interface KeyActions {
   text: () => void
   lens: (step: number) => void
   compare: () => void
+  history: () => void
+  undo: () => void
+  redo: () => void
   escape: () => void
   walk: (key: string) => boolean
   sheet: () => boolean
@@ -20,10 +23,12 @@ export function handleKey(actions: KeyActions): (event: KeyboardEvent) => void {
     '[': () => actions.lens(-1),
     ']': () => actions.lens(1),
     c: actions.compare,
+    h: actions.history,
   }
   return (event) => {
     // An open sheet closes itself; nothing behind it should hear.
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || actions.sheet()) return
+    if (event.defaultPrevented || event.altKey || actions.sheet()) return
+    if (event.ctrlKey || event.metaKey) return undoing(event, actions)
     if (event.key === 'Escape') return actions.escape()
     if (typing(event.target)) return
     const action = keys[event.key]
@@ -32,4 +37,13 @@ export function handleKey(actions: KeyActions): (event: KeyboardEvent) => void {
       action()
     } else if (event.key.startsWith('Arrow') && actions.walk(event.key)) event.preventDefault()
   }
+}
+
+/** Ctrl+Z and Ctrl+Shift+Z, or Ctrl+Y, go through what was chosen; in a field they stay the field's own. */
+function undoing(event: KeyboardEvent, { undo, redo }: KeyActions): void {
+  const key = event.key.toLowerCase()
+  if (typing(event.target) || (key !== 'z' && key !== 'y')) return
+  event.preventDefault()
+  if (key === 'y' || event.shiftKey) redo()
+  else undo()
 }

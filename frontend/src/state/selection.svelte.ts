@@ -2,11 +2,13 @@
 import { type Analysis, type Head, headName, parseHead } from '../lib/analysis'
 import { decodeFragment, encodeFragment } from '../lib/fragment'
 import type { GraphKind } from '../lib/graph-geometry'
+import { writeIds } from '../lib/ids'
 import { readParams } from '../lib/params'
 import type { Range, ScaleKind } from '../lib/scale'
 
 export type View = 'map' | 'graph' | 'both'
 export type Special = 'show' | 'mark' | 'hide'
+export type With = 'lens' | 'mechanism' | 'model' | 'text'
 export type Compare = 'off' | 'side' | 'difference'
 
 const INITIAL = {
@@ -27,6 +29,12 @@ const INITIAL = {
   lensparams: '',
   other: '',
   compare: 'off',
+  /** What the analysis is compared with: another of its lenses, or one with another mechanism, model or text. */
+  with: 'lens',
+  than: '',
+  thanparams: '',
+  /** The head of the other model; empty for the same one. */
+  twin: '',
   view: 'both',
   head: '',
   colour: 'map',
@@ -62,6 +70,27 @@ const MINE = { analysis: '', share: '' }
 type Fields = typeof INITIAL
 /** A step is a new entry, unless the last one changed the same things a moment ago. */
 type History = 'push' | 'replace' | 'step'
+
+/** What an analysis is of, as it stands in the address. What the model wrote, or was given by number, is taken as it is: by its ids. */
+function saidBy(analysis: Analysis): typeof SAID {
+  const { text, textPair, image, generated, model, kind, mechanism, params, maps, tokens, keyTokens } = analysis
+  const written = (values: object) => (Object.keys(values).length === 0 ? '' : JSON.stringify(values))
+  const lensparams = Object.entries(maps).flatMap(([lens, { params }]) => (written(params) ? [[lens, params]] : []))
+  const numbers = kind !== 'decoder' && (generated > 0 || (text === '' && image === ''))
+  return {
+    text,
+    pair: textPair,
+    ids: numbers ? writeIds(keyTokens.map(({ id }) => id)) : '',
+    targets: numbers && keyTokens !== tokens ? writeIds(tokens.map(({ id }) => id)) : '',
+    image,
+    generate: '',
+    model,
+    kind,
+    mechanism,
+    params: written(params),
+    lensparams: written(Object.fromEntries(lensparams)),
+  }
+}
 
 const oneOf = <T extends string>(value: string, allowed: readonly T[], fallback: T): T =>
   (allowed as readonly string[]).includes(value) ? (value as T) : fallback
@@ -148,19 +177,12 @@ export class Selection {
 
   /** What a shared analysis is of; the address then stays that of the analysis. */
   adopt(analysis: Analysis): void {
-    const { text, textPair, image, model, kind, mechanism, params, maps } = analysis
-    const written = (values: object) => (Object.keys(values).length === 0 ? '' : JSON.stringify(values))
-    const lensparams = Object.entries(maps).flatMap(([lens, { params }]) => (written(params) ? [[lens, params]] : []))
-    Object.assign(this.#fields, {
-      text,
-      pair: textPair,
-      image,
-      model,
-      kind,
-      mechanism,
-      params: written(params),
-      lensparams: written(Object.fromEntries(lensparams)),
-    })
+    Object.assign(this.#fields, saidBy(analysis))
+  }
+
+  /** An analysis of before is chosen again. */
+  recall(analysis: Analysis, lens: string): void {
+    this.set({ ...MINE, ...saidBy(analysis), lens }, 'push')
   }
 
   /** Whatever is asked for from now on is the reader's own. */
@@ -240,6 +262,20 @@ export class Selection {
   }
   get compare(): Compare {
     return oneOf(this.#fields.compare, ['off', 'side', 'difference'], 'off')
+  }
+  get with(): With {
+    return oneOf(this.#fields.with, ['lens', 'mechanism', 'model', 'text'], 'lens')
+  }
+  /** The other mechanism or model by its name, or the other text. */
+  get than() {
+    return this.#fields.than
+  }
+  /** Parameters of the other mechanism, as JSON. */
+  get thanparams() {
+    return this.#fields.thanparams
+  }
+  get twin(): Head | undefined {
+    return parseHead(this.#fields.twin)
   }
   get view(): View {
     return oneOf(this.#fields.view, ['map', 'graph', 'both'], 'both')
