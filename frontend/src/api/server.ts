@@ -4,19 +4,20 @@ import type { Matrix, Tiles } from '../lib/matrix'
 import { readSafetensors, tensor } from '../lib/safetensors'
 import { type Source, SourceError } from '../lib/source'
 import { accounts } from './accounts'
+import { comparisons } from './compare'
 import { watchEvents } from './events'
 import { call, getBytes, getJson, PREFIX, path } from './http'
 import {
   readAnalysis,
   readDeclaration,
   readModel,
-  readSupport,
   readPast,
+  readSupport,
   type WireAnalysis,
   type WireDeclaration,
   type WireModel,
-  type WireRequest,
   type WirePast,
+  type WireRequest,
   type WireSupport,
   type WireValues,
 } from './wire'
@@ -51,6 +52,8 @@ export function server(key = ''): Source {
   return {
     accounts: accounts(at(['session'])),
 
+    comparisons: comparisons(of),
+
     async catalogue() {
       const [known, lenses, mechanisms, measures] = await Promise.all([
         models(),
@@ -82,14 +85,14 @@ export function server(key = ''): Source {
       await call(path(['analyses', id]), { method: 'DELETE' })
     },
 
-    async analysis(id, signal) {
-      return read(await getJson<WireAnalysis>(of(id), signal))
-    },
     async recent() {
       const { items } = await getJson<Page<WirePast>>(path(['analyses']))
       return items.filter(({ status }) => status === 'done').map(readPast)
     },
 
+    async analysis(id, signal) {
+      return read(await getJson<WireAnalysis>(of(id), signal))
+    },
 
     async grid(id, lens): Promise<Tiles> {
       const tensors = readSafetensors(await getBytes(of(id, ['grid', lens], { tile: 32 })))

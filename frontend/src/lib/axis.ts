@@ -1,7 +1,7 @@
 /** The two sides of a map, read token by token or a word at a time. */
 import type { Token } from './analysis'
 import type { Box, Lit, Span } from './lit'
-import type { Matrix } from './matrix'
+import { type Matrix, thumbnailValue } from './matrix'
 import { tokenLabel } from './words'
 
 export interface Axis {
@@ -71,11 +71,10 @@ function grouped(map: Matrix, queries: Axis, keys: Axis): Matrix {
 function regridded(map: Matrix, queries: Axis, keys: Axis): Matrix {
   const [rows, cols] = [count(queries), count(keys)]
   const data = new Float32Array(rows * cols)
-  const cell = (token: number, tokens: number, cells: number) => Math.floor(((token + 0.5) / tokens) * cells)
   for (let q = 0; q < queries.of.length; q++) {
-    const from = cell(q, queries.of.length, map.rows) * map.cols
     for (let k = 0; k < keys.of.length; k++) {
-      const [at, value] = [queries.of[q] * cols + keys.of[k], map.data[from + cell(k, keys.of.length, map.cols)]]
+      const at = queries.of[q] * cols + keys.of[k]
+      const value = thumbnailValue(map, [q, queries.of.length], [k, keys.of.length])
       if (Math.abs(value) > Math.abs(data[at])) data[at] = value
     }
   }
@@ -88,7 +87,8 @@ const spanOff = (axis: Axis, span: Span | null): Span | null => span && [axis.st
 
 /** Tokens that are lit, as places. */
 export function litOn(queries: Axis, keys: Axis, lit: Lit): Lit {
-  const on = (axis: Axis, tokens: readonly number[]) => [...new Set(tokens.map((token) => axis.of[token]))]
+  const on = (axis: Axis, tokens: readonly number[]) =>
+    [...new Set(tokens.map((token) => axis.of[token]))].filter((place) => place >= 0)
   const box = lit.box && { queries: spanOn(queries, lit.box.queries), keys: spanOn(keys, lit.box.keys) }
   return { queries: on(queries, lit.queries), keys: on(keys, lit.keys), box }
 }

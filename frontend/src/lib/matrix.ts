@@ -59,6 +59,18 @@ export function rowMean(map: Matrix, rows: readonly number[]): Float32Array {
   return read.length > 0 ? mean : mean.fill(Number.NaN)
 }
 
+/** Sum of some columns, [Q]: how much each query looks at these keys. */
+export function columnSum(map: Matrix, columns: readonly number[]): Float32Array {
+  const at = (q: number) => columns.reduce((sum, key) => sum + map.data[q * map.cols + key], 0)
+  return Float32Array.from({ length: map.rows }, (_, q) => at(q))
+}
+
+/** What a thumbnail says of a token of so many along each side: the largest magnitude of the cells it stands for. */
+export function thumbnailValue(map: Matrix, [query, queries]: [number, number], [key, keys]: [number, number]): number {
+  const cell = (token: number, tokens: number, cells: number) => Math.floor(((token + 0.5) / tokens) * cells)
+  return map.data[cell(query, queries, map.rows) * map.cols + cell(key, keys, map.cols)]
+}
+
 /** Some queries and keys read as one, as the pieces of a word are: the sum over the keys, the mean over the queries. */
 export function together(map: Matrix, queries: readonly number[], keys: readonly number[]): number {
   const mean = rowMean(map, queries)

@@ -1,4 +1,5 @@
 /** Where analyses come from. The viewer knows this interface only: a server, or fixed data for the gallery and tests. */
+import type { Alignment, Likeness } from './alignment'
 import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
 import type { Matrix, Tiles } from './matrix'
 
@@ -9,7 +10,6 @@ export interface Catalogue {
   measures: Declaration[]
 }
 
-/** Users of the source, where it has any. */
 /** An analysis of this reader's, in the list of them. */
 export interface Past {
   id: string
@@ -29,6 +29,7 @@ export interface Visit {
   home: string
 }
 
+/** Users of the source, where it has any. */
 export interface Accounts {
   /** Who is signed in, null where nobody has to be; and to which home. */
   who(): Promise<Visit>
@@ -39,8 +40,18 @@ export interface Accounts {
   unshare(id: string): Promise<void>
 }
 
+/** How two analyses of a source compare, where it can say. */
+export interface Comparisons {
+  tokens(id: string, other: string): Promise<Alignment>
+  /** Head by head: both need the same layers and heads. */
+  heads(id: string, other: string, lens: string, otherLens: string): Promise<Likeness>
+  /** One head of the first and every head of the other. */
+  matches(id: string, other: string, lens: string, head: Head): Promise<Likeness>
+}
+
 export interface Source {
   accounts?: Accounts
+  comparisons?: Comparisons
   catalogue(): Promise<Catalogue>
   /** What a model supports, for each kind of its attention, the default one first. */
   support(model: string): Promise<KindSupport[]>
@@ -49,6 +60,8 @@ export interface Source {
   /** Calls back until a terminal status has been reported. */
   watch(id: string, report: (run: Run) => void, signal: AbortSignal): Promise<void>
   cancel(id: string): Promise<void>
+  /** What this reader has had analysed, the newest first. */
+  recent(): Promise<Past[]>
   analysis(id: string, signal: AbortSignal): Promise<Analysis>
   grid(id: string, lens: string): Promise<Tiles>
   map(id: string, lens: string, head: Head): Promise<Matrix>
@@ -60,8 +73,6 @@ export interface Source {
 }
 
 /** A problem the source reports; `message` is the sentence to show. */
-  /** What this reader has had analysed, the newest first. */
-  recent(): Promise<Past[]>
 export class SourceError extends Error {
   constructor(
     message: string,

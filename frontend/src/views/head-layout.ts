@@ -32,6 +32,8 @@ export interface HeadLayout {
   beside: boolean
   map: MapLayout
   graph: GraphRoom
+  /** Width of each of several columns; 0 where there is one. */
+  column: number
 }
 
 const CHARACTERS = 9
@@ -45,6 +47,8 @@ const LEAST_MAP = 330
 const LARGEST_CELL = 60
 const SCROLLBAR = 10
 const TWO_LINES = 430
+/** Several maps stand one below the other in less. */
+const NARROW = 560
 
 export function headLayout(labels: readonly string[], room: Room): HeadLayout {
   // As wide as the longest label may be, whatever the text: the map's corner stays where it is.
@@ -53,7 +57,9 @@ export function headLayout(labels: readonly string[], room: Room): HeadLayout {
     room.view === 'both' && !room.along && room.maps === 1 && room.width >= label + LEAST_MAP + GAP + GRAPH_WIDTH
   const side = mapSide(labels.length, label, room, beside)
   const map = { left: label, top: label, side, characters: CHARACTERS }
-  return { beside, map, graph: graphLayout(labels.length, label, room, beside, side) }
+  const column = room.maps > 1 && room.width >= NARROW ? Math.floor((room.width - GAP * (room.maps - 1)) / room.maps) : 0
+  const graph = graphLayout(labels.length, label, column > 0 ? { ...room, width: column } : room, beside, side)
+  return { beside, map, graph, column }
 }
 
 function mapSide(
@@ -63,7 +69,7 @@ function mapSide(
   beside: boolean,
 ): number {
   const graph = beside ? Math.max(GRAPH_WIDTH, width * 0.29) + GAP : 0
-  const across = (width - graph - GAP * (maps - 1)) / (width < 560 ? 1 : maps) - label - 2
+  const across = (width - graph - GAP * (maps - 1)) / (width < NARROW ? 1 : maps) - label - 2
   // Side by side, the graph stands below and keeps a strip of its own.
   const below = view === 'both' && !beside ? Math.max(190, along && Number.isFinite(height) ? height * 0.42 : 0) : 0
   const down = Number.isFinite(height) ? height - label - AROUND - (warned ? WARNING : 0) - below : 620
