@@ -66,8 +66,7 @@ export function paintGraph(canvas: Surface, layout: GraphLayout, picture: GraphP
     for (let e = start[Math.min(first, queries)]; e < start[Math.min(last, queries)]; e++)
       if (key[e] >= first && key[e] < last) visit(e)
   })
-  context.fillStyle = picture.palette.muted
-  for (let i = first; i < last; i++) labelsOf(context, layout, picture, i)
+  for (let i = first; i < last; i++) labelsOf(context, layout, picture, i, () => picture.palette.muted)
   context.restore()
 }
 
@@ -89,15 +88,18 @@ export function paintLitGraph(canvas: Surface, layout: GraphLayout, picture: Gra
   const ends = strokeLit(canvas, context, layout, picture, lit)
   const { palette } = picture
   const [first, last] = visible(layout)
-  const inside = (i: number) => i >= first && i < last
-  // The pale layer below is dimmed, names included: they are written again at full strength.
-  context.fillStyle = palette.muted
-  if (!isNothing(lit)) for (let i = first; i < last; i++) labelsOf(context, layout, picture, i)
-  context.fillStyle = palette.ink
-  for (const k of ends) if (inside(k)) labelOf(context, layout, picture, 'keys', k)
-  context.fillStyle = palette.accent
-  for (const q of litQueries(lit).filter(inside)) labelOf(context, layout, picture, 'queries', q)
-  for (const k of litKeys(lit).filter(inside)) labelOf(context, layout, picture, 'keys', k)
+  // The pale layer below is dimmed, names included: they are written again, each once.
+  const held = { queries: new Set(litQueries(lit)), keys: new Set(litKeys(lit)) }
+  const inkOf = (side: Side, i: number) => {
+    if (held[side].has(i) || (layout.geometry.kind === 'arcs' && held.keys.has(i))) return palette.accent
+    return side === 'keys' || layout.geometry.kind === 'arcs'
+      ? ends.has(i)
+        ? palette.ink
+        : palette.muted
+      : palette.muted
+  }
+  if (!isNothing(lit))
+    for (let i = first; i < last; i++) labelsOf(context, layout, picture, i, (side) => inkOf(side, i))
   context.restore()
 }
 
@@ -171,29 +173,41 @@ function strokeEdges(
 
 type Side = 'queries' | 'keys'
 
-function labelsOf(context: Pen, layout: GraphLayout, picture: GraphPicture, token: number): void {
-  if (token < picture.queries.length) labelOf(context, layout, picture, 'queries', token)
+function labelsOf(
+  context: Pen,
+  layout: GraphLayout,
+  picture: GraphPicture,
+  token: number,
+  ink: (side: Side) => string,
+): void {
   // The running text is written once.
-  const twice = layout.geometry.kind !== 'arcs'
-  if (twice && token < picture.keys.length) labelOf(context, layout, picture, 'keys', token)
+  const sides: Side[] = layout.geometry.kind === 'arcs' ? ['queries'] : ['queries', 'keys']
+  for (const side of sides) if (token < picture[side].length) labelOf(context, layout, picture, side, token, ink(side))
 }
 
-function labelOf(context: Pen, layout: GraphLayout, picture: GraphPicture, side: Side, token: number): void {
+function labelOf(
+  context: Pen,
+  layout: GraphLayout,
+  picture: GraphPicture,
+  side: Side,
+  token: number,
+  ink: string,
+): void {
   const { geometry, characters } = layout
   const { x, y, half } = geometry[side]
   const label = picture[side][token]
   if (geometry.kind === 'columns') {
+    context.fillStyle = ink
     context.textAlign = side === 'queries' ? 'right' : 'left'
     context.fillText(shorten(label, characters), x[token], y[token] + 0.5)
     return
   }
   // On a ground of its own: curves from other lines may pass behind it.
-  const colour = context.fillStyle
   context.fillStyle = picture.palette.paper
   context.globalAlpha = 0.8
   context.fillRect(x[token] - half[token] + GAP / 2, y[token] - 8, 2 * half[token] - GAP, 16)
   context.globalAlpha = 1
-  context.fillStyle = colour
+  context.fillStyle = ink
   context.textAlign = 'center'
   context.fillText(label, x[token], y[token] + 0.5)
 }
