@@ -21,7 +21,7 @@ from safetensors.numpy import save
 
 from ..errors import BudgetExceeded, Unsupported
 from ..lenses import LENSES
-from ..store import Stored
+from ..store.export import Source
 from .maps import quantise
 
 Array = NDArray[Any]
@@ -50,7 +50,7 @@ PAGE = """<!doctype html>
 """
 
 
-def write_html(stored: Stored, path: Path, viewer: Path, answers: dict[str, bytes]) -> None:
+def write_html(stored: Source, path: Path, viewer: Path, answers: dict[str, bytes]) -> None:
     """The analysis and the viewer, a layer in memory at a time. `answers` are those of the interface in JSON, by path.
 
     Raises BudgetExceeded if the maps are too many for a page, Unsupported if the viewer is not built, Corrupt if the result is damaged.
@@ -68,7 +68,7 @@ def write_html(stored: Stored, path: Path, viewer: Path, answers: dict[str, byte
         file.write(f'<script type="module">{script}</script>\n</body>\n</html>\n')
 
 
-def precision_of(stored: Stored) -> Precision:
+def precision_of(stored: Source) -> Precision:
     """The best that keeps the page small. Raises BudgetExceeded if none does."""
     shapes = stored.document["shapes"]
     entries = sum(int(np.prod(shapes[lens])) for lens in stored.document["kept"])
@@ -82,7 +82,7 @@ def precision_of(stored: Stored) -> Precision:
     )
 
 
-def _arrays(stored: Stored) -> Iterator[tuple[str, bytes]]:
+def _arrays(stored: Source) -> Iterator[tuple[str, bytes]]:
     """Thumbnails and measures, as the interface answers them."""
     document, arrays = stored.document, stored.arrays
     for lens in document["lenses"]:
@@ -92,7 +92,7 @@ def _arrays(stored: Stored) -> Iterator[tuple[str, bytes]]:
             yield f"/measures/{measure}/{lens}", save({"values": _floats(arrays[f"measure/{measure}/{lens}"])})
 
 
-def _maps(stored: Stored, precision: Precision) -> Iterator[tuple[str, bytes]]:
+def _maps(stored: Source, precision: Precision) -> Iterator[tuple[str, bytes]]:
     """Layer by layer, so that a page reads only what is looked at."""
     for lens in stored.document["kept"]:
         for layer in range(stored.document["shapes"][lens][0]):
