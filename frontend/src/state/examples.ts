@@ -6,7 +6,7 @@ export interface Example {
   pair: string
   head: string
   /** Choices that show it best, as they stand in the address. */
-  show?: { special?: string; compare?: string }
+  show?: { special?: string; compare?: string; lens?: string; other?: string }
 }
 
 export const EXAMPLES: readonly [Example, ...Example[]] = [
