@@ -27,6 +27,7 @@
     ├── OutOfMemory                   the analysis did not fit into memory
     ├── WorkerLost                    the worker died too often on this job
     ├── TimedOut                      the job took longer than allowed
+    ├── FigureNotDrawn                no browser to draw a figure with, or it failed
     └── Cancelled                     somebody cancelled it
 
 Each class has a stable `code`, an HTTP `status` and a `title`; `detail` is one plain sentence of our own words that says what to do. It never
@@ -99,7 +100,6 @@ class InvalidImage(InvalidRequest):
     code, title = "invalid-image", "The image can't be analysed"
 
 
-class TooManyTokens(InvalidRequest):
 class InvalidQuery(InvalidRequest):
     """A query for heads can't be read. `position` is where, in characters from 0."""
 
@@ -116,6 +116,7 @@ class InvalidQuery(InvalidRequest):
         return (InvalidQuery, (self.detail.rpartition(" (At")[0], self.position))
 
 
+class TooManyTokens(InvalidRequest):
     """The text has more tokens than the model takes."""
 
     code, title = "too-many-tokens", "The text is too long for this model"
@@ -254,6 +255,12 @@ class TimedOut(HeadscopeError):
     """The job took longer than the server allows."""
 
     code, status, title = "timed-out", 504, "The job took too long"
+
+
+class FigureNotDrawn(HeadscopeError):
+    """The figure can't be made a picture on this machine. Its data and its numbers can be had all the same."""
+
+    code, status, title = "figure-not-drawn", 503, "The figure can't be drawn here"
 
 
 class Cancelled(HeadscopeError):

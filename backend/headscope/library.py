@@ -10,7 +10,7 @@ from typing import Any, Literal
 import psutil
 from pydantic import ValidationError
 
-from . import analysis, words
+from . import analysis, figures, words
 from .collector import Progress
 from .errors import InvalidRequest
 from .models import loading
@@ -166,6 +166,26 @@ class Analysis:
         """What a query or a sentence in plain English asks to see of this analysis, or the question to ask back. Raises InvalidQuery."""
         return understand(sentence, Scene(self.layers, self.heads, self.tokens, self.key_tokens))
 
+    def figure(self, name: str, *, theme: figures.Theme = "light", **params: Any) -> Any:
+        """A plotly figure of this analysis; headscope.FIGURES says which there are, their parameters and the measures they need.
+
+        Raises Unknown, InvalidRequest, NotReady for a measure that was not computed, or Unsupported for a lens that was not read.
+
+        >>> import headscope
+        >>> a = headscope.analyze("minilm", "The cat sat.")
+        >>> a.figure("entropy", layer=4).layout.xaxis.title.text
+        'head of layer 4'
+        """
+        from plotly.graph_objects import Figure
+
+        wanted = figures.named(name)
+        try:
+            chosen = wanted.params.model_validate(params)
+        except ValidationError as error:
+            raise _invalid(error) from None
+        held = figures.Held(document(self.result), arrays(self.result))
+        return Figure(wanted.drawn(held, chosen, theme).figure())
+
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file with the document in its metadata; headscope.open reads it."""
         export.write_safetensors(_Held(self), Path(path))
@@ -274,8 +294,13 @@ def request_of(
             **fields,
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.") from None
+        raise _invalid(error) from None
+
+
+def _invalid(error: ValidationError) -> InvalidRequest:
+    """The first thing that is wrong, in one sentence."""
+    first = error.errors()[0]
+    return InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.")
 
 
 class _Held:

@@ -11,9 +11,10 @@ from fastapi import FastAPI
 
 from .._version import __version__
 from ..accounts import FILE, Accounts
+from ..figures.rendering import Renderer
 from ..runtime import Service
 from ..settings import Settings
-from . import analyses, compare, declarations, exports, heads, health, maps, metrics, problems, session, shares
+from . import analyses, compare, declarations, exports, figures, heads, health, maps, metrics, problems, session, shares
 from .access import Access
 from .frontpage import serve_page
 from .guard import Guard
@@ -49,8 +50,11 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     )
     app.state.service, app.state.accounts = service, accounts
     app.state.registry, app.state.recent = metrics.registry(service), Recent()
-    for part in (session, declarations, analyses, shares, maps, exports, heads, compare):
+    app.state.renderer = Renderer()
+    for part in (session, declarations, analyses, shares, maps, exports, heads, compare, figures):
         app.include_router(part.router, prefix=PREFIX)
+    app.include_router(figures.declared, prefix=PREFIX)
+    app.include_router(figures.page)
     app.include_router(health.router)
     app.include_router(metrics.router)
     serve_page(app)

@@ -72,6 +72,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/analyses/{id}/ask": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Ask
+         * @description What a query or a sentence asks to see of this analysis, or the question to ask back where that is not certain.
+         */
+        get: operations["ask_api_v1_analyses__id__ask_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/analyses/{id}/compare/{other}": {
         parameters: {
             query?: never;
@@ -164,9 +184,31 @@ export interface paths {
         };
         /**
          * Export File
-         * @description The whole analysis as one file.
+         * @description The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` has a line per entry of every map.
          */
         get: operations["export_file_api_v1_analyses__id__export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/figures/{figure}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Figure
+         * @description A figure of the analysis, from the measures that it names. Its own parameters (see /figures) go into the query, too.
+         *
+         *     The JSON is a plotly figure: data, layout, and in layout.meta.sentence what it shows in words. A PNG has 3 pixels per px.
+         */
+        get: operations["figure_api_v1_analyses__id__figures__figure__get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -190,6 +232,26 @@ export interface paths {
          *     `maps.{lens}.undefined` of the document says how many there are. H is 1 for lenses of whole layers.
          */
         get: operations["grid_api_v1_analyses__id__grid__lens__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/heads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Heads
+         * @description The heads that satisfy a query such as `vertical and layer < 4 and null_share > 0.5`, ranked, with the numbers that decided it.
+         */
+        get: operations["heads_api_v1_analyses__id__heads_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -280,6 +342,26 @@ export interface paths {
          * @description Take the key back; it opens nothing any more. Other users who asked for the same analysis have keys of their own.
          */
         delete: operations["unshare_api_v1_analyses__id__share_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/figures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Figures
+         * @description What can be drawn of an analysis.
+         */
+        get: operations["figures_api_v1_figures_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -776,6 +858,66 @@ export interface components {
             token_ids?: number[] | null;
         };
         /**
+         * Asked
+         * @description Either a view, or a question where the sentence has two meanings or none.
+         */
+        Asked: {
+            question: components["schemas"]["AskedQuestion"] | null;
+            view: components["schemas"]["AskedView"] | null;
+        };
+        /**
+         * AskedChoice
+         * @description One answer to a question, and the sentence to ask instead.
+         */
+        AskedChoice: {
+            /** Ask */
+            ask: string;
+            /** Label */
+            label: string;
+        };
+        /**
+         * AskedPart
+         * @description One thing that was understood, and the words that said so.
+         *
+         *     where: a condition of the query. order: what it is ordered by. limit: how many heads. lens: what to read through; compare: the lens beside it. measure:
+         *     what to colour heads by. head: the head to open. query, key: numbers of the tokens that look, or are looked at. chart: a measure, and layer or head.
+         */
+        AskedPart: {
+            /** Said */
+            said: string;
+            /**
+             * Slot
+             * @enum {string}
+             */
+            slot: "where" | "order" | "limit" | "lens" | "compare" | "measure" | "head" | "query" | "key" | "chart";
+            /** Value */
+            value: string;
+        };
+        /**
+         * AskedQuestion
+         * @description What has to be known first.
+         */
+        AskedQuestion: {
+            /** Choices */
+            choices: components["schemas"]["AskedChoice"][];
+            /** Text */
+            text: string;
+        };
+        /**
+         * AskedView
+         * @description What a sentence asks to see. `query` finds the heads; `measures` must be computed for it; `parts` say it piece by piece; `notes` are what to know.
+         */
+        AskedView: {
+            /** Measures */
+            measures: string[];
+            /** Notes */
+            notes: string[];
+            /** Parts */
+            parts: components["schemas"]["AskedPart"][];
+            /** Query */
+            query: string;
+        };
+        /**
          * BatchAccepted
          * @description The ids of a batch's analyses, in the order of its inputs; the same input twice has the same id twice.
          */
@@ -1026,6 +1168,77 @@ export interface components {
             message: string;
             /** Pointer */
             pointer: string;
+        };
+        /**
+         * FigureSchema
+         * @description A figure; `measures` must have been computed for it, `lenses` are those it can be drawn for (empty: there is no choice).
+         */
+        FigureSchema: {
+            /** Citation */
+            citation: string;
+            /** Doc */
+            doc: string;
+            /** Lenses */
+            lenses: string[];
+            /** Measures */
+            measures: string[];
+            /** Name */
+            name: string;
+            /** Needs */
+            needs: string[];
+            /** Not */
+            not: string;
+            /**
+             * Params
+             * @description JSON Schema of the parameters.
+             */
+            params: {
+                [key: string]: unknown;
+            };
+            /** Range */
+            range: [
+                number | null,
+                number | null
+            ];
+            /** Title */
+            title: string;
+            /** Unit */
+            unit: string;
+        };
+        /**
+         * FoundHead
+         * @description A head that satisfies a query. `values`: what it was judged by, under the names in the query; a class is its name, null is no reading.
+         */
+        FoundHead: {
+            /** Head */
+            head: number;
+            /** Layer */
+            layer: number;
+            /** Values */
+            values: {
+                [key: string]: number | string | null;
+            };
+        };
+        /**
+         * FoundHeads
+         * @description The heads that satisfy a query, the best first. `query` is the query as it was understood, `of` how many heads there are.
+         *
+         *     `ranked_by` is the measure that orders them, from the largest (desc) or the smallest (asc); null: in order of layers and heads.
+         */
+        FoundHeads: {
+            /**
+             * Direction
+             * @enum {string}
+             */
+            direction: "asc" | "desc";
+            /** Heads */
+            heads: components["schemas"]["FoundHead"][];
+            /** Of */
+            of: number;
+            /** Query */
+            query: string;
+            /** Ranked By */
+            ranked_by: string | null;
         };
         /** FrequencyChoice */
         FrequencyChoice: {
@@ -1610,6 +1823,13 @@ export interface components {
             /** Next */
             next?: string | null;
         };
+        /** Page[FigureSchema] */
+        Page_FigureSchema_: {
+            /** Items */
+            items: components["schemas"]["FigureSchema"][];
+            /** Next */
+            next?: string | null;
+        };
         /** Page[LensSchema] */
         Page_LensSchema_: {
             /** Items */
@@ -1756,6 +1976,20 @@ export interface components {
              * @default 0.05
              */
             wobble: number;
+        };
+        /**
+         * PlotlyFigure
+         * @description What plotly draws; layout.meta.sentence says it in words.
+         */
+        PlotlyFigure: {
+            /** Data */
+            data: {
+                [key: string]: unknown;
+            }[];
+            /** Layout */
+            layout: {
+                [key: string]: unknown;
+            };
         };
         /**
          * Problem
@@ -2332,6 +2566,41 @@ export interface operations {
             };
         };
     };
+    ask_api_v1_analyses__id__ask_get: {
+        parameters: {
+            query: {
+                /** @description A query, or plain words in English: at most 500 characters. */
+                q: string;
+            };
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Asked"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     compare_api_v1_analyses__id__compare__other__get: {
         parameters: {
             query?: {
@@ -2491,7 +2760,7 @@ export interface operations {
     export_file_api_v1_analyses__id__export_get: {
         parameters: {
             query?: {
-                format?: "safetensors" | "npz";
+                format?: "safetensors" | "npz" | "csv" | "html";
             };
             header?: never;
             path: {
@@ -2508,6 +2777,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    figure_api_v1_analyses__id__figures__figure__get: {
+        parameters: {
+            query?: {
+                /** @description plotly's JSON, the numbers, or a picture drawn by the server's browser. */
+                format?: "json" | "csv" | "svg" | "png" | "pdf";
+                /** @description Of a picture, in px of 1/96 inch. */
+                width?: number;
+                /** @description Of a picture, in px of 1/96 inch. */
+                height?: number;
+                /** @description Ink on paper, or light on dark. */
+                theme?: "light" | "dark";
+            };
+            header?: never;
+            path: {
+                figure: string;
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlotlyFigure"];
+                    "application/pdf": unknown;
+                    "image/png": unknown;
+                    "image/svg+xml": unknown;
+                    "text/csv": unknown;
+                };
             };
             /** @description Validation Error */
             422: {
@@ -2546,6 +2861,43 @@ export interface operations {
                     "application/json": unknown;
                     "application/vnd.safetensors": unknown;
                     "application/x-npy": unknown;
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    heads_api_v1_analyses__id__heads_get: {
+        parameters: {
+            query?: {
+                /** @description At most 500 characters; empty for every head. */
+                where?: string;
+                /** @description What measures are read under that name no lens. */
+                lens?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FoundHeads"];
                 };
             };
             /** @description Validation Error */
@@ -2749,6 +3101,26 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    figures_api_v1_figures_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_FigureSchema_"];
                 };
             };
         };
