@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { parseHex } from '../src/lib/colour'
 import { crc32, withResolution } from '../src/lib/png'
 import { Drawing, escapeXml } from '../src/lib/svg'
 import { wrap } from '../src/marks/figure'
@@ -68,6 +69,11 @@ describe('the pen that writes SVG', () => {
     pen.stroke(path)
     expect(drawing.svg(10, 10, '')).toContain('d="M0 0C1 2 3 4 5.12 6"')
   })
+})
+
+it('reads colours as a style sheet leaves the build', () => {
+  expect(parseHex('#fff')).toEqual([255, 255, 255])
+  expect(parseHex(' #0a1b2c')).toEqual([10, 27, 44])
 })
 
 describe('a PNG for print', () => {

@@ -13,7 +13,7 @@ interface Said {
 }
 
 export function caption({ analysis, name, model, lenses }: Said): string {
-  const { tokens, keyTokens, mechanism, id } = analysis
+  const { tokens, keyTokens, mechanism } = analysis
   const count =
     keyTokens === tokens ? plural(tokens.length, 'token') : `${tokens.length} query and ${keyTokens.length} key tokens`
   const words = [analysis.text, analysis.textPair].filter(Boolean).map(quoted).join(' and ')
@@ -26,10 +26,12 @@ export function caption({ analysis, name, model, lenses }: Said): string {
       analysis,
       lenses.map((lens) => lens.name),
     ),
-    `Headscope, analysis ${id.slice(0, 8)}.`,
   ]
   return sentences.join(' ')
 }
+
+/** Where the numbers come from. */
+export const sourceOf = ({ id }: Analysis) => `Headscope, analysis ${id.slice(0, 8)}.`
 
 /** Of these lenses, and of the analysis as a whole; each once. */
 export function warningsOf({ warnings }: Analysis, lenses: readonly string[]): string[] {

@@ -58,11 +58,11 @@ export function wrap(text: string, characters: number): string[] {
   return line ? [...lines, line] : lines
 }
 
-/** `caption` is one paragraph; what each picture is follows from its own note. */
+/** The caption is one paragraph: what is said of all, what each picture is, and where it all comes from. */
 export function figureSvg(
   pictures: readonly Printable[],
   title: string,
-  caption: string,
+  [caption, source]: readonly [caption: string, source: string],
   palette: Palette,
   encode: Encode,
 ): string {
@@ -70,7 +70,7 @@ export function figureSvg(
   const width = Math.max(across, LEAST_CAPTION)
   const letter = (index: number) => (pictures.length > 1 ? String.fromCharCode(97 + index) : '')
   const notes = pictures.map(({ note }, i) => (letter(i) ? `${letter(i)}, ${note}` : note))
-  const lines = wrap([caption, ...notes].join(' '), Math.floor((width - 2 * MARGIN) * DENSITY))
+  const lines = wrap([caption, ...notes, source].join(' '), Math.floor((width - 2 * MARGIN) * DENSITY))
   const height = down + 14 + lines.length * LINE + MARGIN
   const drawing = new Drawing(FINE, encode)
   drawing.write(`<rect width="${width}" height="${height}" fill="${palette.paper}"/>`)

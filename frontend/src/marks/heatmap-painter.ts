@@ -140,8 +140,8 @@ export function paintTitles(canvas: Surface, layout: MapLayout, { muted }: Palet
   const context = prepare(canvas, layout.left + layout.side + EDGE, layout.top + layout.side + EDGE)
   context.fillStyle = muted
   context.textAlign = 'right'
-  context.fillText('key \u2192', layout.left - GAP, layout.top - 26)
-  context.fillText('query \u2193', layout.left - GAP, layout.top - 10)
+  context.fillText('key \u2192', layout.left - 3 * GAP, layout.top - 30)
+  context.fillText('query \u2193', layout.left - 3 * GAP, layout.top - 14)
 }
 
 /** Which part of a map is in its window, of a map that is larger; tokens counted from 0. */

@@ -27,7 +27,7 @@ function encode(image: ImageData): string {
   return canvas.toDataURL('image/png')
 }
 
-export const figure = (pictures: readonly Printable[], title: string, caption: string): string =>
+export const figure = (pictures: readonly Printable[], title: string, caption: readonly [string, string]): string =>
   figureSvg(pictures, title, caption, printPalette(), encode)
 
 /** The SVG at 300 dots to the inch, or as many as a canvas may have. */
