@@ -80,7 +80,7 @@ export class Session {
   }
 
   /** Answers whether the new analysis is on screen, together with what it is compared with, if it is. */
-  submit(request: Request, lens: string, live = false, beside?: Promise<Shown | undefined>): Promise<boolean> {
+  submit(request: Request, lens: string, live = false, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
     mark('submit')
     // What was asked for in passing is to be forgotten, and its id known for that.
     const ask: Ask = (signal) => this.source.submit(request, live ? new AbortController().signal : signal)
@@ -104,12 +104,13 @@ export class Session {
     this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, { ...known, ...unknown }] }
   }
 
-  async #run(ask: Ask, lens: string, ticket: Ticket, beside?: Promise<Shown | undefined>): Promise<boolean> {
+  async #run(ask: Ask, lens: string, ticket: Ticket, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
     this.#begin(ticket)
     try {
-      const shown = await this.#task(ask, lens, ticket)
+      const [first, second] = [this.#task(ask, lens, ticket), beside?.()]
+      const shown = await first
       if (!shown || ticket.cancelled) return false
-      const compared = await this.#compared(shown, await beside)
+      const compared = await this.#compared(shown, await second)
       if (this.#ticket !== ticket || ticket.cancelled) return false
       this.#change(compared, ticket)
       this.#end()
