@@ -2,6 +2,7 @@
 import type { Analysis, Declaration, Head, KindSupport, Method, Model, Request, Run, Token } from '../lib/analysis'
 import { type Matrix, maxMagnitude, type Tiles } from '../lib/matrix'
 import { type Past, type Source, SourceError } from '../lib/source'
+import { fixedPatches, fixedPicture } from './fixed-image'
 import { effectiveMap, leverageOf, weightsMap } from './fixed-maps'
 
 const LAYERS = 6
@@ -75,6 +76,7 @@ const MAP_AXES = ['L', 'H', 'Q', 'K']
 export const fixedCatalogue = {
   models: [
     model('minilm', 'MiniLM', { isDefault: true }),
+    model('vit', 'ViT', { kind: 'vision' }),
     model('bert-base', 'BERT base', { layers: 12, headWidth: 64, available: false, reason: 'needs the network' }),
   ],
   lenses: [
@@ -167,12 +169,13 @@ const fixedSupport: KindSupport = {
 }
 
 /** The decoder's tokens of a request with two texts, for the kind of attention that crosses from one to the other. */
-const queriesOf = ({ kind, text, textPair }: Request) => fixedTokens(kind === 'cross' ? textPair : text)
+const queriesOf = (request: Request) => (request.kind === 'cross' ? fixedTokens(request.textPair) : tokensIn(request))
+const tokensIn = ({ image, text }: Request) => (image ? fixedPatches() : fixedTokens(text))
 
 /** Every request is answered at once unless `delayMs` asks for a run to look at. */
 export function fixedSource(delayMs = 0): Source {
   const requests = new Map<string, Request>()
-  const tokensOf = (id: string) => fixedTokens(requests.get(id)!.text)
+  const tokensOf = (id: string) => tokensIn(requests.get(id)!)
   const mapOf = (id: string, lens: string, head: Head): Matrix => {
     const weights = cut(weightsMap(tokensOf(id), head), queriesOf(requests.get(id)!).length)
     if (lens === 'max-entropy') return withGaps(weights, head)
@@ -182,7 +185,8 @@ export function fixedSource(delayMs = 0): Source {
     catalogue: async () => fixedCatalogue,
     support: async () => [fixedSupport, { ...fixedSupport, kind: 'cross' }],
     async submit(request) {
-      if (request.text.trim() === '') throw new SourceError('The text is empty. Type a sentence.', 'empty-text', 422)
+      if (request.text.trim() === '' && !request.image)
+        throw new SourceError('The text is empty. Type a sentence.', 'empty-text', 422)
       const id = `fixed-${requests.size}`
       requests.set(id, request)
       return { ...analysisOf(id, request, tokensOf(id)), ...run(id, delayMs > 0 ? 'running' : 'done', 0) }
@@ -255,8 +259,8 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     headWidth: HEAD_WIDTH,
     text: request.text,
     textPair: request.textPair,
-    picture: null,
-    image: '',
+    picture: request.image ? fixedPicture : null,
+    image: request.image ?? '',
     generated: 0,
     tokens: queries,
     keyTokens: keys,

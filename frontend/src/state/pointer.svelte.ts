@@ -48,6 +48,11 @@ export class Pointer {
     this.pins = { ...NOTHING, box }
   }
 
+  /** Holds these tokens, on both sides, instead of anything else. */
+  hold(tokens: readonly number[]): void {
+    this.pins = { queries: tokens, keys: tokens, box: null }
+  }
+
   get pinned(): boolean {
     return !isNothing(this.pins)
   }

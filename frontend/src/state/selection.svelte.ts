@@ -7,6 +7,8 @@ import { readParams } from '../lib/params'
 import type { Range, ScaleKind } from '../lib/scale'
 
 export type View = 'map' | 'graph' | 'both'
+/** Of the tokens of the graph; over the image where they are patches of one. */
+export type Layout = GraphKind | 'image'
 export type Special = 'show' | 'mark' | 'hide'
 export type With = 'lens' | 'mechanism' | 'model' | 'text'
 export type Compare = 'off' | 'side' | 'difference'
@@ -300,8 +302,8 @@ export class Selection {
   get special(): Special {
     return oneOf(this.#fields.special, ['show', 'mark', 'hide'], 'show')
   }
-  get graph(): GraphKind | '' {
-    return oneOf(this.#fields.graph, ['', 'columns', 'rows', 'arcs'], '')
+  get graph(): Layout | '' {
+    return oneOf(this.#fields.graph, ['', 'columns', 'rows', 'arcs', 'image'], '')
   }
   /** The pieces of a word are read together. */
   get words() {

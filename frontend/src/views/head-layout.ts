@@ -14,6 +14,8 @@ export interface Room {
   aligned?: boolean
   /** The graph runs along the text, from left to right: it stands below the map. */
   along?: boolean
+  /** The graph is drawn over an image, which wants as much room as the map. */
+  pictured?: boolean
 }
 
 /** Room of the graph; `top` and `pitch` put the rows of its columns beside those of the map. */
@@ -57,7 +59,8 @@ export function headLayout(labels: readonly string[], room: Room): HeadLayout {
     room.view === 'both' && !room.along && room.maps === 1 && room.width >= label + LEAST_MAP + GAP + GRAPH_WIDTH
   const side = mapSide(labels.length, label, room, beside)
   const map = { left: label, top: label, side, characters: CHARACTERS }
-  const column = room.maps > 1 && room.width >= NARROW ? Math.floor((room.width - GAP * (room.maps - 1)) / room.maps) : 0
+  const column =
+    room.maps > 1 && room.width >= NARROW ? Math.floor((room.width - GAP * (room.maps - 1)) / room.maps) : 0
   const graph = graphLayout(labels.length, label, column > 0 ? { ...room, width: column } : room, beside, side)
   return { beside, map, graph, column }
 }
@@ -65,10 +68,10 @@ export function headLayout(labels: readonly string[], room: Room): HeadLayout {
 function mapSide(
   n: number,
   label: number,
-  { width, height, maps, view, warned, along }: Room,
+  { width, height, maps, view, warned, along, pictured }: Room,
   beside: boolean,
 ): number {
-  const graph = beside ? Math.max(GRAPH_WIDTH, width * 0.29) + GAP : 0
+  const graph = beside ? Math.max(GRAPH_WIDTH, width * (pictured ? 0.45 : 0.29)) + GAP : 0
   const across = (width - graph - GAP * (maps - 1)) / (width < NARROW ? 1 : maps) - label - 2
   // Side by side, the graph stands below and keeps a strip of its own.
   const below = view === 'both' && !beside ? Math.max(190, along && Number.isFinite(height) ? height * 0.42 : 0) : 0
@@ -87,7 +90,7 @@ function graphLayout(n: number, label: number, room: Room, beside: boolean, side
   const top = aligned ? label : wide < TWO_LINES ? 50 : 26
   const content = Math.ceil(top + n * pitch + 2)
   const free = graphHeight(label, room, beside, side)
-  if (room.along)
+  if (room.along || room.pictured)
     return { width: Math.floor(wide) - SCROLLBAR, height: free, top, pitch, column: label - 4, characters: CHARACTERS }
   // Whole rows only, so that no name is cut in half.
   const height = content <= free ? content : Math.floor(top + Math.floor((free - top) / pitch) * pitch)
@@ -95,8 +98,13 @@ function graphLayout(n: number, label: number, room: Room, beside: boolean, side
   return { width, height, top, pitch, column: label - 4, characters: CHARACTERS }
 }
 
-function graphHeight(label: number, { height, view, warned, along }: Room, beside: boolean, side: number): number {
-  if (!Number.isFinite(height)) return along ? 420 : 900
+function graphHeight(
+  label: number,
+  { height, view, warned, along, pictured }: Room,
+  beside: boolean,
+  side: number,
+): number {
+  if (!Number.isFinite(height)) return along || pictured ? 480 : 900
   return Math.max(
     150,
     beside || view === 'graph' ? height - 40 : height - side - label - AROUND - (warned ? WARNING : 0) - 34,
