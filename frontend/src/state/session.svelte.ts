@@ -7,6 +7,7 @@ import { problemSentence } from '../lib/problem'
 import { type Catalogue, type Source, SourceError } from '../lib/source'
 import { Comparison } from './comparison.svelte'
 import { Maps } from './maps.svelte'
+import { Passing } from './passing'
 
 interface Ticket {
   cancelled: boolean
@@ -49,8 +50,7 @@ export class Session {
 
   /** The run that may still change what is on screen; a cancelled one has lost it. */
   #ticket: Ticket = { ...OURS }
-  /** Analyses that nobody asked to keep. */
-  #passing = new Set<string>()
+  #passing = new Passing((id) => this.source.cancel(id))
   #clock: ReturnType<typeof setInterval> | undefined
   #task = latest((signal, ask: Ask, lens: string, ticket: Ticket) => this.#show(signal, ask, lens, ticket))
 
@@ -134,12 +134,7 @@ export class Session {
   #change(shown: Shown, { live }: Ticket): void {
     const changes = live && this.shown ? changesBetween(this.shown, shown) : undefined
     this.shown = { ...shown, changes }
-    if (!live) this.#passing.delete(shown.analysis.id)
-    for (const id of this.#passing) {
-      if (id === shown.analysis.id) continue
-      this.#passing.delete(id)
-      void this.source.cancel(id).catch(() => {})
-    }
+    this.#passing.sweep(shown.analysis.id)
   }
 
   async cancel(): Promise<void> {
@@ -191,13 +186,16 @@ export class Session {
 
   async #show(signal: AbortSignal, ask: Ask, lens: string, ticket: Ticket): Promise<Shown | undefined> {
     const answer = await ask(signal)
-    // What was there already, somebody has asked to keep.
-    const passing = ticket.live && answer.status !== 'done'
+    if (!ticket.live) this.#passing.keep(answer.id)
+    // What was there already, somebody has asked for before.
+    else if (answer.status !== 'done') this.#passing.add(answer.id)
     if (ticket.cancelled || signal.aborted) {
-      if (passing || (ticket.ours && ticket.cancelled)) await this.source.cancel(answer.id)
+      if (ticket.ours && ticket.cancelled) await this.source.cancel(answer.id)
+      else if (!this.run) this.#passing.sweep(this.shown?.analysis.id)
       return undefined
     }
-    if (passing) this.#passing.add(answer.id)
+    // This is the last that was asked for: no worker is to be kept busy with those before.
+    this.#passing.sweep(answer.id, this.shown?.analysis.id)
     const run = await this.#follow(answer, signal)
     // Superseded by a newer run: nothing of this one is wanted any more.
     if (signal.aborted) return undefined
