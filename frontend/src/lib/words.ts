@@ -1,6 +1,6 @@
 /** Sentences about a head. Every number the right column shows is said here. */
-import type { Declaration, Token } from './analysis'
-import { percent, plural, short } from './format'
+import type { Analysis, Declaration, Token } from './analysis'
+import { duration, percent, plural, short } from './format'
 import { type Matrix, topIndices } from './matrix'
 
 /** Tokens keep their own spelling; what cannot be seen gets a sign. */
@@ -133,4 +133,12 @@ export const SENTENCES: Record<string, (value: number, tokens: number) => string
 /** A measure nobody wrote a sentence for: its title, its number, its unit. */
 export function measureSentence(declaration: Declaration, value: number): string {
   return `${declaration.title}: ${amount(declaration, value)}.`
+}
+
+/** Beside the button: how much there is, and how long it took. */
+export function summaryOf({ tokens, keyTokens, layers, heads, totalMs }: Analysis): string {
+  const keys = keyTokens === tokens ? '' : ` \u00d7 ${keyTokens.length}`
+  const time = totalMs === null ? [] : [duration(totalMs)]
+  const count = `${tokens.length}${keys} token${tokens.length === 1 ? '' : 's'}`
+  return [count, plural(layers * heads, 'head'), ...time].join(' \u00b7 ')
 }
