@@ -105,11 +105,16 @@ export function fileSource(answers: Answers): Source {
 
     map: async (_id, lens, { layer, head }) => mapOf(await tensors(`/maps/${lens}/${layer}`), head),
 
-    async overview(_id, measure, lens) {
+    async overview(_id, name, lens) {
+      const [measure, column] = name.split('.')
       const values = tensor(await tensors(`/measures/${measure}/${lens}`), 'values')
       const [layers, heads] = values.shape
       const range = (count: number) => Array.from({ length: count }, (_, i) => i)
-      return range(layers).map((layer) => range(heads).map((head) => mean(numbers(cut(values, layer, head)))))
+      const columns = column
+        ? (await declarations('/measures')).find((item) => item.name === measure)?.columns
+        : undefined
+      const one = (all: Numbers) => (columns ? all[columns.indexOf(column)] : mean(all))
+      return range(layers).map((layer) => range(heads).map((head) => one(numbers(cut(values, layer, head)))))
     },
 
     async measure(_id, measure, lens, { layer, head }: Head) {

@@ -6,6 +6,8 @@ import { type Source, SourceError } from '../lib/source'
 import { accounts } from './accounts'
 import { comparisons } from './compare'
 import { watchEvents } from './events'
+import { figures } from './figures'
+import { finding } from './finding'
 import { call, getBytes, getJson, PREFIX, path } from './http'
 import {
   readAnalysis,
@@ -51,6 +53,7 @@ export function server(key = ''): Source {
 
   return {
     accounts: accounts(at(['session'])),
+    finding: finding(of),
 
     comparisons: comparisons(of),
 
@@ -109,10 +112,13 @@ export function server(key = ''): Source {
       return { data, rows: shape[2], cols: shape[3], exact: true }
     },
 
-    async overview(id, measure, lens) {
+    async overview(id, name, lens) {
+      const [measure, column] = name.split('.')
       const query = { lens, summary: 'head', format: 'json' }
-      const { values } = await getJson<WireValues>(of(id, ['measures', measure], query))
-      return values as (number | null)[][]
+      const { values, columns } = await getJson<WireValues>(of(id, ['measures', measure], query))
+      if (column === undefined) return values as (number | null)[][]
+      const at = columns.indexOf(column)
+      return (values as (number | null)[][][]).map((layer) => layer.map((head) => head[at]))
     },
 
     async measure(id, measure, lens, head) {

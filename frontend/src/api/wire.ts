@@ -14,6 +14,8 @@ export type WireValues = Schemas['MeasureValues']
 export type WireSession = Schemas['Session']
 export type WirePast = Schemas['AnalysisItem']
 export type WireShare = Schemas['Share']
+export type WireAsked = Schemas['Asked']
+export type WireFound = Schemas['FoundHeads']
 
 export const readPast = (wire: WirePast): Past => ({
   id: wire.id,
@@ -62,6 +64,8 @@ export const readDeclaration = (wire: WireDeclaration): Declaration => ({
   signed: 'signed' in wire && wire.signed,
   lenses: 'lenses' in wire ? wire.lenses : [],
   citation: wire.citation,
+  columns: 'columns' in wire ? wire.columns : [],
+  classes: 'classes' in wire ? wire.classes : [],
   params: wire.params,
 })
 

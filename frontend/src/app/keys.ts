@@ -8,7 +8,8 @@ export interface KeyActions {
   undo: () => void
   redo: () => void
   escape: () => void
-  walk: (key: string) => boolean
+  find: () => void
+  walk: (key: string, more: boolean) => boolean
   sheet: () => boolean
 }
 
@@ -24,6 +25,7 @@ export function handleKey(actions: KeyActions): (event: KeyboardEvent) => void {
     ']': () => actions.lens(1),
     c: actions.compare,
     h: actions.history,
+    f: actions.find,
   }
   return (event) => {
     // An open sheet closes itself; nothing behind it should hear.
@@ -35,7 +37,7 @@ export function handleKey(actions: KeyActions): (event: KeyboardEvent) => void {
     if (action) {
       event.preventDefault()
       action()
-    } else if (event.key.startsWith('Arrow') && actions.walk(event.key)) event.preventDefault()
+    } else if (event.key.startsWith('Arrow') && actions.walk(event.key, event.shiftKey)) event.preventDefault()
   }
 }
 

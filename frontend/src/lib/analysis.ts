@@ -25,9 +25,24 @@ export interface Picture {
 export interface Head {
   layer: number
   head: number
+  /** Several heads read as one map, this one among them. */
+  among?: Several
+}
+
+export interface Several {
+  heads: readonly Head[]
+  how: 'mean' | 'max'
 }
 
 export const headName = ({ layer, head }: Head) => `${layer}.${head}`
+
+/** What stands over a picture of it. */
+export const headTitle = (head: Head) =>
+  head.among
+    ? `${head.among.how === 'mean' ? 'mean' : 'maximum'} of ${head.among.heads.length} heads`
+    : `head ${headName(head)}`
+
+export const parseHeads = (text: string): Head[] => text.split(' ').flatMap((name) => parseHead(name) ?? [])
 
 export function parseHead(text: string): Head | undefined {
   const match = /^(\d{1,3})\.(\d{1,3})$/.exec(text)
@@ -138,6 +153,9 @@ export interface Declaration {
   /** For measures: the lenses they can be asked about. */
   lenses: string[]
   citation: string
+  /** For measures of several numbers: what they are called, and what the numbers of a class mean. */
+  columns: string[]
+  classes: string[]
   /** JSON Schema of the parameters. */
   params: unknown
 }
@@ -171,6 +189,28 @@ export const readsLayers = ({ axes }: Declaration) => axes[1] === '1'
 /** One number per head, or one per head and token: what the page can colour heads by. */
 export const perHead = ({ axes }: Declaration) =>
   axes[0] === 'L' && axes[1] === 'H' && (axes.length === 2 || (axes.length === 3 && 'QK'.includes(axes[2])))
+
+/** Everything that is one number per head: of measures that give several, each column by itself. */
+export function headNumbers(measures: readonly Declaration[]): Declaration[] {
+  return measures.flatMap((measure) => {
+    if (perHead(measure)) return [measure]
+    if (measure.axes.join(' ') !== 'L H C') return []
+    return measure.columns.flatMap((column) =>
+      column === 'class'
+        ? []
+        : [
+            {
+              ...measure,
+              name: `${measure.name}.${column}`,
+              title: `${measure.title}: ${column.replaceAll('_', ' ')}`,
+              axes: ['L', 'H'],
+              columns: [],
+              classes: [],
+            },
+          ],
+    )
+  })
+}
 
 /** A measure speaks about the open lens where it can, else about the one it is defined for. */
 export const measuredLens = ({ lenses }: Declaration, open: string) =>

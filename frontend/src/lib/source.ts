@@ -1,6 +1,8 @@
 /** Where analyses come from. The viewer knows this interface only: a server, or fixed data for the gallery and tests. */
 import type { Alignment, Likeness } from './alignment'
 import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
+import type { Figures } from './figures'
+import type { Asked, FoundHeads } from './finding'
 import type { Matrix, Tiles } from './matrix'
 
 export interface Catalogue {
@@ -49,8 +51,15 @@ export interface Comparisons {
   matches(id: string, other: string, lens: string, head: Head): Promise<Likeness>
 }
 
+/** Heads found by a query or a sentence, where the source can. */
+export interface Finding {
+  ask(id: string, text: string): Promise<Asked>
+  heads(id: string, query: string, lens: string): Promise<FoundHeads>
+}
+
 export interface Source {
   accounts?: Accounts
+  finding?: Finding
   comparisons?: Comparisons
   catalogue(): Promise<Catalogue>
   /** What a model supports, for each kind of its attention, the default one first. */
@@ -65,7 +74,7 @@ export interface Source {
   analysis(id: string, signal: AbortSignal): Promise<Analysis>
   grid(id: string, lens: string): Promise<Tiles>
   map(id: string, lens: string, head: Head): Promise<Matrix>
-  /** One number per head, [L][H]. */
+  /** One number per head, [L][H]; of a measure with several, `measure.column`. */
   overview(id: string, measure: string, lens: string): Promise<(number | null)[][]>
   /** The values of one head along its tokens, or a single number. */
   measure(id: string, measure: string, lens: string, head: Head): Promise<(number | null)[]>

@@ -1,4 +1,6 @@
 /** Paints the thumbnails of every head, or one colour per head, on one canvas. */
+import { type Head, headName } from '../lib/analysis'
+import { CLASS_MARKS, type ClassMark } from '../lib/classes'
 import { css, inkOn } from '../lib/colour'
 import { fitCanvas } from '../lib/frame'
 import { ownScale, type Tiles, tileMatrix } from '../lib/matrix'
@@ -13,6 +15,32 @@ export interface GridLayout {
   /** Side of one cell and the gap after it, in CSS pixels. */
   cell: number
   gap: number
+  /** Heads in an order of their own, row by row; else layer by layer. `layers` and `heads` are rows and columns then. */
+  order?: readonly Head[]
+}
+
+/** The head in a row and column; none where an order has ended. */
+export const headAt = ({ order, heads }: GridLayout, row: number, column: number): Head | undefined =>
+  order ? order[row * heads + column] : { layer: row, head: column }
+
+/** Row and column of a head; none where an order leaves it out. */
+export function placeOf(
+  { order, heads }: GridLayout,
+  { layer, head }: Head,
+): [row: number, column: number] | undefined {
+  if (!order) return [layer, head]
+  const at = order.findIndex((other) => other.layer === layer && other.head === head)
+  return at < 0 ? undefined : [Math.floor(at / heads), at % heads]
+}
+
+function eachCell(layout: GridLayout, paint: (head: Head, x: number, y: number) => void): void {
+  const step = layout.cell + layout.gap
+  for (let row = 0; row < layout.layers; row++) {
+    for (let column = 0; column < layout.heads; column++) {
+      const head = headAt(layout, row, column)
+      if (head) paint(head, column * step, row * step)
+    }
+  }
 }
 
 export const gridWidth = ({ heads, cell, gap }: GridLayout) => heads * (cell + gap) - gap
@@ -31,27 +59,26 @@ export function paintTiles(
   scale: Scale,
   palette: Palette,
   { own, gone }: { own: boolean; gone: (layer: number, head: number) => boolean },
-): void {
+): Pen {
   const context = prepare(canvas, layout)
   const ratio = ratioOf(context)
   const side = Math.round(layout.cell * ratio)
   const image = context.createImageData(side, side)
   const pixels = new Uint32Array(image.data.buffer)
   const table = tableFor(palette, scale.signed)
-  const step = (layout.cell + layout.gap) * ratio
-  const { cell, gap } = layout
-  for (let layer = 0; layer < tiles.layers; layer++) {
-    for (let head = 0; head < Math.min(tiles.heads, layout.heads); head++) {
-      if (gone(layer, head) || Number.isNaN(tiles.scale[layer * tiles.heads + head])) {
-        hatch(context, head * (cell + gap), layer * (cell + gap), cell, palette.line)
-        continue
-      }
-      const tile = tileMatrix(tiles, layer, head)
-      rasterise(own ? ownScale(tile) : tile, scale, table, pixels, [side, side])
-      // putImageData counts in device pixels, whatever the transform.
-      context.putImageData(image, Math.round(head * step), Math.round(layer * step))
+  eachCell(layout, ({ layer, head }, x, y) => {
+    const index = layer * tiles.heads + head
+    if (layer >= tiles.layers || head >= tiles.heads) return
+    if (gone(layer, head) || Number.isNaN(tiles.scale[index])) {
+      hatch(context, x, y, layout.cell, palette.line)
+      return
     }
-  }
+    const tile = tileMatrix(tiles, layer, head)
+    rasterise(own ? ownScale(tile) : tile, scale, table, pixels, [side, side])
+    // putImageData counts in device pixels, whatever the transform.
+    context.putImageData(image, Math.round(x * ratio), Math.round(y * ratio))
+  })
+  return context
 }
 
 export function paintValues(
@@ -61,20 +88,58 @@ export function paintValues(
   scale: Scale,
   palette: Palette,
   write: (value: number) => string,
-): void {
+): Pen {
   const context = prepare(canvas, layout)
   const table = tableFor(palette, scale.signed)
-  const { cell, gap } = layout
   context.font = "12px ui-monospace, 'DejaVu Sans Mono', monospace"
   context.textAlign = 'center'
   context.textBaseline = 'middle'
-  values.forEach((row, layer) => {
-    row.forEach((value, head) => {
-      const [x, y] = [head * (cell + gap), layer * (cell + gap)]
-      if (value === null) hatch(context, x, y, cell, palette.line)
-      else paintValue(context, [x, y, cell], write(value), table[colourIndex(value, scale)])
-    })
+  eachCell(layout, ({ layer, head }, x, y) => {
+    const value = values[layer]?.[head] ?? null
+    if (value === null) hatch(context, x, y, layout.cell, palette.line)
+    else paintValue(context, [x, y, layout.cell], write(value), table[colourIndex(value, scale)])
   })
+  return context
+}
+
+/** What lies over the maps: the classes of heads, and a veil over those that were not asked for. */
+export interface Overlay {
+  /** Heads that stay as they are while the others are dimmed; undefined: all. */
+  lit?: ReadonlySet<string> | undefined
+  classes?: readonly (readonly (string | null)[])[] | undefined
+}
+
+export function paintOverlay(context: Pen, layout: GridLayout, { lit, classes }: Overlay, palette: Palette): void {
+  eachCell(layout, (head, x, y) => {
+    const name = classes?.[head.layer]?.[head.head]
+    if (name) paintClass(context, [x, y, layout.cell], CLASS_MARKS[name]?.mark ?? 'none', palette)
+    if (lit && !lit.has(headName(head))) veil(context, [x, y, layout.cell], palette.paper, 0.8)
+  })
+}
+
+type Square = [x: number, y: number, side: number]
+
+export function paintClass(context: Pen, [x, y, side]: Square, mark: ClassMark, palette: Palette): void {
+  if (mark.startsWith('grey')) veil(context, [x, y, side], palette.muted, 0.55)
+  context.fillStyle = palette.ink
+  if (mark.endsWith('frame')) {
+    context.strokeStyle = palette.accent
+    context.lineWidth = 2
+    context.strokeRect(x + 1, y + 1, side - 2, side - 2)
+  } else if (mark === 'corner') {
+    context.fillRect(x, y, Math.max(5, side / 4), Math.max(5, side / 4))
+  } else if (mark === 'dot') {
+    context.beginPath()
+    context.arc(x + side - 5, y + 5, 2, 0, 2 * Math.PI)
+    context.fill()
+  }
+}
+
+function veil(context: Pen, [x, y, side]: Square, colour: string, alpha: number): void {
+  context.globalAlpha = alpha
+  context.fillStyle = colour
+  context.fillRect(x, y, side, side)
+  context.globalAlpha = 1
 }
 
 /** Room for the numbers of layers and heads, which on screen stand beside the canvas. */

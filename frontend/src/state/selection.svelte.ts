@@ -1,10 +1,11 @@
 /** Everything that is chosen on the page. It lives in the address, so that reload, back and a sent link all work. */
-import { type Analysis, type Head, headName, parseHead } from '../lib/analysis'
+import { type Analysis, type Head, headName, parseHead, parseHeads } from '../lib/analysis'
 import { decodeFragment, encodeFragment } from '../lib/fragment'
 import type { GraphKind } from '../lib/graph-geometry'
 import { writeIds } from '../lib/ids'
 import { readParams } from '../lib/params'
 import type { Range, ScaleKind } from '../lib/scale'
+import { type Merge, MOST_HEADS, sameHead, toggled } from '../lib/several'
 
 export type View = 'map' | 'graph' | 'both'
 /** Of the tokens of the graph; over the image where they are patches of one. */
@@ -40,6 +41,15 @@ const INITIAL = {
   view: 'both',
   head: '',
   colour: 'map',
+  /** Which heads: a query, or a sentence. */
+  find: '',
+  /** How heads are arranged: by layer, by rank, or by a measure with `asc` where the smallest come first. */
+  sort: 'layer',
+  /** Patterns of heads are marked. */
+  classes: '',
+  /** Several heads that are read as one, and how. */
+  heads: '',
+  merge: 'mean',
   scale: 'sqrt',
   rule: 'mass',
   mass: '0.7',
@@ -50,6 +60,9 @@ const INITIAL = {
   graph: '',
   unit: 'pieces',
   range: 'head',
+  /** Figures that are open, and whether those that can be are drawn for the heads of one layer. */
+  figures: '',
+  spread: 'layer',
   /** An analysis that somebody shared, and the key to it. */
   analysis: '',
   share: '',
@@ -198,7 +211,15 @@ export class Selection {
   }
 
   openHead(head: Head, history: History = 'step'): void {
-    this.set({ head: headName(head) }, history)
+    this.set({ head: headName(head), heads: '' }, history)
+  }
+
+  /** One head more, or one less, beside those that are open. */
+  addHead(head: Head, open: Head, how: 'toggle' | 'add'): void {
+    const now = this.several.length > 0 ? this.several : [open]
+    const next = how === 'add' && now.some((other) => sameHead(other, head)) ? now : toggled(now, head)
+    const last = next.some((other) => sameHead(other, head)) ? head : (next.at(-1) ?? open)
+    this.set({ head: headName(last), heads: next.length > 1 ? next.map(headName).join(' ') : '' }, 'step')
   }
 
   /** The analysis that somebody shared, if it is that what is to be seen. */
@@ -258,6 +279,29 @@ export class Selection {
   }
   get head(): Head | undefined {
     return parseHead(this.#fields.head)
+  }
+  get find() {
+    return this.#fields.find
+  }
+  get sort() {
+    return this.#fields.sort
+  }
+  /** Names of the figures that are open, with commas. */
+  get figures() {
+    return this.#fields.figures
+  }
+  get spread() {
+    return oneOf(this.#fields.spread, ['layer', 'head'], 'layer')
+  }
+  get classes() {
+    return this.#fields.classes !== ''
+  }
+  get several(): Head[] {
+    const heads = parseHeads(this.#fields.heads).slice(0, MOST_HEADS)
+    return heads.length > 1 ? heads : []
+  }
+  get merge(): Merge {
+    return oneOf(this.#fields.merge, ['mean', 'max'], 'mean')
   }
   get colour() {
     return this.#fields.colour

@@ -19,8 +19,8 @@ export interface FrameLayout {
 export const CELL_GAP = 2
 /** Layer numbers, the ring of the open head, and the padding of the column. */
 const ASIDE = 28 + 4 + 38
-/** Title, head numbers and legend of the grid. */
-const AROUND = 92
+/** Title, the box that finds heads, head numbers and legend of the grid. */
+const AROUND = 124
 const TOKENS = 140
 const WORDS = 210
 const LEAST_CELL = 16
