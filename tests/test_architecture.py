@@ -65,6 +65,7 @@ LIGHT = NOUNS | {
     "runtime",
     "request",
     "budget",
+    "figures",
     "query",
     "jobs",
     "store",

@@ -57,17 +57,16 @@ def test_every_figure_in_every_form(server: Server) -> None:
         assert len(list(csv.reader(io.StringIO(table.text)))) > 1
 
 
-@both_homes
-def test_a_picture(server: Server) -> None:
+def test_a_picture(embedded: Server) -> None:
     """A PNG of three pixels per px, by the browser of this machine; it is kept, with a name of its own for each size."""
-    id_ = analysed(server)
-    answer = ask(server, id_, "patterns", format="png", width=300, height=200)
+    id_ = analysed(embedded)
+    answer = ask(embedded, id_, "patterns", format="png", width=300, height=200)
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "image/png"
     with Image.open(io.BytesIO(answer.content)) as image:
         assert image.size == (900, 600)
         assert len(image.convert("RGB").getcolors(1 << 24)) > 10
-    other = ask(server, id_, "patterns", format="png", width=301, height=200)
+    other = ask(embedded, id_, "patterns", width=301, height=200)
     assert other.headers["etag"] != answer.headers["etag"]
 
 

@@ -56,14 +56,28 @@ def _hex(rgb: Any) -> str:
     return "#" + "".join(f"{round(float(part)):02x}" for part in rgb)
 
 
-def layout(palette: Palette, x: dict[str, Any], y: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The layout of a figure with these two axes."""
+# Above the picture, from its left edge on.
+ABOVE = {
+    "orientation": "h",
+    "traceorder": "normal",
+    "x": 0,
+    "y": 1.02,
+    "xanchor": "left",
+    "yanchor": "bottom",
+}
+
+
+def layout(
+    palette: Palette, x: dict[str, Any], y: dict[str, Any], legend: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """The layout of a figure with these two axes, and a legend at its place if it needs one."""
     return {
         "font": {"family": FONT, "size": 12, "color": palette.ink},
         "paper_bgcolor": palette.paper,
         "plot_bgcolor": palette.paper,
         "margin": {"l": 56, "r": 12, "t": 12, "b": 46},
-        "showlegend": False,
+        "showlegend": legend is not None,
+        "legend": {"itemclick": False, "itemdoubleclick": False, **(legend or {})},
         "hovermode": "closest",
         "hoverlabel": {
             "bgcolor": palette.paper,

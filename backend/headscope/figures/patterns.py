@@ -6,9 +6,11 @@ import numpy as np
 
 from ..measures import MEASURES
 from .figure import Drawing, Figure, LensParams, Numbers, column, values
-from .paper import Palette, axis, layout, plain, positions
+from .paper import ABOVE, Palette, axis, layout, plain, positions
 
 NAME = "patterns"
+# What the legend says, where that is not the name of the class.
+SHORT = {"vertical+diagonal": "both"}
 
 
 def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
@@ -23,7 +25,7 @@ def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
     bars = [
         {
             "type": "bar",
-            "name": name,
+            "name": SHORT.get(name, name),
             "x": places,
             "y": plain(shares[number]),
             "width": 0.82,
@@ -42,7 +44,6 @@ def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
         "ticktext": [*x["ticktext"], "all"],
         "range": [-0.6, places[-1] + 0.6],
     }
-    legend = {"orientation": "h", "traceorder": "normal", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"}
     said = [f"{name} {100 * share:.0f} %" for name, share in zip(classes, shares[:, -1], strict=True) if share > 0]
     return Drawing(
         bars,
@@ -51,8 +52,7 @@ def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
             x,
             axis(palette, "share of heads", range=[0, 1], tickformat=".0%"),
             barmode="stack",
-            showlegend=True,
-            legend={**legend, "itemclick": False, "itemdoubleclick": False},
+            legend=ABOVE,
         ),
         f"Of {counts[:, -1].sum()} heads: {', '.join(said)}.",
         ("layer", "class", "heads", "share"),

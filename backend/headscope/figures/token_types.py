@@ -10,7 +10,7 @@ from ..declarations import NoParams
 from ..lenses import LENSES
 from ..measures.token_types import COLUMNS, TokenTypesParams
 from .figure import Array, Drawing, Figure, Numbers, lenses_of, values
-from .paper import Palette, axis, layout, plain, said
+from .paper import ABOVE, Palette, axis, layout, plain, said
 
 NAME = "token_types"
 WORDS = {"special": "special", "punct": "punctuation", "word": "words", "subword": "pieces of words"}
@@ -35,7 +35,6 @@ def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
         rows += [[lens, COLUMNS[place], *plain(summary, 7)] for place, summary in zip(shown, summaries, strict=True)]
         told = ", ".join(f"{name} {said(summary[0])}" for name, summary in zip(names, summaries, strict=True))
         words.append(f"{LENSES[lens].title}: {told}.")
-    legend = {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"}
     return Drawing(
         bars,
         layout(
@@ -43,8 +42,7 @@ def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
             axis(palette, "type of the token attended to", ticks=""),
             axis(palette, _title(numbers), grid=True, rangemode="tozero"),
             barmode="group",
-            showlegend=len(lenses) > 1,
-            legend={**legend, "itemclick": False, "itemdoubleclick": False},
+            legend=ABOVE if len(lenses) > 1 else None,
         ),
         f"Mean over heads, {_title(numbers)}, by type of token. {' '.join(words)}",
         ("lens", "type", "mean", "lower_quartile", "upper_quartile"),

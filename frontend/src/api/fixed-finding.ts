@@ -33,8 +33,9 @@ export function fixedFinding(heads: number, layers: number): Finding {
       return { view: { query: text, measures: [], parts, notes: [] }, question: null }
     },
     async heads(_id, query) {
-      const clauses = query
+      const clauses = ` ${query}`
         .split(' order by ')[0]
+        .trim()
         .split(' and ')
         .filter((clause) => clause !== '')
       const every = Array.from({ length: layers * heads }, (_, i) => ({

@@ -2,6 +2,8 @@
 import type { Analysis, Declaration, Head, KindSupport, Method, Model, Request, Run, Token } from '../lib/analysis'
 import { type Matrix, maxMagnitude, type Tiles } from '../lib/matrix'
 import { type Past, type Source, SourceError } from '../lib/source'
+import { fixedFigures } from './fixed-figures'
+import { CLASSES, fixedClass, fixedFinding } from './fixed-finding'
 import { fixedPatches, fixedPicture } from './fixed-image'
 import { effectiveMap, leverageOf, weightsMap } from './fixed-maps'
 
@@ -68,6 +70,8 @@ const declaration = (name: string, title: string, over: Partial<Declaration>): D
   signed: false,
   lenses: ['weights'],
   citation: '',
+  columns: [],
+  classes: [],
   params: {},
   ...over,
 })
@@ -151,11 +155,21 @@ export const fixedCatalogue = {
       range: [0, 1],
       doc: 'The share of a map that never reaches the output.',
     }),
+    declaration('patterns', 'Pattern', {
+      axes: ['L', 'H', 'C'],
+      columns: ['margin', 'class'],
+      classes: CLASSES,
+      doc: 'What the map of a head looks like.',
+    }),
     declaration('leverage', 'Leverage', {
       axes: ['L', 'H', 'K'],
       range: [0, 1],
       doc: 'How much of the weight on a token survives in place.',
     }),
+    // What figures are drawn from, and nothing else here.
+    ...['qk_spectrum_layer', 'rank', 'residual_ratio', 'token_similarity', 'token_types'].map((name) =>
+      declaration(name, name, {}),
+    ),
   ],
 }
 
@@ -182,6 +196,7 @@ export function fixedSource(delayMs = 0): Source {
     return lens !== 'effective' ? weights : effectiveMap(weights, HEAD_WIDTH, head.layer * 31 + head.head)
   }
   return {
+    figures: fixedFigures,
     catalogue: async () => fixedCatalogue,
     support: async () => [fixedSupport, { ...fixedSupport, kind: 'cross' }],
     async submit(request) {
@@ -203,7 +218,11 @@ export function fixedSource(delayMs = 0): Source {
     grid: async (id, lens) =>
       tilesOf(lens !== 'effective', lens === 'rollout' ? 1 : HEADS, (head) => mapOf(id, lens, head)),
     map: async (id, lens, head) => mapOf(id, lens, head),
-    overview: async (id, measure) => perHead((head) => mean(valuesOf(measure, mapOf(id, 'weights', head), head))),
+    finding: fixedFinding(HEADS, LAYERS),
+    overview: async (id, measure) =>
+      perHead((head) =>
+        measure === 'patterns.class' ? fixedClass(head) : mean(valuesOf(measure, mapOf(id, 'weights', head), head)),
+      ),
     measure: async (id, measure, _lens, head) => valuesOf(measure, mapOf(id, 'weights', head), head),
     exportUrl: () => null,
   }

@@ -56,6 +56,7 @@ export function server(key = ''): Source {
     finding: finding(of),
 
     comparisons: comparisons(of),
+    figures: figures(at, of),
 
     async catalogue() {
       const [known, lenses, mechanisms, measures] = await Promise.all([

@@ -61,6 +61,7 @@ export interface Source {
   accounts?: Accounts
   finding?: Finding
   comparisons?: Comparisons
+  figures?: Figures
   catalogue(): Promise<Catalogue>
   /** What a model supports, for each kind of its attention, the default one first. */
   support(model: string): Promise<KindSupport[]>

@@ -23,6 +23,7 @@ from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
 from headscope.figures.paper import PALETTES
 from headscope.figures.violin import PLACES, density
 from headscope.measures import MEASURES
+from tests.unit.figures import fixed
 
 NEEDED = sorted({measure for figure in FIGURES.values() for measure in figure.measures})
 TEXT = "The boats lay by the river bank while Headscope and the bank in town kept the money they had earned."
@@ -240,3 +241,19 @@ def test_ramp_is_distinct_at_any_length() -> None:
     for palette in PALETTES.values():
         for count in (1, 2, 6, 36):
             assert len(set(palette.ramp(count))) == count
+
+
+def alike(one: Any, other: Any) -> bool:
+    """The same data, but for the last digits of numbers, which differ between processors."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(alike(*pair) for pair in zip(one, other, strict=True))
+    if isinstance(one, float) or isinstance(other, float):
+        return one is not None and other is not None and math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-6)
+    return bool(one == other)
+
+
+def test_figures_of_the_gallery_are_what_is_drawn() -> None:
+    """Else: .venv/bin/python -m tests.unit.figures.fixed"""
+    assert alike(json.loads(fixed.FILE.read_text("utf-8")), json.loads(json.dumps(fixed.drawn())))

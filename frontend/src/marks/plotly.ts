@@ -1,0 +1,75 @@
+/** plotly.js, loaded once, when the first figure is opened. */
+import type { PlotlyFigure } from '../lib/figures'
+
+interface Point {
+  customdata?: unknown
+}
+interface Events {
+  on(name: 'plotly_hover' | 'plotly_click', call: (event: { points: Point[] }) => void): void
+  on(name: 'plotly_unhover', call: () => void): void
+}
+interface Plotly {
+  react(to: HTMLElement, data: unknown, layout: unknown, config: unknown): Promise<HTMLElement & Events>
+  purge(from: HTMLElement): void
+}
+
+let loading: Promise<Plotly> | undefined
+
+async function load(script: string): Promise<Plotly> {
+  await import(/* @vite-ignore */ new URL(script, location.href).href)
+  return (globalThis as unknown as { Plotly: Plotly }).Plotly
+}
+
+/** What failed to load is tried again at the next figure. */
+function plotly(script: string): Promise<Plotly> {
+  loading ??= load(script).catch(() => {
+    loading = undefined
+    throw new Error('The part of the page that draws figures could not be loaded. Close the figure and open it again.')
+  })
+  return loading
+}
+
+export interface Surface {
+  script: string
+  width: number
+  height: number
+  /** The layer of what is pointed at, and its head if it is one; null for nothing. */
+  onpoint: (place: Place | null) => void
+  onchoose: (place: Place) => void
+}
+export interface Place {
+  layer: number
+  head: number | null
+}
+
+/** Figures say in their customdata which layer and head a point is about. */
+function placeOf({ points }: { points: Point[] }): Place | null {
+  const [layer, head] = (points[0]?.customdata ?? []) as unknown[]
+  return typeof layer === 'number' ? { layer, head: typeof head === 'number' ? head : null } : null
+}
+
+/** Draws the figure, or draws it anew where it is. */
+export async function drawFigure(to: HTMLElement, { data, layout }: PlotlyFigure, surface: Surface): Promise<void> {
+  const lib = await plotly(surface.script)
+  if (!to.isConnected) return
+  const first = !to.classList.contains('js-plotly-plot')
+  const { width, height } = surface
+  const copy = structuredClone({ data, layout })
+  const drawn = await lib.react(
+    to,
+    copy.data,
+    { ...copy.layout, width, height },
+    { displayModeBar: false, doubleClick: false },
+  )
+  if (!first) return
+  drawn.on('plotly_hover', (event) => surface.onpoint(placeOf(event)))
+  drawn.on('plotly_unhover', () => surface.onpoint(null))
+  drawn.on('plotly_click', (event) => {
+    const place = placeOf(event)
+    if (place) surface.onchoose(place)
+  })
+}
+
+export function clearFigure(from: HTMLElement): void {
+  void loading?.then((lib) => lib.purge(from))
+}
