@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { random } from '../src/api/fixed-maps'
-import { type Edges, edgesByKey, type Rule, selectEdges, sinks } from '../src/lib/edges'
+import { type Edges, type Rule, selectEdges, sinks } from '../src/lib/edges'
 import type { Matrix } from '../src/lib/matrix'
 
 const matrix = (rows: number[][]): Matrix => ({
@@ -9,7 +9,12 @@ const matrix = (rows: number[][]): Matrix => ({
   cols: rows[0].length,
   exact: true,
 })
-const list = ({ query, key }: Edges) => Array.from(query, (q, i) => [q, key[i]])
+function list(edges: Edges): number[][] {
+  const pairs: number[][] = []
+  edges.within([0, edges.map.rows], [0, edges.map.cols], (q, k) => pairs.push([q, k]))
+  expect(edges.total).toBe(pairs.length)
+  return pairs
+}
 
 /** The rule in its plainest form: sort, then take. */
 function slow(map: Matrix, rule: Rule): number[][] {
@@ -69,7 +74,6 @@ describe('selectEdges', () => {
       [1, 1],
       [2, 1],
     ])
-    expect([...edges.start]).toEqual([0, 0, 1, 2])
   })
 
   it.each<Rule>([
@@ -92,14 +96,24 @@ describe('selectEdges', () => {
     expect(sinks(Float32Array.of(0, 0))).toEqual([false, false])
   })
 
-  it('finds the same edges from the side of the keys', () => {
+  it('finds the same edges from either side', () => {
     const next = random(9)
-    const map = matrix(Array.from({ length: 12 }, () => Array.from({ length: 12 }, next)))
+    const map = matrix(Array.from({ length: 12 }, () => Array.from({ length: 9 }, next)))
     const edges = selectEdges(map, { name: 'top-k', k: 4 })
-    const { start, order } = edgesByKey(edges, 12)
-    for (let k = 0; k < 12; k++) {
-      for (let i = start[k]; i < start[k + 1]; i++) expect(edges.key[order[i]]).toBe(k)
-    }
-    expect(new Set(order).size).toBe(edges.key.length)
+    const [leaving, arriving]: number[][][] = [[], []]
+    for (let q = 0; q < 12; q++) edges.leaving(q, (...pair) => leaving.push(pair))
+    for (let k = 0; k < 9; k++) edges.arriving(k, (...pair) => arriving.push(pair))
+    expect(leaving).toEqual(list(edges))
+    expect(arriving.sort(([q, k], [r, l]) => q - r || k - l)).toEqual(leaving)
+    expect(leaving.every(([q, k]) => edges.weight(q, k) === map.data[q * 9 + k])).toBe(true)
+  })
+
+  it('knows whether any query looks ahead', () => {
+    const causal = matrix([
+      [1, 0],
+      [0.4, 0.6],
+    ])
+    expect(selectEdges(causal, { name: 'mass', mass: 1 }).ahead).toBe(false)
+    expect(selectEdges(matrix([[0.4, 0.6]]), { name: 'mass', mass: 1 }).ahead).toBe(true)
   })
 })

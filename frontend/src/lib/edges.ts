@@ -3,14 +3,89 @@ import { isGap, type Matrix } from './matrix'
 
 export type Rule = { name: 'mass'; mass: number } | { name: 'top-k'; k: number } | { name: 'value'; value: number }
 
-/** Columns of equal length: edge i runs from query[i] to key[i]. Sorted by query, then by key. */
-export interface Edges {
-  query: Int32Array
-  key: Int32Array
-  weight: Float32Array
-  /** Edges of query q are start[q] .. start[q + 1]. */
-  start: Int32Array
+/**
+ * The connections of a head. They are not listed but known by where each row is cut, and a row is cut when it is asked for: broad heads
+ * have a million connections at 2,048 tokens, of which a few hundred are drawn.
+ */
+export class Edges {
+  readonly #bits: Uint32Array
+  readonly #known: Uint8Array
+
+  constructor(
+    readonly map: Matrix,
+    private readonly cuts: Cuts,
+    private readonly left: Uint8Array,
+    private readonly cut: (row: number) => void,
+  ) {
+    this.#bits = bitsOf(map)
+    this.#known = new Uint8Array(map.rows)
+  }
+
+  /** How many there are. */
+  get total(): number {
+    for (let q = 0; q < this.map.rows; q++) this.#ask(q)
+    return this.cuts.total
+  }
+
+  weight(query: number, key: number): number {
+    return this.map.data[query * this.map.cols + key]
+  }
+
+  /** Calls back for every connection between these queries and keys, from and to (exclusive). */
+  within([q0, q1]: readonly [number, number], [k0, k1]: readonly [number, number], visit: Visit): void {
+    for (let q = q0; q < q1; q++) {
+      this.#ask(q)
+      for (let k = k0; k < k1; k++) if (this.#has(q, k)) visit(q, k)
+    }
+  }
+
+  leaving(query: number, visit: Visit): void {
+    this.within([query, query + 1], [0, this.map.cols], visit)
+  }
+
+  arriving(key: number, visit: Visit): void {
+    this.within([0, this.map.rows], [key, key + 1], visit)
+  }
+
+  /** Whether any query looks at a key that comes later. */
+  get ahead(): boolean {
+    for (let q = 0; q < this.map.rows; q++) {
+      this.#ask(q)
+      for (let k = q + 1; k < this.map.cols; k++) if (this.#has(q, k)) return true
+    }
+    return false
+  }
+
+  #ask(query: number): void {
+    if (this.#known[query] === 1) return
+    this.#known[query] = 1
+    this.cut(query)
+  }
+
+  #has(query: number, key: number): boolean {
+    const bits = this.#bits[query * this.map.cols + key] & MAGNITUDE
+    const { bits: cut, key: last } = this.cuts
+    if (bits === 0 || this.left[key] === 1 || bits > INFINITE) return false
+    return bits > cut[query] || (bits === cut[query] && key <= last[query])
+  }
 }
+
+export type Visit = (query: number, key: number) => void
+
+/** Where each row is cut: what is stronger is drawn, and of what is exactly as strong the keys up to `key`. */
+interface Cuts {
+  bits: Float64Array
+  key: Int32Array
+  /** Of the rows that have been cut. */
+  total: number
+}
+
+/** The bits of a float without its sign order like its magnitude; above those of infinity is what is no number. */
+const MAGNITUDE = 0x7fffffff
+const INFINITE = 0x7f800000
+const NEVER = Number.POSITIVE_INFINITY
+
+const bitsOf = ({ data }: Matrix) => new Uint32Array(data.buffer, data.byteOffset, data.length)
 
 /** `skip[i]` leaves token i out on both sides; mass is then that of the keys that remain. `skipKeys` where these are other tokens. */
 export function selectEdges(
@@ -19,171 +94,123 @@ export function selectEdges(
   skip?: readonly boolean[],
   skipKeys: readonly boolean[] | undefined = skip,
 ): Edges {
-  const columns = new Columns(map.rows)
   const left = Uint8Array.from({ length: map.cols }, (_, k) => Number(skipKeys?.[k] ?? false))
-  const least = leastOf(rule, map.cols)
-  const row = new Row(map.cols)
-  for (let q = 0; q < map.rows; q++) {
-    columns.start[q] = columns.length
-    if (skip?.[q] || isGap(map, q)) continue
-    row.read(map.data, q * map.cols, left)
-    columns.take(q, row, least(row))
-  }
-  columns.start[map.rows] = columns.length
-  return columns.edges()
-}
-
-/** Where a row is cut: what is stronger is drawn, and of what is exactly as strong the keys up to `key`. */
-interface Cut {
-  bits: number
-  key: number
-}
-
-/** One row of a map by magnitude. The bits of a non-negative float order like the float, so bits are compared. */
-class Row {
-  readonly magnitude: Float32Array
-  readonly bits: Uint32Array
-  readonly values: Float32Array
-
-  constructor(readonly cols: number) {
-    this.magnitude = new Float32Array(cols)
-    this.bits = new Uint32Array(this.magnitude.buffer)
-    this.values = new Float32Array(cols)
-  }
-
-  read(data: Float32Array, from: number, skip: Uint8Array): void {
-    const { cols, magnitude, values } = this
-    for (let k = 0; k < cols; k++) {
-      values[k] = data[from + k]
-      magnitude[k] = skip[k] ? 0 : Math.abs(values[k])
-    }
-  }
-}
-
-/** Grows as edges come. */
-class Columns {
-  length = 0
-  readonly start: Int32Array
-  #query = new Int32Array(1024)
-  #key = new Int32Array(1024)
-  #weight = new Float32Array(1024)
-
-  constructor(rows: number) {
-    this.start = new Int32Array(rows + 1)
-  }
-
-  take(q: number, { bits, values, cols }: Row, cut: Cut): void {
-    while (this.length + cols > this.#key.length) this.#grow()
-    for (let k = 0; k < cols; k++) {
-      if (bits[k] === 0 || bits[k] < cut.bits || (bits[k] === cut.bits && k > cut.key)) continue
-      this.#query[this.length] = q
-      this.#key[this.length] = k
-      this.#weight[this.length++] = values[k]
-    }
-  }
-
-  #grow(): void {
-    const twice = <T extends Int32Array | Float32Array>(old: T, made: T): T => {
-      made.set(old)
-      return made
-    }
-    const size = 2 * this.#key.length
-    this.#query = twice(this.#query, new Int32Array(size))
-    this.#key = twice(this.#key, new Int32Array(size))
-    this.#weight = twice(this.#weight, new Float32Array(size))
-  }
-
-  edges(): Edges {
-    const { length, start } = this
-    return {
-      query: this.#query.slice(0, length),
-      key: this.#key.slice(0, length),
-      weight: this.#weight.slice(0, length),
-      start,
-    }
-  }
+  const cuts: Cuts = { bits: new Float64Array(map.rows).fill(NEVER), key: new Int32Array(map.rows), total: 0 }
+  const ranks = new Ranks(map, left)
+  const least = rule.name === 'value' ? new Uint32Array(Float32Array.of(rule.value).buffer)[0] : 0
+  return new Edges(map, cuts, left, (q) => {
+    if (skip?.[q] || isGap(map, q)) return
+    if (rule.name === 'value') ranks.above(q, least, cuts)
+    else if (rule.name === 'mass') ranks.byMass(q, rule.mass, cuts)
+    else ranks.byCount(q, rule.k, cuts)
+  })
 }
 
 /** A hair of tolerance, so that 0.7 of ten equal keys is seven, not eight. */
 const enough = (mass: number, total: number) => (mass - 1e-6) * total
 
-function leastOf(rule: Rule, cols: number): (row: Row) => Cut {
-  if (rule.name === 'value') {
-    const bits = new Uint32Array(Float32Array.of(rule.value).buffer)[0]
-    return () => ({ bits, key: cols })
-  }
-  const ranks = new Ranks(cols)
-  if (rule.name === 'top-k') return (row) => ranks.cut(row, () => rule.k, false)
-  return (row) => ranks.cut(row, (total) => enough(rule.mass, total), true)
-}
-
 /** Magnitudes share a bucket when the first 12 bits after the sign agree: within 6 % of each other. */
 const BUCKETS = 4096
+const SHIFT = 19
 const KEYS = 2 ** 20
 
 /**
- * Finds how far down a row the rule reaches without sorting it, which would cost two frames at 512 rows: a histogram tells the bucket,
+ * Finds how far down a row a rule reaches without sorting it, which would cost two frames at 512 rows: a histogram tells the bucket,
  * and only the keys in that one are sorted; without a comparator, as bits and key fit into one double.
  */
 class Ranks {
-  #amount = new Float64Array(BUCKETS)
-  #packed: Float64Array
+  readonly #bits: Uint32Array
+  readonly #mass = new Float64Array(BUCKETS)
+  readonly #count = new Int32Array(BUCKETS)
+  readonly #packed: Float64Array
+  /** Of the row that was read last. */
+  #low = BUCKETS
+  #top = 0
+  #total = 0
 
-  constructor(cols: number) {
-    this.#packed = new Float64Array(cols)
+  constructor(
+    private readonly map: Matrix,
+    private readonly left: Uint8Array,
+  ) {
+    this.#bits = bitsOf(map)
+    this.#packed = new Float64Array(map.cols)
   }
 
-  /** `wanted` of the row's total: of its mass, or of the number of keys. */
-  cut(row: Row, wanted: (total: number) => number, byMass: boolean): Cut {
-    const { bits, magnitude, cols } = row
-    const amount = this.#amount
-    let [total, top, low] = [0, 0, BUCKETS]
+  above(q: number, least: number, cuts: Cuts): void {
+    const { cols } = this.map
+    cuts.bits[q] = least
+    cuts.key[q] = cols
     for (let k = 0; k < cols; k++) {
-      if (bits[k] === 0) continue
-      const bucket = bits[k] >>> 19
-      amount[bucket] += byMass ? magnitude[k] : 1
-      total += magnitude[k]
+      const bits = this.#bits[q * cols + k] & MAGNITUDE
+      if (bits !== 0 && bits >= least && this.left[k] === 0) cuts.total += 1
+    }
+  }
+
+  byMass(q: number, mass: number, cuts: Cuts): void {
+    this.#read(q)
+    const goal = enough(mass, this.#total)
+    let [bucket, sum, count] = [this.#top, 0, 0]
+    while (bucket > this.#low && sum + this.#mass[bucket] < goal) {
+      sum += this.#mass[bucket]
+      count += this.#count[bucket--]
+    }
+    const sorted = this.#sorted(q, bucket)
+    let at = sorted.length
+    while (at > 0 && sum < goal) sum += Math.abs(this.map.data[q * this.map.cols + keyOf(sorted[--at])])
+    this.#cut(q, sorted, at, count, cuts)
+  }
+
+  byCount(q: number, wanted: number, cuts: Cuts): void {
+    this.#read(q)
+    let [bucket, count] = [this.#top, 0]
+    while (bucket > this.#low && count + this.#count[bucket] < wanted) count += this.#count[bucket--]
+    const sorted = this.#sorted(q, bucket)
+    this.#cut(q, sorted, Math.max(0, sorted.length - (wanted - count)), count, cuts)
+  }
+
+  /** Everything from `at` on in the sorted bucket is drawn, and the `count` keys of the buckets above. */
+  #cut(q: number, sorted: Float64Array, at: number, count: number, cuts: Cuts): void {
+    cuts.total += count + sorted.length - at
+    if (at === sorted.length) return
+    cuts.bits[q] = Math.floor(sorted[at] / KEYS)
+    cuts.key[q] = keyOf(sorted[at])
+  }
+
+  #read(q: number): void {
+    const { cols, data } = this.map
+    this.#mass.fill(0, this.#low, this.#top + 1)
+    this.#count.fill(0, this.#low, this.#top + 1)
+    let [low, top, total] = [BUCKETS, 0, 0]
+    for (let k = 0; k < cols; k++) {
+      const bits = this.#bits[q * cols + k] & MAGNITUDE
+      if (bits === 0 || this.left[k] === 1) continue
+      const bucket = bits >>> SHIFT
+      const size = Math.abs(data[q * cols + k])
+      this.#mass[bucket] += size
+      this.#count[bucket] += 1
+      total += size
       if (bucket > top) top = bucket
       if (bucket < low) low = bucket
     }
-    const goal = wanted(total)
-    let sum = 0
-    let bucket = top
-    while (bucket > low && sum + amount[bucket] < goal) sum += amount[bucket--]
-    amount.fill(0, low, top + 1)
-    return this.#within(row, bucket, goal - sum, byMass)
+    this.#low = low
+    this.#top = top
+    this.#total = total
   }
 
-  #within({ bits, magnitude, cols }: Row, bucket: number, missing: number, byMass: boolean): Cut {
-    const packed = this.#packed
+  /** Keys of one bucket with their bits, weakest first; of equal ones the later first. */
+  #sorted(q: number, bucket: number): Float64Array {
+    const { cols } = this.map
     let count = 0
     for (let k = 0; k < cols; k++) {
-      if (bits[k] !== 0 && bits[k] >>> 19 === bucket) packed[count++] = bits[k] * KEYS + (KEYS - 1 - k)
+      const bits = this.#bits[q * cols + k] & MAGNITUDE
+      if (bits !== 0 && bits >>> SHIFT === bucket && this.left[k] === 0)
+        this.#packed[count++] = bits * KEYS + (KEYS - 1 - k)
     }
-    packed.subarray(0, count).sort()
-    let at = count
-    let sum = 0
-    while (at > 0 && sum < missing) {
-      at -= 1
-      sum += byMass ? magnitude[keyOf(packed[at])] : 1
-    }
-    if (at === count) return { bits: Number.POSITIVE_INFINITY, key: 0 }
-    return { bits: Math.floor(packed[at] / KEYS), key: keyOf(packed[at]) }
+    return this.#packed.subarray(0, count).sort()
   }
 }
 
 const keyOf = (packed: number) => KEYS - 1 - (packed % KEYS)
-
-/** Edge numbers that arrive at each key: the same edges seen from the other side. */
-export function edgesByKey(edges: Edges, keys: number): { start: Int32Array; order: Int32Array } {
-  const start = new Int32Array(keys + 1)
-  for (const k of edges.key) start[k + 1]++
-  for (let k = 0; k < keys; k++) start[k + 1] += start[k]
-  const next = start.slice()
-  const order = new Int32Array(edges.key.length)
-  for (let e = 0; e < edges.key.length; e++) order[next[edges.key[e]]++] = e
-  return { start, order }
-}
 
 /** Keys that take more than this of the weight on average are sinks (epsilon of the measure of that name). */
 const SINK = 0.3

@@ -1,9 +1,9 @@
 /** Paints the token connection graph, one curve per edge, wherever its geometry puts the tokens. */
-import type { Edges } from '../lib/edges'
+import type { Edges, Visit } from '../lib/edges'
 import { fitCanvas } from '../lib/frame'
 import { type GraphGeometry, trace, within } from '../lib/graph-geometry'
 import { shorten } from '../lib/labels'
-import { inSpan, isNothing, type Lit, litKeys, litQueries } from '../lib/lit'
+import { isNothing, type Lit, litKeys, litQueries } from '../lib/lit'
 import { MONO, type Palette } from '../lib/palette'
 import { newPath, type Pen, type Surface } from '../lib/pen'
 
@@ -21,7 +21,6 @@ export interface GraphLayout {
 
 export interface GraphPicture {
   edges: Edges
-  byKey: { start: Int32Array; order: Int32Array }
   queries: readonly string[]
   keys: readonly string[]
   /** Keys whose curves are drawn in grey, such as special tokens and sinks. */
@@ -59,13 +58,10 @@ function prepare(canvas: Surface, { width, height, top, scroll, geometry }: Grap
 export function paintGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture): void {
   const context = prepare(canvas, layout)
   const [first, last] = visible(layout)
-  const { start, key } = picture.edges
-  const queries = picture.queries.length
+  const rows: [number, number] = [first, Math.min(last, picture.queries.length)]
+  const columns: [number, number] = [first, Math.min(last, picture.keys.length)]
   // A curve that leaves the screen says little and hides much: those wait until their token is pointed at.
-  strokeEdges(canvas, context, layout, picture, (visit) => {
-    for (let e = start[Math.min(first, queries)]; e < start[Math.min(last, queries)]; e++)
-      if (key[e] >= first && key[e] < last) visit(e)
-  })
+  strokeEdges(canvas, context, layout, picture, (visit) => picture.edges.within(rows, columns, visit))
   for (let i = first; i < last; i++) labelsOf(context, layout, picture, i, () => picture.palette.muted)
   context.restore()
 }
@@ -111,25 +107,20 @@ function strokeLit(
   picture: GraphPicture,
   { queries, keys, box }: Lit,
 ): Set<number> {
-  const { edges, byKey } = picture
+  const { edges } = picture
   const ends = new Set<number>()
   strokeEdges(canvas, context, layout, picture, (visit) => {
-    const leaving = (q: number, within: (k: number) => boolean) => {
-      for (let e = edges.start[q]; e < edges.start[q + 1]; e++) {
-        if (!within(edges.key[e])) continue
-        visit(e)
-        ends.add(edges.key[e])
-      }
+    const leading: Visit = (q, k) => {
+      visit(q, k)
+      ends.add(k)
     }
-    for (const q of queries) leaving(q, () => true)
-    if (!box) return
-    const [from, to] = box.queries ?? [0, picture.queries.length]
-    for (let q = from; q < to; q++) leaving(q, (k) => inSpan(box.keys, k))
+    for (const q of queries) edges.leaving(q, leading)
+    if (box) edges.within(box.queries ?? [0, picture.queries.length], box.keys ?? [0, picture.keys.length], leading)
   })
   // Where one text is both, what arrives has to look different from what leaves.
   if (layout.geometry.kind === 'arcs') context.setLineDash([1, 4])
   strokeEdges(canvas, context, layout, picture, (visit) => {
-    for (const k of keys) for (let i = byKey.start[k]; i < byKey.start[k + 1]; i++) visit(byKey.order[i])
+    for (const k of keys) edges.arriving(k, visit)
   })
   context.setLineDash([])
   return ends
@@ -141,20 +132,20 @@ function strokeEdges(
   context: Pen,
   { geometry }: GraphLayout,
   { edges, max, palette, marked }: GraphPicture,
-  each: (visit: (edge: number) => void) => void,
+  each: (visit: Visit) => void,
 ): void {
   const paths: (Path2D | undefined)[] = new Array(3 * BUCKETS)
   const thickest = geometry.kind === 'columns' ? Math.min(3, Math.max(1, geometry.pitch / 10)) : 2.5
   let count = 0
-  each((edge) => {
-    const weight = edges.weight[edge]
+  each((q, k) => {
+    const weight = edges.weight(q, k)
     const strength = Math.sqrt(Math.abs(weight) / (max || 1))
-    const colour = marked[edges.key[edge]] ? 2 : weight < 0 ? 1 : 0
+    const colour = marked[k] ? 2 : weight < 0 ? 1 : 0
     const bucket = Math.min(BUCKETS - 1, Math.floor(strength * BUCKETS)) + colour * BUCKETS
     const path = paths[bucket] ?? newPath(canvas)
     paths[bucket] = path
     count += 1
-    trace(path, geometry, edges.query[edge], edges.key[edge])
+    trace(path, geometry, q, k)
   })
   // Many curves are each drawn paler, or a broad head would be one blot.
   const ease = Math.min(1, Math.sqrt(COMFORTABLE / Math.max(1, count)))
