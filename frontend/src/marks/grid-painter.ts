@@ -117,6 +117,20 @@ export function paintOverlay(context: Pen, layout: GridLayout, { lit, classes }:
   })
 }
 
+/** In an order of their own heads carry their names, where there is room for them. */
+export function paintNames(context: Pen, layout: GridLayout, palette: Palette): void {
+  if (!layout.order || layout.cell < 30) return
+  context.font = MONO
+  context.textAlign = 'left'
+  context.textBaseline = 'middle'
+  eachCell(layout, (head, x, y) => {
+    const name = headName(head)
+    veil(context, [x, y + layout.cell - 14, name.length * 7.3 + 3], palette.paper, 0.85, 14)
+    context.fillStyle = palette.ink
+    context.fillText(name, x + 1, y + layout.cell - 6)
+  })
+}
+
 type Square = [x: number, y: number, side: number]
 
 export function paintClass(context: Pen, [x, y, side]: Square, mark: ClassMark, palette: Palette): void {
@@ -135,10 +149,10 @@ export function paintClass(context: Pen, [x, y, side]: Square, mark: ClassMark, 
   }
 }
 
-function veil(context: Pen, [x, y, side]: Square, colour: string, alpha: number): void {
+function veil(context: Pen, [x, y, side]: Square, colour: string, alpha: number, height = side): void {
   context.globalAlpha = alpha
   context.fillStyle = colour
-  context.fillRect(x, y, side, side)
+  context.fillRect(x, y, side, height)
   context.globalAlpha = 1
 }
 
