@@ -91,7 +91,7 @@ def test_same_viewer(alone: Alone) -> None:
     alone.head(3, 7).click()
     alone.painted("head", before)
     expect(alone.image("Connections of head 3.7")).to_be_visible()
-    alone.lens("Effective")
+    alone.lens("effective")
     expect(alone.page.get_by_text(re.compile("^Looks most at"))).to_be_visible()
     alone.page.get_by_role("combobox", name="colour by").select_option(label="Entropy")
     expect(alone.page.get_by_text(re.compile(r"^3\.7 .*nats"))).to_be_visible()

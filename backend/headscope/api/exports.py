@@ -18,6 +18,7 @@ from ..store import Stored, export
 from . import declarations, documents
 from .deps import AnalysisId, ServiceDep, read
 from .frontpage import page_folder
+from .maps import picture
 from .schemas import ModelCard, Page
 from .standalone import write_html
 
@@ -62,7 +63,8 @@ def _write_page(service: Service, id_: str, stored: Stored, path: Path) -> None:
         "/mechanisms": declarations.mechanisms().model_dump_json(by_alias=True),
         "/measures": declarations.measures().model_dump_json(by_alias=True),
     }
-    write_html(stored, path, page_folder() / "viewer", {name: text.encode() for name, text in answers.items()})
+    image = {"/image": picture(stored)} if "picture" in stored.arrays else {}
+    write_html(stored, path, page_folder() / "viewer", {name: text.encode() for name, text in answers.items()} | image)
 
 
 def _card(service: Service, model: str) -> list[ModelCard]:

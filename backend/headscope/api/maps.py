@@ -139,10 +139,11 @@ def shrink(tiles: Array, size: int, signed: bool) -> Array:
 @router.get("/image", responses={200: {"content": {"image/png": {}}}}, response_class=Response)
 async def image(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
     """The image as the model sees it, scaled and cut, in which the boxes of its patches count: a PNG."""
-    return await fixed(request, service, id_, "png", _picture)
+    return await fixed(request, service, id_, "png", lambda stored: Response(picture(stored), media_type="image/png"))
 
 
-def _picture(stored: Stored) -> Response:
+def picture(stored: Stored) -> bytes:
+    """A PNG of the image that was analysed. Raises NotReady where none is kept."""
     from PIL import Image
 
     pixels = stored.arrays.get("picture")
@@ -150,7 +151,7 @@ def _picture(stored: Stored) -> Response:
         raise NotReady("This analysis keeps no image: it is of a text, or was made by an earlier version.")
     written = io.BytesIO()
     Image.fromarray(pixels).save(written, "PNG")
-    return Response(written.getvalue(), media_type="image/png")
+    return written.getvalue()
 
 
 @router.get("/edges/{lens}", response_model=Edges)

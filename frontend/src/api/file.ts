@@ -54,6 +54,9 @@ export function mapOf(tensors: Map<string, Tensor>, head: number): Matrix {
 const halfError = (data: Float32Array) =>
   data.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0) / 2 ** 11
 
+const dataAddress = (png: ArrayBuffer) =>
+  `data:image/png;base64,${btoa(Array.from(new Uint8Array(png), (byte) => String.fromCharCode(byte)).join(''))}`
+
 export function fileSource(answers: Answers): Source {
   async function bytes(path: string): Promise<ArrayBuffer> {
     const found = await answers(path)
@@ -68,7 +71,10 @@ export function fileSource(answers: Answers): Source {
   const alone = async () => {
     throw new SourceError(ALONE, 'alone', 405)
   }
-  const analysis = async () => readAnalysis(await json<WireAnalysis>('/analysis'), '')
+  async function analysis() {
+    const image = await answers('/image')
+    return readAnalysis(await json<WireAnalysis>('/analysis'), image ? dataAddress(image) : '')
+  }
 
   return {
     async catalogue() {
