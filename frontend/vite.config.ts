@@ -26,6 +26,6 @@ export default defineConfig(({ mode }) => ({
     ...(mode === 'gallery' ? { rolldownOptions: { input: 'gallery.html' } } : {}),
     ...(mode === 'viewer' ? VIEWER : {}),
   },
-  server: { proxy: { '/api': server } },
+  server: { proxy: { '/api': server, '/assets/plotly.js': server } },
   test: { include: ['tests/**/*.test.ts'] },
 }))

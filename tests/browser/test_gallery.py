@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
+from headscope.figures.script import script
 from tests.browser.visit import Visit, picture
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
@@ -48,6 +50,7 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "--emptyOutDir",
     ]
     subprocess.run(command, cwd=FRONTEND, env={**os.environ, "PATH": path}, check=True, capture_output=True)
+    (folder / "assets" / "plotly.js").write_bytes(script().body)  # which a server gives
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -62,6 +65,8 @@ def settled(visit: Visit, entry: str) -> None:
     if entry == "sign-in":
         visit.page.get_by_label("Access token").wait_for()
         return
+    if entry.startswith("statistics"):
+        expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2)
     visit.painted("grid")
     visit.painted("graph" if entry.startswith("graph") else "head")
     if not entry.startswith("map"):
