@@ -1,10 +1,46 @@
 /** Two analyses together, or two lenses of one: which tokens stand for the same, how alike heads are, and where they differ. */
 import { type Alignment, ENOUGH, flipped, type Likeness, pairAxis, pairedMap, type TokenPair } from '../lib/alignment'
-import { type Analysis, type Head, headName } from '../lib/analysis'
+import { type Analysis, type Declaration, type Head, headName } from '../lib/analysis'
 import type { Axis } from '../lib/axis'
 import { Cache } from '../lib/cache'
 import { difference, type Matrix } from '../lib/matrix'
 import type { Comparisons } from '../lib/source'
+
+/** One number per head, [L][H], and what it says. */
+export interface HeadNumbers {
+  declaration: Declaration
+  values: (number | null)[][] | undefined
+}
+
+export const COSINE =
+  'The cosine between the two maps, read as one long vector each: 1 for maps that agree but for a factor. Unrelated weights are rarely near 0: they tend to share stripes.'
+export const DIVERGENCE =
+  'How differently the two maps spread each query’s attention, in the mean over queries: 0 for the same rows, 1 for rows that share no key.'
+
+const declared = (name: string, title: string, doc: string, unit: string, signed: boolean): Declaration => ({
+  name: `compared:${name}`,
+  title,
+  doc,
+  not: '',
+  axes: ['L', 'H'],
+  unit,
+  range: [signed ? -1 : 0, 1],
+  signed,
+  lenses: [],
+  citation: '',
+  columns: [],
+  classes: [],
+  params: {},
+})
+
+/** What heads can be coloured by where two analyses have the same ones. Maps that are never negative have a cosine of 0 at least. */
+export function likenessNumbers(likeness: Likeness | undefined): HeadNumbers[] {
+  const signed = likeness?.divergence === null
+  const cosine = { declaration: declared('cosine', 'Cosine', COSINE, 'cosine', signed), values: likeness?.cosine }
+  if (signed) return [cosine]
+  const divergence = declared('divergence', 'Jensen-Shannon divergence', DIVERGENCE, 'bits', false)
+  return [cosine, { declaration: divergence, values: likeness?.divergence ?? undefined }]
+}
 
 /** The pairs of one side, and both as axes. */
 interface Link {
@@ -49,6 +85,10 @@ export class Comparison {
     return this.one.layers === this.other.layers && this.one.heads === this.other.heads
   }
 
+  get headByHead(): boolean {
+    return this.sameHeads && this.refusal === ''
+  }
+
   /** How alike the maps of every head are; undefined until it is known, or where it never will be. */
   likeness(lens: string, otherLens: string): Likeness | undefined {
     void this.#arrivals
@@ -56,7 +96,7 @@ export class Comparison {
   }
 
   wantLikeness(lens: string, otherLens: string): void {
-    if (!this.sameHeads || this.refusal) return
+    if (!this.headByHead) return
     this.#want(`${lens} ${otherLens}`, ({ heads }) => heads(this.one.id, this.other.id, lens, otherLens))
   }
 
