@@ -39,7 +39,11 @@ it('says what a sentence asks for besides heads', () => {
     heads: '',
   })
   expect(tokensOf(parts)).toEqual({ queries: [], keys: [3, 7] })
-  expect(choicesOf([part('chart', 'entropy layer'), part('where', 'vertical')])).toEqual({ colour: 'entropy' })
+  expect(choicesOf([part('chart', 'entropy layer'), part('where', 'vertical')])).toEqual({
+    colour: 'entropy',
+    figures: 'entropy',
+    spread: 'layer',
+  })
 })
 
 it('says how many were found, and what orders them', () => {

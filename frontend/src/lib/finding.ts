@@ -103,7 +103,10 @@ export function choicesOf(parts: readonly Part[]): Record<string, string> {
 function choiceOf({ slot, value }: Part): Record<string, string> {
   if (slot === 'lens') return { lens: value }
   if (slot === 'compare') return { compare: 'side', with: 'lens', other: value }
-  if (slot === 'measure' || slot === 'chart') return { colour: value.split(' ')[0] }
+  const [measure, by] = value.split(' ')
+  if (slot === 'measure') return { colour: measure }
+  // Where there is a figure of that measure it opens, too.
+  if (slot === 'chart') return { colour: measure, figures: measureOf(measure), spread: by }
   return slot === 'head' ? { head: value, heads: '' } : {}
 }
 
@@ -111,7 +114,8 @@ function choiceOf({ slot, value }: Part): Record<string, string> {
 export function withoutChoice({ slot }: Part): Record<string, string> {
   if (slot === 'lens') return { lens: 'weights' }
   if (slot === 'compare') return { compare: 'off' }
-  return slot === 'measure' || slot === 'chart' ? { colour: 'map' } : {}
+  if (slot === 'chart') return { colour: 'map', figures: '', spread: 'layer' }
+  return slot === 'measure' ? { colour: 'map' } : {}
 }
 
 /** Tokens that a sentence speaks of: those that look, and those that are looked at. */
