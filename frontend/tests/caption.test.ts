@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { fixedSource, fixedText } from '../src/api/fixed'
 import type { Analysis, Request } from '../src/lib/analysis'
-import { caption, cutSentence, warningsOf } from '../src/lib/caption'
+import { groupMap } from '../src/lib/axis'
+import { caption, cutSentence, precisionOf, warningsOf } from '../src/lib/caption'
+import { difference } from '../src/lib/matrix'
+import { merged } from '../src/lib/several'
 
 const lenses = ['weights', 'effective'].map((name) => ({ name, params: {} }))
 const request: Request = {
@@ -57,5 +60,35 @@ describe('what was cut', () => {
     const analysis = await analysed('One two \u{1f468}\u{1f469}')
     const tokens = analysis.tokens.slice(0, 3)
     expect(cutSentence({ ...analysis, tokens, keyTokens: tokens })).toBe('')
+  })
+})
+
+describe('how near the numbers are', () => {
+  const map = (error?: number) => ({
+    data: Float32Array.of(1, 2, 3),
+    rows: 1,
+    cols: 3,
+    exact: true,
+    ...(error ? { error } : {}),
+  })
+  const axis = {
+    labels: ['a', 'b'],
+    special: [false, false],
+    start: Int32Array.of(0, 2, 3),
+    of: Int32Array.of(0, 0, 1),
+  }
+  const row = { labels: ['a'], special: [false], start: Int32Array.of(0, 1), of: Int32Array.of(0) }
+
+  it('is said of every map', () => {
+    expect(precisionOf(map())).toBe('exact (float32)')
+    expect(precisionOf(map(0.0012))).toBe('rounded: off by at most 0.0012')
+    expect(precisionOf({ ...map(), exact: false })).toContain('thumbnail')
+  })
+
+  it('is not forgotten by what is computed from it', () => {
+    expect(difference(map(0.25), map(0.5)).error).toBe(0.75)
+    expect(difference(map(), map()).error).toBeUndefined()
+    expect(groupMap(map(0.25), row, axis).error).toBe(0.5)
+    expect(merged([map(0.25), map(0.5)], 'mean').error).toBe(0.5)
   })
 })

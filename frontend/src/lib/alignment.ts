@@ -1,7 +1,7 @@
 /** Which tokens of two analyses stand for the same, and maps laid over each other by it. */
 import type { Token } from './analysis'
 import type { Axis } from './axis'
-import type { Matrix } from './matrix'
+import { type Matrix, rounding } from './matrix'
 
 /** Neighbouring tokens of one analysis and their counterparts in the other. */
 export interface TokenPair {
@@ -67,7 +67,8 @@ export function pairedMap(map: Matrix, queries: readonly TokenPair[], keys: read
       data[v * keys.length + w] = sum / rows.length
     }
   }
-  return { data, rows: queries.length, cols: keys.length, exact: map.exact }
+  const pieces = Math.max(1, ...keys.map(({ tokens }) => tokens.length))
+  return { data, rows: queries.length, cols: keys.length, exact: map.exact, ...rounding((map.error ?? 0) * pieces) }
 }
 
 /** The head whose two maps are least alike, and how alike they are. */

@@ -1,7 +1,7 @@
 /** The two sides of a map, read token by token or a word at a time. */
 import type { Token } from './analysis'
 import type { Box, Lit, Span } from './lit'
-import { type Matrix, thumbnailValue } from './matrix'
+import { type Matrix, rounding, thumbnailValue } from './matrix'
 import { tokenLabel } from './words'
 
 export interface Axis {
@@ -64,7 +64,8 @@ function grouped(map: Matrix, queries: Axis, keys: Axis): Matrix {
     const pieces = queries.start[v + 1] - queries.start[v]
     for (let w = 0; w < cols; w++) data[v * cols + w] = row[w] / pieces
   }
-  return { data, rows, cols, exact: true }
+  const pieces = keys.start.reduce((most, at, place) => Math.max(most, at - (keys.start[place - 1] ?? at)), 1)
+  return { data, rows, cols, exact: true, ...rounding((map.error ?? 0) * pieces) }
 }
 
 /** Cells of a thumbnail where the words will be: stands in until the exact map arrives. */

@@ -1,6 +1,7 @@
 /** What has to be said beside a picture: whose attention it is, read how, of what, and what to know before reading it. */
 import type { Analysis, Token } from './analysis'
-import { plural } from './format'
+import { plural, short } from './format'
+import type { Matrix } from './matrix'
 
 const LONGEST_QUOTE = 160
 
@@ -32,6 +33,12 @@ export function caption({ analysis, name, model, lenses }: Said): string {
 
 /** Where the numbers come from. */
 export const sourceOf = ({ id }: Analysis) => `Headscope, analysis ${id.slice(0, 8)}.`
+
+/** How near the numbers of a map are to those that were computed. */
+export function precisionOf({ exact, error }: Matrix): string {
+  if (!exact) return 'a thumbnail so far: each cell its largest entry'
+  return error ? `rounded: off by at most ${short(error)}` : 'exact (float32)'
+}
 
 /** Of these lenses, and of the analysis as a whole; each once. */
 export function warningsOf({ warnings }: Analysis, lenses: readonly string[]): string[] {

@@ -104,8 +104,11 @@ export function difference(a: Matrix, b: Matrix): Matrix {
   if (a.rows !== b.rows || a.cols !== b.cols) throw new Error('difference: the two maps differ in shape')
   const data = new Float32Array(a.data.length)
   for (let i = 0; i < data.length; i++) data[i] = a.data[i] - b.data[i]
-  return { data, rows: a.rows, cols: a.cols, exact: a.exact && b.exact }
+  return { data, rows: a.rows, cols: a.cols, exact: a.exact && b.exact, ...rounding((a.error ?? 0) + (b.error ?? 0)) }
 }
+
+/** How far entries may be off, where they are at all. */
+export const rounding = (error: number): Pick<Matrix, 'error'> => (error > 0 ? { error } : {})
 
 /** Whether a row has no reading at all. */
 export const isGap = (map: Matrix, row: number) => Number.isNaN(map.data[row * map.cols])

@@ -1,6 +1,6 @@
 /** Several heads read as one map. */
 import type { Head } from './analysis'
-import type { Matrix } from './matrix'
+import { type Matrix, rounding } from './matrix'
 
 export type Merge = 'mean' | 'max'
 
@@ -19,7 +19,8 @@ export function merged(maps: readonly Matrix[], how: Merge): Matrix {
         if (!(Math.abs(data[i]) >= Math.abs(more[i]))) data[i] = stronger(data[i], more[i])
   }
   if (how === 'mean') for (let i = 0; i < data.length; i++) data[i] /= maps.length
-  return { data, rows, cols, exact: maps.every(({ exact }) => exact) }
+  const error = Math.max(...maps.map(({ error = 0 }) => error))
+  return { data, rows, cols, exact: maps.every(({ exact }) => exact), ...rounding(error) }
 }
 
 const stronger = (a: number, b: number) => (Number.isNaN(a) ? a : b)
