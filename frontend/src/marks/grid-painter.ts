@@ -69,6 +69,7 @@ export function paintTiles(
   eachCell(layout, ({ layer, head }, x, y) => {
     const index = layer * tiles.heads + head
     if (layer >= tiles.layers || head >= tiles.heads) return
+    frame(context, [x, y, layout.cell], palette)
     if (gone(layer, head) || Number.isNaN(tiles.scale[index])) {
       hatch(context, x, y, layout.cell, palette.line)
       return
@@ -96,6 +97,7 @@ export function paintValues(
   context.textBaseline = 'middle'
   eachCell(layout, ({ layer, head }, x, y) => {
     const value = values[layer]?.[head] ?? null
+    frame(context, [x, y, layout.cell], palette)
     if (value === null) hatch(context, x, y, layout.cell, palette.line)
     else paintValue(context, [x, y, layout.cell], write(value), table[colourIndex(value, scale)])
   })
@@ -195,6 +197,14 @@ function paintValue(context: Pen, [x, y, cell]: [number, number, number], text: 
   if (cell < 7 * text.length + 2) return
   context.fillStyle = inkOn(colour)
   context.fillText(text, x + cell / 2, y + cell / 2 + 1)
+}
+
+/** A hairline around a cell; drawn here because a thousand of them cost a browser its scrolling. */
+function frame(context: Pen, [x, y, side]: Square, palette: Palette): void {
+  context.fillStyle = palette.line
+  context.fillRect(x - 1, y - 1, side + 2, side + 2)
+  context.fillStyle = palette.paper
+  context.fillRect(x, y, side, side)
 }
 
 /** What has no value is struck through rather than given the colour of nought. */
