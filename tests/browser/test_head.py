@@ -162,7 +162,7 @@ def test_connections_are_those_of_the_interface(
 
 def test_layouts_of_the_graph(visit: Visit) -> None:
     """Columns, rows, arcs: each another picture of the same connections; special tokens can be grey or hidden; the address keeps it."""
-    visit.open(address(text=SENTENCE, head="2.9", view="graph")).painted("graph")
+    visit.open(address(text=SENTENCE, head="2.9")).painted("graph")
     image = visit.image("Connections of head 2.9")
     seen, counts = [picture(image)], [connections(visit)]
     for layout in ("rows", "arcs"):
@@ -188,8 +188,8 @@ def test_layouts_of_the_graph(visit: Visit) -> None:
 
 
 def test_wide_signs_stand_in_rows(visit: Visit) -> None:
-    """A Chinese text is read from left to right without being asked for."""
-    visit.open(address(text="我喜欢雪和山。", head="2.9")).painted("graph")
+    """A Japanese text is read from left to right without being asked for."""
+    visit.open(address(text="日本の山と大きい川。", head="2.9")).painted("graph")
     expect(visit.page.get_by_label("Layout of the graph")).to_have_value("rows")
 
 
@@ -233,7 +233,7 @@ def test_patches_over_their_image(visit: Visit, server: Server) -> None:
     before = visit.now()
     visit.page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.1 * box["height"])
     visit.painted("hover", before)
-    expect(visit.page.get_by_text("where patch 0,2 looks")).to_be_visible()
+    expect(visit.page.get_by_text("where patch 0,2 looks", exact=True)).to_be_visible()
     assert image.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()") != still
     params = {"layer": "1", "head": "1"}
     row = load(server.get(f"/analyses/{made['id']}/maps/weights", params=params).content)["map"][0, 0][3]
