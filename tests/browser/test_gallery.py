@@ -26,7 +26,7 @@ from tests.browser.visit import Visit, picture
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-ENTRIES = re.findall(r"\{ name: '([\w-]+)', tokens", (FRONTEND / "src" / "views" / "gallery.ts").read_text())
+ENTRIES = re.findall(r"\{\s+name: '([\w-]+)',\s+tokens", (FRONTEND / "src" / "views" / "gallery.ts").read_text())
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -65,12 +65,16 @@ def settled(visit: Visit, entry: str) -> None:
     if entry == "sign-in":
         visit.page.get_by_label("Access token").wait_for()
         return
+    if entry.startswith("compared"):
+        visit.page.get_by_role("heading", name="Compared").wait_for()
+    if entry == "compared-mechanisms-34":
+        visit.page.get_by_text("Cosine of the two maps").wait_for()
     if entry.startswith("statistics"):
         expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2)
     visit.painted("grid")
     visit.painted("graph" if entry.startswith("graph") else "head")
     if not entry.startswith("map"):
-        visit.page.get_by_role("img", name=re.compile("^Connections")).wait_for()
+        visit.page.get_by_role("img", name=re.compile("^Connections")).last.wait_for()
     visit.page.get_by_text(re.compile("^Looks most at")).wait_for()
 
 

@@ -2,10 +2,11 @@
 import type { Analysis, Declaration, Head, KindSupport, Method, Model, Request, Run, Token } from '../lib/analysis'
 import { type Matrix, maxMagnitude, type Tiles } from '../lib/matrix'
 import { type Past, type Source, SourceError } from '../lib/source'
+import { fixedComparisons } from './fixed-compare'
 import { fixedFigures } from './fixed-figures'
 import { CLASSES, fixedClass, fixedFinding } from './fixed-finding'
 import { fixedPatches, fixedPicture } from './fixed-image'
-import { effectiveMap, leverageOf, weightsMap } from './fixed-maps'
+import { effectiveMap, jumped, leverageOf, weightsMap } from './fixed-maps'
 
 const LAYERS = 6
 const HEADS = 12
@@ -191,12 +192,15 @@ export function fixedSource(delayMs = 0): Source {
   const requests = new Map<string, Request>()
   const tokensOf = (id: string) => tokensIn(requests.get(id)!)
   const mapOf = (id: string, lens: string, head: Head): Matrix => {
-    const weights = cut(weightsMap(tokensOf(id), head), queriesOf(requests.get(id)!).length)
+    const request = requests.get(id)!
+    const plain = weightsMap(tokensOf(id), head)
+    const weights = cut(request.mechanism.name === 'jump' ? jumped(plain) : plain, queriesOf(request).length)
     if (lens === 'max-entropy') return withGaps(weights, head)
     return lens !== 'effective' ? weights : effectiveMap(weights, HEAD_WIDTH, head.layer * 31 + head.head)
   }
   return {
     figures: fixedFigures,
+    comparisons: fixedComparisons({ tokens: tokensOf, map: mapOf, heads: perHead((head) => head) }),
     catalogue: async () => fixedCatalogue,
     support: async () => [fixedSupport, { ...fixedSupport, kind: 'cross' }],
     async submit(request) {

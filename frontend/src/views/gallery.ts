@@ -42,6 +42,21 @@ export const ENTRIES: readonly Entry[] = [
   { name: 'find-none-34', tokens: 34, fragment: 'find=vertical+and+diagonal' },
   { name: 'patterns-34', tokens: 34, fragment: 'classes=show' },
   { name: 'several-34', tokens: 34, fragment: 'head=2.3&heads=2.3+4.5+1.0' },
+  {
+    name: 'compared-mechanisms-34',
+    tokens: 34,
+    fragment: 'with=mechanism&than=jump&compare=side&colour=compared:cosine',
+  },
+  {
+    name: 'compared-texts-12',
+    tokens: 12,
+    fragment: 'with=text&than=The+boats+lay+by+the+wide+green+bank+while+the+bank&compare=difference',
+  },
+  {
+    name: 'compared-unlike-12',
+    tokens: 12,
+    fragment: 'with=text&than=Nobody+asked+where+the+water+went+or+when+it+would+come+back+to+us&compare=difference',
+  },
   { name: 'statistics-34', tokens: 34, fragment: 'figures=entropy,patterns' },
   { name: 'running', tokens: 34, delayMs: 60_000 },
   { name: 'signed-in', tokens: 34, user: 'ada' },
