@@ -105,12 +105,16 @@ def test_files(visit: Visit, tmp_path: Path) -> None:
     """The numbers as CSV, a picture as SVG; one that can't be had says why."""
     visit.open(address(text=TEXT, figures="entropy"))
     plot(visit, "Entropy")
-    files = section(visit).get_by_role("group", name="Download entropy")
+    files = section(visit).get_by_role("group", name="Numbers and files of entropy")
     with visit.page.expect_download() as download:
         files.get_by_role("button", name="CSV").click()
     assert download.value.suggested_filename == "headscope-entropy.csv"
     rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
     assert [row["layer"] for row in rows] == ["0", "1", "2", "3", "4", "5"]
+    files.get_by_role("button", name="numbers").click()
+    table = section(visit).get_by_role("region", name="Numbers of entropy")
+    expect(table.get_by_role("row")).to_have_count(7)
+    expect(table.get_by_role("row").nth(3).get_by_role("cell").first).to_have_text("2")
     with visit.page.expect_download(timeout=60_000) as download:
         files.get_by_role("button", name="SVG").click()
     assert b"entropy (nats)" in Path(download.value.path()).read_bytes()

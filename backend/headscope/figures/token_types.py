@@ -27,7 +27,8 @@ def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
         place for place in range(len(COLUMNS)) if any(np.isfinite(each[:, place]).any() for each in found.values())
     ]
     names = [WORDS.get(COLUMNS[place], COLUMNS[place]) for place in shown]
-    colours = palette.ramp(len(lenses))
+    # No darker than that: whiskers must stand out from them.
+    colours = [palette.tint(palette.more, share) for share in np.linspace(0.4, 1.0, len(lenses))]
     bars, rows, words = [], list[list[Any]](), []
     for lens, colour in zip(lenses, colours, strict=True):
         summaries = [_summary(found[lens][:, place]) for place in shown]

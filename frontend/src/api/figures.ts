@@ -16,6 +16,9 @@ export const readInfo = ({ name, title, doc, not, measures, lenses, params }: Wi
   ofLayer: 'layer' in ((params.properties as object | undefined) ?? {}),
 })
 
+/** A column and a half of a journal, in px of 1/96 inch. */
+const PRINTED = { width: 520, height: 320 }
+
 const chosen = ({ lens, layer, theme }: AskedFigure): Query => ({
   ...(lens === '' ? {} : { lens }),
   ...(layer === null ? {} : { layer }),
@@ -30,9 +33,11 @@ export function figures(
   return {
     list: async () => (await getJson<{ items: WireFigure[] }>(at(['figures']))).items.map(readInfo),
     draw: (id, asked, signal) => getJson<PlotlyFigure>(of(id, ['figures', asked.name], chosen(asked)), signal),
-    async file(id, asked, format, { width, height }) {
-      const paper = { ...asked, theme: 'light' as const }
-      return (await call(of(id, ['figures', asked.name], { ...chosen(paper), format, width, height }))).blob()
+    async file(id, asked, format) {
+      const paper = chosen({ ...asked, theme: 'light' })
+      return (
+        await call(of(id, ['figures', asked.name], { ...paper, ...(format === 'csv' ? {} : PRINTED), format }))
+      ).blob()
     },
     script: '/assets/plotly.js',
   }

@@ -33,8 +33,8 @@ export type FileFormat = 'svg' | 'png' | 'pdf' | 'csv'
 export interface Figures {
   list(): Promise<FigureInfo[]>
   draw(id: string, asked: AskedFigure, signal: AbortSignal): Promise<PlotlyFigure>
-  /** A picture of that size in px, or the numbers. */
-  file(id: string, asked: AskedFigure, format: FileFormat, size: { width: number; height: number }): Promise<Blob>
+  /** A picture, fit for print, or the numbers. */
+  file(id: string, asked: AskedFigure, format: FileFormat): Promise<Blob>
   /** Address of the script that draws. */
   script: string
 }

@@ -1,12 +1,12 @@
 /** plotly.js, loaded once, when the first figure is opened. */
+import type { Head } from '../lib/analysis'
 import type { PlotlyFigure } from '../lib/figures'
 
 interface Point {
   customdata?: unknown
 }
 interface Events {
-  on(name: 'plotly_hover' | 'plotly_click', call: (event: { points: Point[] }) => void): void
-  on(name: 'plotly_unhover', call: () => void): void
+  on(name: 'plotly_click', call: (event: { points: Point[] }) => void): void
 }
 interface Plotly {
   react(to: HTMLElement, data: unknown, layout: unknown, config: unknown): Promise<HTMLElement & Events>
@@ -33,19 +33,14 @@ export interface Surface {
   script: string
   width: number
   height: number
-  /** The layer of what is pointed at, and its head if it is one; null for nothing. */
-  onpoint: (place: Place | null) => void
-  onchoose: (place: Place) => void
-}
-export interface Place {
-  layer: number
-  head: number | null
+  /** A head was clicked. */
+  onchoose: (head: Head) => void
 }
 
 /** Figures say in their customdata which layer and head a point is about. */
-function placeOf({ points }: { points: Point[] }): Place | null {
+function headOf({ points }: { points: Point[] }): Head | undefined {
   const [layer, head] = (points[0]?.customdata ?? []) as unknown[]
-  return typeof layer === 'number' ? { layer, head: typeof head === 'number' ? head : null } : null
+  return typeof layer === 'number' && typeof head === 'number' ? { layer, head } : undefined
 }
 
 /** Draws the figure, or draws it anew where it is. */
@@ -62,11 +57,9 @@ export async function drawFigure(to: HTMLElement, { data, layout }: PlotlyFigure
     { displayModeBar: false, doubleClick: false },
   )
   if (!first) return
-  drawn.on('plotly_hover', (event) => surface.onpoint(placeOf(event)))
-  drawn.on('plotly_unhover', () => surface.onpoint(null))
   drawn.on('plotly_click', (event) => {
-    const place = placeOf(event)
-    if (place) surface.onchoose(place)
+    const head = headOf(event)
+    if (head) surface.onchoose(head)
   })
 }
 

@@ -66,15 +66,20 @@ def numbers() -> Held:
     return Held(document, {**arrays, "keys": np.full((LAYERS, TOKENS), TOKENS)})
 
 
+def _key(name: str, params: dict[str, Any]) -> str:
+    return f"{name} by head" if params else name
+
+
 def drawn() -> dict[str, Any]:
     """Declarations, and by theme every figure; of the entropy also that by head."""
     held = numbers()
     asked: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in FIGURES] + [("entropy", {"layer": 4})]
-    return {"declared": [figure.describe() for figure in FIGURES.values()]} | {
+    tables = {
+        _key(name, params): FIGURES[name].drawn(held, FIGURES[name].params(**params)).csv() for name, params in asked
+    }
+    return {"tables": tables, "declared": [figure.describe() for figure in FIGURES.values()]} | {
         theme: {
-            f"{name} by head" if params else name: FIGURES[name]
-            .drawn(held, FIGURES[name].params(**params), theme)
-            .figure()
+            _key(name, params): FIGURES[name].drawn(held, FIGURES[name].params(**params), theme).figure()
             for name, params in asked
         }
         for theme in PALETTES
