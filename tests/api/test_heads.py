@@ -43,6 +43,8 @@ def test_the_lens_asked_about(server: Server, document: dict[str, Any]) -> None:
     under = get(server, document, "heads", where="order by entropy", lens="max-entropy")["heads"][0]["values"]
     named = get(server, document, "heads", where="order by entropy@max-entropy")["heads"][0]["values"]
     assert list(under.values()) == list(named.values())
+    # A measure of the weights alone is about these, whichever lens is open.
+    assert get(server, document, "heads", where="order by null_share", lens="max-entropy")["ranked_by"] == "null_share"
     assert len(get(server, document, "heads")["heads"]) == 8
 
 

@@ -51,7 +51,7 @@ export const LESSONS: readonly Lesson[] = [
     BANKS,
     '1.11',
     'The same, as shares',
-    'Rows on the left sum to 1, as those of the weights do; on the right most of them sum to almost nothing.',
+    'Rows on the left sum to 1, as those of the weights do; on the right half of them sum to less than a third.',
     'Many maps give the same output. This one keeps the sum of the rows, so that it can be laid beside the weights on one scale.',
     { compare: 'side', other: 'effective' },
   ),
@@ -95,7 +95,7 @@ export const LESSONS: readonly Lesson[] = [
     BANKS,
     '4.0',
     'What a token keeps of itself',
-    'The diagonal: more than half of every row is the token’s own residual connection.',
+    'The diagonal: on average six tenths of a row are the token’s own residual connection.',
     'Around the heads each token is carried on as it was. All heads of a layer together change it less than their maps suggest.',
   ),
   lesson(
