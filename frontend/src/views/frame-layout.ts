@@ -57,5 +57,7 @@ const NUMBERS = 24
 function placed({ width, height, heads }: FrameRoom, beneath: boolean, cell: number): FrameLayout {
   const wanted = heads * (cell + CELL_GAP) - CELL_GAP + ASIDE
   const left = Math.max(LEAST_LEFT, width < NARROW ? wanted : Math.min(wanted, Math.floor(width * MOST_LEFT)))
-  return { beneath, cell, left, grid: Math.max(LEAST_GRID, height - AROUND - TOKENS + NUMBERS) }
+  // Whole rows only, so that no head is cut in half.
+  const rows = Math.floor(Math.max(LEAST_GRID, height - AROUND - TOKENS) / (cell + CELL_GAP))
+  return { beneath, cell, left, grid: NUMBERS + rows * (cell + CELL_GAP) }
 }
