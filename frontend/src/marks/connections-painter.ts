@@ -70,7 +70,8 @@ export function paintGraph(canvas: Surface, layout: GraphLayout, picture: GraphP
 export function paintGraphTitles(canvas: Surface, layout: GraphLayout, { muted }: Palette): void {
   const { geometry, top } = layout
   if (geometry.kind !== 'columns') return
-  const context = prepare(canvas, layout)
+  const context = fitCanvas(canvas, layout.width, layout.height)
+  context.font = MONO
   context.fillStyle = muted
   context.textAlign = 'right'
   context.fillText('query', geometry.queries.x[0], top - 12)

@@ -13,7 +13,7 @@ const SMALL_MONO = "12px 'DejaVu Sans Mono', 'Liberation Mono', Menlo, Consolas,
 const MARGIN = 16
 const GAP = 32
 const TITLE = 28
-const LEGEND = 44
+const LEGEND = 58
 const LINE = 17
 const WIDEST = 1400
 /** So many characters of the caption stand in one pixel. */
@@ -125,6 +125,9 @@ function legend(drawing: Drawing, picture: Printable, x: number, y: number, pale
     }
     pen.textAlign = 'left'
     pen.font = `12px ${SANS}`
-    pen.fillText(`${SCALE_WORDS[scale.kind]}${unit ? `, ${unit}` : ''}`, width + 12, 9)
+    const words = `${SCALE_WORDS[scale.kind]}${unit ? `, ${unit}` : ''}`
+    // Beside the bar where that is wide enough, else below its numbers.
+    const beside = words.length / DENSITY <= picture.width - (picture.legend!.left ?? 0) - width - 12
+    pen.fillText(words, beside ? width + 12 : 0, beside ? 9 : 42)
   })
 }
