@@ -14,6 +14,8 @@ from .paper import Palette, axis, layout, listed, plain, positions
 NAME = "rank"
 # Width that the heads of a layer take, in distances between layers.
 SPREAD = 0.72
+# Of more heads than this the dots are smaller.
+MANY = 200
 
 
 class RankParams(LensParams):
@@ -36,7 +38,11 @@ def draw(numbers: Numbers, params: RankParams, palette: Palette) -> Drawing:
         "x": plain(places),
         "y": plain(found),
         "mode": "markers",
-        "marker": {"size": 6, "color": palette.more, "line": {"width": 0}},
+        "marker": {
+            "size": 6 if found.size <= MANY else 4,
+            "color": palette.tint(palette.more, 0.8),
+            "line": {"width": 0},
+        },
         "customdata": [[layer, head] for layer in layers for head in heads],
         "hovertemplate": "Head %{customdata[0]}.%{customdata[1]}<br>%{y:.3g} dimensions<extra></extra>",
     }
@@ -45,7 +51,7 @@ def draw(numbers: Numbers, params: RankParams, palette: Palette) -> Drawing:
     lines = {"type": "scatter", "x": ends, "y": levels, "mode": "lines", "hoverinfo": "skip"}
     title = f"{params.kind} rank (dimensions)"
     return Drawing(
-        [lines | {"line": {"color": palette.ink, "width": 1.5}}, dots],
+        [dots, lines | {"line": {"color": palette.ink, "width": 1.5}}],
         layout(palette, positions(palette, "layer", layers), axis(palette, title, grid=True, rangemode="tozero")),
         listed(f"Median {params.kind} rank of the heads", layers, middles.tolist(), "layer"),
         ("layer", "head", f"{params.kind}_rank"),

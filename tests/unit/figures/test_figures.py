@@ -135,7 +135,7 @@ def test_residual_ratio_and_similarity_are_the_measures(analysis: headscope.Anal
 
 def test_a_head_has_the_same_place_in_every_layer(analysis: headscope.Analysis) -> None:
     """Each dot is the effective rank of its map; customdata names its head."""
-    dots = analysis.figure("rank", lens="effective").data[1]
+    dots = analysis.figure("rank", lens="effective").data[0]
     for (layer, head), x, y in zip(dots.customdata, dots.x, dots.y, strict=True):
         sigma = np.linalg.svd(analysis.maps["effective"][layer, head].astype(float), compute_uv=False)
         shares = sigma / sigma.sum()
@@ -192,7 +192,7 @@ def test_spectrum_is_that_of_the_weights(analysis: headscope.Analysis, minilm: h
 def test_figures_of_part_of_a_model(ids: Callable[[int], list[int]], tiny: headscope.Model) -> None:
     """Layers and heads keep their numbers; a figure of one layer and one head is drawn like any other."""
     a = headscope.analyze(tiny, token_ids=ids(9), layers=[1], heads=[2], measures=("entropy", "patterns", "rank"))
-    assert [tuple(place) for place in a.figure("rank").data[1].customdata] == [(1, 2)]
+    assert [tuple(place) for place in a.figure("rank").data[0].customdata] == [(1, 2)]
     assert rows(a, "entropy", layer=1)[0]["head"] == "2"
     assert rows(a, "patterns")[0]["layer"] == "1"
     with pytest.raises(Unknown, match="layers 1 to 1"):
