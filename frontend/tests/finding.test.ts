@@ -2,7 +2,16 @@ import { describe, expect, it } from 'vitest'
 import { fixedCatalogue, fixedSource } from '../src/api/fixed'
 import { type Analysis, headNumbers, headTitle, parseHeads, type Request } from '../src/lib/analysis'
 import { classCounts } from '../src/lib/classes'
-import { choicesOf, compose, countSentence, type Part, readSort, tokensOf, valueText } from '../src/lib/finding'
+import {
+  choicesOf,
+  compose,
+  countSentence,
+  nearest,
+  type Part,
+  readSort,
+  tokensOf,
+  valueText,
+} from '../src/lib/finding'
 import type { Matrix } from '../src/lib/matrix'
 import { MOST_HEADS, merged, toggled } from '../src/lib/several'
 import { type GridLayout, headAt, placeOf } from '../src/marks/grid-painter'
@@ -44,6 +53,16 @@ it('says what a sentence asks for besides heads', () => {
     figures: 'entropy',
     spread: 'layer',
   })
+})
+
+it('offers the nearest heads where none reaches a bound', () => {
+  const parts = [part('where', 'layer < 4'), part('where', 'head_roles.previous >= 0.5'), part('where', 'vertical')]
+  expect(nearest(parts)).toEqual({
+    measure: 'head_roles.previous',
+    query: 'layer < 4 and vertical order by head_roles.previous desc',
+  })
+  expect(nearest([part('where', 'entropy@max-entropy < 1')])?.query).toBe('order by entropy@max-entropy asc')
+  expect(nearest([part('where', 'vertical'), part('where', 'layer > 2')])).toBeUndefined()
 })
 
 it('says how many were found, and what orders them', () => {

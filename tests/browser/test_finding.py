@@ -85,6 +85,15 @@ def test_parts_are_changed_and_removed(visit: Visit) -> None:
     expect(visit.page).not_to_have_url(re.compile("find="))
 
 
+def test_where_none_is_found_the_nearest_are_offered(visit: Visit) -> None:
+    visit.open(address(text=TEXT, find="null_share > 0.999 and layer < 2"))
+    expect(visit.page.get_by_text("None of 72 heads does.")).to_be_visible()
+    visit.page.get_by_role("button", name="see the nearest by null share").click()
+    expect(found(visit)).to_have_count(24)
+    best = served(visit, "layer < 2 order by null_share desc")[0]
+    assert names(visit)[0] == f"{best['layer']}.{best['head']}"
+
+
 def test_what_is_not_certain_is_asked(visit: Visit) -> None:
     visit.open(address(text=TEXT))
     find(visit, "vertical heads in layer 1")

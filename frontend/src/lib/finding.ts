@@ -95,6 +95,19 @@ export function countSentence({ heads, of, rankedBy, direction }: FoundHeads): s
   return `${count}, the ${direction === 'asc' ? 'smallest' : 'largest'} ${name} first`
 }
 
+/** Where no head reaches a bound: the same heads without it, the nearest first. */
+export function nearest(parts: readonly Part[]): { measure: string; query: string } | undefined {
+  const bound = /^([a-z_]+(?:\.\w+)?(?:@[\w-]+)?) (>=?|<=?) [\d.]+%?$/
+  const at = parts.findLastIndex(
+    ({ slot, value }) => slot === 'where' && bound.test(value) && !/^(layer|head) /.test(value),
+  )
+  if (at < 0) return undefined
+  const [, measure, sign] = bound.exec(parts[at].value) ?? []
+  const order = `order by ${measure} ${sign.startsWith('>') ? 'desc' : 'asc'}`
+  const rest = parts.filter((part, i) => i !== at && isQuery(part) && part.slot !== 'order')
+  return { measure, query: compose([...rest, { slot: 'order', value: order, said: order }]) }
+}
+
 /** What a sentence asks for besides heads, as it stands in the address. */
 export function choicesOf(parts: readonly Part[]): Record<string, string> {
   return Object.assign({}, ...parts.map(choiceOf))
