@@ -2,7 +2,7 @@
 import { inkOn, packHex } from '../lib/colour'
 import { weight } from '../lib/format'
 import { fitCanvas } from '../lib/frame'
-import { labelStep, shorten } from '../lib/labels'
+import { LABEL_HEIGHT, labelStep, shorten } from '../lib/labels'
 import { type Box, type Lit, litKeys, litQueries } from '../lib/lit'
 import type { Matrix } from '../lib/matrix'
 import { MONO, type Palette, tableFor } from '../lib/palette'
@@ -31,6 +31,7 @@ export interface MapPicture {
 }
 
 const GAP = 5
+const HALF_NAME = 8
 /** Half a line beyond the map, where the last names would otherwise be cut. */
 export const EDGE = 8
 
@@ -170,17 +171,44 @@ export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture
     band(context, [left + along(k, keys.length, window.left, window, side), top], [columnPitch, side])
   if (lit.box) frameBox(context, layout, picture, lit.box)
   context.restore()
-  // Of a rectangle as many names as fit; a single token has its own whatever it covers.
-  const named = (token: number, single: readonly number[], pitch: number) =>
-    single.includes(token) || token % labelStep(pitch) === 0
-  for (const q of litQueries(lit).filter((q) => named(q, lit.queries, rowPitch))) {
-    const y = along(q, queries.length, window.top, window, side)
-    if (y >= 0 && y <= side) litRow(context, layout, queries[q], y, palette)
-  }
-  for (const k of litKeys(lit).filter((k) => named(k, lit.keys, columnPitch))) {
-    const x = along(k, keys.length, window.left, window, side)
-    if (x >= 0 && x <= side) litColumn(context, layout, keys[k], x, palette)
-  }
+  const rows = litNames(litQueries(lit), lit.queries, queries.length, window.top, window, side)
+  const columns = litNames(litKeys(lit), lit.keys, keys.length, window.left, window, side)
+  context.fillStyle = palette.paper
+  for (const { from, to } of rows) context.fillRect(0, top + from, left - 2, to - from)
+  for (const { from, to } of columns) context.fillRect(left + from, 0, to - from, top - 2)
+  context.fillStyle = palette.accent
+  for (const { token, at } of rows) rowLabel(context, layout, queries[token], at)
+  for (const { token, at } of columns) columnLabel(context, layout, keys[token], at)
+}
+
+interface LitName {
+  token: number
+  /** Middle of the name along its axis, and the ground that it takes: all of the names it would touch as well. */
+  at: number
+  from: number
+  to: number
+}
+
+/** Of a rectangle as many names as fit; a single token has its own whatever it covers. */
+function litNames(
+  lit: readonly number[],
+  single: readonly number[],
+  count: number,
+  start: number,
+  window: Window,
+  side: number,
+): LitName[] {
+  const step = labelStep(side / count / window.size)
+  return lit.flatMap((token) => {
+    const at = along(token, count, start, window, side)
+    if (at < 0 || at > side || !(single.includes(token) || token % step === 0)) return []
+    const before = Math.floor(token / step) * step
+    const touched = [before, before + step].filter((other) => other < count)
+    const near = [token, ...touched]
+      .map((other) => along(other, count, start, window, side))
+      .filter((other) => Math.abs(other - at) < LABEL_HEIGHT)
+    return [{ token, at, from: Math.min(...near) - HALF_NAME, to: Math.max(...near) + HALF_NAME }]
+  })
 }
 
 /** What is chosen stays as it is; the rest steps back. */
@@ -206,18 +234,4 @@ function band(context: Pen, [x, y]: [number, number], [width, height]: [number, 
   if (across)
     context.strokeRect(x - 2.5, Math.round(y - height / 2) - 0.5, width + 5, Math.max(2, Math.round(height)) + 1)
   else context.strokeRect(Math.round(x - width / 2) - 0.5, y - 2.5, Math.max(2, Math.round(width)) + 1, height + 5)
-}
-
-function litRow(context: Pen, layout: MapLayout, label: string, y: number, palette: Palette): void {
-  context.fillStyle = palette.paper
-  context.fillRect(0, layout.top + y - 8, layout.left - 2, 16)
-  context.fillStyle = palette.accent
-  rowLabel(context, layout, label, y)
-}
-
-function litColumn(context: Pen, layout: MapLayout, label: string, x: number, palette: Palette): void {
-  context.fillStyle = palette.paper
-  context.fillRect(layout.left + x - 8, 0, 16, layout.top - 2)
-  context.fillStyle = palette.accent
-  columnLabel(context, layout, label, x)
 }
