@@ -65,6 +65,10 @@ def settled(visit: Visit, entry: str) -> None:
     if entry == "sign-in":
         visit.page.get_by_label("Access token").wait_for()
         return
+    if entry.startswith("sheet"):
+        visit.page.get_by_role("dialog").wait_for()
+        visit.painted("graph")
+        return
     if entry.startswith("compared"):
         visit.page.get_by_role("heading", name="Compared").wait_for()
     if entry == "compared-mechanisms-34":
@@ -74,7 +78,9 @@ def settled(visit: Visit, entry: str) -> None:
     visit.painted("grid")
     visit.painted("graph" if entry.startswith("graph") else "head")
     if not entry.startswith("map"):
-        visit.page.get_by_role("img", name=re.compile("^Connections")).last.wait_for()
+        visit.page.get_by_role("img", name=re.compile("^(Connections|Image under)")).last.wait_for()
+        if not entry.startswith("image"):
+            visit.page.get_by_text(re.compile(r"^\d+ connections? ")).last.wait_for(state="attached")
     visit.page.get_by_text(re.compile("^Looks most at")).wait_for()
 
 

@@ -56,7 +56,7 @@ def test_an_image(visit: Visit) -> None:
         32,
     ]
     expect(visit.page).to_have_url(re.compile("image=sha256"))
-    expect(visit.page.get_by_text("17 tokens")).to_be_visible()
+    expect(visit.page.get_by_text("17 tokens ·")).to_be_visible()
     visit.lens("norm")
     visit.page.reload()
     visit.painted("head")
@@ -76,7 +76,7 @@ def test_a_model_that_sees_waits_for_an_image(visit: Visit) -> None:
     before = visit.now()
     chooser.value.set_files({"name": "circle.png", "mimeType": "image/png", "buffer": drawn()})
     visit.settled(before)
-    expect(visit.page.get_by_text("17 tokens")).to_be_visible()
+    expect(visit.page.get_by_text("17 tokens ·")).to_be_visible()
 
 
 def test_files(visit: Visit, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_files(visit: Visit, tmp_path: Path) -> None:
     expect(visit.text).to_have_value("Zoë saw it.")
     for name, kind, data, sentence in [
         ("a.bin", "application/octet-stream", b"\xff\x00\x01", "not a plain text in UTF-8"),
-        ("b.txt", "text/plain", b"a " * 600_000, "texts of up to 1.0"),
+        ("b.txt", "text/plain", b"a " * 600_000, "texts of up to 1 MiB"),
         ("c.gif", "image/gif", b"GIF89a", "PNG, JPEG or WebP"),
     ]:
         drop(visit, name, kind, data)
@@ -108,7 +108,7 @@ def test_token_ids(visit: Visit) -> None:
     """What is on screen, number by number, to be changed; the numbers stand in the address."""
     visit.open(address(text="The cat sat.", head="2.9"))
     visit.page.get_by_role("button", name="as token ids").click()
-    box = visit.page.get_by_role("textbox", name="Token ids")
+    box = visit.page.get_by_role("textbox", name="Token ids", exact=True)
     ids = box.input_value().split()
     assert len(ids) == 6
     box.fill("three")

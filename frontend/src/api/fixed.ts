@@ -81,6 +81,7 @@ const MAP_AXES = ['L', 'H', 'Q', 'K']
 export const fixedCatalogue = {
   models: [
     model('minilm', 'MiniLM', { isDefault: true }),
+    model('gpt2', 'GPT-2', { kind: 'decoder' }),
     model('vit', 'ViT', { kind: 'vision' }),
     model('bert-base', 'BERT base', { layers: 12, headWidth: 64, available: false, reason: 'needs the network' }),
   ],
@@ -185,7 +186,15 @@ const fixedSupport: KindSupport = {
 
 /** The decoder's tokens of a request with two texts, for the kind of attention that crosses from one to the other. */
 const queriesOf = (request: Request) => (request.kind === 'cross' ? fixedTokens(request.textPair) : tokensIn(request))
-const tokensIn = ({ image, text }: Request) => (image ? fixedPatches() : fixedTokens(text))
+function tokensIn(request: Request): Token[] {
+  if (request.image) return fixedPatches()
+  const written = writtenIn(request)
+  return written === 0
+    ? fixedTokens(request.text)
+    : fixedTokens(`${request.text} ${fixedText(written + 2)}`).slice(0, -1)
+}
+
+const writtenIn = ({ generate }: Request) => Number(generate?.max_new_tokens ?? 0)
 
 /** Every request is answered at once unless `delayMs` asks for a run to look at. */
 export function fixedSource(delayMs = 0): Source {
@@ -284,7 +293,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     textPair: request.textPair,
     picture: request.image ? fixedPicture : null,
     image: request.image ?? '',
-    generated: 0,
+    generated: writtenIn(request),
     tokens: queries,
     keyTokens: keys,
     maps: Object.fromEntries(request.lenses.map((lens) => [lens.name, info(lens)])),

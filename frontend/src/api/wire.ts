@@ -96,7 +96,8 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     textPair: wire.text_pair ?? '',
     picture: grid && { url: picture, rows: grid.rows, columns: grid.columns, size: grid.size },
     image: wire.image ?? '',
-    generated: wire.generated,
+    // The encoder reads what it is given: beside it only the decoder's text is written.
+    generated: wire.kind === 'encoder' ? 0 : wire.generated,
     tokens: wire.tokens,
     keyTokens: wire.key_tokens ?? wire.tokens,
     maps: wire.maps,

@@ -5,6 +5,7 @@ export interface KeyActions {
   lens: (step: number) => void
   compare: () => void
   history: () => void
+  examples: () => void
   undo: () => void
   redo: () => void
   escape: () => void
@@ -25,6 +26,7 @@ export function handleKey(actions: KeyActions): (event: KeyboardEvent) => void {
     ']': () => actions.lens(1),
     c: actions.compare,
     h: actions.history,
+    e: actions.examples,
     f: actions.find,
   }
   return (event) => {

@@ -6,6 +6,8 @@ export interface Entry {
   fragment?: string
   /** How long the run takes, to see it running. */
   delayMs?: number
+  /** A key that is pressed, once there is something to see. */
+  press?: string
   /** On a server with users: who is signed in, empty for nobody yet. */
   user?: string
 }
@@ -58,6 +60,15 @@ export const ENTRIES: readonly Entry[] = [
     fragment: 'with=text&than=Nobody+asked+where+the+water+went+or+when+it+would+come+back+to+us&compare=difference',
   },
   { name: 'statistics-34', tokens: 34, fragment: 'figures=entropy,patterns' },
+  { name: 'token-ids-12', tokens: 12, fragment: 'ids=101+2023+2003+102' },
+  {
+    name: 'writing-12',
+    tokens: 12,
+    fragment: 'model=gpt2&generate=%7B%22max_new_tokens%22%3A5%2C%22do_sample%22%3Atrue%7D',
+  },
+  { name: 'sheet-of-keys', tokens: 12, press: '?' },
+  { name: 'sheet-of-history', tokens: 12, press: 'h' },
+  { name: 'sheet-of-examples', tokens: 12, press: 'e' },
   { name: 'running', tokens: 34, delayMs: 60_000 },
   { name: 'signed-in', tokens: 34, user: 'ada' },
   { name: 'sign-in', tokens: 12, user: '' },
