@@ -1,4 +1,7 @@
-"""python -m benchmarks [lenses] [costs] [targets] [memory] [long] [batch] [load] [growth] [page]: prints a table each, and as the last line everything as one JSON document."""
+"""python -m benchmarks [lenses] [costs] [targets] [memory] [long] [batch] [load] [growth] [page] [page_head] [page_peers]: prints a table each.
+
+The last line is everything as one JSON document.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,19 @@ from typing import Any
 
 from .common import machine
 
-BENCHMARKS = ("lenses", "costs", "targets", "memory", "long", "batch", "load", "growth", "page")
+BENCHMARKS = (
+    "lenses",
+    "costs",
+    "targets",
+    "memory",
+    "long",
+    "batch",
+    "load",
+    "growth",
+    "page",
+    "page_head",
+    "page_peers",
+)
 
 
 def main() -> None:

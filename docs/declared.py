@@ -1,4 +1,4 @@
-"""What lenses, mechanisms and measures say of themselves, as Markdown; generate.py puts it into the pages."""
+"""What lenses, mechanisms, measures and figures say of themselves, as Markdown; generate.py puts it into the pages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import re
 from typing import Any
 
 from headscope.declarations import NEEDS, Declaration
+from headscope.figures import FIGURES
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
 
-KINDS: dict[str, dict[str, Any]] = {"lens": dict(LENSES), "mechanism": dict(MECHANISMS), "measure": dict(MEASURES)}
-FOLDERS = {"lens": "lenses", "mechanism": "mechanisms", "measure": "measures"}
+KINDS: dict[str, dict[str, Any]] = {
+    "lens": dict(LENSES),
+    "mechanism": dict(MECHANISMS),
+    "measure": dict(MEASURES),
+    "figure": dict(FIGURES),
+}
+FOLDERS = {"lens": "lenses", "mechanism": "mechanisms", "measure": "measures", "figure": "figures"}
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -34,14 +40,18 @@ def declaration(name: str) -> str:
         rows.append(("columns", _columns(described["columns"])))
     if described.get("classes"):
         rows.append(("classes", ", ".join(f"{number} `{name}`" for number, name in enumerate(described["classes"]))))
-    if kind != "mechanism":
+    if kind == "figure":
+        drawn = (f"[`{measure}`](../measures/{measure}.md)" for measure in described["measures"])
+        rows.append(("drawn from", ", ".join(drawn)))
+    elif kind != "mechanism":
         rows.append(("reads", "whole layers" if getattr(what, "of", "heads") == "layer" else "heads, each on its own"))
     if kind == "lens":
         rows.append(("signed", "yes: entries may be negative" if described["signed"] else "no"))
-    if kind != "lens" or not described["signed"]:
+    if kind != "figure" and (kind != "lens" or not described["signed"]):
         above = f"from {low}" if low != "unbounded" else low
         rows.append(("range", f"{low} to {high}" if high != "unbounded" else above))
-    rows.append(("unit", "none" if what.unit == "1" else what.unit))
+    if kind != "figure":
+        rows.append(("unit", "none" if what.unit == "1" else what.unit))
     named = described["params"].get("properties", {})
     rows.append(("parameters", ", ".join(f"`{parameter}`" for parameter in named) or "none"))
     if described.get("lenses"):

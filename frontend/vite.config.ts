@@ -4,6 +4,16 @@ import { defineConfig } from 'vitest/config'
 // HEADSCOPE_API names a running server for `vite dev`; the built page is served by that server itself.
 const server = process.env.HEADSCOPE_API ?? 'http://127.0.0.1:8000'
 
+/** One script and one style, whatever is loaded later elsewhere, under the names by which the server finds them. */
+const VIEWER = {
+  cssCodeSplit: false,
+  outDir: 'dist/viewer',
+  rolldownOptions: {
+    input: 'src/app/standalone.ts',
+    output: { codeSplitting: false, entryFileNames: 'viewer.js', assetFileNames: 'viewer[extname]' },
+  },
+}
+
 export default defineConfig(({ mode }) => ({
   plugins: [svelte()],
   build: {
@@ -12,9 +22,10 @@ export default defineConfig(({ mode }) => ({
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     sourcemap: false,
-    // `vite build --mode gallery` builds the gallery instead, for the tests.
+    // `vite build --mode gallery` builds the gallery instead, for the tests; `--mode viewer` what exported pages hold.
     ...(mode === 'gallery' ? { rolldownOptions: { input: 'gallery.html' } } : {}),
+    ...(mode === 'viewer' ? VIEWER : {}),
   },
-  server: { proxy: { '/api': server } },
+  server: { proxy: { '/api': server, '/assets/plotly.js': server } },
   test: { include: ['tests/**/*.test.ts'] },
 }))

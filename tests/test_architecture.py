@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "backend" / "headscope"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-NOUNS = {"_version", "types", "declarations", "errors", "settings", "logs", "adjacency", "words", "database"}
+NOUNS = {"_version", "types", "declarations", "errors", "settings", "logs", "adjacency", "words", "alignment", "database"}
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "caveats", "collector", "result", "study", "figures"}
@@ -32,26 +32,28 @@ MAY_IMPORT = {
     "adjacency": set(),
     "database": set(),
     "words": {"types", "errors"},
+    "alignment": {"types", "errors", "words"},
     **{room: {"types", "declarations", "errors", "adjacency"} for room in PURE},
     "models": NOUNS,
     "capture": NOUNS | {"models", "mechanisms"},
     "store": {"types", "errors", "database"},
     "jobs": {"types", "errors", "database"},
+    "query": NOUNS | PURE,
     "accounts": {"errors"},
     "request": NOUNS | PURE | {"models"},
     "budget": NOUNS | PURE | {"models", "request"},
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE for room in PIPELINE},
-    **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE | ROOTS for room in ROOTS},
+    **{room: NOUNS | ROOMS | {"request", "budget", "query"} | PIPELINE | ROOTS for room in ROOTS},
     **dict.fromkeys(
         ("api", "cli", "commands", "client", "widget", "terminal", "__main__"),
         NOUNS
         | ROOMS
-        | {"accounts", "request", "budget", "api", "cli", "commands", "outside", "terminal"}
+        | {"accounts", "request", "budget", "query", "api", "cli", "commands", "outside", "terminal"}
         | PIPELINE
         | ROOTS,
     ),
     "outside": {"errors", "settings", "accounts", "home"},
-    "__init__": NOUNS | PURE | {"models"} | PIPELINE | ROOTS,
+    "__init__": NOUNS | PURE | {"models", "query"} | PIPELINE | ROOTS,
 }
 # Rooms of the server's own process: torch and transformers may be imported inside a function there at most.
 LIGHT = NOUNS | {
@@ -64,6 +66,8 @@ LIGHT = NOUNS | {
     "runtime",
     "request",
     "budget",
+    "figures",
+    "query",
     "jobs",
     "store",
     "__init__",

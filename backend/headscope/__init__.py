@@ -17,6 +17,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .attentions import from_attentions
     from .comparison import compare
+    from .figures import FIGURES
     from .lenses import LENSES
     from .library import Analysis, analyze, load, open  # noqa: A004 - headscope.open
     from .measures import MEASURES
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # What lives where. Imported on first use, so that the server's process, which only queues and reads, never loads torch.
 _HOMES = {
     "COMPARISONS": "measures.compare",
+    "FIGURES": "figures",
     "LENSES": "lenses",
     "MEASURES": "measures",
     "MECHANISMS": "mechanisms",
@@ -41,6 +43,7 @@ _HOMES = {
 
 __all__ = [
     "COMPARISONS",
+    "FIGURES",
     "LENSES",
     "MEASURES",
     "MECHANISMS",

@@ -7,12 +7,12 @@ import json
 from tokenizers import Tokenizer
 
 from . import budget
-from .errors import CorruptModel, HeadscopeError, InvalidImage
+from .errors import CorruptModel, HeadscopeError
 from .jobs import LOCAL, Work
 from .models import safety, support, tokens
 from .models.catalog import Catalog, Located, file_digest
 from .models.facts import Facts
-from .request import INPUT, STORED_IMAGE, AnalysisRequest, check_needs
+from .request import INPUT, AnalysisRequest, check_needs
 from .settings import Settings
 
 
@@ -46,8 +46,6 @@ class Admission:
         for text, pointer in ((request.text, "/text"), (request.text_pair, "/text_pair")):
             if text is not None:
                 tokens.check_text(text, pointer, limit)
-        if request.image is not None and request.image.startswith(STORED_IMAGE):
-            raise InvalidImage("The image is not in base64. Send the file itself.", pointer="/image")
         located = self._catalog.locate(request.model)
         self._catalog.check(located)
         facts = self._catalog.facts(located)

@@ -188,7 +188,7 @@ def _finished(one: _Ready, collector: Collector, share: float, logits: Array | N
     result = collector.result(setting.kind, setting.axes.queries, setting.axes.keys, one.head_width)
     result.warnings = [*encoded.warnings, *caveats(result, one.anatomy.lacks(one.asked.request.kind))]
     result.full_text, result.target_text = encoded.text, encoded.target_text
-    result.generated, result.grid = encoded.generated, encoded.grid
+    result.generated, result.grid, result.picture = encoded.generated, encoded.grid, encoded.picture
     result.logits = logits
     seconds = {
         "forward": one.seconds + share,

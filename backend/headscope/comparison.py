@@ -1,9 +1,10 @@
-"""Two analyses of the same tokens, head by head."""
+"""Two analyses, head by head."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .alignment import align, check_enough, laid
 from .errors import InvalidRequest, Unknown
 from .lenses import LENSES
 from .measures.compare import COMPARISONS, Array
@@ -16,7 +17,8 @@ def compare(a: Analysis, b: Analysis, lens: str = "weights") -> dict[str, Array]
     """How alike the maps of each head are in two analyses: comparison -> [L, H] in float64.
 
     `cosine`, and for lenses whose maps are never negative also `js_divergence`; see COMPARISONS. The two may come from different models, such as a model before and after
-    fine-tuning, or from different mechanisms. Both need the same tokens, layers and heads.
+    fine-tuning, from different mechanisms, or from two texts. Where they are not cut into the same tokens, words are compared, as far as both have them: at least half
+    of the tokens need a counterpart. Both need the same layers and heads.
 
     Raises Unknown for a lens that does not exist, InvalidRequest for analyses that can't be compared.
 
@@ -30,17 +32,14 @@ def compare(a: Analysis, b: Analysis, lens: str = "weights") -> dict[str, Array]
         raise Unknown("lens", f"There is no such lens. There are: {', '.join(LENSES)}.", pointer="/lens")
     if lens not in a.maps or lens not in b.maps:
         raise InvalidRequest("Both analyses must hold the maps of that lens. Ask for it in both, with maps.")
-    if _texts(a) != _texts(b):
-        raise InvalidRequest("The two analyses are of different tokens. Compare analyses of the same text, cut alike.")
     if (a.layers, a.heads) != (b.layers, b.heads):
         raise InvalidRequest("The two analyses hold different layers or heads. Ask for the same ones in both.")
+    queries, keys = align(a.tokens, b.tokens), align(a.key_tokens, b.key_tokens)
+    check_enough(queries, keys)
+    one = laid(a.maps[lens], [pair.tokens for pair in queries.pairs], [pair.tokens for pair in keys.pairs])
+    other = laid(b.maps[lens], [pair.others for pair in queries.pairs], [pair.others for pair in keys.pairs])
     return {
-        name: comparison(a.maps[lens], b.maps[lens])
+        name: comparison(one, other)
         for name, comparison in COMPARISONS.items()
         if comparison.signed or not LENSES[lens].signed
     }
-
-
-def _texts(a: Analysis) -> tuple[list[str], list[str]]:
-    queries, keys = ([token.text for token in side] for side in (a.tokens, a.key_tokens))
-    return queries, keys

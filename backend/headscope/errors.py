@@ -5,6 +5,7 @@
     ├── InvalidRequest                what was asked makes no sense; says which field
     │   ├── InvalidText               the text can't be analysed
     │   ├── InvalidImage              the image can't be read, or is too large
+    │   ├── InvalidQuery              the query for heads can't be read; says where
     │   ├── TooManyTokens             more tokens than the model takes
     │   └── BudgetExceeded            would not fit into memory or onto disk; says what would
     ├── Unknown                       no model, lens, mechanism, measure, head or analysis of that name
@@ -26,6 +27,7 @@
     ├── OutOfMemory                   the analysis did not fit into memory
     ├── WorkerLost                    the worker died too often on this job
     ├── TimedOut                      the job took longer than allowed
+    ├── FigureNotDrawn                no browser to draw a figure with, or it failed
     └── Cancelled                     somebody cancelled it
 
 Each class has a stable `code`, an HTTP `status` and a `title`; `detail` is one plain sentence of our own words that says what to do. It never
@@ -96,6 +98,22 @@ class InvalidImage(InvalidRequest):
     """The image is damaged, too large, or not an image."""
 
     code, title = "invalid-image", "The image can't be analysed"
+
+
+class InvalidQuery(InvalidRequest):
+    """A query for heads can't be read. `position` is where, in characters from 0."""
+
+    code, title = "invalid-query", "The query can't be read"
+
+    def __init__(self, detail: str, position: int) -> None:
+        super().__init__(f"{detail} (At character {position + 1}.)", pointer="/where")
+        self.position = position
+
+    def problem(self) -> dict[str, object]:
+        return {**super().problem(), "position": self.position}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (InvalidQuery, (self.detail.rpartition(" (At")[0], self.position))
 
 
 class TooManyTokens(InvalidRequest):
@@ -237,6 +255,12 @@ class TimedOut(HeadscopeError):
     """The job took longer than the server allows."""
 
     code, status, title = "timed-out", 504, "The job took too long"
+
+
+class FigureNotDrawn(HeadscopeError):
+    """The figure can't be made a picture on this machine. Its data and its numbers can be had all the same."""
+
+    code, status, title = "figure-not-drawn", 503, "The figure can't be drawn here"
 
 
 class Cancelled(HeadscopeError):

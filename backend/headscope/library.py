@@ -10,7 +10,7 @@ from typing import Any, Literal
 import psutil
 from pydantic import ValidationError
 
-from . import analysis, words
+from . import analysis, figures, words
 from .collector import Progress
 from .errors import InvalidRequest
 from .models import loading
@@ -18,6 +18,7 @@ from .models.catalog import NAME, Catalog
 from .models.images import pack
 from .models.loading import Model
 from .models.tokens import Grid
+from .query import Asked, Found, Scene, Subject, find, heads_there, understand
 from .request import AnalysisRequest
 from .result import Array, Memory, Result
 from .settings import Settings
@@ -87,6 +88,11 @@ class Analysis:
         return self.result.grid
 
     @property
+    def picture(self) -> Array | None:
+        """The image as the model sees it, scaled and cut: uint8 [height, width, 3]."""
+        return self.result.picture
+
+    @property
     def measures(self) -> dict[str, dict[str, Array]]:
         """Measure -> lens -> values, shaped as the measure declares."""
         return self.result.measures
@@ -130,6 +136,55 @@ class Analysis:
         order, sizes, names = words.arrange(self.tokens, groups)
         maps = {lens: words.group(m[..., order, :][..., order], sizes, sizes) for lens, m in self.maps.items()}
         return Grouped(maps, names, names)
+
+    def find(self, where: str = "", lens: str = "weights") -> Found:
+        """The heads that satisfy a query, ranked, with the numbers that decided it.
+
+        Measures that name no lens are read under `lens`. The measures must be in this analysis. Raises InvalidQuery, or Unknown.
+
+        >>> import headscope
+        >>> a = headscope.analyze("minilm", "The cat sat.", measures=("entropy", "patterns"))
+        >>> [(found.layer, found.head) for found in a.find("entropy < 0.5 and layer < 2 limit 2").heads]
+        [(0, 2), (0, 5)]
+        """
+        shape = (len(self.layers), len(self.heads))
+        scales = (tile["scale"] for tile in self.result.tiles.values())
+        computed = {name: list(by_lens) for name, by_lens in self.measures.items()}
+        return find(
+            Subject(
+                self.layers,
+                self.heads,
+                heads_there(scales, shape),
+                computed,
+                lambda measure, of: self.measures[measure][of],
+                lens,
+            ),
+            where,
+        )
+
+    def ask(self, sentence: str) -> Asked:
+        """What a query or a sentence in plain English asks to see of this analysis, or the question to ask back. Raises InvalidQuery."""
+        return understand(sentence, Scene(self.layers, self.heads, self.tokens, self.key_tokens))
+
+    def figure(self, name: str, *, theme: figures.Theme = "light", **params: Any) -> Any:
+        """A plotly figure of this analysis; headscope.FIGURES says which there are, their parameters and the measures they need.
+
+        Raises Unknown, InvalidRequest, NotReady for a measure that was not computed, or Unsupported for a lens that was not read.
+
+        >>> import headscope
+        >>> a = headscope.analyze("minilm", "The cat sat.")
+        >>> a.figure("entropy", layer=4).layout.xaxis.title.text
+        'head of layer 4'
+        """
+        from plotly.graph_objects import Figure
+
+        wanted = figures.named(name)
+        try:
+            chosen = wanted.params.model_validate(params)
+        except ValidationError as error:
+            raise _invalid(error) from None
+        held = figures.Held(document(self.result), arrays(self.result))
+        return Figure(wanted.drawn(held, chosen, theme).figure())
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file with the document in its metadata; headscope.open reads it."""
@@ -239,8 +294,13 @@ def request_of(
             **fields,
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.") from None
+        raise _invalid(error) from None
+
+
+def _invalid(error: ValidationError) -> InvalidRequest:
+    """The first thing that is wrong, in one sentence."""
+    first = error.errors()[0]
+    return InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.")
 
 
 class _Held:
@@ -312,6 +372,7 @@ def _result(described: dict[str, Any], tensors: Mapping[str, Array]) -> Result:
         target_text=described["target_text"],
         generated=described["generated"],
         grid=_grid(described["grid"]),
+        picture=tensors.get("picture"),
         shapes={lens: (a, b, c, d) for lens, (a, b, c, d) in described["shapes"].items()},
         tiles=groups["tile"],
         measures=groups["measure"],

@@ -31,7 +31,7 @@ from .models.generation import Generate
 
 # Raised whenever the same request would give other numbers than before.
 SCHEMA = 1
-# What the record of a request has in place of an image: this, and the image's SHA-256.
+# What stands in place of an image that is stored already: this, and the image's SHA-256.
 STORED_IMAGE = "sha256:"
 # The fields that hold the input; the others say what is done with it.
 INPUT = {"text", "text_pair", "token_ids", "target_ids", "image", "pos", "labels"}
@@ -89,7 +89,7 @@ class AnalysisRequest(BaseModel):
     image: str | None = Field(
         default=None,
         max_length=20_000_000,
-        description="An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL.",
+        description="An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL; or `sha256:…`, as a document names one that was sent before.",
     )
     target_ids: list[Count] | None = Field(
         default=None, min_length=1, max_length=100_000, description="Token ids of the decoder's side, beside token_ids."
@@ -242,6 +242,12 @@ class AnalysisRequest(BaseModel):
         record = {**_versions(), "model_digest": model_digest, "request": request}
         canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def stored_image(request: AnalysisRequest) -> str | None:
+    """The SHA-256 by which a request names its image; None where it has none, or holds it."""
+    named = re.fullmatch(rf"{STORED_IMAGE}([0-9a-f]{{64}})", request.image or "")
+    return named.group(1) if named else None
 
 
 @cache

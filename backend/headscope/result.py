@@ -67,6 +67,7 @@ class Result:
     target_text: str | None = None  # the same of a decoder beside an encoder
     generated: int = 0  # tokens at the end that the model wrote
     grid: Grid | None = None  # how an image became tokens
+    picture: Array | None = None  # uint8 [height, width, 3], the image as the model sees it
 
     @property
     def shape(self) -> Shape:

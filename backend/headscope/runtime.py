@@ -7,14 +7,14 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
 from . import home, logs
 from .admission import Admission
 from .errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
 from .jobs import LOCAL, Embedded, Engine, Job, Limits, Watcher
 from .models.catalog import Catalog
-from .request import AnalysisRequest
+from .request import AnalysisRequest, stored_image
 from .settings import Settings
 from .store import Hot, Housekeeper, Stored
 from .store.mapfile import Corrupt
@@ -93,6 +93,11 @@ class Service:
             self._lock.close()
             self._lock = None
 
+    @property
+    def home(self) -> Literal["embedded", "cluster"]:
+        """What does the jobs: a child process of this server, or workers anywhere."""
+        return "embedded" if self.settings.redis_url is None else "cluster"
+
     def workers(self) -> int | None:
         """Number of a cluster's workers; None where a child process does the work."""
         return None if self.settings.redis_url is None else len(self.record.workers())
@@ -106,6 +111,7 @@ class Service:
 
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
+        requests = [self._with_image(request) for request in requests]
         work = [
             self._admission.work(request, place if batch else None, owner or LOCAL, logs.request_id())
             for place, request in enumerate(requests)
@@ -125,6 +131,11 @@ class Service:
             for id_ in here:
                 self.record.grant(id_, owner)
         return named, [one.id for one in work]
+
+    def _with_image(self, request: AnalysisRequest) -> AnalysisRequest:
+        """The request with the image itself where it names one that was sent before. Raises InvalidImage if that is not kept any more."""
+        name = stored_image(request)
+        return request if name is None else request.model_copy(update={"image": self.inputs.get(name).decode()})
 
     def cancel(self, id_: str, owner: str | None = None) -> bool:
         """Cancel a job that has not ended (True), or forget an ended one and its result (False). Raises Unknown.

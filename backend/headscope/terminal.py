@@ -69,8 +69,8 @@ def listed(known: Mapping[str, Declaration]) -> str:
 
 def summary(a: Analysis, *, words: bool) -> dict[str, Any]:
     """An analysis as JSON, measures in the mean over tokens; with `words` the maps by word, too."""
-    from .api.maps import token_mean
     from .api.tensors import plain
+    from .query.search import token_mean
     from .worker import document
 
     described = document(a.result)

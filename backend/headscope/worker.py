@@ -21,7 +21,7 @@ from .jobs import Job, Line, Problem
 from .models import loading
 from .models.catalog import Catalog, Located
 from .models.loading import Model
-from .request import STORED_IMAGE, AnalysisRequest
+from .request import AnalysisRequest, stored_image
 from .settings import Settings
 from .store import Writer
 
@@ -175,10 +175,8 @@ class Worker:
     def _request(self, payload: str) -> AnalysisRequest:
         """The request of a payload, with its image in its place."""
         request = AnalysisRequest.model_validate_json(payload)
-        if request.image is None or not request.image.startswith(STORED_IMAGE):
-            return request
-        image = self._inputs.get(request.image.removeprefix(STORED_IMAGE))
-        return request.model_copy(update={"image": image.decode()})
+        name = stored_image(request)
+        return request if name is None else request.model_copy(update={"image": self._inputs.get(name).decode()})
 
     def _observe(self, request: AnalysisRequest, seconds: dict[str, float], line: Line) -> None:
         """Where the time of an analysis went. There are as many series as models on offer and lenses: any other model is "other"."""
@@ -259,8 +257,10 @@ def document(result: analysis.Result) -> dict[str, Any]:
 
 
 def arrays(result: analysis.Result) -> dict[str, Any]:
-    """The small arrays of a result under flat names: tile/weights/scale, measure/entropy/weights, note/effective/rank, keys."""
+    """The small arrays of a result under flat names: tile/weights/scale, measure/entropy/weights, note/effective/rank, keys, picture."""
     flat: dict[str, Any] = {"keys": result.keys}
+    if result.picture is not None:
+        flat["picture"] = result.picture
     for group, nested in (("tile", result.tiles), ("measure", result.measures), ("note", result.notes)):
         for name, parts in nested.items():
             flat |= {f"{group}/{name}/{part}": values for part, values in parts.items()}

@@ -11,7 +11,7 @@ const KEY = 'f'.repeat(32)
 
 function accounts(over: Partial<Accounts> = {}): Accounts {
   return {
-    who: async () => 'ada',
+    who: async () => ({ user: 'ada', home: 'cluster' }),
     signIn: async (token) => (token === 'right' ? 'ada' : refused()),
     signOut: async () => {},
     share: async () => KEY,
@@ -22,7 +22,11 @@ function accounts(over: Partial<Accounts> = {}): Accounts {
 
 describe('Account', () => {
   it('is nobody where the source has no users, and asks nothing', async () => {
-    for (const of of [undefined, accounts({ who: async () => null }), accounts({ who: refused })]) {
+    for (const of of [
+      undefined,
+      accounts({ who: async () => ({ user: null, home: 'embedded' }) }),
+      accounts({ who: refused }),
+    ]) {
       const it = new Account(of)
       await it.learn()
       expect([it.user, it.wanted, it.open]).toEqual([null, false, false])

@@ -26,6 +26,18 @@ describe('frameLayout', () => {
     expect(frameLayout({ ...room, width }).left).toBeLessThan(width * 0.4)
   })
 
+  it.each([
+    [32, 32],
+    [36, 36],
+    [80, 64],
+  ])('lets %i layers of %i heads scroll in their column', (layers, heads) => {
+    const { cell, left, grid } = frameLayout({ ...room, layers, heads })
+    expect(left).toBeLessThanOrEqual(1440 * 0.45)
+    expect(cell).toBeGreaterThanOrEqual(16)
+    expect(grid).toBeLessThan(750 - 140)
+    expect(frameLayout({ ...room, width: 900, height: Number.POSITIVE_INFINITY, layers, heads }).left).toBeLessThan(450)
+  })
+
   it('keeps heads large enough to hit where the grid scrolls', () => {
     expect(frameLayout({ ...room, width: 390, height: Number.POSITIVE_INFINITY }).cell).toBeGreaterThanOrEqual(24)
   })

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { random } from '../src/api/fixed-maps'
 import { dequantise, difference, type Matrix, ownScale, tileMatrix, tilesMax, topIndices } from '../src/lib/matrix'
-import { rasterise, spans, WHOLE } from '../src/lib/raster'
+import { rasterise, showing, spans, WHOLE, windowAt, zoomed } from '../src/lib/raster'
 import { colourIndex, type Scale } from '../src/lib/scale'
 
 const table = Uint32Array.from({ length: 256 }, (_, i) => i)
@@ -74,5 +74,30 @@ describe('matrix', () => {
 
   it('ranks by magnitude', () => {
     expect(topIndices(Float32Array.of(0.1, -0.9, 0.5, 0.2), 3)).toEqual([1, 2, 3])
+  })
+})
+
+describe('windows on a map', () => {
+  it('stay inside the map and never show fewer than four cells', () => {
+    expect(windowAt(0.9, -1, 0.5, 40)).toEqual({ left: 0.5, top: 0, size: 0.5 })
+    expect(windowAt(0, 0, 0.001, 40).size).toBe(0.1)
+    expect(windowAt(0, 0, 0.1, 3)).toBe(WHOLE)
+  })
+
+  it('keep what lies under the hand when they zoom', () => {
+    const window = windowAt(0.2, 0.3, 0.5, 512)
+    const [x, y] = [0.25, 0.75]
+    const closer = zoomed(window, 0.5, [x, y], 512)
+    expect(closer.left + x * closer.size).toBeCloseTo(window.left + x * window.size)
+    expect(closer.top + y * closer.size).toBeCloseTo(window.top + y * window.size)
+    expect(zoomed(window, 4, [x, y], 512)).toBe(WHOLE)
+  })
+
+  it('move as far as a cell needs, and no further', () => {
+    const window = windowAt(0.5, 0.5, 0.1, 100)
+    expect(showing(window, [0.555, 0.555], 100)).toEqual(window)
+    expect(showing(window, [0.205, 0.555], 100).left).toBeCloseTo(0.2)
+    expect(showing(window, [0.205, 0.555], 100).top).toBe(0.5)
+    expect(showing(window, [0.805, 0.995], 100).left).toBeCloseTo(0.71)
   })
 })

@@ -108,4 +108,40 @@ describe('Session', () => {
     await it.start()
     expect(it.error).toBe('The server cannot be reached.')
   })
+
+  it('forgets what was asked for in passing once something else is on screen', async () => {
+    const forgotten: string[] = []
+    const cancel = async (id: string) => void forgotten.push(id)
+    const it = session({ cancel }, 20)
+    await it.submit(request, 'weights', true)
+    expect(forgotten).toEqual([])
+    await it.submit({ ...request, text: 'One two four.' }, 'weights', true)
+    expect(forgotten).toEqual(['fixed-0'])
+    expect([...(it.shown?.changes?.tokens ?? [])]).toEqual([3])
+  })
+
+  it('keeps what the reader asks for, whether or not it was typed before', async () => {
+    const forgotten: string[] = []
+    const source = fixedSource(20)
+    const ids = new Map<string, string>()
+    const submit: Source['submit'] = async (wanted, signal) => {
+      const answer = await source.submit(wanted, signal)
+      const id = ids.get(wanted.text) ?? answer.id
+      ids.set(wanted.text, id)
+      return { ...answer, id }
+    }
+    const it = new Session({ ...source, submit, cancel: async (id: string) => void forgotten.push(id) })
+    const typed = it.submit(request, 'weights', true)
+    const pressed = it.submit(request, 'weights')
+    expect(await Promise.all([typed, pressed])).toEqual([false, true])
+    await it.submit({ ...request, text: 'Four.' }, 'weights', true)
+    await it.submit({ ...request, text: 'Five.' }, 'weights')
+    expect(forgotten).toEqual([ids.get('Four.')])
+  })
+
+  it('stays silent about what goes wrong while one types', async () => {
+    const it = session()
+    await it.submit({ ...request, text: ' ' }, 'weights', true)
+    expect(it.error).toBe('')
+  })
 })

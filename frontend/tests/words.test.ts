@@ -5,10 +5,12 @@ import { labelStep, shorten } from '../src/lib/labels'
 import {
   attemptsSentence,
   entropySentence,
+  habitSentence,
   leverageSentence,
   looksAt,
   nullShareSentence,
   progressSentence,
+  SENTENCES,
   tokenLabel,
 } from '../src/lib/words'
 
@@ -38,6 +40,34 @@ describe('sentences', () => {
       '\u201criver\u201d keeps 90\u00a0% of the weight put on it, [CLS] keeps 5.0\u00a0%.',
     )
     expect(leverageSentence([1, 1, 1, 1], tokens)).toBe('Every token keeps all the weight put on it.')
+  })
+
+  it('names a habit only where it is one', () => {
+    const map = (rows: number[][]) => ({ data: Float32Array.from(rows.flat()), rows: 3, cols: 3, exact: true })
+    const before = [
+      [1, 0, 0],
+      [1, 0, 0],
+      [0, 1, 0],
+    ]
+    expect(habitSentence(map(before))).toBe(
+      '67\u00a0% of all weight goes to the token before. 33\u00a0% of all weight goes to the token itself.',
+    )
+    const even = Array.from({ length: 3 }, () => [0.2, 0.2, 0.6])
+    expect(habitSentence(map(even))).toBe('33\u00a0% of all weight goes to the token itself.')
+    expect(
+      habitSentence(
+        map([
+          [0, 0, 1],
+          [0, 0, Number.NaN],
+          [1, 0, 0],
+        ]),
+      ),
+    ).toBe('')
+  })
+
+  it('has a sentence for every number that is no share of its own', () => {
+    expect(SENTENCES.negative_share(0, 4)).toBe('Nothing in this map is negative.')
+    expect(SENTENCES.participation_ratio(3.2, 12)).toBe('By squared weights a query rests on about 3.2 of 12 tokens.')
   })
 
   it('shows tokens that cannot be seen', () => {

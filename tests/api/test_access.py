@@ -115,7 +115,7 @@ def test_a_wrong_token_takes_time_and_holds_nobody_up(lab: Users) -> None:
     assert first.elapsed.total_seconds() >= 0.3
     with ThreadPoolExecutor(40) as pool:
         guesses = [pool.submit(lab.nobody.get, f"{API}/lenses", headers=guess) for _ in range(40)]
-        assert lab.ada.get(f"{API}/session").json() == {"user": "ada"}
+        assert lab.ada.get(f"{API}/session").json() == {"user": "ada", "home": "embedded"}
         assert {found.result().status_code for found in guesses} == {401}
 
 

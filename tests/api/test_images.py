@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import socket
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.server import Server
 from tests.unit import pictures
@@ -35,6 +38,31 @@ def test_whole_images_are_analysed(server: Server, name: str) -> None:
     assert (status, document.get("status")) == (200, "done"), document
     assert [token["text"] for token in document["tokens"]][:3] == ["[CLS]", "0,0", "0,1"]
     assert document["tokens"][-1]["box"] == [24, 24, 32, 32]
+
+
+def test_what_the_model_sees(server: Server) -> None:
+    """The image scaled and cut, in its own colours; a text has none."""
+    original = Image.open(io.BytesIO(pictures.GOOD["png"][0]())).convert("RGB")
+    _, document = asked(server, base64.b64encode(pictures.GOOD["png"][0]()).decode())
+    answer = server.get(f"/analyses/{document['id']}/image")
+    assert answer.headers["content-type"] == "image/png"
+    seen = Image.open(io.BytesIO(answer.content))
+    assert list(seen.size) == document["grid"]["size"] == [32, 32]
+    wanted = np.asarray(original.resize((32, 32), resample=2), int)
+    assert np.abs(np.asarray(seen, int) - wanted).max() <= 1
+    text = server.analyse(model="bert", text="A cat.", lenses=["weights"])
+    assert server.get(f"/analyses/{text['id']}/image").json()["code"] == "not-ready"
+
+
+def test_an_image_is_sent_once(server: Server) -> None:
+    """Another question about it names it as the document does; a name that stands for nothing is one clear error."""
+    _, first = asked(server, base64.b64encode(pictures.GOOD["jpeg"][0]()).decode())
+    _, again = asked(server, first["image"])
+    assert again["id"] == first["id"]
+    status, other = asked(server, first["image"], lenses=["effective"])
+    assert (status, other["status"], other["image"]) == (200, "done", first["image"])
+    for name in (f"sha256:{'0' * 64}", "sha256:../../results", "sha256:"):
+        assert code(asked(server, name)) == "invalid-image"
 
 
 @pytest.mark.parametrize("name", [name for name in pictures.BAD if name != "too-many-bytes"])

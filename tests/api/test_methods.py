@@ -368,6 +368,30 @@ def test_compare(server: Server, layered: dict[str, Any]) -> None:
     assert np.array(same["cosine"]).shape == (2, 2)
 
 
+def test_compare_words(server: Server, layered: dict[str, Any]) -> None:
+    """Two texts are compared word by word; one head is compared with every head of an analysis with more of them."""
+    path = f"/analyses/{layered['id']}/compare"
+    other = server.analyse(model="bert", text="The small cat sat on a mat because it was tired.", lenses=["weights"])
+    tokens = server.get(f"{path}/{other['id']}/tokens").json()
+    assert tokens["by"] == "word"
+    assert tokens["keys"] is None
+    found = {pair["text"].casefold(): pair["other_text"].casefold() for pair in tokens["queries"]}
+    assert found["cat"] == "cat"
+    assert (found["the"], "small" in found.values()) == ("a", False)
+    answer = server.get(f"{path}/{other['id']}", params={"layer": 1, "head": 3}).json()
+    assert (answer["by"], np.array(answer["cosine"]).shape) == ("word", (2, 4))
+    a, b = (fetch(server, one, "maps/weights")["map"] for one in (layered, other))
+    runs = [[pair[name] for pair in tokens["queries"]] for name in ("tokens", "other_tokens")]
+
+    def words(maps: np.ndarray, runs: list[list[int]]) -> np.ndarray:
+        summed = np.stack([maps[..., run].sum(-1) for run in runs], -1)
+        return np.stack([summed[..., run, :].mean(-2) for run in runs], -2)
+
+    expected = COSINE(np.broadcast_to(words(a, runs[0])[1, 1], (2, 4, len(runs[0]), len(runs[0]))), words(b, runs[1]))
+    np.testing.assert_allclose(answer["cosine"], expected, atol=1e-6)
+    assert server.get(f"{path}/{layered['id']}/tokens").json()["by"] == "token"
+
+
 def test_compare_refuses(server: Server, layered: dict[str, Any]) -> None:
     """Other tokens, other heads, lenses of different shapes: 422 with a sentence; what is not there is 404."""
     others = {
@@ -381,6 +405,8 @@ def test_compare_refuses(server: Server, layered: dict[str, Any]) -> None:
     path = f"/analyses/{layered['id']}/compare/{layered['id']}"
     assert server.get(path, params={"other_lens": "rollout"}).status_code == 422
     assert server.get(path, params={"lens": "norm"}).json()["code"] == "unknown-lens"
+    assert server.get(path, params={"layer": 1}).status_code == 422
+    assert server.get(path, params={"layer": 1, "head": 0}).json()["code"] == "unknown-head"
     assert server.get(path, params={"lens": "rollout"}).json()["head_numbers"] == [0]
     assert server.get(f"/analyses/{layered['id']}/compare/{'0' * 32}").status_code == 404
     assert server.get(f"/analyses/{layered['id']}/compare/../x").status_code in (404, 422)

@@ -37,15 +37,15 @@ def test_in_and_out(lab: Users, browser: httpx.Client) -> None:
     """The cookie stands for the token on every route, the stream of events too, until it is given back."""
     refused(browser.get(SESSION))
     answer = sign_in(browser, lab.tokens["ada"])
-    assert (answer.status_code, answer.json()) == (200, {"user": "ada"})
-    assert browser.get(SESSION).json() == {"user": "ada"}
+    assert (answer.status_code, answer.json()) == (200, {"user": "ada", "home": "embedded"})
+    assert browser.get(SESSION).json() == {"user": "ada", "home": "embedded"}
     id_ = lab.submit(browser, "A page asks.")
     assert lab.ada.get(f"{API}/analyses/{id_}").status_code == 200
     with browser.stream("GET", f"{API}/analyses/{id_}/events") as stream:
         assert "done" in stream.read().decode()
     assert browser.delete(SESSION).status_code == 204
     refused(browser.get(SESSION))
-    assert lab.ada.get(SESSION).json() == {"user": "ada"}
+    assert lab.ada.get(SESSION).json() == {"user": "ada", "home": "embedded"}
 
 
 def test_the_cookie(lab: Users, browser: httpx.Client) -> None:
@@ -102,21 +102,21 @@ def test_no_other_site_signs_anybody_in_or_out(lab: Users, browser: httpx.Client
     assert sign_in(browser, lab.tokens["emmy"], **headers).status_code == 403
     sign_in(browser, lab.tokens["ada"])
     assert browser.delete(SESSION, headers=headers).status_code == 403
-    assert browser.get(SESSION).json() == {"user": "ada"}
+    assert browser.get(SESSION).json() == {"user": "ada", "home": "embedded"}
 
 
 def test_a_header_goes_before_the_cookie(lab: Users, browser: httpx.Client) -> None:
     """Whoever sends a token means that one, also when it is wrong."""
     sign_in(browser, lab.tokens["ada"])
     emmy = {"Authorization": f"bearer  {lab.tokens['emmy']}"}
-    assert browser.get(SESSION, headers=emmy).json() == {"user": "emmy"}
+    assert browser.get(SESSION, headers=emmy).json() == {"user": "emmy", "home": "embedded"}
     refused(browser.get(SESSION, headers={"Authorization": "Bearer wrong"}))
     refused(browser.get(SESSION, headers={"Authorization": "Basic YWRhOg=="}))
 
 
 def test_a_revoked_token_ends_its_sessions(lab: Users, browser: httpx.Client) -> None:
     """At once, everywhere."""
-    assert sign_in(browser, lab.accounts.create("grace")).json() == {"user": "grace"}
+    assert sign_in(browser, lab.accounts.create("grace")).json() == {"user": "grace", "home": "embedded"}
     lab.accounts.revoke("grace")
     refused(browser.get(SESSION))
 
@@ -129,7 +129,7 @@ def test_what_a_browser_keeps_is_for_that_user_only(lab: Users) -> None:
 
 def test_a_server_without_users(server: Server) -> None:
     """Nobody is anybody there, and nothing is kept."""
-    assert server.get("/session").json() == {"user": None}
+    assert server.get("/session").json() == {"user": None, "home": "embedded"}
     answer = server.post({"token": "anything"}, "/session")
-    assert (answer.status_code, answer.json()) == (200, {"user": None})
+    assert (answer.status_code, answer.json()) == (200, {"user": None, "home": "embedded"})
     assert "set-cookie" not in answer.headers

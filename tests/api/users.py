@@ -18,7 +18,7 @@ from tests.server import API, Server
 
 NOBODY = "0" * 32
 NAMES = {"model": "bert", "lens": "weights", "measure": "entropy"}
-QUERY = {"/edges/": "?layer=0&head=0"}
+QUERY = {"/edges/": "?layer=0&head=0", "/ask": "?q=vertical"}
 ROUTES = [(method.upper(), path) for path, methods in document()["paths"].items() for method in methods]
 OF_ONE = [(method, path) for method, path in ROUTES if "{id}" in path]
 # What reads one analysis, and so what a share key opens.

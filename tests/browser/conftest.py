@@ -27,9 +27,11 @@ FLAGS = [
 
 @pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`deep`, whose analysis takes seconds, so that a person can watch, cancel, or lose it; and one with an encoder and a decoder."""
+    """`deep`, whose analysis takes seconds, so that a person can watch, cancel, or lose it; one with an encoder and a decoder, one of images, and one that writes on."""
     folder = tmp_path_factory.mktemp("browser-models")
     tiny_model(folder / "t5", "t5")
+    tiny_model(folder / "vit", "vit")
+    tiny_model(folder / "writer", "gpt2")
     tiny_model(folder / "deep", "gpt2", layers=60, width=256, heads=2, positions=1024)
     return folder
 

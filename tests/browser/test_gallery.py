@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
+from headscope.figures.script import script
 from tests.browser.visit import Visit, picture
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-ENTRIES = re.findall(r"\{ name: '([\w-]+)', tokens", (FRONTEND / "src" / "views" / "gallery.ts").read_text())
+ENTRIES = re.findall(r"\{\s+name: '([\w-]+)',\s+tokens", (FRONTEND / "src" / "views" / "gallery.ts").read_text())
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -48,6 +50,7 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "--emptyOutDir",
     ]
     subprocess.run(command, cwd=FRONTEND, env={**os.environ, "PATH": path}, check=True, capture_output=True)
+    (folder / "assets" / "plotly.js").write_bytes(script().body)  # which a server gives
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -62,10 +65,22 @@ def settled(visit: Visit, entry: str) -> None:
     if entry == "sign-in":
         visit.page.get_by_label("Access token").wait_for()
         return
+    if entry.startswith("sheet"):
+        visit.page.get_by_role("dialog").wait_for()
+        visit.painted("graph")
+        return
+    if entry.startswith("compared"):
+        visit.page.get_by_role("heading", name="Compared").wait_for()
+    if entry == "compared-mechanisms-34":
+        visit.page.get_by_text("Cosine of the two maps").wait_for()
+    if entry.startswith("statistics"):
+        expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2)
     visit.painted("grid")
     visit.painted("graph" if entry.startswith("graph") else "head")
     if not entry.startswith("map"):
-        visit.page.get_by_role("img", name=re.compile("^Connections")).wait_for()
+        visit.page.get_by_role("img", name=re.compile("^(Connections|Image under)")).last.wait_for()
+        if not entry.startswith("image"):
+            visit.page.get_by_text(re.compile(r"^\d+ connections? ")).last.wait_for(state="attached")
     visit.page.get_by_text(re.compile("^Looks most at")).wait_for()
 
 

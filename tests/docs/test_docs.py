@@ -21,6 +21,7 @@ from safetensors import safe_open
 import headscope
 from headscope import cli, errors
 from headscope.api.schemas import AnalysisDocument
+from headscope.figures import FIGURES
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
@@ -108,6 +109,17 @@ def test_every_lens_mechanism_and_measure_has_a_page(folder, name):
     assert (f"## Parameters\n\n<!-- generated: parameters:{kind}/{name} -->" in page) == bool(known)
     assert re.search(rf"!\[[^\]]{{10,}}\]\(\.\./\.\./pictures/{name}\.svg\)", page), "a picture, in words too"
     assert f"explanation/{folder}/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_has_a_page(name):
+    page = _text("explanation", "figures", f"{name}.md")
+    assert f"<!-- generated: declaration:figure/{name} -->" in page
+    for heading in ("How it is drawn", "Edge cases"):
+        assert f"\n## {heading}\n" in page
+    known = FIGURES[name].params.model_fields
+    assert (f"## Parameters\n\n<!-- generated: parameters:figure/{name} -->" in page) == bool(known)
+    assert f"explanation/figures/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
 @pytest.mark.parametrize("path", generate.pages(), ids=_name)

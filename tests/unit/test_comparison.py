@@ -30,9 +30,9 @@ def test_heads_against_loops(tiny: Model, ids: Any) -> None:
 
 
 def test_what_can_not_be_compared_is_refused(tiny: Model, ids: Any) -> None:
-    """Another text, other layers, a lens without maps, a lens that does not exist."""
+    """Another text altogether, other layers, a lens without maps, a lens that does not exist."""
     a = headscope.analyze(tiny, token_ids=ids(5), lenses=("weights",))
-    other_text = headscope.analyze(tiny, token_ids=ids(6), lenses=("weights",))
+    other_text = headscope.analyze(tiny, token_ids=ids(12), lenses=("weights",))
     other_layers = headscope.analyze(tiny, token_ids=ids(5), lenses=("weights",), layers=[1])
     no_maps = headscope.analyze(tiny, token_ids=ids(5), lenses=("weights",), maps=False)
     with pytest.raises(InvalidRequest, match="tokens"):

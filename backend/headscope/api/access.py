@@ -24,7 +24,7 @@ OPEN = re.compile(r"/(healthz|assets/[^/]+)?")
 SIGN_IN = ("POST", "/api/v1/session")
 # What a share key opens: one analysis, and what the page needs around it: what methods are called, and who is signed in (nobody).
 SHARED = re.compile(r"/api/v1/analyses/([0-9a-f]{32})(/.*)?")
-AROUND = frozenset({f"/api/v1/{part}" for part in ("lenses", "mechanisms", "measures", "session")})
+AROUND = frozenset({f"/api/v1/{part}" for part in ("lenses", "mechanisms", "measures", "figures", "session")})
 KEY = re.compile(r"[0-9a-f]{32}")
 # How long somebody who sent a wrong token or key waits for the answer.
 WRONG_SECONDS = 0.3

@@ -6,19 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from fastapi import FastAPI
-from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response
 
 from .._version import __version__
 from ..accounts import FILE, Accounts
+from ..figures.rendering import Renderer
 from ..runtime import Service
 from ..settings import Settings
-from . import analyses, compare, declarations, health, maps, metrics, problems, session, shares
+from . import analyses, compare, declarations, exports, figures, heads, health, maps, metrics, problems, session, shares
 from .access import Access
 from .again import Again
+from .frontpage import serve_page
 from .guard import Guard
 from .recent import Recent
 from .traffic import Traffic
@@ -26,7 +25,6 @@ from .traffic import Traffic
 PREFIX = "/api/v1"
 # Most calls that block at once.
 THREADS = 32
-_HERE = Path(__file__).resolve().parent
 
 
 def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
@@ -54,11 +52,14 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     )
     app.state.service, app.state.accounts = service, accounts
     app.state.registry, app.state.recent = metrics.registry(service), Recent()
-    for part in (session, declarations, analyses, shares, maps, compare):
+    app.state.renderer = Renderer()
+    for part in (session, declarations, analyses, shares, maps, exports, heads, compare, figures):
         app.include_router(part.router, prefix=PREFIX)
+    app.include_router(figures.declared, prefix=PREFIX)
+    app.include_router(figures.page)
     app.include_router(health.router)
     app.include_router(metrics.router)
-    _serve_page(app)
+    serve_page(app)
     problems.install(app)
     larger = dict.fromkeys((f"{PREFIX}/analyses", f"{PREFIX}/analyses/batch"), settings.image_body_bytes)
     app.add_middleware(Again, record=service.record)
@@ -66,35 +67,3 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes, larger=larger)
     app.add_middleware(Traffic, registry=app.state.registry, prefix=PREFIX)
     return app
-
-
-def page_folder() -> Path:
-    """Where the built page is: in an installed package beside this file, in a checkout in frontend/dist."""
-    packaged = _HERE / "page"
-    return packaged if packaged.is_dir() else _HERE.parents[2] / "frontend" / "dist"
-
-
-def _serve_page(app: FastAPI) -> None:
-    folder = page_folder()
-
-    @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        if not (folder / "index.html").is_file():
-            raise HTTPException(404)
-        return FileResponse(folder / "index.html", headers={"Cache-Control": "no-cache"})
-
-    @app.get("/assets/{name}", include_in_schema=False)
-    async def asset(name: str) -> Response:
-        path = _file_in(folder / "assets", name)
-        if path is None:
-            raise HTTPException(404)
-        return FileResponse(path, headers={"Cache-Control": "public, max-age=31536000, immutable"})
-
-
-def _file_in(folder: Path, name: str) -> Path | None:
-    """The file of that name, if there is one in the folder itself, whatever links and odd names are tried."""
-    try:
-        path = (folder / name).resolve(strict=True)
-    except (OSError, ValueError):
-        return None
-    return path if path.parent == folder.resolve() and path.is_file() else None

@@ -13,7 +13,7 @@ from ..measures import MEASURES
 from ..request import AnalysisRequest
 from ..store import Stored
 from .grouping import words
-from .schemas import AnalysisDocument, AnalysisItem, Event, MapSchema, Problem, Progress, Summary
+from .schemas import AnalysisDocument, AnalysisItem, Event, MapSchema, MechanismSchema, Problem, Progress, Summary
 from .tensors import plain
 
 PREFIX = "/api/v1/analyses"
@@ -42,6 +42,8 @@ def item(job: Job) -> AnalysisItem:
         id=job.id,
         status=job.status,
         model=request["model"],
+        mechanism=MechanismSchema.model_validate(request["mechanism"]),
+        image=request["image"],
         text=request["text"],
         text_pair=request["text_pair"],
         created=job.created,

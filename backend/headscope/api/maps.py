@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
-from starlette.background import BackgroundTask
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from ..declarations import Measure
-from ..errors import InvalidRequest, Unknown, Unsupported
+from ..errors import InvalidRequest, NotReady, Unknown, Unsupported
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..measures import edges as edge_rules
 from ..measures.entropy import Unit, convert
-from ..store import Stored, export
-from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places, read
+from ..query.search import TOKEN_AXES, token_mean
+from ..store import Stored
+from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places
 from .fixed import fixed
 from .grouping import By, Groups, KeyGroups, grouping
 from .schemas import Edge, Edges, MeasureValues
@@ -35,8 +33,6 @@ TENSOR: dict[int | str, dict[str, Any]] = {
 }
 # No answer holds more edges than a person or a drawing can take in.
 MOST_EDGES = 20_000
-# Axes that count tokens.
-TOKEN_AXES = frozenset({"Q", "K"})
 
 
 @router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
@@ -140,6 +136,24 @@ def shrink(tiles: Array, size: int, signed: bool) -> Array:
     return (distance + middle).astype(np.uint8)
 
 
+@router.get("/image", responses={200: {"content": {"image/png": {}}}}, response_class=Response)
+async def image(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
+    """The image as the model sees it, scaled and cut, in which the boxes of its patches count: a PNG."""
+    return await fixed(request, service, id_, "png", lambda stored: Response(picture(stored), media_type="image/png"))
+
+
+def picture(stored: Stored) -> bytes:
+    """A PNG of the image that was analysed. Raises NotReady where none is kept."""
+    from PIL import Image
+
+    pixels = stored.arrays.get("picture")
+    if pixels is None:
+        raise NotReady("This analysis keeps no image: it is of a text, or was made by an earlier version.")
+    written = io.BytesIO()
+    Image.fromarray(pixels).save(written, "PNG")
+    return written.getvalue()
+
+
 @router.get("/edges/{lens}", response_model=Edges)
 async def edges(
     id_: AnalysisId,
@@ -226,44 +240,6 @@ def _axes(measure: Measure, axes: Sequence[str], values: Array, format_: Format)
     if format_ == "json":
         return {"axes": list(axes), "columns": list(columns), "shape": list(values.shape)}
     return {"axes": " ".join(axes), "columns": " ".join(columns)}
-
-
-def token_mean(values: Array, axes: Sequence[str]) -> Array:
-    """Values with these axes -> the mean over tokens (Q, K) of what is defined; NaN where nothing is."""
-    over = tuple(place for place, axis in enumerate(axes) if axis in TOKEN_AXES)
-    return values if not over else _mean(values, over)
-
-
-def _mean(values: Array, axes: tuple[int, ...]) -> Array:
-    defined = np.isfinite(values)
-    count = defined.sum(axis=axes)
-    total = np.where(defined, values, 0).sum(axis=axes, dtype=np.float64)
-    means: Array = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-    return means.astype(np.float32)
-
-
-@router.get("/export", response_class=FileResponse)
-async def export_file(
-    id_: AnalysisId,
-    service: ServiceDep,
-    format_: Annotated[Literal["safetensors", "npz"], Query(alias="format")] = "safetensors",
-) -> Response:
-    """The whole analysis as one file."""
-    write = export.write_safetensors if format_ == "safetensors" else export.write_npz
-    handle, name = tempfile.mkstemp(prefix="export-", dir=service.results.staging)
-    os.close(handle)
-    path = Path(name)
-    try:
-        await read(service, id_, lambda stored: write(stored, path))
-    except BaseException:
-        os.unlink(path)  # noqa: PTH108 - a local file, gone at once
-        raise
-    return FileResponse(
-        path,
-        media_type="application/octet-stream",
-        filename=f"headscope-{id_[:8]}.{format_}",
-        background=BackgroundTask(path.unlink, missing_ok=True),
-    )
 
 
 def check_measure(stored: Stored, measure: str, lens: str) -> None:

@@ -274,8 +274,10 @@ class AnalysisItem(Strict):
     id: str
     status: Literal["queued", "running", "done", "failed", "cancelled"]
     model: str
+    mechanism: MechanismSchema
     text: str | None
     text_pair: str | None
+    image: Annotated[str | None, Field(description="SHA-256 of the image as it was sent.")]
     created: float
 
 
@@ -342,11 +344,30 @@ class Edges(Strict):
     total: int
 
 
+class TokenPair(Strict):
+    """Tokens that stand for the same in two analyses, by their numbers."""
+
+    tokens: list[int]
+    other_tokens: list[int]
+    text: str
+    other_text: str
+
+
+class AlignedTokens(Strict):
+    """Which tokens of two analyses stand for the same. `share`, 0 to 1, is that of the tokens that have a counterpart; `keys` is null where they are as the queries."""
+
+    by: Literal["token", "word"]
+    share: float
+    queries: list[TokenPair]
+    keys: list[TokenPair] | None
+
+
 class ComparedAnalyses(Strict):
-    """Two maps of every head compared, [L][H]; null where that is undefined."""
+    """Two maps of every head compared, [L][H]; null where that is undefined. Layers and heads are those of the other analysis."""
 
     lens: str
     other_lens: str
+    by: Literal["token", "word"]
     layer_numbers: list[int]
     head_numbers: list[int]
     cosine: list[list[float | None]]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from ..accounts import Accounts
 from .access import cookie_name, refuse
-from .deps import VisitorDep
+from .deps import ServiceDep, VisitorDep
 from .schemas import Strict
 
 router = APIRouter(prefix="/session", tags=["users"])
@@ -26,23 +26,24 @@ class SignIn(Strict):
 
 
 class Session(Strict):
-    """Who is signed in; null on a server without users, and for somebody with nothing but a share key."""
+    """Who is signed in; null on a server without users, and for somebody with nothing but a share key. Which home the server has: itself, or a cluster."""
 
     user: str | None
+    home: Literal["embedded", "cluster"]
 
 
 @router.get("")
-async def who(visitor: VisitorDep) -> Session:
-    """Who is signed in."""
-    return Session(user=None if visitor.everything else visitor.name)
+async def who(visitor: VisitorDep, service: ServiceDep) -> Session:
+    """Who is signed in, and to which home."""
+    return Session(user=None if visitor.everything else visitor.name, home=service.home)
 
 
 @router.post("")
-async def sign_in(body: SignIn, request: Request, response: Response) -> Session:
+async def sign_in(body: SignIn, request: Request, response: Response, service: ServiceDep) -> Session:
     """Take a token and keep it in a cookie that scripts can't read. On a server without users there is nothing to sign in to."""
     accounts = cast("Accounts", request.app.state.accounts)
     if not accounts.demanded():
-        return Session(user=None)
+        return Session(user=None, home=service.home)
     user = accounts.user(body.token)
     if user is None:
         await refuse(wrong=True)
@@ -52,7 +53,7 @@ async def sign_in(body: SignIn, request: Request, response: Response) -> Session
     response.set_cookie(
         name, body.token, max_age=KEPT_SECONDS, path=PLACE, secure=secure, httponly=True, samesite="strict"
     )
-    return Session(user=user)
+    return Session(user=user, home=service.home)
 
 
 @router.delete("", status_code=204)

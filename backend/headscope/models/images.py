@@ -151,6 +151,29 @@ def _check_target(processor: Any, width: int, height: int) -> None:
             )
 
 
+def seen(pixels: Tensor, processor: Any) -> np.ndarray[Any, Any]:
+    """Pixels [1, C, H, W] as a picture, uint8 [H, W, 3]: scaled and cut as the model sees it, in the colours it had before they were normalised."""
+    import torch
+
+    normalised = processor is None or getattr(processor, "do_normalize", False)
+    mean, spread = (_per_channel(processor, name, normalised) for name in ("image_mean", "image_std"))
+    # A processor that does not rescale leaves bytes as they are.
+    unit = 1 if getattr(processor, "do_rescale", True) else 255
+    values = (pixels[0].float() * torch.tensor(spread).view(-1, 1, 1) + torch.tensor(mean).view(-1, 1, 1)) / unit
+    picture = (values.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0)
+    return np.ascontiguousarray(picture.expand(-1, -1, 3).numpy())
+
+
+def _per_channel(processor: Any, name: str, normalised: bool) -> list[float]:
+    """What a processor subtracts from the channels, or divides them by: one number for all, or one for each."""
+    if not normalised:
+        return [1.0 if name == "image_std" else 0.0]
+    found = getattr(processor, name, None)
+    if found is None:
+        return [0.5]
+    return [float(value) for value in found] if isinstance(found, (list, tuple)) else [float(found)]
+
+
 def encode(pixels: Tensor, patches: Patches) -> Encoded:
     """The tokens of an image [1, C, H, W]: those before the patches, then the patches, row by row."""
     height, width = pixels.shape[-2:]

@@ -161,7 +161,7 @@ class Model:
             raise Unsupported("It is not known how this model cuts images into patches.", pointer="/model")
         channels = int(getattr(self.module.config, "num_channels", 3) or 3)
         pixels = images.prepare(asked.image, self.processor, patches, channels)
-        encoded = images.encode(pixels, patches)
+        encoded = replace(images.encode(pixels, patches), picture=images.seen(pixels, self.processor))
         if pixels.shape[1] != channels or len(encoded.tokens) > LARGER * patches.tokens:
             raise Unsupported(
                 "The image processor makes images that this model was not made for. Load the model with its own.",

@@ -36,7 +36,7 @@ class Encoded:
     type_ids   the segment id of each, for models that take one
     target     tokens that a decoder reads beside an encoder; None where only the encoder is looked at
     text       what the offsets of `tokens` count in, with what was generated; `target_text` the same for `target`
-    pixels     [1, channels, height, width] (a tensor), and the `grid` it is cut into
+    pixels     [1, channels, height, width] (a tensor), the `grid` it is cut into, and the same as a `picture`, uint8 [height, width, 3]
     heard      [1, K, d], what the encoder of a model that listens made of its input
     generated  how many tokens at the end (of `target`, if there is one) the model wrote itself
     """
@@ -48,6 +48,7 @@ class Encoded:
     target_text: str | None = None
     pixels: Any | None = None
     grid: Grid | None = None
+    picture: Any | None = None
     heard: Any | None = None
     generated: int = 0
     warnings: tuple[Warned, ...] = ()

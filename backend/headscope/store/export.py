@@ -1,11 +1,12 @@
-"""A whole analysis as one file: safetensors or npz. The same file is what the library saves and opens.
+"""A whole analysis as one file: safetensors, npz, or a table in text. The first is what the library saves and opens.
 
-Tensors are named map/<lens>, measure/<measure>/<lens>, tile/<lens>/<part>, note/<lens>/<part> and keys; the document stands in the safetensors metadata
+Tensors are named map/<lens>, measure/<measure>/<lens>, tile/<lens>/<part>, note/<lens>/<part>, keys and picture; the document stands in the safetensors metadata
 under `headscope`, in an npz as the string `headscope`.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import struct
@@ -18,7 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+from ..errors import BudgetExceeded
+
 Array = NDArray[Any]
+MOST_LINES = 2_000_000
+CSV_COLUMNS = ("lens", "layer", "head", "query", "key", "query_token", "key_token", "value")
 TYPES = {"float32": "F32", "uint8": "U8", "int32": "I32", "int64": "I64", "bool": "BOOL"}
 
 
@@ -90,6 +95,44 @@ def _write_npy(archive: zipfile.ZipFile, name: str, array: Array) -> None:
     with archive.open(f"{name}.npy", "w") as file:
         target: BinaryIO = file  # type: ignore[assignment]
         np.lib.format.write_array(target, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+
+
+def write_csv(source: Source, path: Path) -> None:
+    """One line per entry of every map, without those that have no reading. Raises BudgetExceeded if there are too many, Corrupt if the source is.
+
+    Tokens stand as JSON strings, quotes included: no spreadsheet takes one for a formula, and json.loads gives it back.
+    """
+    document = source.document
+    check_lines(document)
+    queries, keys = tokens_of(document)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        write = csv.writer(file, lineterminator="\n").writerow
+        write(CSV_COLUMNS)
+        for lens in document["kept"]:
+            for number, block in zip(document["layers"], _layers(source, lens), strict=True):
+                for place, rows in enumerate(block[0]):
+                    head = document["heads"][place] if document["shapes"][lens][1] > 1 else None
+                    for q, k in np.argwhere(~np.isnan(rows)):
+                        write((lens, number, head, q, k, queries[q], keys[k], rows[q, k]))
+
+
+def check_lines(document: dict[str, Any]) -> None:
+    """Raise BudgetExceeded if the maps have more entries than a table in text may have lines."""
+    lines = sum(math.prod(document["shapes"][lens]) for lens in document["kept"])
+    if lines > MOST_LINES:
+        raise BudgetExceeded(
+            "These maps are too many for a table in text. Export them as safetensors or npz, or analyse fewer layers, heads or lenses.",
+            limit=MOST_LINES,
+            actual=lines,
+        )
+
+
+def tokens_of(document: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """JSON of the text of every token along queries and keys."""
+    queries = [json.dumps(token["text"], ensure_ascii=False) for token in document["tokens"]]
+    if document["key_tokens"] is None:
+        return queries, queries
+    return queries, [json.dumps(token["text"], ensure_ascii=False) for token in document["key_tokens"]]
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:

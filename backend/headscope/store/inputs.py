@@ -43,7 +43,7 @@ class Inputs:
         """An input. Raises InvalidImage if it is not here any more, or StoreUnavailable."""
         data = self._find(name)
         if data is None:
-            raise InvalidImage("The image is not stored any more. Send the request again.", pointer="/image")
+            raise InvalidImage("The image is not stored any more. Send the image itself.", pointer="/image")
         return data
 
     def tidy(self) -> None:

@@ -8,7 +8,7 @@ const JSON_BODY = { 'content-type': 'application/json', accept: 'application/jso
 
 export const accounts = (session: string): Accounts => ({
   async who() {
-    return (await getJson<WireSession>(session)).user
+    return getJson<WireSession>(session)
   },
 
   async signIn(token) {

@@ -56,6 +56,19 @@ export function effectiveMap(weights: Matrix, headWidth: number, seed: number): 
   return { data, rows: n, cols: n, exact: true }
 }
 
+/** Half of the weight goes one step further, to where the token looked at looks. */
+export function jumped(weights: Matrix): Matrix {
+  const n = weights.rows
+  const data = weights.data.map((value) => value / 2)
+  for (let q = 0; q < n; q++) {
+    for (let via = 0; via < n; via++) {
+      const share = weights.data[q * n + via] / 2
+      for (let k = 0; k < n; k++) data[q * n + k] += share * weights.data[via * n + k]
+    }
+  }
+  return { ...weights, data }
+}
+
 export function leverageOf(n: number, headWidth: number, seed: number): number[] {
   const next = random(seed + 7)
   const share = Math.min(1, headWidth / n)

@@ -12,7 +12,7 @@ export function withUsers(source: Source, user: string): Source {
     ...source,
     catalogue: async () => known(source.catalogue),
     accounts: {
-      who: async () => known(async () => name),
+      who: async () => known(async () => ({ user: name, home: 'cluster' })),
       async signIn() {
         name = 'ada'
         return name

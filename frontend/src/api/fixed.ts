@@ -1,8 +1,12 @@
 /** A Source of fixed data, made from a seed: the gallery and the tests look at it, no server needed. */
 import type { Analysis, Declaration, Head, KindSupport, Method, Model, Request, Run, Token } from '../lib/analysis'
 import { type Matrix, maxMagnitude, type Tiles } from '../lib/matrix'
-import { type Source, SourceError } from '../lib/source'
-import { effectiveMap, leverageOf, weightsMap } from './fixed-maps'
+import { type Past, type Source, SourceError } from '../lib/source'
+import { fixedComparisons } from './fixed-compare'
+import { fixedFigures } from './fixed-figures'
+import { CLASSES, fixedClass, fixedFinding } from './fixed-finding'
+import { fixedPatches, fixedPicture } from './fixed-image'
+import { effectiveMap, jumped, leverageOf, weightsMap } from './fixed-maps'
 
 const LAYERS = 6
 const HEADS = 12
@@ -44,6 +48,7 @@ const model = (name: string, title: string, over: Partial<Model> = {}): Model =>
   name,
   title,
   description: '',
+  kind: 'encoder',
   layers: LAYERS,
   heads: HEADS,
   headWidth: HEAD_WIDTH,
@@ -66,6 +71,8 @@ const declaration = (name: string, title: string, over: Partial<Declaration>): D
   signed: false,
   lenses: ['weights'],
   citation: '',
+  columns: [],
+  classes: [],
   params: {},
   ...over,
 })
@@ -74,6 +81,8 @@ const MAP_AXES = ['L', 'H', 'Q', 'K']
 export const fixedCatalogue = {
   models: [
     model('minilm', 'MiniLM', { isDefault: true }),
+    model('gpt2', 'GPT-2', { kind: 'decoder' }),
+    model('vit', 'ViT', { kind: 'vision' }),
     model('bert-base', 'BERT base', { layers: 12, headWidth: 64, available: false, reason: 'needs the network' }),
   ],
   lenses: [
@@ -148,11 +157,21 @@ export const fixedCatalogue = {
       range: [0, 1],
       doc: 'The share of a map that never reaches the output.',
     }),
+    declaration('patterns', 'Pattern', {
+      axes: ['L', 'H', 'C'],
+      columns: ['margin', 'class'],
+      classes: CLASSES,
+      doc: 'What the map of a head looks like.',
+    }),
     declaration('leverage', 'Leverage', {
       axes: ['L', 'H', 'K'],
       range: [0, 1],
       doc: 'How much of the weight on a token survives in place.',
     }),
+    // What figures are drawn from, and nothing else here.
+    ...['qk_spectrum_layer', 'rank', 'residual_ratio', 'token_similarity', 'token_types'].map((name) =>
+      declaration(name, name, {}),
+    ),
   ],
 }
 
@@ -166,22 +185,36 @@ const fixedSupport: KindSupport = {
 }
 
 /** The decoder's tokens of a request with two texts, for the kind of attention that crosses from one to the other. */
-const queriesOf = ({ kind, text, textPair }: Request) => fixedTokens(kind === 'cross' ? textPair : text)
+const queriesOf = (request: Request) => (request.kind === 'cross' ? fixedTokens(request.textPair) : tokensIn(request))
+function tokensIn(request: Request): Token[] {
+  if (request.image) return fixedPatches()
+  const written = writtenIn(request)
+  return written === 0
+    ? fixedTokens(request.text)
+    : fixedTokens(`${request.text} ${fixedText(written + 2)}`).slice(0, -1)
+}
+
+const writtenIn = ({ generate }: Request) => Number(generate?.max_new_tokens ?? 0)
 
 /** Every request is answered at once unless `delayMs` asks for a run to look at. */
 export function fixedSource(delayMs = 0): Source {
   const requests = new Map<string, Request>()
-  const tokensOf = (id: string) => fixedTokens(requests.get(id)!.text)
+  const tokensOf = (id: string) => tokensIn(requests.get(id)!)
   const mapOf = (id: string, lens: string, head: Head): Matrix => {
-    const weights = cut(weightsMap(tokensOf(id), head), queriesOf(requests.get(id)!).length)
+    const request = requests.get(id)!
+    const plain = weightsMap(tokensOf(id), head)
+    const weights = cut(request.mechanism.name === 'jump' ? jumped(plain) : plain, queriesOf(request).length)
     if (lens === 'max-entropy') return withGaps(weights, head)
     return lens !== 'effective' ? weights : effectiveMap(weights, HEAD_WIDTH, head.layer * 31 + head.head)
   }
   return {
+    figures: fixedFigures,
+    comparisons: fixedComparisons({ tokens: tokensOf, map: mapOf, heads: perHead((head) => head) }),
     catalogue: async () => fixedCatalogue,
     support: async () => [fixedSupport, { ...fixedSupport, kind: 'cross' }],
     async submit(request) {
-      if (request.text.trim() === '') throw new SourceError('The text is empty. Type a sentence.', 'empty-text', 422)
+      if (request.text.trim() === '' && !request.image)
+        throw new SourceError('The text is empty. Type a sentence.', 'empty-text', 422)
       const id = `fixed-${requests.size}`
       requests.set(id, request)
       return { ...analysisOf(id, request, tokensOf(id)), ...run(id, delayMs > 0 ? 'running' : 'done', 0) }
@@ -193,15 +226,31 @@ export function fixedSource(delayMs = 0): Source {
       }
     },
     cancel: async () => {},
+    recent: async () => [...requests].map(([id, request]) => pastOf(id, request)).reverse(),
     analysis: async (id) => analysisOf(id, requests.get(id)!, tokensOf(id)),
     grid: async (id, lens) =>
       tilesOf(lens !== 'effective', lens === 'rollout' ? 1 : HEADS, (head) => mapOf(id, lens, head)),
     map: async (id, lens, head) => mapOf(id, lens, head),
-    overview: async (id, measure) => perHead((head) => mean(valuesOf(measure, mapOf(id, 'weights', head), head))),
+    finding: fixedFinding(HEADS, LAYERS),
+    overview: async (id, measure) =>
+      perHead((head) =>
+        measure === 'patterns.class' ? fixedClass(head) : mean(valuesOf(measure, mapOf(id, 'weights', head), head)),
+      ),
     measure: async (id, measure, _lens, head) => valuesOf(measure, mapOf(id, 'weights', head), head),
     exportUrl: () => null,
   }
 }
+
+/** All of them were asked for at noon. */
+const pastOf = (id: string, { model, mechanism, text, textPair }: Request): Past => ({
+  id,
+  model,
+  mechanism: mechanism.name,
+  text,
+  textPair,
+  image: false,
+  when: Date.UTC(2026, 0, 5, 12),
+})
 
 const run = (id: string, status: Run['status'], fraction: number): Run => ({
   id,
@@ -242,6 +291,9 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     headWidth: HEAD_WIDTH,
     text: request.text,
     textPair: request.textPair,
+    picture: request.image ? fixedPicture : null,
+    image: request.image ?? '',
+    generated: writtenIn(request),
     tokens: queries,
     keyTokens: keys,
     maps: Object.fromEntries(request.lenses.map((lens) => [lens.name, info(lens)])),

@@ -72,6 +72,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/analyses/{id}/ask": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Ask
+         * @description What a query or a sentence asks to see of this analysis, or the question to ask back where that is not certain.
+         */
+        get: operations["ask_api_v1_analyses__id__ask_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/analyses/{id}/compare/{other}": {
         parameters: {
             query?: never;
@@ -83,9 +103,30 @@ export interface paths {
          * Compare
          * @description Cosine and Jensen-Shannon divergence (in bits) of the two maps of every head, [L][H]; null where one is all zeros or has no reading.
          *
-         *     Both analyses must have the same tokens, layers and heads. The divergence is null for signed lenses.
+         *     Both analyses must have the same layers and heads; or name a `layer` and a `head`, and that head of the first is compared with every head of the other.
+         *     Where the two have different tokens, words are compared, as far as both have them. The divergence is null for signed lenses.
          */
         get: operations["compare_api_v1_analyses__id__compare__other__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/compare/{other}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Aligned Tokens
+         * @description Which tokens of two analyses stand for the same: one by one where both are cut alike, else word by word, as far as both have them.
+         */
+        get: operations["aligned_tokens_api_v1_analyses__id__compare__other__tokens_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -143,9 +184,31 @@ export interface paths {
         };
         /**
          * Export File
-         * @description The whole analysis as one file.
+         * @description The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` has a line per entry of every map.
          */
         get: operations["export_file_api_v1_analyses__id__export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/figures/{figure}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Figure
+         * @description A figure of the analysis, from the measures that it names. Its own parameters (see /figures) go into the query, too.
+         *
+         *     The JSON is a plotly figure: data, layout, and in layout.meta.sentence what it shows in words. A PNG has 3 pixels per px.
+         */
+        get: operations["figure_api_v1_analyses__id__figures__figure__get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -169,6 +232,46 @@ export interface paths {
          *     `maps.{lens}.undefined` of the document says how many there are. H is 1 for lenses of whole layers.
          */
         get: operations["grid_api_v1_analyses__id__grid__lens__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/heads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Heads
+         * @description The heads that satisfy a query such as `vertical and layer < 4 and null_share > 0.5`, ranked, with the numbers that decided it.
+         */
+        get: operations["heads_api_v1_analyses__id__heads_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/analyses/{id}/image": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Image
+         * @description The image as the model sees it, scaled and cut, in which the boxes of its patches count: a PNG.
+         */
+        get: operations["image_api_v1_analyses__id__image_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -239,6 +342,26 @@ export interface paths {
          * @description Take the key back; it opens nothing any more. Other users who asked for the same analysis have keys of their own.
          */
         delete: operations["unshare_api_v1_analyses__id__share_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/figures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Figures
+         * @description What can be drawn of an analysis.
+         */
+        get: operations["figures_api_v1_figures_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -353,7 +476,7 @@ export interface paths {
         };
         /**
          * Who
-         * @description Who is signed in.
+         * @description Who is signed in, and to which home.
          */
         get: operations["who_api_v1_session_get"];
         put?: never;
@@ -464,6 +587,23 @@ export interface components {
              * @enum {string}
              */
             name: "absolute_entropy";
+        };
+        /**
+         * AlignedTokens
+         * @description Which tokens of two analyses stand for the same. `share`, 0 to 1, is that of the tokens that have a counterpart; `keys` is null where they are as the queries.
+         */
+        AlignedTokens: {
+            /**
+             * By
+             * @enum {string}
+             */
+            by: "token" | "word";
+            /** Keys */
+            keys: components["schemas"]["TokenPair"][] | null;
+            /** Queries */
+            queries: components["schemas"]["TokenPair"][];
+            /** Share */
+            share: number;
         };
         /** AltiChoice */
         AltiChoice: {
@@ -593,6 +733,12 @@ export interface components {
             created: number;
             /** Id */
             id: string;
+            /**
+             * Image
+             * @description SHA-256 of the image as it was sent.
+             */
+            image: string | null;
+            mechanism: components["schemas"]["MechanismSchema"];
             /** Model */
             model: string;
             /**
@@ -626,7 +772,7 @@ export interface components {
             heads?: number[] | null;
             /**
              * Image
-             * @description An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL.
+             * @description An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL; or `sha256:…`, as a document names one that was sent before.
              */
             image?: string | null;
             /**
@@ -710,6 +856,66 @@ export interface components {
              * @description Token ids instead of a text, taken as they are.
              */
             token_ids?: number[] | null;
+        };
+        /**
+         * Asked
+         * @description Either a view, or a question where the sentence has two meanings or none.
+         */
+        Asked: {
+            question: components["schemas"]["AskedQuestion"] | null;
+            view: components["schemas"]["AskedView"] | null;
+        };
+        /**
+         * AskedChoice
+         * @description One answer to a question, and the sentence to ask instead.
+         */
+        AskedChoice: {
+            /** Ask */
+            ask: string;
+            /** Label */
+            label: string;
+        };
+        /**
+         * AskedPart
+         * @description One thing that was understood, and the words that said so.
+         *
+         *     where: a condition of the query. order: what it is ordered by. limit: how many heads. lens: what to read through; compare: the lens beside it. measure:
+         *     what to colour heads by. head: the head to open. query, key: numbers of the tokens that look, or are looked at. chart: a measure, and layer or head.
+         */
+        AskedPart: {
+            /** Said */
+            said: string;
+            /**
+             * Slot
+             * @enum {string}
+             */
+            slot: "where" | "order" | "limit" | "lens" | "compare" | "measure" | "head" | "query" | "key" | "chart";
+            /** Value */
+            value: string;
+        };
+        /**
+         * AskedQuestion
+         * @description What has to be known first.
+         */
+        AskedQuestion: {
+            /** Choices */
+            choices: components["schemas"]["AskedChoice"][];
+            /** Text */
+            text: string;
+        };
+        /**
+         * AskedView
+         * @description What a sentence asks to see. `query` finds the heads; `measures` must be computed for it; `parts` say it piece by piece; `notes` are what to know.
+         */
+        AskedView: {
+            /** Measures */
+            measures: string[];
+            /** Notes */
+            notes: string[];
+            /** Parts */
+            parts: components["schemas"]["AskedPart"][];
+            /** Query */
+            query: string;
         };
         /**
          * BatchAccepted
@@ -816,9 +1022,14 @@ export interface components {
         };
         /**
          * ComparedAnalyses
-         * @description Two maps of every head compared, [L][H]; null where that is undefined.
+         * @description Two maps of every head compared, [L][H]; null where that is undefined. Layers and heads are those of the other analysis.
          */
         ComparedAnalyses: {
+            /**
+             * By
+             * @enum {string}
+             */
+            by: "token" | "word";
             /** Cosine */
             cosine: (number | null)[][];
             /** Head Numbers */
@@ -957,6 +1168,77 @@ export interface components {
             message: string;
             /** Pointer */
             pointer: string;
+        };
+        /**
+         * FigureSchema
+         * @description A figure; `measures` must have been computed for it, `lenses` are those it can be drawn for (empty: there is no choice).
+         */
+        FigureSchema: {
+            /** Citation */
+            citation: string;
+            /** Doc */
+            doc: string;
+            /** Lenses */
+            lenses: string[];
+            /** Measures */
+            measures: string[];
+            /** Name */
+            name: string;
+            /** Needs */
+            needs: string[];
+            /** Not */
+            not: string;
+            /**
+             * Params
+             * @description JSON Schema of the parameters.
+             */
+            params: {
+                [key: string]: unknown;
+            };
+            /** Range */
+            range: [
+                number | null,
+                number | null
+            ];
+            /** Title */
+            title: string;
+            /** Unit */
+            unit: string;
+        };
+        /**
+         * FoundHead
+         * @description A head that satisfies a query. `values`: what it was judged by, under the names in the query; a class is its name, null is no reading.
+         */
+        FoundHead: {
+            /** Head */
+            head: number;
+            /** Layer */
+            layer: number;
+            /** Values */
+            values: {
+                [key: string]: number | string | null;
+            };
+        };
+        /**
+         * FoundHeads
+         * @description The heads that satisfy a query, the best first. `query` is the query as it was understood, `of` how many heads there are.
+         *
+         *     `ranked_by` is the measure that orders them, from the largest (desc) or the smallest (asc); null: in order of layers and heads.
+         */
+        FoundHeads: {
+            /**
+             * Direction
+             * @enum {string}
+             */
+            direction: "asc" | "desc";
+            /** Heads */
+            heads: components["schemas"]["FoundHead"][];
+            /** Of */
+            of: number;
+            /** Query */
+            query: string;
+            /** Ranked By */
+            ranked_by: string | null;
         };
         /** FrequencyChoice */
         FrequencyChoice: {
@@ -1541,6 +1823,13 @@ export interface components {
             /** Next */
             next?: string | null;
         };
+        /** Page[FigureSchema] */
+        Page_FigureSchema_: {
+            /** Items */
+            items: components["schemas"]["FigureSchema"][];
+            /** Next */
+            next?: string | null;
+        };
         /** Page[LensSchema] */
         Page_LensSchema_: {
             /** Items */
@@ -1689,6 +1978,20 @@ export interface components {
             wobble: number;
         };
         /**
+         * PlotlyFigure
+         * @description What plotly draws; layout.meta.sentence says it in words.
+         */
+        PlotlyFigure: {
+            /** Data */
+            data: {
+                [key: string]: unknown;
+            }[];
+            /** Layout */
+            layout: {
+                [key: string]: unknown;
+            };
+        };
+        /**
          * Problem
          * @description RFC 9457 problem document. `code` is stable; `detail` says in one sentence what to do.
          */
@@ -1787,9 +2090,14 @@ export interface components {
         };
         /**
          * Session
-         * @description Who is signed in; null on a server without users, and for somebody with nothing but a share key.
+         * @description Who is signed in; null on a server without users, and for somebody with nothing but a share key. Which home the server has: itself, or a cluster.
          */
         Session: {
+            /**
+             * Home
+             * @enum {string}
+             */
+            home: "embedded" | "cluster";
             /** User */
             user: string | null;
         };
@@ -1911,6 +2219,20 @@ export interface components {
             reason: string | null;
             /** Supported */
             supported: boolean;
+        };
+        /**
+         * TokenPair
+         * @description Tokens that stand for the same in two analyses, by their numbers.
+         */
+        TokenPair: {
+            /** Other Text */
+            other_text: string;
+            /** Other Tokens */
+            other_tokens: number[];
+            /** Text */
+            text: string;
+            /** Tokens */
+            tokens: number[];
         };
         /**
          * TokenSchema
@@ -2244,12 +2566,49 @@ export interface operations {
             };
         };
     };
+    ask_api_v1_analyses__id__ask_get: {
+        parameters: {
+            query: {
+                /** @description A query, or plain words in English: at most 500 characters. */
+                q: string;
+            };
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Asked"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     compare_api_v1_analyses__id__compare__other__get: {
         parameters: {
             query?: {
                 lens?: string;
                 /** @description Lens of the other analysis, where it is another one. */
                 other_lens?: string | null;
+                layer?: number | null;
+                head?: number | null;
             };
             header?: never;
             path: {
@@ -2269,6 +2628,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ComparedAnalyses"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    aligned_tokens_api_v1_analyses__id__compare__other__tokens_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+                /** @description The other analysis' id; it may be the same. */
+                other: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlignedTokens"];
                 };
             };
             /** @description Validation Error */
@@ -2367,7 +2760,7 @@ export interface operations {
     export_file_api_v1_analyses__id__export_get: {
         parameters: {
             query?: {
-                format?: "safetensors" | "npz";
+                format?: "safetensors" | "npz" | "csv" | "html";
             };
             header?: never;
             path: {
@@ -2384,6 +2777,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    figure_api_v1_analyses__id__figures__figure__get: {
+        parameters: {
+            query?: {
+                /** @description plotly's JSON, the numbers, or a picture drawn by the server's browser. */
+                format?: "json" | "csv" | "svg" | "png" | "pdf";
+                /** @description Of a picture, in px of 1/96 inch. */
+                width?: number;
+                /** @description Of a picture, in px of 1/96 inch. */
+                height?: number;
+                /** @description Ink on paper, or light on dark. */
+                theme?: "light" | "dark";
+            };
+            header?: never;
+            path: {
+                figure: string;
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlotlyFigure"];
+                    "application/pdf": unknown;
+                    "image/png": unknown;
+                    "image/svg+xml": unknown;
+                    "text/csv": unknown;
+                };
             };
             /** @description Validation Error */
             422: {
@@ -2422,6 +2861,75 @@ export interface operations {
                     "application/json": unknown;
                     "application/vnd.safetensors": unknown;
                     "application/x-npy": unknown;
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    heads_api_v1_analyses__id__heads_get: {
+        parameters: {
+            query?: {
+                /** @description At most 500 characters; empty for every head. */
+                where?: string;
+                /** @description What measures are read under that name no lens. */
+                lens?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FoundHeads"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    image_api_v1_analyses__id__image_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "image/png": unknown;
                 };
             };
             /** @description Validation Error */
@@ -2593,6 +3101,26 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    figures_api_v1_figures_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_FigureSchema_"];
                 };
             };
         };

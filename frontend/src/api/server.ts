@@ -4,16 +4,21 @@ import type { Matrix, Tiles } from '../lib/matrix'
 import { readSafetensors, tensor } from '../lib/safetensors'
 import { type Source, SourceError } from '../lib/source'
 import { accounts } from './accounts'
+import { comparisons } from './compare'
 import { watchEvents } from './events'
+import { figures } from './figures'
+import { finding } from './finding'
 import { call, getBytes, getJson, PREFIX, path } from './http'
 import {
   readAnalysis,
   readDeclaration,
   readModel,
+  readPast,
   readSupport,
   type WireAnalysis,
   type WireDeclaration,
   type WireModel,
+  type WirePast,
   type WireRequest,
   type WireSupport,
   type WireValues,
@@ -30,6 +35,7 @@ export function server(key = ''): Source {
   const at = (parts: string[], query: Record<string, string | number> = {}) =>
     path(parts, key ? { ...query, share: key } : query)
   const of = (id: string, parts: string[] = [], query = {}) => at(['analyses', id, ...parts], query)
+  const read = (wire: WireAnalysis) => readAnalysis(wire, PREFIX + of(wire.id, ['image']))
 
   async function models(): Promise<Model[]> {
     try {
@@ -47,6 +53,10 @@ export function server(key = ''): Source {
 
   return {
     accounts: accounts(at(['session'])),
+    finding: finding(of),
+
+    comparisons: comparisons(of),
+    figures: figures(at, of),
 
     async catalogue() {
       const [known, lenses, mechanisms, measures] = await Promise.all([
@@ -70,7 +80,7 @@ export function server(key = ''): Source {
         body: JSON.stringify(requestBody(request)),
         signal,
       })
-      return readAnalysis((await response.json()) as WireAnalysis)
+      return read((await response.json()) as WireAnalysis)
     },
 
     watch: (id, report, signal) => watchEvents({ itself: of(id), events: of(id, ['events']) }, report, signal),
@@ -79,8 +89,13 @@ export function server(key = ''): Source {
       await call(path(['analyses', id]), { method: 'DELETE' })
     },
 
+    async recent() {
+      const { items } = await getJson<Page<WirePast>>(path(['analyses']))
+      return items.filter(({ status }) => status === 'done').map(readPast)
+    },
+
     async analysis(id, signal) {
-      return readAnalysis(await getJson<WireAnalysis>(of(id), signal))
+      return read(await getJson<WireAnalysis>(of(id), signal))
     },
 
     async grid(id, lens): Promise<Tiles> {
@@ -98,10 +113,13 @@ export function server(key = ''): Source {
       return { data, rows: shape[2], cols: shape[3], exact: true }
     },
 
-    async overview(id, measure, lens) {
+    async overview(id, name, lens) {
+      const [measure, column] = name.split('.')
       const query = { lens, summary: 'head', format: 'json' }
-      const { values } = await getJson<WireValues>(of(id, ['measures', measure], query))
-      return values as (number | null)[][]
+      const { values, columns } = await getJson<WireValues>(of(id, ['measures', measure], query))
+      if (column === undefined) return values as (number | null)[][]
+      const at = columns.indexOf(column)
+      return (values as (number | null)[][][]).map((layer) => layer.map((head) => head[at]))
     },
 
     async measure(id, measure, lens, head) {
@@ -115,15 +133,22 @@ export function server(key = ''): Source {
 }
 
 function requestBody(request: Request): Partial<WireRequest> {
-  const { model, text, textPair, kind, mechanism, lenses, measures } = request
-  const more = { ...(textPair ? { text_pair: textPair } : {}), ...(kind ? { kind: kind as WireRequest['kind'] } : {}) }
+  const { model, kind, mechanism, lenses, measures } = request
   const chosen = ({ name, params }: Method) => ({ ...params, name })
   return {
     model,
-    text,
-    ...more,
+    ...inputOf(request),
+    ...(kind ? { kind: kind as WireRequest['kind'] } : {}),
     mechanism: chosen(mechanism) as WireRequest['mechanism'],
     lenses: lenses.map(chosen) as WireRequest['lenses'],
     measures: measures as WireRequest['measures'],
   }
+}
+
+/** An image or token ids stand in the place of a text. */
+function inputOf({ text, textPair, ids, targetIds, image, generate }: Request): Partial<WireRequest> {
+  const written = generate ? { generate: generate as NonNullable<WireRequest['generate']> } : {}
+  if (image) return { image }
+  if (ids) return { token_ids: [...ids], ...(targetIds ? { target_ids: [...targetIds] } : {}), ...written }
+  return { text, ...(textPair ? { text_pair: textPair } : {}), ...written }
 }

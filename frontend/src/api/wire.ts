@@ -1,5 +1,6 @@
 /** From the JSON of the REST interface, as its schema describes it, to the nouns of the viewer. */
 import type { Analysis, Declaration, KindSupport, Model, Reasons, Run } from '../lib/analysis'
+import type { Past } from '../lib/source'
 import type { components } from './schema'
 
 type Schemas = components['schemas']
@@ -11,20 +12,34 @@ export type WireRequest = Schemas['AnalysisRequest']
 export type WireRun = Pick<WireAnalysis, 'id' | 'status' | 'progress' | 'attempts' | 'error'>
 export type WireValues = Schemas['MeasureValues']
 export type WireSession = Schemas['Session']
+export type WirePast = Schemas['AnalysisItem']
 export type WireShare = Schemas['Share']
+export type WireAsked = Schemas['Asked']
+export type WireFound = Schemas['FoundHeads']
+
+export const readPast = (wire: WirePast): Past => ({
+  id: wire.id,
+  model: wire.model,
+  mechanism: wire.mechanism.name,
+  text: wire.text ?? '',
+  textPair: wire.text_pair ?? '',
+  image: wire.image !== null,
+  when: 1000 * wire.created,
+})
 
 export const readModel = (wire: WireModel): Model => ({
   name: wire.name,
   title: wire.title,
   description: wire.description,
+  kind: wire.kind,
   layers: wire.layers,
   heads: wire.heads,
   headWidth: wire.head_width,
   maxTokens: wire.max_tokens,
-  available: wire.available && wire.kind !== 'vision',
+  available: wire.available,
   local: wire.local,
   isDefault: wire.default,
-  reason: wire.reason ?? (wire.kind === 'vision' ? 'it reads images, and the page takes texts' : null),
+  reason: wire.reason,
 })
 
 const reasons = (items: Schemas['Support'][]): Reasons =>
@@ -49,6 +64,8 @@ export const readDeclaration = (wire: WireDeclaration): Declaration => ({
   signed: 'signed' in wire && wire.signed,
   lenses: 'lenses' in wire ? wire.lenses : [],
   citation: wire.citation,
+  columns: 'columns' in wire ? wire.columns : [],
+  classes: 'classes' in wire ? wire.classes : [],
   params: wire.params,
 })
 
@@ -60,8 +77,10 @@ export const readRun = ({ id, status, progress, attempts, error }: WireRun): Run
   error,
 })
 
-export function readAnalysis(wire: WireAnalysis): Analysis {
+/** `picture` is the address of the image, where the analysis is of one. */
+export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
   const { name, ...params } = wire.mechanism
+  const { grid } = wire
   return {
     ...readRun(wire),
     model: wire.model,
@@ -75,6 +94,10 @@ export function readAnalysis(wire: WireAnalysis): Analysis {
     headWidth: wire.head_width,
     text: wire.text ?? '',
     textPair: wire.text_pair ?? '',
+    picture: grid && { url: picture, rows: grid.rows, columns: grid.columns, size: grid.size },
+    image: wire.image ?? '',
+    // The encoder reads what it is given: beside it only the decoder's text is written.
+    generated: wire.kind === 'encoder' ? 0 : wire.generated,
     tokens: wire.tokens,
     keyTokens: wire.key_tokens ?? wire.tokens,
     maps: wire.maps,

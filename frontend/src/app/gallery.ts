@@ -15,4 +15,14 @@ if (entry) {
   history.replaceState(null, '', `#${fragment}`)
   const source = fixedSource(entry.delayMs)
   mount(App, { target, props: { source: entry.user === undefined ? source : withUsers(source, entry.user) } })
+  const { press } = entry
+  // The application listens to the window once it is mounted; sheets are about what is on screen.
+  if (press) {
+    const waiting = new MutationObserver(() => {
+      if (!document.querySelector('[role=grid]')) return
+      waiting.disconnect()
+      window.dispatchEvent(new KeyboardEvent('keydown', { key: press }))
+    })
+    waiting.observe(target, { childList: true, subtree: true })
+  }
 } else mount(Gallery, { target })

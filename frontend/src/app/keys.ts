@@ -4,8 +4,13 @@ export interface KeyActions {
   text: () => void
   lens: (step: number) => void
   compare: () => void
+  history: () => void
+  examples: () => void
+  undo: () => void
+  redo: () => void
   escape: () => void
-  walk: (key: string) => boolean
+  find: () => void
+  walk: (key: string, more: boolean) => boolean
   sheet: () => boolean
 }
 
@@ -20,16 +25,29 @@ export function handleKey(actions: KeyActions): (event: KeyboardEvent) => void {
     '[': () => actions.lens(-1),
     ']': () => actions.lens(1),
     c: actions.compare,
+    h: actions.history,
+    e: actions.examples,
+    f: actions.find,
   }
   return (event) => {
     // An open sheet closes itself; nothing behind it should hear.
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || actions.sheet()) return
+    if (event.defaultPrevented || event.altKey || actions.sheet()) return
+    if (event.ctrlKey || event.metaKey) return undoing(event, actions)
     if (event.key === 'Escape') return actions.escape()
     if (typing(event.target)) return
     const action = keys[event.key]
     if (action) {
       event.preventDefault()
       action()
-    } else if (event.key.startsWith('Arrow') && actions.walk(event.key)) event.preventDefault()
+    } else if (event.key.startsWith('Arrow') && actions.walk(event.key, event.shiftKey)) event.preventDefault()
   }
+}
+
+/** Ctrl+Z and Ctrl+Shift+Z, or Ctrl+Y, go through what was chosen; in a field they stay the field's own. */
+function undoing(event: KeyboardEvent, { undo, redo }: KeyActions): void {
+  const key = event.key.toLowerCase()
+  if (typing(event.target) || (key !== 'z' && key !== 'y')) return
+  event.preventDefault()
+  if (key === 'y' || event.shiftKey) redo()
+  else undo()
 }

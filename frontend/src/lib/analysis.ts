@@ -1,4 +1,5 @@
 /** The nouns of one analysis, as the viewer knows them, whoever provides them. */
+import type { Params } from './params'
 import type { Problem } from './problem'
 
 export interface Token {
@@ -9,14 +10,39 @@ export interface Token {
   word: number | null
   segment: number
   kind: 'special' | 'punct' | 'word' | 'subword'
+  /** Of a patch: left, top, right, bottom in pixels of the picture; null for tokens that are no patches. */
+  box?: readonly [number, number, number, number] | null
+}
+
+/** How a picture became tokens: rows and columns of patches; width and height of it, as the model sees it, in pixels. */
+export interface Picture {
+  url: string
+  rows: number
+  columns: number
+  size: readonly [number, number]
 }
 
 export interface Head {
   layer: number
   head: number
+  /** Several heads read as one map, this one among them. */
+  among?: Several
+}
+
+export interface Several {
+  heads: readonly Head[]
+  how: 'mean' | 'max'
 }
 
 export const headName = ({ layer, head }: Head) => `${layer}.${head}`
+
+/** What stands over a picture of it. */
+export const headTitle = (head: Head) =>
+  head.among
+    ? `${head.among.how === 'mean' ? 'mean' : 'maximum'} of ${head.among.heads.length} heads`
+    : `head ${headName(head)}`
+
+export const parseHeads = (text: string): Head[] => text.split(' ').flatMap((name) => parseHead(name) ?? [])
 
 export function parseHead(text: string): Head | undefined {
   const match = /^(\d{1,3})\.(\d{1,3})$/.exec(text)
@@ -70,6 +96,12 @@ export interface Analysis extends Run {
   headWidth: number
   text: string
   textPair: string
+  /** What was asked for instead of a text, as the model sees it; null for texts. */
+  picture: Picture | null
+  /** The name under which the source keeps the image that was sent; empty for texts. */
+  image: string
+  /** How many tokens at the end, along the queries, the model wrote itself. */
+  generated: number
   /** Along the queries. */
   tokens: Token[]
   /** Along the keys: the same array, but for cross-attention. */
@@ -80,10 +112,13 @@ export interface Analysis extends Run {
   totalMs: number | null
 }
 
+export type ModelKind = 'encoder' | 'decoder' | 'encoder-decoder' | 'vision'
+
 export interface Model {
   name: string
   title: string
   description: string
+  kind: ModelKind
   layers: number
   heads: number
   headWidth: number
@@ -118,6 +153,9 @@ export interface Declaration {
   /** For measures: the lenses they can be asked about. */
   lenses: string[]
   citation: string
+  /** For measures of several numbers: what they are called, and what the numbers of a class mean. */
+  columns: string[]
+  classes: string[]
   /** JSON Schema of the parameters. */
   params: unknown
 }
@@ -132,6 +170,13 @@ export interface Request {
   model: string
   text: string
   textPair: string
+  /** Token ids instead of a text, taken as they are; `targetIds` those of a decoder beside an encoder. */
+  ids?: readonly number[]
+  targetIds?: readonly number[]
+  /** An image instead of a text: a data URL, or the name of one that the source keeps. */
+  image?: string
+  /** How the model shall write on; without it the text is taken as it is. */
+  generate?: Params
   kind: string
   mechanism: Method
   lenses: Method[]
@@ -144,6 +189,28 @@ export const readsLayers = ({ axes }: Declaration) => axes[1] === '1'
 /** One number per head, or one per head and token: what the page can colour heads by. */
 export const perHead = ({ axes }: Declaration) =>
   axes[0] === 'L' && axes[1] === 'H' && (axes.length === 2 || (axes.length === 3 && 'QK'.includes(axes[2])))
+
+/** Everything that is one number per head: of measures that give several, each column by itself. */
+export function headNumbers(measures: readonly Declaration[]): Declaration[] {
+  return measures.flatMap((measure) => {
+    if (perHead(measure)) return [measure]
+    if (measure.axes.join(' ') !== 'L H C') return []
+    return measure.columns.flatMap((column) =>
+      column === 'class'
+        ? []
+        : [
+            {
+              ...measure,
+              name: `${measure.name}.${column}`,
+              title: `${measure.title}: ${column.replaceAll('_', ' ')}`,
+              axes: ['L', 'H'],
+              columns: [],
+              classes: [],
+            },
+          ],
+    )
+  })
+}
 
 /** A measure speaks about the open lens where it can, else about the one it is defined for. */
 export const measuredLens = ({ lenses }: Declaration, open: string) =>

@@ -9,7 +9,9 @@ const toLinear = (c: number) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055
 const toGamma = (c: number) => (c <= 0.0031308 ? 12.92 * c : 1.055 * c ** (1 / 2.4) - 0.055)
 
 export function parseHex(hex: string): Rgb {
-  const digits = hex.trim().replace('#', '')
+  // Three digits are short for six: so a style sheet leaves the build.
+  const short = hex.trim().replace('#', '')
+  const digits = short.length === 3 ? short.replace(/./g, '$&$&') : short
   return [0, 2, 4].map((at) => Number.parseInt(digits.slice(at, at + 2), 16)) as Rgb
 }
 

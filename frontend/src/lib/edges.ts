@@ -1,16 +1,91 @@
 /** Which connections of a head are drawn: per query the few keys that carry most of its weight. */
 import { isGap, type Matrix } from './matrix'
 
-export type Rule = { name: 'mass'; mass: number } | { name: 'top-k'; k: number }
+export type Rule = { name: 'mass'; mass: number } | { name: 'top-k'; k: number } | { name: 'value'; value: number }
 
-/** Columns of equal length: edge i runs from query[i] to key[i]. Sorted by query, strongest first within a query. */
-export interface Edges {
-  query: Int32Array
-  key: Int32Array
-  weight: Float32Array
-  /** Edges of query q are start[q] .. start[q + 1]. */
-  start: Int32Array
+/**
+ * The connections of a head. They are not listed but known by where each row is cut, and a row is cut when it is asked for: broad heads
+ * have a million connections at 2,048 tokens, of which a few hundred are drawn.
+ */
+export class Edges {
+  readonly #bits: Uint32Array
+  readonly #known: Uint8Array
+
+  constructor(
+    readonly map: Matrix,
+    private readonly cuts: Cuts,
+    private readonly left: Uint8Array,
+    private readonly cut: (row: number) => void,
+  ) {
+    this.#bits = bitsOf(map)
+    this.#known = new Uint8Array(map.rows)
+  }
+
+  /** How many there are. */
+  get total(): number {
+    for (let q = 0; q < this.map.rows; q++) this.#ask(q)
+    return this.cuts.total
+  }
+
+  weight(query: number, key: number): number {
+    return this.map.data[query * this.map.cols + key]
+  }
+
+  /** Calls back for every connection between these queries and keys, from and to (exclusive). */
+  within([q0, q1]: readonly [number, number], [k0, k1]: readonly [number, number], visit: Visit): void {
+    for (let q = q0; q < q1; q++) {
+      this.#ask(q)
+      for (let k = k0; k < k1; k++) if (this.#has(q, k)) visit(q, k)
+    }
+  }
+
+  leaving(query: number, visit: Visit): void {
+    this.within([query, query + 1], [0, this.map.cols], visit)
+  }
+
+  arriving(key: number, visit: Visit): void {
+    this.within([0, this.map.rows], [key, key + 1], visit)
+  }
+
+  /** Whether any query looks at a key that comes later. */
+  get ahead(): boolean {
+    for (let q = 0; q < this.map.rows; q++) {
+      this.#ask(q)
+      for (let k = q + 1; k < this.map.cols; k++) if (this.#has(q, k)) return true
+    }
+    return false
+  }
+
+  #ask(query: number): void {
+    if (this.#known[query] === 1) return
+    this.#known[query] = 1
+    this.cut(query)
+  }
+
+  #has(query: number, key: number): boolean {
+    const bits = this.#bits[query * this.map.cols + key] & MAGNITUDE
+    const { bits: cut, key: last } = this.cuts
+    if (bits === 0 || this.left[key] === 1 || bits > INFINITE) return false
+    return bits > cut[query] || (bits === cut[query] && key <= last[query])
+  }
 }
+
+export type Visit = (query: number, key: number) => void
+
+/** Where each row is cut: what is stronger is drawn, and of what is exactly as strong the keys up to `key`. */
+interface Cuts {
+  bits: Float64Array
+  key: Int32Array
+  /** Of the rows that have been cut. */
+  total: number
+}
+
+/** The bits of a float without its sign order like its magnitude; above those of infinity is what is no number. */
+const MAGNITUDE = 0x7fffffff
+const INFINITE = 0x7f800000
+const NEVER = Number.POSITIVE_INFINITY
+
+const bitsOf = ({ data }: Matrix) => new Uint32Array(data.buffer, data.byteOffset, data.length)
 
 /** `skip[i]` leaves token i out on both sides; mass is then that of the keys that remain. `skipKeys` where these are other tokens. */
 export function selectEdges(
@@ -19,99 +94,129 @@ export function selectEdges(
   skip?: readonly boolean[],
   skipKeys: readonly boolean[] | undefined = skip,
 ): Edges {
-  const query: number[] = []
-  const key: number[] = []
-  const weight: number[] = []
-  const start = new Int32Array(map.rows + 1)
-  const strongest = strongestFirst(map.cols)
-  for (let q = 0; q < map.rows; q++) {
-    start[q] = query.length
-    if (skip?.[q] || isGap(map, q)) continue
-    const row = map.data.subarray(q * map.cols, (q + 1) * map.cols)
-    for (const k of selectRow(row, rule, strongest, skipKeys)) {
-      query.push(q)
-      key.push(k)
-      weight.push(row[k])
-    }
-  }
-  start[map.rows] = query.length
-  return { query: Int32Array.from(query), key: Int32Array.from(key), weight: Float32Array.from(weight), start }
-}
-
-function selectRow(row: Float32Array, rule: Rule, strongest: Strongest, skip?: readonly boolean[]): number[] {
-  const { ranked, total } = strongest(row, rule, skip)
-  if (rule.name === 'top-k') return ranked.slice(0, rule.k)
-  let sum = 0
-  let taken = 0
-  while (taken < ranked.length && sum < enough(rule.mass, total)) sum += Math.abs(row[ranked[taken++]])
-  return ranked.slice(0, taken)
+  const left = Uint8Array.from({ length: map.cols }, (_, k) => Number(skipKeys?.[k] ?? false))
+  const cuts: Cuts = { bits: new Float64Array(map.rows).fill(NEVER), key: new Int32Array(map.rows), total: 0 }
+  const ranks = new Ranks(map, left)
+  const least = rule.name === 'value' ? new Uint32Array(Float32Array.of(rule.value).buffer)[0] : 0
+  return new Edges(map, cuts, left, (q) => {
+    if (skip?.[q] || isGap(map, q)) return
+    if (rule.name === 'value') ranks.above(q, least, cuts)
+    else if (rule.name === 'mass') ranks.byMass(q, rule.mass, cuts)
+    else ranks.byCount(q, rule.k, cuts)
+  })
 }
 
 /** A hair of tolerance, so that 0.7 of ten equal keys is seven, not eight. */
 const enough = (mass: number, total: number) => (mass - 1e-6) * total
 
-type Strongest = (row: Float32Array, rule: Rule, skip?: readonly boolean[]) => { ranked: number[]; total: number }
-
 /** Magnitudes share a bucket when the first 12 bits after the sign agree: within 6 % of each other. */
 const BUCKETS = 4096
+const SHIFT = 19
 const KEYS = 2 ** 20
 
 /**
- * Keys by magnitude, strongest first, at least as many as the rule can take. Sorting all of 512 rows would cost two
- * frames. A histogram tells how far down the rule can reach, and only keys above that are sorted; and that without a
- * comparator: the bits of a non-negative float order like the float, so bits and key fit into one double.
+ * Finds how far down a row a rule reaches without sorting it, which would cost two frames at 512 rows: a histogram tells the bucket,
+ * and only the keys in that one are sorted; without a comparator, as bits and key fit into one double.
  */
-function strongestFirst(cols: number): Strongest {
-  const magnitude = new Float32Array(cols)
-  const bits = new Uint32Array(magnitude.buffer)
-  const packed = new Float64Array(cols)
-  const mass = new Float64Array(BUCKETS)
-  const count = new Uint32Array(BUCKETS)
-  return (row, rule, skip) => {
-    mass.fill(0)
-    count.fill(0)
-    let total = 0
-    let top = 0
+class Ranks {
+  readonly #bits: Uint32Array
+  readonly #mass = new Float64Array(BUCKETS)
+  readonly #count = new Int32Array(BUCKETS)
+  readonly #packed: Float64Array
+  /** Of the row that was read last. */
+  #low = BUCKETS
+  #top = 0
+  #total = 0
+
+  constructor(
+    private readonly map: Matrix,
+    private readonly left: Uint8Array,
+  ) {
+    this.#bits = bitsOf(map)
+    this.#packed = new Float64Array(map.cols)
+  }
+
+  above(q: number, least: number, cuts: Cuts): void {
+    const { cols } = this.map
+    cuts.bits[q] = least
+    cuts.key[q] = cols
     for (let k = 0; k < cols; k++) {
-      magnitude[k] = skip?.[k] ? 0 : Math.abs(row[k])
-      const bucket = bits[k] >>> 19
-      mass[bucket] += magnitude[k]
-      count[bucket] += 1
-      total += magnitude[k]
+      const bits = this.#bits[q * cols + k] & MAGNITUDE
+      if (bits !== 0 && bits >= least && this.left[k] === 0) cuts.total += 1
+    }
+  }
+
+  byMass(q: number, mass: number, cuts: Cuts): void {
+    this.#read(q)
+    const goal = enough(mass, this.#total)
+    let [bucket, sum, count] = [this.#top, 0, 0]
+    while (bucket > this.#low && sum + this.#mass[bucket] < goal) {
+      sum += this.#mass[bucket]
+      count += this.#count[bucket--]
+    }
+    const sorted = this.#sorted(q, bucket)
+    let at = sorted.length
+    while (at > 0 && sum < goal) sum += Math.abs(this.map.data[q * this.map.cols + keyOf(sorted[--at])])
+    this.#cut(q, sorted, at, count, cuts)
+  }
+
+  byCount(q: number, wanted: number, cuts: Cuts): void {
+    this.#read(q)
+    let [bucket, count] = [this.#top, 0]
+    while (bucket > this.#low && count + this.#count[bucket] < wanted) count += this.#count[bucket--]
+    const sorted = this.#sorted(q, bucket)
+    this.#cut(q, sorted, Math.max(0, sorted.length - (wanted - count)), count, cuts)
+  }
+
+  /** Everything from `at` on in the sorted bucket is drawn, and the `count` keys of the buckets above. */
+  #cut(q: number, sorted: Float64Array, at: number, count: number, cuts: Cuts): void {
+    cuts.total += count + sorted.length - at
+    if (at === sorted.length) return
+    cuts.bits[q] = Math.floor(sorted[at] / KEYS)
+    cuts.key[q] = keyOf(sorted[at])
+  }
+
+  #read(q: number): void {
+    const { cols, data } = this.map
+    this.#mass.fill(0, this.#low, this.#top + 1)
+    this.#count.fill(0, this.#low, this.#top + 1)
+    let [low, top, total] = [BUCKETS, 0, 0]
+    for (let k = 0; k < cols; k++) {
+      const bits = this.#bits[q * cols + k] & MAGNITUDE
+      if (bits === 0 || this.left[k] === 1) continue
+      const bucket = bits >>> SHIFT
+      const size = Math.abs(data[q * cols + k])
+      this.#mass[bucket] += size
+      this.#count[bucket] += 1
+      total += size
       if (bucket > top) top = bucket
+      if (bucket < low) low = bucket
     }
-    const lowest = reach(rule, total, top, mass, count)
-    let kept = 0
+    this.#low = low
+    this.#top = top
+    this.#total = total
+  }
+
+  /** Keys of one bucket with their bits, weakest first; of equal ones the later first. */
+  #sorted(q: number, bucket: number): Float64Array {
+    const { cols } = this.map
+    let count = 0
     for (let k = 0; k < cols; k++) {
-      if (bits[k] !== 0 && bits[k] >>> 19 >= lowest) packed[kept++] = bits[k] * KEYS + (KEYS - 1 - k)
+      const bits = this.#bits[q * cols + k] & MAGNITUDE
+      if (bits !== 0 && bits >>> SHIFT === bucket && this.left[k] === 0)
+        this.#packed[count++] = bits * KEYS + (KEYS - 1 - k)
     }
-    const sorted = packed.subarray(0, kept).sort()
-    const ranked = Array.from(sorted, (_, i) => KEYS - 1 - (sorted[kept - 1 - i] % KEYS))
-    return { ranked, total }
+    return this.#packed.subarray(0, count).sort()
   }
 }
 
-/** The lowest bucket the rule may take from. */
-function reach(rule: Rule, total: number, top: number, mass: Float64Array, count: Uint32Array): number {
-  const wanted = rule.name === 'mass' ? enough(rule.mass, total) : rule.k
-  const amount: ArrayLike<number> = rule.name === 'mass' ? mass : count
-  let sum = 0
-  let bucket = top
-  while (bucket > 0) {
-    sum += amount[bucket]
-    if (sum >= wanted) break
-    bucket--
-  }
-  return bucket
-}
+const keyOf = (packed: number) => KEYS - 1 - (packed % KEYS)
 
-/** Edge numbers that arrive at each key: the same edges seen from the other side. */
-export function edgesByKey(edges: Edges, keys: number): { start: Int32Array; order: Int32Array } {
-  const start = new Int32Array(keys + 1)
-  for (const k of edges.key) start[k + 1]++
-  for (let k = 0; k < keys; k++) start[k + 1] += start[k]
-  const next = start.slice()
-  const order = new Int32Array(edges.key.length)
-  for (let e = 0; e < edges.key.length; e++) order[next[edges.key[e]]++] = e
-  return { start, order }
+/** Keys that take more than this of the weight on average are sinks (epsilon of the measure of that name). */
+const SINK = 0.3
+
+/** Keys that most queries rest on, by the mean of the magnitudes they receive. */
+export const sinks = (means: Float32Array): boolean[] => {
+  const total = means.reduce((sum, value) => sum + value, 0)
+  return Array.from(means, (value) => value > SINK * total)
 }

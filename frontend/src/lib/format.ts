@@ -16,6 +16,9 @@ export function weight(value: number): string {
   return minus(value.toFixed(4))
 }
 
+/** As many digits as tell a float32 from its neighbours. */
+export const float32 = (value: number) => minus(Number(value.toPrecision(9)).toString())
+
 /** For legends and cells: three significant digits at most, no trailing zeros. */
 export function short(value: number): string {
   if (value === 0) return '0'
@@ -33,6 +36,15 @@ export function duration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`
   return `${Math.round(ms / 60_000)} min`
+}
+
+/** A moment as people name it: by the clock today, else by its date too. `moment` in ms since 1970. */
+export function when(moment: number, now = Date.now()): string {
+  const [then, today] = [new Date(moment), new Date(now)]
+  const clock = then.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
+  if (then.toDateString() === today.toDateString()) return clock
+  const year = then.getFullYear() === today.getFullYear() ? {} : ({ year: 'numeric' } as const)
+  return `${then.toLocaleDateString([], { day: 'numeric', month: 'short', ...year })}, ${clock}`
 }
 
 export const plural = (count: number, noun: string) => `${count} ${noun}${count === 1 ? '' : 's'}`

@@ -1,3 +1,5 @@
+import type { Pen, Surface } from './pen'
+
 /** Draws at most once per frame, however often it is asked. `painted` runs in the frame of the drawing itself. */
 export function oncePerFrame(draw: () => void): { request(): void; stop(): void } {
   let frame = 0
@@ -28,8 +30,9 @@ export function afterPaint(task: () => void): () => void {
   }
 }
 
-/** Gives a canvas its size in device pixels and a context that counts in CSS pixels. */
-export function fitCanvas(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+/** Gives a canvas its size in device pixels and a pen that counts in CSS pixels. */
+export function fitCanvas(canvas: Surface, width: number, height: number): Pen {
+  if ('fit' in canvas) return canvas.fit(width, height)
   const ratio = pixelRatio()
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)]
   // Setting the size clears the canvas and costs an allocation, so only where it changes.

@@ -16,3 +16,18 @@ export function shorten(text: string, characters: number): string {
 
 /** Pixels that `characters` take in the monospace face. */
 export const labelWidth = (characters: number, advance = 7.3): number => Math.ceil(characters * advance)
+
+/** Signs of Chinese, Japanese and Korean, and emoji, which take the room of two letters. */
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f000}-\u{1faff}\u{20000}-\u{3fffd}]/u
+
+/** Pixels that a label takes in the monospace face. */
+export const textWidth = (text: string, advance = 7.3): number =>
+  Array.from(text).reduce((sum, sign) => sum + (WIDE.test(sign) ? 12.5 : advance), 0)
+
+/** Whether most of a text is written without spaces between words, in signs as wide as high. */
+export function isWide(labels: readonly string[]): boolean {
+  const signs = labels.join('')
+  const letters = Array.from(signs).filter((sign) => /\p{L}/u.test(sign))
+  return letters.length > 0 && letters.filter((sign) => WIDE.test(sign)).length > letters.length / 2
+}

@@ -4,6 +4,8 @@ export interface Matrix {
   rows: number
   cols: number
   exact: boolean
+  /** How far an entry may be off at most; absent where none is. */
+  error?: number
 }
 
 /** Thumbnails of every head under one lens: bytes [L, H, rows, cols], value = offset + scale * byte; scale is NaN where a layer lacks the head. */
@@ -38,6 +40,43 @@ export function ownScale(tile: Matrix): Matrix {
   return max === 0 ? tile : { ...tile, data: tile.data.map((value) => value / max) }
 }
 
+/** Every row as shares of its own largest magnitude: queries that spread widely then show as much as those that do not. */
+export function rowShares(map: Matrix): Matrix {
+  const data = new Float32Array(map.data.length)
+  for (let q = 0; q < map.rows; q++) {
+    const row = map.data.subarray(q * map.cols, (q + 1) * map.cols)
+    const max = maxMagnitude(row) || 1
+    for (let k = 0; k < map.cols; k++) data[q * map.cols + k] = row[k] / max
+  }
+  return { ...map, data }
+}
+
+/** Mean of some rows, [K]: where these queries look, read as one. Rows without a reading count for nothing. */
+export function rowMean(map: Matrix, rows: readonly number[]): Float32Array {
+  const mean = new Float32Array(map.cols)
+  const read = rows.filter((row) => row < map.rows && !isGap(map, row))
+  for (const row of read) for (let k = 0; k < map.cols; k++) mean[k] += map.data[row * map.cols + k] / read.length
+  return read.length > 0 ? mean : mean.fill(Number.NaN)
+}
+
+/** Sum of some columns, [Q]: how much each query looks at these keys. */
+export function columnSum(map: Matrix, columns: readonly number[]): Float32Array {
+  const at = (q: number) => columns.reduce((sum, key) => sum + map.data[q * map.cols + key], 0)
+  return Float32Array.from({ length: map.rows }, (_, q) => at(q))
+}
+
+/** What a thumbnail says of a token of so many along each side: the largest magnitude of the cells it stands for. */
+export function thumbnailValue(map: Matrix, [query, queries]: [number, number], [key, keys]: [number, number]): number {
+  const cell = (token: number, tokens: number, cells: number) => Math.floor(((token + 0.5) / tokens) * cells)
+  return map.data[cell(query, queries, map.rows) * map.cols + cell(key, keys, map.cols)]
+}
+
+/** Some queries and keys read as one, as the pieces of a word are: the sum over the keys, the mean over the queries. */
+export function together(map: Matrix, queries: readonly number[], keys: readonly number[]): number {
+  const mean = rowMean(map, queries)
+  return keys.reduce((sum, key) => sum + mean[key], 0)
+}
+
 /** Largest magnitude over all thumbnails. Max-pooling keeps it, so it is the largest over all maps too. */
 export function tilesMax(tiles: Tiles): number {
   let max = 0
@@ -65,8 +104,11 @@ export function difference(a: Matrix, b: Matrix): Matrix {
   if (a.rows !== b.rows || a.cols !== b.cols) throw new Error('difference: the two maps differ in shape')
   const data = new Float32Array(a.data.length)
   for (let i = 0; i < data.length; i++) data[i] = a.data[i] - b.data[i]
-  return { data, rows: a.rows, cols: a.cols, exact: a.exact && b.exact }
+  return { data, rows: a.rows, cols: a.cols, exact: a.exact && b.exact, ...rounding((a.error ?? 0) + (b.error ?? 0)) }
 }
+
+/** How far entries may be off, where they are at all. */
+export const rounding = (error: number): Pick<Matrix, 'error'> => (error > 0 ? { error } : {})
 
 /** Whether a row has no reading at all. */
 export const isGap = (map: Matrix, row: number) => Number.isNaN(map.data[row * map.cols])

@@ -11,6 +11,30 @@ export interface Window {
 }
 export const WHOLE: Window = { top: 0, left: 0, size: 1 }
 
+/** Never fewer cells across than this, so that names and values have room. */
+const LEAST_CELLS = 4
+
+/** A window of that size as near to that place as the map allows. `cells` along the map's longer side. */
+export function windowAt(left: number, top: number, size: number, cells: number): Window {
+  const inside = Math.min(1, Math.max(Math.min(1, LEAST_CELLS / cells), size))
+  const clamp = (value: number) => Math.min(1 - inside, Math.max(0, value))
+  return inside === 1 ? WHOLE : { size: inside, left: clamp(left), top: clamp(top) }
+}
+
+/** Closer or further, so that what lies under a point, in fractions of the window, stays there. */
+export function zoomed(window: Window, factor: number, [x, y]: [number, number], cells: number): Window {
+  const size = Math.min(1, Math.max(Math.min(1, LEAST_CELLS / cells), window.size * factor))
+  const change = window.size - size
+  return windowAt(window.left + x * change, window.top + y * change, size, cells)
+}
+
+/** The window moved no further than it takes to show a cell, given by its middle in fractions of the map. */
+export function showing(window: Window, [x, y]: [number, number], cells: number): Window {
+  const half = 0.5 / cells
+  const near = (from: number, middle: number) => Math.min(middle - half, Math.max(middle + half - window.size, from))
+  return windowAt(near(window.left, x), near(window.top, y), window.size, cells)
+}
+
 /** First and last (exclusive) cell under each pixel. Many cells under one pixel: all are pooled. */
 export function spans(cells: number, pixels: number, from: number, size: number): Int32Array {
   const bounds = new Int32Array(pixels * 2)

@@ -3,6 +3,8 @@ export type TensorData = Float32Array | Uint8Array
 export interface Tensor {
   shape: number[]
   data: TensorData
+  /** Was written in half precision. */
+  half?: boolean
 }
 interface Entry {
   dtype: string
@@ -11,6 +13,8 @@ interface Entry {
 }
 
 const HEADER_LIMIT = 1 << 20
+/** Bytes of one entry. */
+const WIDTHS: Record<string, number> = { F32: 4, F16: 2, U8: 1 }
 
 export function readSafetensors(buffer: ArrayBuffer): Map<string, Tensor> {
   if (buffer.byteLength < 8) throw new Error('safetensors: shorter than its header length')
@@ -19,20 +23,38 @@ export function readSafetensors(buffer: ArrayBuffer): Map<string, Tensor> {
   const header: Record<string, Entry> = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)))
   const tensors = new Map<string, Tensor>()
   for (const [name, entry] of Object.entries(header)) {
-    if (name !== '__metadata__') tensors.set(name, { shape: entry.shape, data: view(buffer, 8 + length, entry) })
+    if (name === '__metadata__') continue
+    const read = { shape: entry.shape, data: view(buffer, 8 + length, entry) }
+    tensors.set(name, entry.dtype === 'F16' ? { ...read, half: true } : read)
   }
   return tensors
 }
 
 function view(buffer: ArrayBuffer, base: number, { dtype, shape, data_offsets: [from, to] }: Entry): TensorData {
   const count = shape.reduce((product, size) => product * size, 1)
-  const width = dtype === 'F32' ? 4 : dtype === 'U8' ? 1 : 0
-  if (width === 0) throw new Error(`safetensors: dtype ${dtype} is not read here`)
+  const width = WIDTHS[dtype]
+  if (!width) throw new Error(`safetensors: dtype ${dtype} is not read here`)
   if (to - from !== count * width || base + to > buffer.byteLength) throw new Error('safetensors: tensor out of bounds')
   if (width === 1) return new Uint8Array(buffer, base + from, count)
+  if (width === 2) return halves(new DataView(buffer, base + from, 2 * count), count)
   // A view needs an aligned start; a header of odd length costs one copy.
   const start = base + from
   return start % 4 === 0 ? new Float32Array(buffer, start, count) : new Float32Array(buffer.slice(start, base + to))
+}
+
+function halves(bytes: DataView, count: number): Float32Array {
+  const values = new Float32Array(count)
+  for (let i = 0; i < count; i++) values[i] = half(bytes.getUint16(2 * i, true))
+  return values
+}
+
+/** The number behind the sixteen bits of half precision: one of sign, five of exponent, ten of fraction. */
+export function half(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1
+  const exponent = (bits >> 10) & 31
+  const fraction = bits & 1023
+  if (exponent === 31) return fraction ? Number.NaN : sign * Number.POSITIVE_INFINITY
+  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25))
 }
 
 export function tensor(tensors: Map<string, Tensor>, name: string): Tensor {

@@ -1,5 +1,7 @@
 /** From a value to one of 256 colours. Unsigned maps use 0..255; signed maps are centred, 128 is exactly 0. */
 export type ScaleKind = 'linear' | 'sqrt' | 'log'
+/** Whose largest magnitude the last colour stands for. */
+export type Range = 'head' | 'row' | 'all'
 export interface Scale {
   kind: ScaleKind
   signed: boolean

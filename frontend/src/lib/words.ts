@@ -1,7 +1,7 @@
 /** Sentences about a head. Every number the right column shows is said here. */
-import type { Declaration, Token } from './analysis'
-import { percent, plural, short } from './format'
-import { topIndices } from './matrix'
+import type { Analysis, Declaration, Token } from './analysis'
+import { duration, percent, plural, short } from './format'
+import { type Matrix, topIndices } from './matrix'
 
 /** Tokens keep their own spelling; what cannot be seen gets a sign. */
 export function tokenLabel(token: Token | undefined): string {
@@ -31,6 +31,31 @@ export function looksAt(means: Float32Array, tokens: readonly Token[]): string {
   const others = rest.filter((i) => sizes[i] >= 0.02).map((i) => `${names[i]} (${percent(sizes[i])})`)
   const lead = `Looks most at ${names[first]}: ${percent(sizes[first])} of all weight`
   return others.length > 0 ? `${lead}, then ${others.join(' and ')}.` : `${lead}.`
+}
+
+const NEIGHBOURS: [offset: number, words: string][] = [
+  [-1, 'the token before'],
+  [0, 'the token itself'],
+  [1, 'the next token'],
+]
+/** Less than this is no habit. */
+const HABIT = 0.3
+
+/** Where a text looks at itself: how much goes to the token before, itself or the next; empty where none of them takes much. */
+export function habitSentence(map: Matrix): string {
+  const total = map.data.reduce((sum, value) => sum + (Number.isNaN(value) ? 0 : Math.abs(value)), 0)
+  const shares = NEIGHBOURS.map(([offset, words]) => ({ words, share: diagonal(map, offset) / (total || 1) }))
+  const strong = shares.filter(({ share }) => share >= HABIT).sort((a, b) => b.share - a.share)
+  return strong.map(({ words, share }) => `${percent(share)} of all weight goes to ${words}.`).join(' ')
+}
+
+function diagonal(map: Matrix, offset: number): number {
+  let sum = 0
+  for (let q = Math.max(0, -offset); q < Math.min(map.rows, map.cols - offset); q++) {
+    const value = map.data[q * map.cols + q + offset]
+    if (!Number.isNaN(value)) sum += Math.abs(value)
+  }
+  return sum
 }
 
 export const nullShareSentence = (share: number, map = 'this map') =>
@@ -91,7 +116,29 @@ export function amount(declaration: Declaration, value: number): string {
   return declaration.unit === '1' ? short(value) : `${short(value)} ${declaration.unit}`
 }
 
+/** What a number per head says, in words; measures that are not here are told by their title. */
+export const SENTENCES: Record<string, (value: number, tokens: number) => string> = {
+  entropy: entropySentence,
+  absolute_entropy: (nats, tokens) =>
+    `Entropy of magnitudes ${short(nats)} nats: signs aside, a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`,
+  participation_ratio: (value, tokens) =>
+    `By squared weights a query rests on ${plurality(value)} of ${tokens} tokens.`,
+  negative_share: (share) =>
+    share < 5e-4
+      ? 'Nothing in this map is negative.'
+      : `On average ${percent(share)} of a query\u2019s magnitude is negative.`,
+  special_broadcast: (share) => `Special tokens bring ${percent(share)} of this head\u2019s output to the others.`,
+}
+
 /** A measure nobody wrote a sentence for: its title, its number, its unit. */
 export function measureSentence(declaration: Declaration, value: number): string {
   return `${declaration.title}: ${amount(declaration, value)}.`
+}
+
+/** Beside the button: how much there is, and how long it took. */
+export function summaryOf({ tokens, keyTokens, layers, heads, totalMs }: Analysis): string {
+  const keys = keyTokens === tokens ? '' : ` \u00d7 ${keyTokens.length}`
+  const time = totalMs === null ? [] : [duration(totalMs)]
+  const count = `${tokens.length}${keys} token${tokens.length === 1 ? '' : 's'}`
+  return [count, plural(layers * heads, 'head'), ...time].join(' \u00b7 ')
 }

@@ -1,166 +1,205 @@
-/** Paints the connection graph: queries on the left, keys on the right, one curve per edge. */
-import type { Edges } from '../lib/edges'
+/** Paints the token connection graph, one curve per edge, wherever its geometry puts the tokens. */
+import type { Edges, Visit } from '../lib/edges'
 import { fitCanvas } from '../lib/frame'
+import { type GraphGeometry, trace, within } from '../lib/graph-geometry'
 import { shorten } from '../lib/labels'
+import { isNothing, type Lit, litKeys, litQueries } from '../lib/lit'
 import { MONO, type Palette } from '../lib/palette'
+import { newPath, type Pen, type Surface } from '../lib/pen'
 
 export interface GraphLayout {
+  /** Of the window on the drawing. */
   width: number
   height: number
-  /** First token's row starts here; column titles stand above it. */
+  /** Column titles stand above. */
   top: number
-  pitch: number
-  /** Width of a column of tokens. */
-  column: number
+  /** Letters of a name in a column. */
   characters: number
+  geometry: GraphGeometry
   scroll: number
 }
 
 export interface GraphPicture {
   edges: Edges
-  byKey: { start: Int32Array; order: Int32Array }
   queries: readonly string[]
   keys: readonly string[]
+  /** Keys whose curves are drawn in grey, such as special tokens and sinks. */
+  marked: readonly boolean[]
   /** Largest magnitude of the head: gives the strongest curve. */
   max: number
   palette: Palette
-}
-
-export interface LitGraph {
-  queries: readonly number[]
-  keys: readonly number[]
 }
 
 const BUCKETS = 6
 const COMFORTABLE = 150
 const GAP = 6
 
-/** Rows that the longer of the two columns takes. */
-export const rowsOf = ({ queries, keys }: Pick<GraphPicture, 'queries' | 'keys'>) =>
-  Math.max(queries.length, keys.length)
-
-export const rowY = (token: number, { top, pitch, scroll }: GraphLayout) => top + (token + 0.5) * pitch - scroll
-
 /** First and last (exclusive) token on screen. */
-export function visible({ top, pitch, height, scroll }: GraphLayout, count: number): [number, number] {
-  return [Math.max(0, Math.floor((scroll - 1) / pitch)), Math.min(count, Math.ceil((scroll + height - top) / pitch))]
+export function visible({ geometry, top, width, height, scroll }: GraphLayout): [number, number] {
+  return geometry.kind === 'rows' ? within(geometry, scroll, width) : within(geometry, scroll + top, height - top)
 }
 
-function prepare(canvas: HTMLCanvasElement, { width, height }: GraphLayout): CanvasRenderingContext2D {
+function prepare(canvas: Surface, { width, height, top, scroll, geometry }: GraphLayout): Pen {
   const context = fitCanvas(canvas, width, height)
   context.clearRect(0, 0, width, height)
   context.lineCap = 'round'
   context.font = MONO
   context.textBaseline = 'middle'
-  return context
-}
-
-/** All curves that leave a visible query, pale to strong. */
-export function paintGraph(canvas: HTMLCanvasElement, layout: GraphLayout, picture: GraphPicture): void {
-  const context = prepare(canvas, layout)
-  const [first, last] = visible(layout, rowsOf(picture))
-  const { start, key } = picture.edges
-  clipToRows(context, layout)
-  // A curve that leaves the screen says little and hides much: those wait until their token is pointed at.
-  strokeEdges(context, layout, picture, (visit) => {
-    for (let e = start[Math.min(first, picture.queries.length)]; e < start[Math.min(last, picture.queries.length)]; e++)
-      if (key[e] >= first && key[e] < last) visit(e)
-  })
-  context.restore()
-  context.fillStyle = picture.palette.muted
-  for (let i = first; i < last; i++) labelsOf(context, layout, picture, i)
-}
-
-/** The curves and names of what is lit, drawn over the pale ones. */
-export function paintLitGraph(
-  canvas: HTMLCanvasElement,
-  layout: GraphLayout,
-  picture: GraphPicture,
-  lit: LitGraph,
-): void {
-  const context = prepare(canvas, layout)
-  const { edges, byKey, palette, queries, keys } = picture
-  const ends = new Set<number>()
-  clipToRows(context, layout)
-  strokeEdges(context, layout, picture, (visit) => {
-    for (const q of lit.queries) {
-      for (let e = edges.start[q]; e < edges.start[q + 1]; e++) {
-        visit(e)
-        ends.add(edges.key[e])
-      }
-    }
-    for (const k of lit.keys) {
-      for (let i = byKey.start[k]; i < byKey.start[k + 1]; i++) visit(byKey.order[i])
-    }
-  })
-  context.restore()
-  const [first, last] = visible(layout, rowsOf(picture))
-  const inside = (i: number) => i >= first && i < last
-  // The pale layer below is dimmed, names included: they are written again at full strength.
-  context.fillStyle = palette.muted
-  if (lit.queries.length + lit.keys.length > 0) for (let i = first; i < last; i++) labelsOf(context, layout, picture, i)
-  context.fillStyle = palette.ink
-  for (const k of ends) if (inside(k)) keyLabel(context, layout, keys[k], k)
-  context.fillStyle = palette.accent
-  for (const q of lit.queries.filter(inside)) queryLabel(context, layout, queries[q], q)
-  for (const k of lit.keys.filter(inside)) keyLabel(context, layout, keys[k], k)
-}
-
-function clipToRows(context: CanvasRenderingContext2D, { width, height, top }: GraphLayout): void {
   context.save()
   context.beginPath()
   context.rect(0, top, width, height - top)
   context.clip()
+  if (geometry.kind === 'rows') context.translate(-scroll, 0)
+  else context.translate(0, -scroll)
+  return context
+}
+
+/** All curves between tokens on screen, pale to strong. */
+export function paintGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture): void {
+  const context = prepare(canvas, layout)
+  const [first, last] = visible(layout)
+  const rows: [number, number] = [first, Math.min(last, picture.queries.length)]
+  const columns: [number, number] = [first, Math.min(last, picture.keys.length)]
+  // A curve that leaves the screen says little and hides much: those wait until their token is pointed at.
+  strokeEdges(canvas, context, layout, picture, (visit) => picture.edges.within(rows, columns, visit))
+  for (let i = first; i < last; i++) labelsOf(context, layout, picture, i, () => picture.palette.muted)
+  context.restore()
+}
+
+/** What the two columns are; on screen this stands beside the canvas. */
+export function paintGraphTitles(canvas: Surface, layout: GraphLayout, { muted }: Palette): void {
+  const { geometry, top } = layout
+  if (geometry.kind !== 'columns') return
+  const context = fitCanvas(canvas, layout.width, layout.height)
+  context.font = MONO
+  context.fillStyle = muted
+  context.textAlign = 'right'
+  context.fillText('query', geometry.queries.x[0], top - 12)
+  context.textAlign = 'left'
+  context.fillText('key', geometry.keys.x[0], top - 12)
+}
+
+/** The curves and names of what is lit, drawn over the pale ones. */
+export function paintLitGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture, lit: Lit): void {
+  const context = prepare(canvas, layout)
+  const ends = strokeLit(canvas, context, layout, picture, lit)
+  const { palette } = picture
+  const [first, last] = visible(layout)
+  // The pale layer below is dimmed, names included: they are written again, each once.
+  const held = { queries: new Set(litQueries(lit)), keys: new Set(litKeys(lit)) }
+  const inkOf = (side: Side, i: number) => {
+    if (held[side].has(i) || (layout.geometry.kind === 'arcs' && held.keys.has(i))) return palette.accent
+    return side === 'keys' || layout.geometry.kind === 'arcs'
+      ? ends.has(i)
+        ? palette.ink
+        : palette.muted
+      : palette.muted
+  }
+  if (!isNothing(lit))
+    for (let i = first; i < last; i++) labelsOf(context, layout, picture, i, (side) => inkOf(side, i))
+  context.restore()
+}
+
+/** Strokes what is lit and answers where it leads. Of a rectangle only what runs within it. */
+function strokeLit(
+  canvas: Surface,
+  context: Pen,
+  layout: GraphLayout,
+  picture: GraphPicture,
+  { queries, keys, box }: Lit,
+): Set<number> {
+  const { edges } = picture
+  const ends = new Set<number>()
+  strokeEdges(canvas, context, layout, picture, (visit) => {
+    const leading: Visit = (q, k) => {
+      visit(q, k)
+      ends.add(k)
+    }
+    for (const q of queries) edges.leaving(q, leading)
+    if (box) edges.within(box.queries ?? [0, picture.queries.length], box.keys ?? [0, picture.keys.length], leading)
+  })
+  // Where one text is both, what arrives has to look different from what leaves.
+  if (layout.geometry.kind === 'arcs') context.setLineDash([1, 4])
+  strokeEdges(canvas, context, layout, picture, (visit) => {
+    for (const k of keys) edges.arriving(k, visit)
+  })
+  context.setLineDash([])
+  return ends
 }
 
 /** Thousands of curves in a dozen strokes: edges are sorted into buckets of strength, each bucket is one path. */
 function strokeEdges(
-  context: CanvasRenderingContext2D,
-  layout: GraphLayout,
-  { edges, max, palette }: GraphPicture,
-  each: (visit: (edge: number) => void) => void,
+  canvas: Surface,
+  context: Pen,
+  { geometry }: GraphLayout,
+  { edges, max, palette, marked }: GraphPicture,
+  each: (visit: Visit) => void,
 ): void {
-  const paths: (Path2D | undefined)[] = new Array(2 * BUCKETS)
-  const [x0, x1] = [layout.column + GAP, layout.width - layout.column - GAP]
-  const bend = (x1 - x0) / 2
-  const thickest = Math.min(3, Math.max(1, layout.pitch / 10))
+  const paths: (Path2D | undefined)[] = new Array(3 * BUCKETS)
+  const thickest = geometry.kind === 'columns' ? Math.min(3, Math.max(1, geometry.pitch / 10)) : 2.5
   let count = 0
-  each((edge) => {
-    const weight = edges.weight[edge]
+  each((q, k) => {
+    const weight = edges.weight(q, k)
     const strength = Math.sqrt(Math.abs(weight) / (max || 1))
-    const bucket = Math.min(BUCKETS - 1, Math.floor(strength * BUCKETS)) + (weight < 0 ? BUCKETS : 0)
-    const path = paths[bucket] ?? new Path2D()
+    const colour = marked[k] ? 2 : weight < 0 ? 1 : 0
+    const bucket = Math.min(BUCKETS - 1, Math.floor(strength * BUCKETS)) + colour * BUCKETS
+    const path = paths[bucket] ?? newPath(canvas)
     paths[bucket] = path
-    const [y0, y1] = [rowY(edges.query[edge], layout), rowY(edges.key[edge], layout)]
     count += 1
-    path.moveTo(x0, y0)
-    path.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1, y1)
+    trace(path, geometry, q, k)
   })
   // Many curves are each drawn paler, or a broad head would be one blot.
   const ease = Math.min(1, Math.sqrt(COMFORTABLE / Math.max(1, count)))
+  const colours = [palette.more, palette.less, palette.muted]
   paths.forEach((path, bucket) => {
     if (!path) return
+    const colour = Math.floor(bucket / BUCKETS)
     const strength = ((bucket % BUCKETS) + 1) / BUCKETS
-    context.strokeStyle = bucket < BUCKETS ? palette.more : palette.less
-    context.globalAlpha = (0.12 + 0.88 * strength ** 2) * ease
-    context.lineWidth = 0.6 + thickest * strength ** 2
+    context.strokeStyle = colours[colour]
+    context.globalAlpha = (0.12 + 0.88 * strength ** 2) * ease * (colour === 2 ? 0.4 : 1)
+    context.lineWidth = 0.6 + (colour === 2 ? 0.4 : thickest * strength ** 2)
     context.stroke(path)
   })
   context.globalAlpha = 1
 }
 
-function labelsOf(context: CanvasRenderingContext2D, layout: GraphLayout, picture: GraphPicture, token: number): void {
-  const { queries, keys } = picture
-  if (token < queries.length) queryLabel(context, layout, queries[token], token)
-  if (token < keys.length) keyLabel(context, layout, keys[token], token)
+type Side = 'queries' | 'keys'
+
+function labelsOf(
+  context: Pen,
+  layout: GraphLayout,
+  picture: GraphPicture,
+  token: number,
+  ink: (side: Side) => string,
+): void {
+  // The running text is written once.
+  const sides: Side[] = layout.geometry.kind === 'arcs' ? ['queries'] : ['queries', 'keys']
+  for (const side of sides) if (token < picture[side].length) labelOf(context, layout, picture, side, token, ink(side))
 }
 
-function queryLabel(context: CanvasRenderingContext2D, layout: GraphLayout, label: string, token: number): void {
-  context.textAlign = 'right'
-  context.fillText(shorten(label, layout.characters), layout.column, rowY(token, layout) + 0.5)
-}
-
-function keyLabel(context: CanvasRenderingContext2D, layout: GraphLayout, label: string, token: number): void {
-  context.textAlign = 'left'
-  context.fillText(shorten(label, layout.characters), layout.width - layout.column, rowY(token, layout) + 0.5)
+function labelOf(
+  context: Pen,
+  layout: GraphLayout,
+  picture: GraphPicture,
+  side: Side,
+  token: number,
+  ink: string,
+): void {
+  const { geometry, characters } = layout
+  const { x, y, half } = geometry[side]
+  const label = picture[side][token]
+  if (geometry.kind === 'columns') {
+    context.fillStyle = ink
+    context.textAlign = side === 'queries' ? 'right' : 'left'
+    context.fillText(shorten(label, characters), x[token], y[token] + 0.5)
+    return
+  }
+  // On a ground of its own: curves from other lines may pass behind it.
+  context.fillStyle = picture.palette.paper
+  context.globalAlpha = 0.8
+  context.fillRect(x[token] - half[token] + GAP / 2, y[token] - 8, 2 * half[token] - GAP, 16)
+  context.globalAlpha = 1
+  context.fillStyle = ink
+  context.textAlign = 'center'
+  context.fillText(label, x[token], y[token] + 0.5)
 }

@@ -1,9 +1,11 @@
 /** Paints the thumbnails of every head, or one colour per head, on one canvas. */
+import { type Head, headName } from '../lib/analysis'
+import { CLASS_MARKS, type ClassMark } from '../lib/classes'
 import { css, inkOn } from '../lib/colour'
-import { fitCanvas, pixelRatio } from '../lib/frame'
+import { fitCanvas } from '../lib/frame'
 import { ownScale, type Tiles, tileMatrix } from '../lib/matrix'
-import type { Palette } from '../lib/palette'
-import { tableFor } from '../lib/palette'
+import { MONO, type Palette, tableFor } from '../lib/palette'
+import { type Pen, ratioOf, type Surface } from '../lib/pen'
 import { rasterise } from '../lib/raster'
 import { colourIndex, type Scale } from '../lib/scale'
 
@@ -13,79 +15,183 @@ export interface GridLayout {
   /** Side of one cell and the gap after it, in CSS pixels. */
   cell: number
   gap: number
+  /** Heads in an order of their own, row by row; else layer by layer. `layers` and `heads` are rows and columns then. */
+  order?: readonly Head[]
+}
+
+/** The head in a row and column; none where an order has ended. */
+export const headAt = ({ order, heads }: GridLayout, row: number, column: number): Head | undefined =>
+  order ? order[row * heads + column] : { layer: row, head: column }
+
+/** Row and column of a head; none where an order leaves it out. */
+export function placeOf(
+  { order, heads }: GridLayout,
+  { layer, head }: Head,
+): [row: number, column: number] | undefined {
+  if (!order) return [layer, head]
+  const at = order.findIndex((other) => other.layer === layer && other.head === head)
+  return at < 0 ? undefined : [Math.floor(at / heads), at % heads]
+}
+
+function eachCell(layout: GridLayout, paint: (head: Head, x: number, y: number) => void): void {
+  const step = layout.cell + layout.gap
+  for (let row = 0; row < layout.layers; row++) {
+    for (let column = 0; column < layout.heads; column++) {
+      const head = headAt(layout, row, column)
+      if (head) paint(head, column * step, row * step)
+    }
+  }
 }
 
 export const gridWidth = ({ heads, cell, gap }: GridLayout) => heads * (cell + gap) - gap
 export const gridHeight = ({ layers, cell, gap }: GridLayout) => layers * (cell + gap) - gap
 
-function prepare(canvas: HTMLCanvasElement, layout: GridLayout): CanvasRenderingContext2D {
+function prepare(canvas: Surface, layout: GridLayout): Pen {
   const context = fitCanvas(canvas, gridWidth(layout), gridHeight(layout))
   context.clearRect(0, 0, gridWidth(layout), gridHeight(layout))
   return context
 }
 
 export function paintTiles(
-  canvas: HTMLCanvasElement,
+  canvas: Surface,
   layout: GridLayout,
   tiles: Tiles,
   scale: Scale,
   palette: Palette,
   { own, gone }: { own: boolean; gone: (layer: number, head: number) => boolean },
-): void {
+): Pen {
   const context = prepare(canvas, layout)
-  const side = Math.round(layout.cell * pixelRatio())
+  const ratio = ratioOf(context)
+  const side = Math.round(layout.cell * ratio)
   const image = context.createImageData(side, side)
   const pixels = new Uint32Array(image.data.buffer)
   const table = tableFor(palette, scale.signed)
-  const step = (layout.cell + layout.gap) * pixelRatio()
-  const { cell, gap } = layout
-  for (let layer = 0; layer < tiles.layers; layer++) {
-    for (let head = 0; head < Math.min(tiles.heads, layout.heads); head++) {
-      if (gone(layer, head) || Number.isNaN(tiles.scale[layer * tiles.heads + head])) {
-        hatch(context, head * (cell + gap), layer * (cell + gap), cell, palette.line)
-        continue
-      }
-      const tile = tileMatrix(tiles, layer, head)
-      rasterise(own ? ownScale(tile) : tile, scale, table, pixels, [side, side])
-      // putImageData counts in device pixels, whatever the transform.
-      context.putImageData(image, Math.round(head * step), Math.round(layer * step))
+  eachCell(layout, ({ layer, head }, x, y) => {
+    const index = layer * tiles.heads + head
+    if (layer >= tiles.layers || head >= tiles.heads) return
+    frame(context, [x, y, layout.cell], palette)
+    if (gone(layer, head) || Number.isNaN(tiles.scale[index])) {
+      hatch(context, x, y, layout.cell, palette.line)
+      return
     }
-  }
+    const tile = tileMatrix(tiles, layer, head)
+    rasterise(own ? ownScale(tile) : tile, scale, table, pixels, [side, side])
+    // putImageData counts in device pixels, whatever the transform.
+    context.putImageData(image, Math.round(x * ratio), Math.round(y * ratio))
+  })
+  return context
 }
 
 export function paintValues(
-  canvas: HTMLCanvasElement,
+  canvas: Surface,
   layout: GridLayout,
   values: (number | null)[][],
   scale: Scale,
   palette: Palette,
   write: (value: number) => string,
-): void {
+): Pen {
   const context = prepare(canvas, layout)
   const table = tableFor(palette, scale.signed)
-  const { cell, gap } = layout
   context.font = "12px ui-monospace, 'DejaVu Sans Mono', monospace"
   context.textAlign = 'center'
   context.textBaseline = 'middle'
-  values.forEach((row, layer) => {
-    row.forEach((value, head) => {
-      const [x, y] = [head * (cell + gap), layer * (cell + gap)]
-      if (value === null) hatch(context, x, y, cell, palette.line)
-      else paintValue(context, [x, y, cell], write(value), table[colourIndex(value, scale)])
-    })
+  eachCell(layout, ({ layer, head }, x, y) => {
+    const value = values[layer]?.[head] ?? null
+    frame(context, [x, y, layout.cell], palette)
+    if (value === null) hatch(context, x, y, layout.cell, palette.line)
+    else paintValue(context, [x, y, layout.cell], write(value), table[colourIndex(value, scale)])
   })
+  return context
+}
+
+/** What lies over the maps: the classes of heads, and a veil over those that were not asked for. */
+export interface Overlay {
+  /** Heads that stay as they are while the others are dimmed; undefined: all. */
+  lit?: ReadonlySet<string> | undefined
+  classes?: readonly (readonly (string | null)[])[] | undefined
+}
+
+export function paintOverlay(context: Pen, layout: GridLayout, { lit, classes }: Overlay, palette: Palette): void {
+  eachCell(layout, (head, x, y) => {
+    const name = classes?.[head.layer]?.[head.head]
+    if (name) paintClass(context, [x, y, layout.cell], CLASS_MARKS[name]?.mark ?? 'none', palette)
+    if (lit && !lit.has(headName(head))) veil(context, [x, y, layout.cell], palette.paper, 0.8)
+  })
+}
+
+/** In an order of their own heads carry their names, where there is room for them. */
+export function paintNames(context: Pen, layout: GridLayout, palette: Palette): void {
+  if (!layout.order || layout.cell < 30) return
+  context.font = MONO
+  context.textAlign = 'left'
+  context.textBaseline = 'middle'
+  eachCell(layout, (head, x, y) => {
+    const name = headName(head)
+    veil(context, [x, y + layout.cell - 14, name.length * 7.3 + 3], palette.paper, 0.85, 14)
+    context.fillStyle = palette.ink
+    context.fillText(name, x + 1, y + layout.cell - 6)
+  })
+}
+
+type Square = [x: number, y: number, side: number]
+
+export function paintClass(context: Pen, [x, y, side]: Square, mark: ClassMark, palette: Palette): void {
+  if (mark.startsWith('grey')) veil(context, [x, y, side], palette.muted, 0.55)
+  context.fillStyle = palette.ink
+  if (mark.endsWith('frame')) {
+    context.strokeStyle = palette.accent
+    context.lineWidth = 2
+    context.strokeRect(x + 1, y + 1, side - 2, side - 2)
+  } else if (mark === 'corner') {
+    context.fillRect(x, y, Math.max(5, side / 4), Math.max(5, side / 4))
+  } else if (mark === 'dot') {
+    context.beginPath()
+    context.arc(x + side - 5, y + 5, 2, 0, 2 * Math.PI)
+    context.fill()
+  }
+}
+
+function veil(context: Pen, [x, y, side]: Square, colour: string, alpha: number, height = side): void {
+  context.globalAlpha = alpha
+  context.fillStyle = colour
+  context.fillRect(x, y, side, height)
+  context.globalAlpha = 1
+}
+
+/** Room for the numbers of layers and heads, which on screen stand beside the canvas. */
+export const HEADINGS = { left: 56, top: 34 }
+
+/** Numbers of heads above and of layers beside a grid that begins at HEADINGS, every so many. */
+export function paintHeadings(
+  canvas: Surface,
+  layout: GridLayout,
+  palette: Palette,
+  every: number,
+  layered: boolean,
+): void {
+  const { left, top } = HEADINGS
+  const context = fitCanvas(canvas, left + gridWidth(layout), top + gridHeight(layout))
+  const middle = (index: number) => index * (layout.cell + layout.gap) + layout.cell / 2
+  context.fillStyle = palette.muted
+  context.font = MONO
+  context.textBaseline = 'middle'
+  context.textAlign = 'center'
+  for (let head = 0; head < (layered ? 0 : layout.heads); head += every) {
+    context.fillText(head.toString(), left + middle(head), top - 9)
+  }
+  context.textAlign = 'right'
+  for (let layer = 0; layer < layout.layers; layer += every)
+    context.fillText(layer.toString(), left - 6, top + middle(layer))
+  context.fillText('layer \u2193', left - 6, top - 9)
+  context.textAlign = 'left'
+  if (!layered) context.fillText('head \u2192', left, top - 26)
 }
 
 /** At most three characters: that is what fits into a cell. */
 export const asPercent = (value: number) => Math.round(100 * value).toString()
 export const asNumber = (value: number) => value.toFixed(Math.abs(value) < 9.95 ? 1 : 0).replace('-', '\u2212')
 
-function paintValue(
-  context: CanvasRenderingContext2D,
-  [x, y, cell]: [number, number, number],
-  text: string,
-  colour: number,
-): void {
+function paintValue(context: Pen, [x, y, cell]: [number, number, number], text: string, colour: number): void {
   context.fillStyle = css(colour)
   context.fillRect(x, y, cell, cell)
   if (cell < 7 * text.length + 2) return
@@ -93,8 +199,16 @@ function paintValue(
   context.fillText(text, x + cell / 2, y + cell / 2 + 1)
 }
 
+/** A hairline around a cell; drawn here because a thousand of them cost a browser its scrolling. */
+function frame(context: Pen, [x, y, side]: Square, palette: Palette): void {
+  context.fillStyle = palette.line
+  context.fillRect(x - 1, y - 1, side + 2, side + 2)
+  context.fillStyle = palette.paper
+  context.fillRect(x, y, side, side)
+}
+
 /** What has no value is struck through rather than given the colour of nought. */
-function hatch(context: CanvasRenderingContext2D, x: number, y: number, cell: number, colour: string): void {
+function hatch(context: Pen, x: number, y: number, cell: number, colour: string): void {
   context.strokeStyle = colour
   context.lineWidth = 1
   context.beginPath()

@@ -1,11 +1,14 @@
 /** Paints one head's map with its token labels, and over it what is lit. */
-import { packHex } from '../lib/colour'
-import { fitCanvas, pixelRatio } from '../lib/frame'
-import { labelStep, shorten } from '../lib/labels'
+import { inkOn, packHex } from '../lib/colour'
+import { weight } from '../lib/format'
+import { fitCanvas } from '../lib/frame'
+import { LABEL_HEIGHT, labelStep, shorten } from '../lib/labels'
+import { type Box, type Lit, litKeys, litQueries } from '../lib/lit'
 import type { Matrix } from '../lib/matrix'
 import { MONO, type Palette, tableFor } from '../lib/palette'
+import { type Pen, ratioOf, type Surface } from '../lib/pen'
 import { rasterise, type Window } from '../lib/raster'
-import type { Scale } from '../lib/scale'
+import { colourIndex, type Scale } from '../lib/scale'
 
 /** Where the map lies on its canvas, in CSS pixels: labels take `left` and `top`. */
 export interface MapLayout {
@@ -16,7 +19,10 @@ export interface MapLayout {
 }
 
 export interface MapPicture {
+  /** What is coloured. */
   map: Matrix
+  /** What is written into cells that are large enough; another matrix where rows are coloured each on its own scale. */
+  values: Matrix
   queries: readonly string[]
   keys: readonly string[]
   scale: Scale
@@ -25,6 +31,7 @@ export interface MapPicture {
 }
 
 const GAP = 5
+const HALF_NAME = 8
 /** Half a line beyond the map, where the last names would otherwise be cut. */
 export const EDGE = 8
 
@@ -45,7 +52,7 @@ export function tokenAt(
   return index >= 0 && index < count ? index : undefined
 }
 
-function prepare(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+function prepare(canvas: Surface, width: number, height: number): Pen {
   const context = fitCanvas(canvas, width, height)
   context.clearRect(0, 0, width, height)
   context.font = MONO
@@ -53,10 +60,10 @@ function prepare(canvas: HTMLCanvasElement, width: number, height: number): Canv
   return context
 }
 
-export function paintMap(canvas: HTMLCanvasElement, layout: MapLayout, picture: MapPicture): void {
+export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture): void {
   const { left, top, side } = layout
   const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
-  const ratio = pixelRatio()
+  const ratio = ratioOf(context)
   const device = Math.round(side * ratio)
   const image = context.createImageData(device, device)
   const { map, scale, palette, window } = picture
@@ -66,12 +73,39 @@ export function paintMap(canvas: HTMLCanvasElement, layout: MapLayout, picture: 
   context.strokeStyle = palette.line
   context.lineWidth = 1
   context.strokeRect(left - 0.5, top - 0.5, side + 1, side + 1)
+  if (side / Math.max(map.rows, map.cols) / window.size >= ROOM_FOR_VALUE && picture.values.exact)
+    writeValues(context, layout, picture)
+}
+
+/** Pixels that a cell needs for a weight of four digits. */
+const ROOM_FOR_VALUE = 48
+
+function writeValues(context: Pen, { left, top, side }: MapLayout, picture: MapPicture): void {
+  const { map, values, scale, palette, window } = picture
+  const table = tableFor(palette, scale.signed)
+  context.save()
+  context.beginPath()
+  context.rect(left, top, side, side)
+  context.clip()
+  context.textAlign = 'center'
+  for (let q = 0; q < map.rows; q++) {
+    const y = along(q, map.rows, window.top, window, side)
+    if (y < -ROOM_FOR_VALUE || y > side + ROOM_FOR_VALUE) continue
+    for (let k = 0; k < map.cols; k++) {
+      const x = along(k, map.cols, window.left, window, side)
+      const at = q * map.cols + k
+      if (x < -ROOM_FOR_VALUE || x > side + ROOM_FOR_VALUE || Number.isNaN(values.data[at])) continue
+      context.fillStyle = inkOn(table[colourIndex(map.data[at], scale)])
+      context.fillText(weight(values.data[at]), left + x, top + y + 0.5)
+    }
+  }
+  context.restore()
 }
 
 export type AxesPicture = Pick<MapPicture, 'queries' | 'keys' | 'window' | 'palette'>
 
 /** The names along the map, on a canvas of their own: walking the heads changes the map and not them. */
-export function paintAxes(canvas: HTMLCanvasElement, layout: MapLayout, picture: AxesPicture): void {
+export function paintAxes(canvas: Surface, layout: MapLayout, picture: AxesPicture): void {
   const { left, top, side } = layout
   const { queries, keys, window, palette } = picture
   const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
@@ -88,17 +122,12 @@ export function paintAxes(canvas: HTMLCanvasElement, layout: MapLayout, picture:
   })
 }
 
-function rowLabel(
-  context: CanvasRenderingContext2D,
-  { left, top, characters }: MapLayout,
-  label: string,
-  y: number,
-): void {
+function rowLabel(context: Pen, { left, top, characters }: MapLayout, label: string, y: number): void {
   context.textAlign = 'right'
   context.fillText(shorten(label, characters), left - GAP, top + y + 0.5)
 }
 
-function columnLabel(context: CanvasRenderingContext2D, layout: MapLayout, label: string, x: number): void {
+function columnLabel(context: Pen, layout: MapLayout, label: string, x: number): void {
   context.save()
   context.translate(layout.left + x + 0.5, layout.top - GAP)
   context.rotate(-Math.PI / 2)
@@ -107,13 +136,24 @@ function columnLabel(context: CanvasRenderingContext2D, layout: MapLayout, label
   context.restore()
 }
 
-export interface LitMap {
-  queries: readonly number[]
-  keys: readonly number[]
+/** What the axes are, in the corner between them; on screen this stands beside the map. */
+export function paintTitles(canvas: Surface, layout: MapLayout, { muted }: Palette): void {
+  const context = prepare(canvas, layout.left + layout.side + EDGE, layout.top + layout.side + EDGE)
+  context.fillStyle = muted
+  context.textAlign = 'right'
+  context.fillText('key \u2192', layout.left - 3 * GAP, layout.top - 30)
+  context.fillText('query \u2193', layout.left - 3 * GAP, layout.top - 14)
+}
+
+/** Which part of a map is in its window, of a map that is larger; tokens counted from 0. */
+export function partSentence(queries: number, keys: number, { top, left, size }: Window): string {
+  const range = (count: number, from: number) =>
+    `${Math.round(from * count)} to ${Math.min(count, Math.round((from + size) * count)) - 1}`
+  return `Shown are queries ${range(queries, top)} and keys ${range(keys, left)} only.`
 }
 
 /** Rows and columns between two thin lines, their labels on a ground of their own so that they can always be read. */
-export function paintLit(canvas: HTMLCanvasElement, layout: MapLayout, picture: MapPicture, lit: LitMap): void {
+export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture, lit: Lit): void {
   const { left, top, side } = layout
   const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
   const { queries, keys, window, palette } = picture
@@ -129,46 +169,69 @@ export function paintLit(canvas: HTMLCanvasElement, layout: MapLayout, picture: 
     band(context, [left, top + along(q, queries.length, window.top, window, side)], [side, rowPitch])
   for (const k of lit.keys)
     band(context, [left + along(k, keys.length, window.left, window, side), top], [columnPitch, side])
+  if (lit.box) frameBox(context, layout, picture, lit.box)
   context.restore()
-  for (const q of lit.queries) {
-    const y = along(q, queries.length, window.top, window, side)
-    if (y >= 0 && y <= side) litRow(context, layout, queries[q], y, palette)
-  }
-  for (const k of lit.keys) {
-    const x = along(k, keys.length, window.left, window, side)
-    if (x >= 0 && x <= side) litColumn(context, layout, keys[k], x, palette)
-  }
+  const rows = litNames(litQueries(lit), lit.queries, queries.length, window.top, window, side)
+  const columns = litNames(litKeys(lit), lit.keys, keys.length, window.left, window, side)
+  context.fillStyle = palette.paper
+  for (const { from, to } of rows) context.fillRect(0, top + from, left - 2, to - from)
+  for (const { from, to } of columns) context.fillRect(left + from, 0, to - from, top - 2)
+  context.fillStyle = palette.accent
+  for (const { token, at } of rows) rowLabel(context, layout, queries[token], at)
+  for (const { token, at } of columns) columnLabel(context, layout, keys[token], at)
 }
 
-function band(context: CanvasRenderingContext2D, [x, y]: [number, number], [width, height]: [number, number]): void {
+interface LitName {
+  token: number
+  /** Middle of the name along its axis, and the ground that it takes: all of the names it would touch as well. */
+  at: number
+  from: number
+  to: number
+}
+
+/** Of a rectangle as many names as fit; a single token has its own whatever it covers. */
+function litNames(
+  lit: readonly number[],
+  single: readonly number[],
+  count: number,
+  start: number,
+  window: Window,
+  side: number,
+): LitName[] {
+  const step = labelStep(side / count / window.size)
+  return lit.flatMap((token) => {
+    const at = along(token, count, start, window, side)
+    if (at < 0 || at > side || !(single.includes(token) || token % step === 0)) return []
+    const before = Math.floor(token / step) * step
+    const touched = [before, before + step].filter((other) => other < count)
+    const near = [token, ...touched]
+      .map((other) => along(other, count, start, window, side))
+      .filter((other) => Math.abs(other - at) < LABEL_HEIGHT)
+    return [{ token, at, from: Math.min(...near) - HALF_NAME, to: Math.max(...near) + HALF_NAME }]
+  })
+}
+
+/** What is chosen stays as it is; the rest steps back. */
+function frameBox(context: Pen, { left, top, side }: MapLayout, picture: MapPicture, box: Box): void {
+  const { queries, keys, window, palette } = picture
+  const edge = (place: number, count: number, start: number) => ((place / count - start) / window.size) * side
+  const [q0, q1] = (box.queries ?? [0, queries.length]).map((q) => top + edge(q, queries.length, window.top))
+  const [k0, k1] = (box.keys ?? [0, keys.length]).map((k) => left + edge(k, keys.length, window.left))
+  const [x0, x1] = [Math.max(left, k0), Math.min(left + side, k1)]
+  const [y0, y1] = [Math.max(top, q0), Math.min(top + side, q1)]
+  context.fillStyle = palette.paper
+  context.globalAlpha = 0.6
+  context.fillRect(left, top, side, Math.max(0, y0 - top))
+  context.fillRect(left, y1, side, Math.max(0, top + side - y1))
+  context.fillRect(left, y0, Math.max(0, x0 - left), Math.max(0, y1 - y0))
+  context.fillRect(x1, y0, Math.max(0, left + side - x1), Math.max(0, y1 - y0))
+  context.globalAlpha = 1
+  context.strokeRect(Math.round(k0) - 0.5, Math.round(q0) - 0.5, Math.round(k1 - k0) + 1, Math.round(q1 - q0) + 1)
+}
+
+function band(context: Pen, [x, y]: [number, number], [width, height]: [number, number]): void {
   const across = width > height
   if (across)
     context.strokeRect(x - 2.5, Math.round(y - height / 2) - 0.5, width + 5, Math.max(2, Math.round(height)) + 1)
   else context.strokeRect(Math.round(x - width / 2) - 0.5, y - 2.5, Math.max(2, Math.round(width)) + 1, height + 5)
-}
-
-function litRow(
-  context: CanvasRenderingContext2D,
-  layout: MapLayout,
-  label: string,
-  y: number,
-  palette: Palette,
-): void {
-  context.fillStyle = palette.paper
-  context.fillRect(0, layout.top + y - 8, layout.left - 2, 16)
-  context.fillStyle = palette.accent
-  rowLabel(context, layout, label, y)
-}
-
-function litColumn(
-  context: CanvasRenderingContext2D,
-  layout: MapLayout,
-  label: string,
-  x: number,
-  palette: Palette,
-): void {
-  context.fillStyle = palette.paper
-  context.fillRect(layout.left + x - 8, 0, 16, layout.top - 2)
-  context.fillStyle = palette.accent
-  columnLabel(context, layout, label, x)
 }

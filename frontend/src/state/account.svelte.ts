@@ -4,6 +4,8 @@ import { type Accounts, SourceError } from '../lib/source'
 export class Account {
   /** Null: nobody has to sign in, or nobody has. */
   user = $state<string | null>(null)
+  /** What does the work, where that is known. */
+  home = $state<string>()
   /** The server has said that it wants to know who asks. */
   wanted = $state(false)
   /** The panel that asks is open. */
@@ -15,7 +17,9 @@ export class Account {
 
   /** Learns who is signed in. A server that wants to know says so by itself, on whatever is asked first. */
   async learn(): Promise<void> {
-    this.user = (await this.accounts?.who().catch(() => null)) ?? null
+    const visit = await this.accounts?.who().catch(() => null)
+    this.user = visit?.user ?? null
+    this.home = visit?.home
   }
 
   ask = (): void => {

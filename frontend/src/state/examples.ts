@@ -6,7 +6,7 @@ export interface Example {
   pair: string
   head: string
   /** Choices that show it best, as they stand in the address. */
-  show?: { special?: string; compare?: string }
+  show?: { special?: string; compare?: string; lens?: string; other?: string }
 }
 
 export const EXAMPLES: readonly [Example, ...Example[]] = [
@@ -20,21 +20,21 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
   },
   {
     title: 'A pronoun',
-    look: 'does \u201cit\u201d look at the trophy or the suitcase?',
+    look: 'is \u201cit\u201d the trophy or the suitcase?',
     text: 'The trophy did not fit into the suitcase because it was too big.',
     pair: '',
     head: '3.1',
   },
   {
     title: 'Two texts',
-    look: 'which heads cross from one to the other?',
+    look: 'which heads cross over?',
     text: 'A man is playing a guitar on the stage.',
     pair: 'Somebody is making music for a crowd.',
     head: '5.8',
   },
   {
     title: 'A longer text',
-    look: 'how much of each map survives?',
+    look: 'how much survives?',
     text: 'When the old clock on the town hall stopped, nobody noticed at first. The baker opened his shop when the bread was done, the children came to school when they were hungry for company, and the mayor held his speeches whenever he saw a crowd. Only the clockmaker, who had wound the clock every morning for forty years, walked past it with a small smile.',
     pair: '',
     head: '2.5',

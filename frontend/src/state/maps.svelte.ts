@@ -1,7 +1,8 @@
 /** The tensors of one analysis, fetched when wanted, kept while likely to be wanted again. */
-import { type Head, headName } from '../lib/analysis'
+import { type Head, headName, type Several } from '../lib/analysis'
 import { Cache } from '../lib/cache'
 import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/matrix'
+import { merged } from '../lib/several'
 import type { Source } from '../lib/source'
 
 type Numbers = (number | null)[]
@@ -17,6 +18,7 @@ export class Maps {
   #overviews = new Cache<Numbers[]>(64)
   #numbers = new Cache<Numbers>(512)
   #thumbnails = new Map<string, Matrix>()
+  #merged: { of: Matrix[]; how: string; map: Matrix } | undefined
   #differences = new WeakMap<Matrix, WeakMap<Matrix, Matrix>>()
 
   constructor(
@@ -65,6 +67,7 @@ export class Maps {
   /** The exact map if it is here, else its thumbnail, else nothing yet. */
   map(lens: string, open: Head): Matrix | undefined {
     const head = this.#at(lens, open)
+    if (head.among) return this.#together(lens, head.among)
     const exact = this.#seen(this.#maps.peek(`${lens} ${headName(head)}`))
     if (exact) return exact
     const tiles = this.grid(lens)
@@ -73,9 +76,27 @@ export class Maps {
 
   wantMap(lens: string, open: Head): void {
     const head = this.#at(lens, open)
+    if (head.among) {
+      for (const one of head.among.heads) this.wantMap(lens, one)
+      return
+    }
     const key = `${lens} ${headName(head)}`
     if (this.#maps.peek(key)) return
     void this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head)))
+  }
+
+  /** Several heads as one map, made anew when one of theirs arrives. */
+  #together(lens: string, { heads, how }: Several): Matrix | undefined {
+    const maps = heads.map((head) => this.map(lens, head))
+    // Thumbnails and maps do not add up: all of one kind, or nothing yet.
+    const ready = maps.filter((map) => map !== undefined)
+    if (ready.length < maps.length || new Set(ready.map(({ exact }) => exact)).size > 1) return this.#merged?.map
+    const known = this.#merged
+    if (known?.how === how && known.of.length === ready.length && known.of.every((map, i) => map === ready[i]))
+      return known.map
+    const map = merged(ready, how)
+    this.#merged = { of: ready, how, map }
+    return map
   }
 
   /** The same object as long as the same thumbnail is asked for, so that nothing is painted twice. */
@@ -108,10 +129,12 @@ export class Maps {
   }
 
   numbers(measure: string, lens: string, head: Head): Numbers | undefined {
-    return this.#seen(this.#numbers.peek(`${measure} ${lens} ${headName(head)}`))
+    return head.among ? undefined : this.#seen(this.#numbers.peek(`${measure} ${lens} ${headName(head)}`))
   }
 
   wantNumbers(measure: string, lens: string, head: Head): void {
+    // Numbers are of single heads.
+    if (head.among) return
     const key = `${measure} ${lens} ${headName(head)}`
     if (this.#numbers.peek(key)) return
     void this.#announce(this.#numbers.get(key, () => this.source.measure(this.id, measure, lens, head)))

@@ -1,26 +1,28 @@
 /** What the hand points at, shared by every figure: hovering one lights all. */
-export interface Lit {
-  queries: readonly number[]
-  keys: readonly number[]
-}
+import { type Box, isNothing, type Lit, litKeys, litQueries, NOTHING } from '../lib/lit'
 
-const NONE: Lit = { queries: [], keys: [] }
 const toggled = (list: readonly number[], item: number) =>
   list.includes(item) ? list.filter((other) => other !== item) : [...list, item]
 
 export class Pointer {
   query = $state<number | null>(null)
   key = $state<number | null>(null)
-  pins = $state.raw<Lit>(NONE)
+  /** What a click or a drawn rectangle holds, until it is let go. */
+  pins = $state.raw<Lit>(NOTHING)
 
   lit: Lit = $derived({
     queries: this.query === null ? this.pins.queries : [...new Set([this.query, ...this.pins.queries])],
     keys: this.key === null ? this.pins.keys : [...new Set([this.key, ...this.pins.keys])],
+    box: this.pins.box,
   })
 
   /** The row the words and the running text speak about: the hovered one, else the last pinned. */
   focusQuery: number | null = $derived(this.query ?? this.pins.queries.at(-1) ?? null)
   focusKey: number | null = $derived(this.key ?? this.pins.keys.at(-1) ?? null)
+
+  /** The tokens that are read together: the hovered one alone, else all that are held. */
+  queries: readonly number[] = $derived(this.query === null ? litQueries(this.pins) : [this.query])
+  keys: readonly number[] = $derived(this.key === null ? litKeys(this.pins) : [this.key])
 
   hover(query: number | null, key: number | null): void {
     this.query = query
@@ -37,15 +39,26 @@ export class Pointer {
       item === null ? [] : [item].filter((i) => !list.includes(i) || list.length > 1)
     const more = (list: readonly number[], item: number | null) => (item === null ? list : toggled(list, item))
     const change = add ? more : only
-    this.pins = { queries: change(this.pins.queries, query), keys: change(this.pins.keys, key) }
+    const box = add ? this.pins.box : null
+    this.pins = { queries: change(this.pins.queries, query), keys: change(this.pins.keys, key), box }
+  }
+
+  /** Holds a rectangle of the map instead of anything else. */
+  select(box: Box): void {
+    this.pins = { ...NOTHING, box }
+  }
+
+  /** Holds these tokens, on both sides, instead of anything else. */
+  hold(tokens: readonly number[]): void {
+    this.pins = { queries: tokens, keys: tokens, box: null }
   }
 
   get pinned(): boolean {
-    return this.pins.queries.length > 0 || this.pins.keys.length > 0
+    return !isNothing(this.pins)
   }
 
   clear(): void {
-    this.pins = NONE
+    this.pins = NOTHING
     this.leave()
   }
 }

@@ -1,16 +1,23 @@
 /** One reader at the page: what can be run, what runs, and the analysis on screen. */
 import type { Analysis, KindSupport, Request, Run } from '../lib/analysis'
+import { type Changes, changesOf, type Side } from '../lib/changes'
 import { mark } from '../lib/frame'
 import { latest } from '../lib/latest'
 import { problemSentence } from '../lib/problem'
 import { type Catalogue, type Source, SourceError } from '../lib/source'
+import { Comparison } from './comparison.svelte'
 import { Maps } from './maps.svelte'
+import { Passing } from './passing'
 
 interface Ticket {
   cancelled: boolean
   /** Asked for by this reader, who may cancel it then. */
   ours: boolean
+  /** Asked for while the reader typed: forgotten once something else is on screen, and no trouble to hear of. */
+  live: boolean
 }
+
+const OURS: Ticket = { cancelled: false, ours: true, live: false }
 
 type Ask = (signal: AbortSignal) => Promise<Analysis>
 
@@ -20,6 +27,11 @@ export interface Shown {
   maps: Maps
   /** The lens it was asked to open with. */
   lens: string
+  /** The analysis that this one is compared with; none where two lenses of this one are. */
+  second?: Shown | undefined
+  comparison?: Comparison
+  /** What differs from what was there before, where that was a text on the way to this one. */
+  changes?: Changes | undefined
 }
 
 /** Names of the lenses with one map per layer. */
@@ -37,7 +49,8 @@ export class Session {
   elapsed = $state(0)
 
   /** The run that may still change what is on screen; a cancelled one has lost it. */
-  #ticket: Ticket = { cancelled: false, ours: true }
+  #ticket: Ticket = { ...OURS }
+  #passing = new Passing((id) => this.source.cancel(id))
   #clock: ReturnType<typeof setInterval> | undefined
   #task = latest((signal, ask: Ask, lens: string, ticket: Ticket) => this.#show(signal, ask, lens, ticket))
 
@@ -66,42 +79,62 @@ export class Session {
     this.support = { ...this.support, [model]: known }
   }
 
-  /** Answers whether the new analysis is on screen. */
-  submit(request: Request, lens: string): Promise<boolean> {
+  /** Answers whether the new analysis is on screen, together with what it is compared with, if it is. */
+  submit(request: Request, lens: string, live = false, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
     mark('submit')
-    return this.#run((signal) => this.source.submit(request, signal), lens, { cancelled: false, ours: true })
+    // What was asked for in passing is to be forgotten, and its id known for that.
+    const ask: Ask = (signal) => this.source.submit(request, live ? new AbortController().signal : signal)
+    return this.#run(ask, lens, { ...OURS, live }, beside)
   }
 
   /** Shows an analysis that somebody has asked for already, through another lens if it was not read through this one; answers whether it is on screen. */
   async read(id: string, lens: string): Promise<boolean> {
     const ask: Ask = (signal) => this.source.analysis(id, signal)
-    const done = await this.#run(ask, lens, { cancelled: false, ours: false })
+    const done = await this.#run(ask, lens, { ...OURS, ours: false })
     if (done && this.shown) this.#name(this.shown.analysis)
     return done
   }
 
   /** A model that is not on the reader's own list has its name all the same. */
-  #name({ model, layers, heads, headWidth }: Analysis): void {
+  #name({ model, layers, heads, headWidth, picture }: Analysis): void {
     if (!this.catalogue || this.catalogue.models.some(({ name }) => name === model)) return
-    const unknown = { description: '', maxTokens: null, available: true, local: true, isDefault: false, reason: null }
-    const named = { name: model, title: model, layers, heads, headWidth, ...unknown }
-    this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, named] }
+    const known = { name: model, title: model, layers, heads, headWidth, description: '' }
+    const kind = picture ? ('vision' as const) : ('encoder' as const)
+    const unknown = { kind, maxTokens: null, available: true, local: true, isDefault: false, reason: null }
+    this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, { ...known, ...unknown }] }
   }
 
-  async #run(ask: Ask, lens: string, ticket: Ticket): Promise<boolean> {
+  async #run(ask: Ask, lens: string, ticket: Ticket, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
     this.#begin(ticket)
     try {
-      const shown = await this.#task(ask, lens, ticket)
+      const [first, second] = [this.#task(ask, lens, ticket), beside?.()]
+      const shown = await first
       if (!shown || ticket.cancelled) return false
-      this.shown = shown
+      const compared = await this.#compared(shown, await second)
+      if (this.#ticket !== ticket || ticket.cancelled) return false
+      this.#change(compared, ticket)
       this.#end()
       return true
     } catch (error) {
       if (this.#ticket !== ticket || ticket.cancelled) return false
       this.#end()
-      this.fail(error)
+      if (!ticket.live || isStranger(error)) this.fail(error)
       return false
     }
+  }
+
+  /** With what is known of the two together. */
+  async #compared(shown: Shown, second: Shown | undefined): Promise<Shown> {
+    const { comparisons } = this.source
+    const [one, other] = [shown.analysis, second?.analysis ?? shown.analysis]
+    const alignment = comparisons && other.id !== one.id ? await comparisons.tokens(one.id, other.id) : null
+    return { ...shown, second, comparison: new Comparison(comparisons, one, other, alignment, this.fail) }
+  }
+
+  #change(shown: Shown, { live }: Ticket): void {
+    const changes = live && this.shown ? changesBetween(this.shown, shown) : undefined
+    this.shown = { ...shown, changes }
+    this.#passing.sweep(shown.analysis.id)
   }
 
   async cancel(): Promise<void> {
@@ -118,7 +151,7 @@ export class Session {
   }
 
   fail = (error: unknown): void => {
-    if (error instanceof SourceError && error.status === 401) {
+    if (isStranger(error)) {
       this.onstranger()
       return
     }
@@ -153,10 +186,16 @@ export class Session {
 
   async #show(signal: AbortSignal, ask: Ask, lens: string, ticket: Ticket): Promise<Shown | undefined> {
     const answer = await ask(signal)
-    if (ticket.cancelled) {
-      if (ticket.ours) await this.source.cancel(answer.id)
+    if (!ticket.live) this.#passing.keep(answer.id)
+    // What was there already, somebody has asked for before.
+    else if (answer.status !== 'done') this.#passing.add(answer.id)
+    if (ticket.cancelled || signal.aborted) {
+      if (ticket.ours && ticket.cancelled) await this.source.cancel(answer.id)
+      else if (!this.run) this.#passing.sweep(this.shown?.analysis.id)
       return undefined
     }
+    // This is the last that was asked for: no worker is to be kept busy with those before.
+    this.#passing.sweep(answer.id, this.shown?.analysis.id)
     const run = await this.#follow(answer, signal)
     // Superseded by a newer run: nothing of this one is wanted any more.
     if (signal.aborted) return undefined
@@ -164,7 +203,11 @@ export class Session {
     if (run.status === 'cancelled')
       throw new SourceError('The analysis was cancelled. Your text is kept.', 'cancelled', 409)
     let layered: ReadonlySet<string> = new Set()
-    const maps = new Maps(this.source, run.id, this.fail, () => layered)
+    // Maps of what has left the screen are wanted no more, and may be gone.
+    const failed = (error: unknown) => {
+      if (this.shown?.maps === maps) this.fail(error)
+    }
+    const maps: Maps = new Maps(this.source, run.id, failed, () => layered)
     const opened = answer.lenses.includes(lens) ? lens : (answer.lenses[0] ?? lens)
     // The first picture needs the document and one grid: both at once.
     const document = run === answer ? answer : this.source.analysis(run.id, signal)
@@ -183,6 +226,17 @@ export class Session {
     if (run.status === 'queued' || run.status === 'running') await this.source.watch(run.id, report, signal)
     return run
   }
+}
+
+const isStranger = (error: unknown) => error instanceof SourceError && error.status === 401
+
+function changesBetween(before: Shown, after: Shown): Changes | undefined {
+  const side = ({ analysis, maps }: Shown): Side | undefined => {
+    const tiles = maps.grid(after.lens)
+    return tiles && analysis.keyTokens === analysis.tokens ? { tokens: analysis.tokens, tiles } : undefined
+  }
+  const [a, b] = [side(before), side(after)]
+  return a && b && before.analysis.model === after.analysis.model ? changesOf(a, b) : undefined
 }
 
 const failure = ({ error }: Run) =>

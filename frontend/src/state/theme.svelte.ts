@@ -1,16 +1,13 @@
 /** Light or dark: the system's choice until the reader makes another. */
 import { type Palette, readPalette } from '../lib/palette'
+import { recall, remember } from '../lib/stored'
 
 export type ThemeChoice = 'system' | 'light' | 'dark'
-const KEY = 'headscope.theme'
+const KEY = 'theme'
 
 function stored(): ThemeChoice {
-  try {
-    const value = localStorage.getItem(KEY)
-    return value === 'light' || value === 'dark' ? value : 'system'
-  } catch {
-    return 'system'
-  }
+  const value = recall(KEY)
+  return value === 'light' || value === 'dark' ? value : 'system'
 }
 
 export class Theme {
@@ -29,11 +26,7 @@ export class Theme {
 
   toggle(): void {
     this.choice = this.dark ? 'light' : 'dark'
-    try {
-      localStorage.setItem(KEY, this.choice)
-    } catch {
-      // Without storage the choice lasts as long as the page.
-    }
+    remember(KEY, this.choice)
     this.#apply()
   }
 

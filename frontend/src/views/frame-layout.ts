@@ -12,15 +12,17 @@ export interface FrameLayout {
   beneath: boolean
   /** Side of one head in the grid. */
   cell: number
-  /** Width of the left column. */
+  /** Width of the left column; a grid that is wider scrolls in it. */
   left: number
+  /** Height that the grid may take; a higher one scrolls. Infinity where the page does. */
+  grid: number
 }
 
 export const CELL_GAP = 2
 /** Layer numbers, the ring of the open head, and the padding of the column. */
 const ASIDE = 28 + 4 + 38
-/** Title, head numbers and legend of the grid. */
-const AROUND = 92
+/** Title, the box that finds heads, head numbers and legend of the grid. */
+const AROUND = 124
 const TOKENS = 140
 const WORDS = 210
 const LEAST_CELL = 16
@@ -46,6 +48,16 @@ const cellFor = (width: number, count: number, least: number) =>
 
 const gridHeight = ({ layers }: FrameRoom, cell: number) => layers * (cell + CELL_GAP) + AROUND
 
-function placed({ heads }: FrameRoom, beneath: boolean, cell: number): FrameLayout {
-  return { beneath, cell, left: Math.max(LEAST_LEFT, heads * (cell + CELL_GAP) - CELL_GAP + ASIDE) }
+/** The open head keeps more than half of the window, whatever the model. */
+const MOST_LEFT = 0.45
+const LEAST_GRID = 200
+/** Head numbers and the ring of the open head belong to what scrolls. */
+const NUMBERS = 24
+
+function placed({ width, height, heads }: FrameRoom, beneath: boolean, cell: number): FrameLayout {
+  const wanted = heads * (cell + CELL_GAP) - CELL_GAP + ASIDE
+  const left = Math.max(LEAST_LEFT, width < NARROW ? wanted : Math.min(wanted, Math.floor(width * MOST_LEFT)))
+  // Whole rows only, so that no head is cut in half.
+  const rows = Math.floor(Math.max(LEAST_GRID, height - AROUND - TOKENS) / (cell + CELL_GAP))
+  return { beneath, cell, left, grid: NUMBERS + rows * (cell + CELL_GAP) }
 }

@@ -6,6 +6,8 @@ export interface Entry {
   fragment?: string
   /** How long the run takes, to see it running. */
   delayMs?: number
+  /** A key that is pressed, once there is something to see. */
+  press?: string
   /** On a server with users: who is signed in, empty for nobody yet. */
   user?: string
 }
@@ -31,6 +33,42 @@ export const ENTRIES: readonly Entry[] = [
   { name: 'gaps-34', tokens: 34, fragment: 'lens=max-entropy' },
   { name: 'mechanism-34', tokens: 34, fragment: 'mechanism=jump&params=%7B%22order%22%3A2%7D' },
   { name: 'cross-34', tokens: 34, fragment: 'kind=cross&pair=The+water+rose+and+nobody+asked.' },
+  { name: 'arcs-34', tokens: 34, fragment: 'graph=arcs' },
+  { name: 'rows-12', tokens: 12, fragment: 'graph=rows&special=mark' },
+  { name: 'by-value-34', tokens: 34, fragment: 'rule=value&value=0.04&range=row' },
+  { name: 'image-50', tokens: 12, fragment: 'model=vit&image=hills' },
+  { name: 'find-34', tokens: 34, fragment: 'find=vertical+and+layer+%3C+4+and+null_share+%3E+0.4' },
+  { name: 'find-ranked-34', tokens: 34, fragment: 'find=vertical+and+layer+%3C+4&sort=rank' },
+  { name: 'find-question-34', tokens: 34, fragment: 'find=heads+in+layer+1' },
+  { name: 'find-error-34', tokens: 34, fragment: 'find=what%3F' },
+  { name: 'find-none-34', tokens: 34, fragment: 'find=vertical+and+diagonal' },
+  { name: 'patterns-34', tokens: 34, fragment: 'classes=show' },
+  { name: 'several-34', tokens: 34, fragment: 'head=2.3&heads=2.3+4.5+1.0' },
+  {
+    name: 'compared-mechanisms-34',
+    tokens: 34,
+    fragment: 'with=mechanism&than=jump&compare=side&colour=compared:cosine',
+  },
+  {
+    name: 'compared-texts-12',
+    tokens: 12,
+    fragment: 'with=text&than=The+boats+lay+by+the+wide+green+bank+while+the+bank&compare=difference',
+  },
+  {
+    name: 'compared-unlike-12',
+    tokens: 12,
+    fragment: 'with=text&than=Nobody+asked+where+the+water+went+or+when+it+would+come+back+to+us&compare=difference',
+  },
+  { name: 'statistics-34', tokens: 34, fragment: 'figures=entropy,patterns' },
+  { name: 'token-ids-12', tokens: 12, fragment: 'ids=101+2023+2003+102' },
+  {
+    name: 'writing-12',
+    tokens: 12,
+    fragment: 'model=gpt2&generate=%7B%22max_new_tokens%22%3A5%2C%22do_sample%22%3Atrue%7D',
+  },
+  { name: 'sheet-of-keys', tokens: 12, press: '?' },
+  { name: 'sheet-of-history', tokens: 12, press: 'h' },
+  { name: 'sheet-of-examples', tokens: 12, press: 'e' },
   { name: 'running', tokens: 34, delayMs: 60_000 },
   { name: 'signed-in', tokens: 34, user: 'ada' },
   { name: 'sign-in', tokens: 12, user: '' },

@@ -1,0 +1,75 @@
+"""Routes: a whole analysis as one file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, Response
+
+from ..errors import Unknown
+from ..runtime import Service
+from ..store import Stored, export
+from . import declarations, documents
+from .deps import AnalysisId, ServiceDep, read
+from .frontpage import page_folder
+from .maps import picture
+from .schemas import ModelCard, Page
+from .standalone import write_html
+
+router = APIRouter(prefix="/analyses/{id}", tags=["results"])
+
+Format = Literal["safetensors", "npz", "csv", "html"]
+WRITERS: dict[str, Callable[[Stored, Path], None]] = {
+    "safetensors": export.write_safetensors,
+    "npz": export.write_npz,
+    "csv": export.write_csv,
+}
+MEDIA = {"csv": "text/csv; charset=utf-8", "html": "text/html; charset=utf-8"}
+
+
+@router.get("/export", response_class=FileResponse)
+async def export_file(
+    id_: AnalysisId, service: ServiceDep, format_: Annotated[Format, Query(alias="format")] = "safetensors"
+) -> Response:
+    """The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` has a line per entry of every map."""
+    handle, name = tempfile.mkstemp(prefix="export-", dir=service.results.staging)
+    os.close(handle)
+    path = Path(name)
+    write = WRITERS.get(format_) or (lambda stored, to: _write_page(service, id_, stored, to))
+    try:
+        await read(service, id_, lambda stored: write(stored, path))
+    except BaseException:
+        os.unlink(path)  # noqa: PTH108 - a local file, gone at once
+        raise
+    return FileResponse(
+        path,
+        media_type=MEDIA.get(format_, "application/octet-stream"),
+        filename=f"headscope-{id_[:8]}.{format_}",
+        background=BackgroundTask(path.unlink, missing_ok=True),
+    )
+
+
+def _write_page(service: Service, id_: str, stored: Stored, path: Path) -> None:
+    answers = {
+        "/analysis": documents.analysis(id_, None, stored).model_dump_json(),
+        "/models": Page(items=_card(service, stored.document["request"]["model"]), next=None).model_dump_json(),
+        "/lenses": declarations.lenses().model_dump_json(by_alias=True),
+        "/mechanisms": declarations.mechanisms().model_dump_json(by_alias=True),
+        "/measures": declarations.measures().model_dump_json(by_alias=True),
+    }
+    image = {"/image": picture(stored)} if "picture" in stored.arrays else {}
+    write_html(stored, path, page_folder() / "viewer", {name: text.encode() for name, text in answers.items()} | image)
+
+
+def _card(service: Service, model: str) -> list[ModelCard]:
+    """What the catalog says about the model; it may not be there any more."""
+    try:
+        return [ModelCard(**service.catalog.describe(model))]
+    except Unknown:
+        return []

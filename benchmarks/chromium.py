@@ -1,0 +1,108 @@
+"""A browser to measure in: times between marks of the page, what a renderer holds, frames while something scrolls."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import psutil
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# From an event made within the page itself, so that no driver's round trip is counted, to the first mark after it.
+ACT = """(element, [kind, across, down, name]) => new Promise((resolve) => {
+  const box = element.getBoundingClientRect()
+  const at = { clientX: box.left + across * box.width, clientY: box.top + down * box.height, bubbles: true, button: 0, pointerType: 'mouse' }
+  const began = performance.now()
+  if (kind === 'click') element.click()
+  else element.dispatchEvent(new PointerEvent(kind, at))
+  const look = () => {
+    const mark = performance.getEntriesByName(`headscope:${name}`).find(({ startTime }) => startTime > began)
+    mark ? resolve(mark.startTime - began) : requestAnimationFrame(look)
+  }
+  look()
+})"""
+# Frames in a second of scrolling by a few pixels each, of the nearest element that scrolls.
+SCROLL = """(element) => new Promise((resolve) => {
+  let holder = element
+  while (holder && holder.scrollHeight <= holder.clientHeight + 1) holder = holder.parentElement
+  holder ??= document.scrollingElement
+  const room = holder.scrollHeight - holder.clientHeight
+  let frames = 0
+  const began = performance.now()
+  const step = (now) => {
+    frames += 1
+    const there = (frames * 12) % (2 * room)
+    holder.scrollTop = there < room ? there : 2 * room - there
+    now - began < 2000 ? requestAnimationFrame(step) : resolve((1000 * frames) / (now - began))
+  }
+  requestAnimationFrame(step)
+})"""
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Chromium of the system."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+def act(element: Locator, kind: str, name: str, across: float = 0.5, down: float = 0.5) -> float:
+    """Milliseconds from an event on an element to the frame that leaves the mark."""
+    return float(element.evaluate(ACT, [kind, across, down, name]))
+
+
+def frames(element: Locator) -> float:
+    """Frames in a second while what holds the element scrolls."""
+    return float(element.evaluate(SCROLL))
+
+
+def renderer(page: Page) -> tuple[int, int]:
+    """Nodes of the document, and bytes of memory that the page's process holds."""
+    nodes = int(page.evaluate("document.querySelectorAll('*').length"))
+    whole = page.context.browser.new_browser_cdp_session() if page.context.browser else None
+    processes = whole.send("SystemInfo.getProcessInfo")["processInfo"] if whole else []
+    sizes = [psutil.Process(process["id"]).memory_info().rss for process in processes if process["type"] == "renderer"]
+    return nodes, max(sizes, default=0)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The folder at an address of this machine."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def marked(page: Page, name: str, timeout: float = 60_000) -> None:
+    """Wait until the page has left that mark."""
+    page.wait_for_function("(name) => performance.getEntriesByName(name).length > 0", arg=name, timeout=timeout)
+
+
+def times(page: Page) -> dict[str, Any]:
+    """The last time of each mark."""
+    return dict(
+        page.evaluate("Object.fromEntries(performance.getEntriesByType('mark').map((m) => [m.name, m.startTime]))")
+    )

@@ -1,0 +1,78 @@
+"""One open head at 512 and 2,048 tokens, and a grid of 1,024 heads while it scrolls: times from the event to the frame, nodes, memory.
+
+Targets at 512 tokens: a head opens within 150 ms, a hover is painted within 32 ms, a graph of 2,000 curves within 50 ms; at most twice that at 2,048. At
+most 3,000 nodes and 400 MB; at least 50 frames a second while 32 x 32 heads at 256 tokens scroll.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from playwright.sync_api import Browser, Page
+from tests.models import tiny_model
+from tests.server import Server
+
+from .chromium import act, browser, frames, marked, renderer
+from .common import Spread
+from .page import LONGEST_MS, text_of
+
+REPEATS = 5
+MB = 1e6
+
+
+def measure() -> list[dict[str, Any]]:
+    """A row per length, and one of the large grid."""
+    with tempfile.TemporaryDirectory() as folder:
+        models = Path(folder) / "models"
+        tiny_model(models / "few", "bert", layers=2, heads=12, width=768, positions=2048)
+        tiny_model(models / "many", "bert", layers=32, heads=32, width=512, positions=256)
+        with Server(Path(folder) / "home", models) as server, browser() as chromium:
+            return [*(_head(server, chromium, length) for length in (512, 2048)), _grid(server, chromium)]
+
+
+def _opened(server: Server, chromium: Browser, model: str, tokens: int, more: str) -> Page:
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"http://{server.url}/#model={model}&head=0.0&{more}&text={quote(text_of(tokens))}")
+    marked(page, "headscope:head", LONGEST_MS)
+    page.wait_for_timeout(2000)  # what is fetched ahead
+    return page
+
+
+def _head(server: Server, chromium: Browser, tokens: int) -> dict[str, Any]:
+    # So many keys per query that about 2,000 curves are drawn.
+    page = _opened(server, chromium, "few", tokens, f"rule=top-k&k={max(1, 2048 // tokens)}&view=map")
+    opened, hovered, drawn = [], [], []
+    for turn in range(REPEATS):
+        head = page.get_by_role("gridcell", name=f"Layer 1, head {2 * turn + 1}", exact=True)
+        opened.append(act(head, "click", "head"))
+        cells = page.get_by_role("application").first
+        hovered.append(act(cells, "pointermove", "hover", 0.4 + 0.05 * turn, 0.5))
+        drawn.append(act(page.get_by_role("radio", name="graph", exact=True), "click", "graph"))
+        act(page.get_by_role("radio", name="heat map", exact=True), "click", "head")
+    nodes, memory = renderer(page)
+    page.close()
+    return {
+        "what": f"a head at {tokens} tokens",
+        "another_head_ms": Spread.of(opened).text(),
+        "hover_ms": Spread.of(hovered).text(),
+        "graph_ms": Spread.of(drawn).text(),
+        "nodes": nodes,
+        "renderer_mb": f"{memory / MB:.0f}",
+    }
+
+
+def _grid(server: Server, chromium: Browser) -> dict[str, Any]:
+    page = _opened(server, chromium, "many", 256, "view=map")
+    grid = page.get_by_role("grid", name="Heads")
+    rates = [frames(grid) for _ in range(REPEATS)]
+    nodes, memory = renderer(page)
+    page.close()
+    return {
+        "what": "1,024 heads at 256 tokens",
+        "frames_per_second": Spread.of(rates).text(),
+        "nodes": nodes,
+        "renderer_mb": f"{memory / MB:.0f}",
+    }

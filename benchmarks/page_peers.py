@@ -1,0 +1,157 @@
+"""The same attention drawn by Headscope, BertViz 1.4.1 and CircuitsVis 1.43.3, in the same Chromium in turn: milliseconds from navigation to the last head painted.
+
+144 heads for BertViz' model view and for Headscope's grid, whose page is the one it exports; one layer of 12 heads for BertViz' head view and for
+CircuitsVis, which draw no more at once. Making their HTML is not counted. Scripts that they load from a content network come from npm. Ratios are of the
+same turn. `-` is what was not drawn within two minutes.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from playwright.sync_api import Browser, Error
+from tests.models import tiny_model
+from tests.server import Server
+
+import headscope
+
+from .chromium import browser, renderer, served
+from .common import Spread, ratios
+from .page import text_of
+
+LENGTHS = (16, 64, 128)
+REPEATS = 5
+PATIENCE_MS = 120_000
+MB = 1e6
+SCRIPTS = {
+    "d3.min": "d3@5.7.0/dist/d3.min.js",
+    "jquery.min": "jquery@2.1.4/dist/jquery.min.js",
+    "require.min": "requirejs@2.3.6/require.js",
+}
+# Complete once there are as many marks as there have to be, and painted in the frame after that.
+DRAWN = """([selector, wanted, patience]) => new Promise((resolve, reject) => {
+  const look = () => {
+    if (performance.now() > patience) return reject(new Error('too slow'))
+    if (document.querySelectorAll(selector).length < wanted) return setTimeout(look, 20)
+    requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now())))
+  }
+  look()
+})"""
+PAINTED = """([, , patience]) => new Promise((resolve, reject) => {
+  const look = () => {
+    const [mark] = performance.getEntriesByName('headscope:grid')
+    if (mark) return resolve(mark.startTime)
+    performance.now() > patience ? reject(new Error('too slow')) : requestAnimationFrame(look)
+  }
+  look()
+})"""
+
+
+def measure() -> list[dict[str, Any]]:
+    """One row per length."""
+    with tempfile.TemporaryDirectory() as name, browser() as chromium:
+        folder = Path(name)
+        tiny_model(folder / "models" / "base", "bert", layers=12, heads=12, width=768, positions=512)
+        (folder / "www").mkdir()
+        _scripts(folder / "www")
+        with Server(folder / "home", folder / "models") as server, served(folder / "www") as address:
+            return [{"tokens": length, **_row(server, chromium, folder, address, length)} for length in LENGTHS]
+
+
+def _row(server: Server, chromium: Browser, folder: Path, address: str, length: int) -> dict[str, Any]:
+    text = text_of(length)
+    pages = {
+        "headscope": (_exported(server, text), PAINTED, ["", 0, PATIENCE_MS]),
+        **{name: (html, DRAWN, how) for name, (html, how) in _peers(folder, address, text, length).items()},
+    }
+    for name, (html, _, _) in pages.items():
+        (folder / "www" / f"{name}.html").write_text(html, encoding="utf-8")
+    taken: dict[str, list[float]] = {name: [] for name in pages}
+    held: dict[str, tuple[int, int]] = {}
+    for _ in range(REPEATS):
+        for name, (_, script, how) in pages.items():
+            if len(taken[name]) == _:
+                _draw(chromium, f"{address}/{name}.html", script, how, taken[name], held, name)
+    row: dict[str, Any] = {}
+    for name, (html, _, _) in pages.items():
+        row |= {
+            f"{name}_ms": Spread.of(taken[name]).text() if taken[name] else "-",
+            f"{name}_mb": f"{len(html) / MB:.1f}",
+        }
+        if name in held:
+            row |= {f"{name}_nodes": held[name][0], f"{name}_renderer_mb": f"{held[name][1] / MB:.0f}"}
+        if name != "headscope" and len(taken[name]) == REPEATS:
+            row[f"{name}_ratio"] = ratios(taken[name], taken["headscope"]).text()
+    return row
+
+
+def _draw(
+    chromium: Browser,
+    address: str,
+    script: str,
+    how: list[Any],
+    taken: list[float],
+    held: dict[str, tuple[int, int]],
+    name: str,
+) -> None:
+    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    try:
+        page.goto(address, timeout=PATIENCE_MS)
+        taken.append(float(page.evaluate(script, how)))
+        held[name] = renderer(page)
+    except Error:  # too slow, or out of memory: not tried again
+        pass
+    finally:
+        page.close()
+
+
+def _exported(server: Server, text: str) -> str:
+    request = {"model": "base", "text": text, "lenses": ["weights"], "measures": ["entropy"]}
+    done = server.post(request, headers={"Prefer": "wait=60"}).json()
+    return str(server.get(f"/analyses/{done['id']}/export?format=html").text)
+
+
+def _peers(folder: Path, address: str, text: str, length: int) -> dict[str, tuple[str, list[Any]]]:
+    from bertviz import head_view, model_view
+    from circuitsvis.attention import attention_heads
+
+    model = headscope.load(str(folder / "models" / "base"))
+    encoded = model.encode(text)
+    model.module.set_attn_implementation("eager")
+    with torch.inference_mode():
+        maps = model.module(**model.inputs(encoded), output_attentions=True).attentions
+    tokens = [token.text for token in encoded.tokens]
+
+    def bertviz(view: Callable[..., Any], **options: Any) -> str:
+        html = view(maps, tokens, html_action="return", **options).data
+        html = re.sub(r"https://cdnjs[^'\"]*/([^/'\"]+)", rf"{address}/\1", html)
+        return f'<!doctype html><meta charset="utf-8">{html}'
+
+    drawn = attention_heads(maps[0][0], tokens, mask_upper_tri=False).local_src
+    return {
+        "bertviz_model_view": (bertviz(model_view), ["svg line", 144 * length**2, PATIENCE_MS]),
+        "bertviz_head_view": (bertviz(head_view, include_layers=[0]), ["svg line", 12 * length**2, PATIENCE_MS]),
+        "circuitsvis_layer": (f'<!doctype html><meta charset="utf-8">{drawn}', ["canvas", 12, PATIENCE_MS]),
+    }
+
+
+def _scripts(folder: Path) -> None:
+    """Put the libraries that BertViz loads into the folder; they come from npm."""
+    node = Path(__file__).resolve().parents[1] / ".venv" / "bin"
+    packages = [spec.split("/")[0] for spec in SCRIPTS.values()]
+    subprocess.run(
+        [str(node / "npm"), "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages],
+        check=True,
+        capture_output=True,
+    )
+    for name, spec in SCRIPTS.items():
+        package, _, path = spec.partition("/")
+        shutil.copy(folder / "node_modules" / package.split("@")[0] / path, folder / name)
+        shutil.copy(folder / name, folder / f"{name}.js")

@@ -1,0 +1,44 @@
+/** Figures over REST. */
+import type { AskedFigure, FigureInfo, Figures, PlotlyFigure } from '../lib/figures'
+import { call, getJson } from './http'
+import type { components } from './schema'
+
+type Query = Record<string, string | number>
+export type WireFigure = components['schemas']['FigureSchema']
+
+export const readInfo = ({ name, title, doc, not, measures, lenses, params }: WireFigure): FigureInfo => ({
+  name,
+  title,
+  doc,
+  not,
+  measures,
+  lenses,
+  ofLayer: 'layer' in ((params.properties as object | undefined) ?? {}),
+})
+
+/** A column and a half of a journal, in px of 1/96 inch. */
+const PRINTED = { width: 520, height: 320 }
+
+const chosen = ({ lens, layer, theme }: AskedFigure): Query => ({
+  ...(lens === '' ? {} : { lens }),
+  ...(layer === null ? {} : { layer }),
+  theme,
+})
+
+/** `at` makes the address of the list, `of` that of what belongs to an analysis. */
+export function figures(
+  at: (parts: string[]) => string,
+  of: (id: string, parts: string[], query: Query) => string,
+): Figures {
+  return {
+    list: async () => (await getJson<{ items: WireFigure[] }>(at(['figures']))).items.map(readInfo),
+    draw: (id, asked, signal) => getJson<PlotlyFigure>(of(id, ['figures', asked.name], chosen(asked)), signal),
+    async file(id, asked, format) {
+      const paper = chosen({ ...asked, theme: 'light' })
+      return (
+        await call(of(id, ['figures', asked.name], { ...paper, ...(format === 'csv' ? {} : PRINTED), format }))
+      ).blob()
+    },
+    script: '/assets/plotly.js',
+  }
+}

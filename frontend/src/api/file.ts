@@ -1,0 +1,132 @@
+/** The Source behind one analysis that was exported as a page: the answers of the interface, kept in the page itself. */
+import type { Declaration, Head } from '../lib/analysis'
+import type { Matrix, Tiles } from '../lib/matrix'
+import { dequantise } from '../lib/matrix'
+import { readSafetensors, type Tensor, tensor } from '../lib/safetensors'
+import { type Source, SourceError } from '../lib/source'
+import {
+  readAnalysis,
+  readDeclaration,
+  readModel,
+  type WireAnalysis,
+  type WireDeclaration,
+  type WireModel,
+} from './wire'
+
+/** The bytes of an answer by its path, or undefined where the page does not hold it. */
+export type Answers = (path: string) => Promise<ArrayBuffer | undefined>
+
+const ALONE = 'This page holds one analysis and no model. Open Headscope to analyse another text or read it otherwise.'
+
+type Numbers = (number | null)[]
+const numbers = (data: ArrayLike<number>): Numbers =>
+  Array.from(data, (value) => (Number.isFinite(value) ? value : null))
+
+function mean(values: Numbers): number | null {
+  const known = values.filter((value) => value !== null)
+  return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length
+}
+
+/** The part of a tensor at one place of its first axes. */
+function cut({ data, shape }: Tensor, ...places: number[]): Tensor['data'] {
+  const rest = shape.slice(places.length).reduce((product, size) => product * size, 1)
+  const start = places.reduce((at, place, axis) => at * shape[axis] + place, 0) * rest
+  return data.subarray(start, start + rest)
+}
+
+/** One head's map of a layer's; with what the interface says of its rounding. */
+export function mapOf(tensors: Map<string, Tensor>, head: number): Matrix {
+  const map = tensor(tensors, 'map')
+  const [rows, cols] = map.shape.slice(2)
+  const cells = cut(map, 0, head)
+  if (cells instanceof Float32Array) {
+    const data = cells.slice()
+    return map.half ? { data, rows, cols, exact: true, error: halfError(data) } : { data, rows, cols, exact: true }
+  }
+  const [scale, offset, error] = ['scale', 'offset', 'max_error'].map((name) => tensor(tensors, name).data[head])
+  const data = dequantise(cells, scale, offset)
+  const undefinedRows = cut(tensor(tensors, 'undefined'), 0, head)
+  for (let row = 0; row < rows; row++) if (undefinedRows[row]) data.fill(Number.NaN, row * cols, (row + 1) * cols)
+  return { data, rows, cols, exact: true, error }
+}
+
+/** Half precision keeps eleven binary digits. */
+const halfError = (data: Float32Array) =>
+  data.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0) / 2 ** 11
+
+const dataAddress = (png: ArrayBuffer) =>
+  `data:image/png;base64,${btoa(Array.from(new Uint8Array(png), (byte) => String.fromCharCode(byte)).join(''))}`
+
+export function fileSource(answers: Answers): Source {
+  async function bytes(path: string): Promise<ArrayBuffer> {
+    const found = await answers(path)
+    if (!found) throw new SourceError(ALONE, 'alone', 404)
+    return found
+  }
+  const json = async <T>(path: string): Promise<T> => JSON.parse(new TextDecoder().decode(await bytes(path)))
+  const items = async <T>(path: string) => (await json<{ items: T[] }>(path)).items
+  const tensors = async (path: string) => readSafetensors(await bytes(path))
+  const declarations = async (path: string): Promise<Declaration[]> =>
+    (await items<WireDeclaration>(path)).map(readDeclaration)
+  const alone = async () => {
+    throw new SourceError(ALONE, 'alone', 405)
+  }
+  async function analysis() {
+    const image = await answers('/image')
+    return readAnalysis(await json<WireAnalysis>('/analysis'), image ? dataAddress(image) : '')
+  }
+
+  return {
+    async catalogue() {
+      const [models, lenses, mechanisms, measures] = await Promise.all([
+        items<WireModel>('/models'),
+        declarations('/lenses'),
+        declarations('/mechanisms'),
+        declarations('/measures'),
+      ])
+      return { models: models.map(readModel), lenses, mechanisms, measures }
+    },
+
+    async support() {
+      const [{ kind, lenses, mechanism, measures }, all] = await Promise.all([analysis(), this.catalogue()])
+      const held = (known: Declaration[], names: readonly string[]) =>
+        Object.fromEntries(known.map(({ name }) => [name, names.includes(name) ? null : 'this page does not hold it']))
+      const reasons = { lenses: held(all.lenses, lenses), measures: held(all.measures, measures) }
+      return [{ kind, ...reasons, mechanisms: held(all.mechanisms, [mechanism]) }]
+    },
+
+    submit: alone,
+    watch: async () => {},
+    cancel: async () => {},
+    recent: async () => [],
+    analysis,
+
+    async grid(_id, lens): Promise<Tiles> {
+      const found = await tensors(`/grid/${lens}`)
+      const tiles = tensor(found, 'tiles')
+      const [layers, heads, rows, cols] = tiles.shape
+      const [scale, offset] = ['scale', 'offset'].map((name) => Float32Array.from(tensor(found, name).data))
+      return { bytes: Uint8Array.from(tiles.data), scale, offset, layers, heads, rows, cols }
+    },
+
+    map: async (_id, lens, { layer, head }) => mapOf(await tensors(`/maps/${lens}/${layer}`), head),
+
+    async overview(_id, name, lens) {
+      const [measure, column] = name.split('.')
+      const values = tensor(await tensors(`/measures/${measure}/${lens}`), 'values')
+      const [layers, heads] = values.shape
+      const range = (count: number) => Array.from({ length: count }, (_, i) => i)
+      const columns = column
+        ? (await declarations('/measures')).find((item) => item.name === measure)?.columns
+        : undefined
+      const one = (all: Numbers) => (columns ? all[columns.indexOf(column)] : mean(all))
+      return range(layers).map((layer) => range(heads).map((head) => one(numbers(cut(values, layer, head)))))
+    },
+
+    async measure(_id, measure, lens, { layer, head }: Head) {
+      return numbers(cut(tensor(await tensors(`/measures/${measure}/${lens}`), 'values'), layer, head))
+    },
+
+    exportUrl: () => null,
+  }
+}

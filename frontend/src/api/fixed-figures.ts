@@ -1,0 +1,16 @@
+/** Figures of fixed numbers, drawn by the server's own code: tests/unit/figures/fixed.py writes them. */
+import type { AskedFigure, Figures, PlotlyFigure } from '../lib/figures'
+import { readInfo, type WireFigure } from './figures'
+import data from './fixed-figures.json'
+
+type Drawn = Record<string, PlotlyFigure>
+const fixed = data as unknown as { declared: WireFigure[]; light: Drawn; dark: Drawn; tables: Record<string, string> }
+
+const keyOf = ({ name, layer }: AskedFigure) => (layer === null ? name : `${name} by head`)
+
+export const fixedFigures: Figures = {
+  list: async () => fixed.declared.map(readInfo),
+  draw: async (_, asked) => fixed[asked.theme][keyOf(asked)],
+  file: async (_, asked) => new Blob([fixed.tables[keyOf(asked)]], { type: 'text/csv' }),
+  script: '/assets/plotly.js',
+}

@@ -1,0 +1,48 @@
+/** Files that come by hand: dropped anywhere on the page, pasted, or chosen. */
+import { readFile } from '../lib/files'
+import type { Session } from '../state/session.svelte'
+import type { Asking } from './asking.svelte'
+
+const BLIND =
+  'This image needs a vision model, and none can be had here. The documentation of models says how to add one.'
+
+export function files(asking: Asking, session: Session) {
+  async function take(file: File): Promise<void> {
+    try {
+      const found = await readFile(file)
+      if ('text' in found) asking.choose({ text: found.text, pair: '', ids: '', targets: '' })
+      else see(found.image)
+    } catch (error) {
+      session.error = error instanceof Error ? error.message : String(error)
+    }
+  }
+
+  /** An image goes to a model that sees: the one that is chosen, or the first that can be had. */
+  function see(image: string): void {
+    const models = [asking.card, ...(session.catalogue?.models ?? [])]
+    const seeing = models.find((model) => model?.kind === 'vision' && model.available)
+    if (!seeing) {
+      session.error = BLIND
+      return
+    }
+    asking.upload = image
+    asking.choose(seeing.name === asking.model ? {} : { model: seeing.name, kind: '' })
+  }
+
+  const took = (event: Event, data: DataTransfer | null): void => {
+    const file = data?.files[0]
+    if (!file) return
+    event.preventDefault()
+    void take(file)
+  }
+  return {
+    take: (file: File) => void take(file),
+
+    ondragover(event: DragEvent): void {
+      // Otherwise the browser leaves the page and shows the file.
+      if (event.dataTransfer?.types.includes('Files')) event.preventDefault()
+    },
+    ondrop: (event: DragEvent) => took(event, event.dataTransfer),
+    onpaste: (event: ClipboardEvent) => took(event, event.clipboardData),
+  }
+}

@@ -1,0 +1,57 @@
+/** Figures of an analysis as plotly draws them: what there is, what one is asked with, and what comes. */
+
+export interface FigureInfo {
+  name: string
+  title: string
+  doc: string
+  not: string
+  /** Measures that the analysis must hold for it. */
+  measures: readonly string[]
+  /** The lenses it can be drawn for; none where that is no choice. */
+  lenses: readonly string[]
+  /** It can be drawn for the heads of one layer, too. */
+  ofLayer: boolean
+}
+
+export interface AskedFigure {
+  name: string
+  /** Empty where that is no choice. */
+  lens: string
+  /** The layer whose heads are drawn; null for all layers. */
+  layer: number | null
+  theme: 'light' | 'dark'
+}
+
+export interface PlotlyFigure {
+  data: readonly Record<string, unknown>[]
+  layout: Record<string, unknown>
+}
+
+export type FileFormat = 'svg' | 'png' | 'pdf' | 'csv'
+
+/** Where figures come from. */
+export interface Figures {
+  list(): Promise<FigureInfo[]>
+  draw(id: string, asked: AskedFigure, signal: AbortSignal): Promise<PlotlyFigure>
+  /** A picture, fit for print, or the numbers. */
+  file(id: string, asked: AskedFigure, format: FileFormat): Promise<Blob>
+  /** Address of the script that draws. */
+  script: string
+}
+
+/** What a figure shows, in words. */
+export function sentenceOf({ layout }: PlotlyFigure): string {
+  const meta = layout.meta as { sentence?: unknown } | undefined
+  return typeof meta?.sentence === 'string' ? meta.sentence : ''
+}
+
+/** Names of the figures in an address that there are. */
+export const openFigures = (written: string, known: readonly FigureInfo[]): FigureInfo[] =>
+  known.filter(({ name }) => written.split(',').includes(name))
+
+/** Comma-separated values as rows of cells; ours hold no quoted line breaks. */
+export const readCsv = (text: string): string[][] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.split(','))

@@ -1,0 +1,74 @@
+/** How a model writes on: what can be set, as the interface declares it. */
+import { fieldsOf, readParams, writeParams } from './params'
+
+const count = { type: 'integer', minimum: 1, maximum: 4096, description: 'Most tokens that are added.' }
+const PROPERTIES = {
+  do_sample: {
+    type: 'boolean',
+    default: false,
+    description: 'Draw from the distribution instead of taking the likeliest token.',
+  },
+}
+const DRAWN = {
+  temperature: {
+    type: 'number',
+    exclusiveMinimum: 0,
+    maximum: 100,
+    default: 1,
+    description: 'Of the distribution drawn from.',
+  },
+  top_k: {
+    type: 'integer',
+    minimum: 1,
+    maximum: 1_000_000,
+    default: 50,
+    description: 'Draw from that many likeliest tokens.',
+  },
+  top_p: {
+    type: 'number',
+    exclusiveMinimum: 0,
+    maximum: 1,
+    default: 1,
+    description: 'Draw from the likeliest tokens that have this probability together.',
+  },
+  seed: {
+    type: 'integer',
+    minimum: 0,
+    maximum: 2 ** 32 - 1,
+    default: 0,
+    description: 'The same seed gives the same text.',
+  },
+}
+
+/** The JSON Schema of what can be chosen about it; how to draw only where something is drawn. */
+export const samplingOf = (generate: string) => ({
+  properties: readParams(generate).do_sample === true ? { ...PROPERTIES, ...DRAWN } : PROPERTIES,
+})
+
+export const MOST_NEW = count.maximum
+
+/** How many tokens are asked for; 0 for none. */
+export function newTokens(generate: string): number {
+  const wanted = readParams(generate).max_new_tokens
+  return typeof wanted === 'number' && Number.isInteger(wanted) && wanted > 0 ? Math.min(wanted, MOST_NEW) : 0
+}
+
+/** The same choice with another number of tokens; empty for none. */
+export function withNewTokens(generate: string, tokens: number): string {
+  return tokens > 0
+    ? JSON.stringify({ ...readParams(generate), max_new_tokens: Math.min(Math.round(tokens), MOST_NEW) })
+    : ''
+}
+
+/** The same choice with another way of drawing. */
+export function withSampling(generate: string, sampling: string): string {
+  return JSON.stringify({ ...readParams(sampling), max_new_tokens: newTokens(generate) })
+}
+
+/** What is sent: nothing about drawing where nothing is drawn. */
+export function generateOf(generate: string): Record<string, unknown> | undefined {
+  const tokens = newTokens(generate)
+  if (tokens === 0) return undefined
+  const kept = writeParams(fieldsOf(samplingOf(generate)), readParams(generate))
+  return { ...readParams(kept), max_new_tokens: tokens }
+}

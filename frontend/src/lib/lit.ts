@@ -1,0 +1,32 @@
+/** What is lit on a map and on everything linked with it: single tokens, and a rectangle. */
+export type Span = readonly [from: number, to: number]
+
+/** From and to (exclusive) along each side; null takes the whole side. */
+export interface Box {
+  queries: Span | null
+  keys: Span | null
+}
+
+export interface Lit {
+  queries: readonly number[]
+  keys: readonly number[]
+  box: Box | null
+}
+
+export const NOTHING: Lit = { queries: [], keys: [], box: null }
+
+export const isNothing = ({ queries, keys, box }: Lit) => queries.length + keys.length === 0 && box === null
+
+/** The two ends of a movement, whichever way it went. */
+export const spanOf = (a: number, b: number): Span => [Math.min(a, b), Math.max(a, b) + 1]
+
+export const inSpan = (span: Span | null, place: number) => span === null || (place >= span[0] && place < span[1])
+
+export const places = (span: Span | null): number[] =>
+  span === null ? [] : Array.from({ length: span[1] - span[0] }, (_, i) => span[0] + i)
+
+/** All that is lit on one side, each once: single tokens first. A side that the rectangle takes whole counts for nothing. */
+export const litQueries = ({ queries, box }: Lit): number[] => [
+  ...new Set([...queries, ...places(box?.queries ?? null)]),
+]
+export const litKeys = ({ keys, box }: Lit): number[] => [...new Set([...keys, ...places(box?.keys ?? null)])]

@@ -1,0 +1,105 @@
+/** Paints where a patch looks over the image that the patches are of. */
+import type { Picture, Token } from '../lib/analysis'
+import { css } from '../lib/colour'
+import { fitCanvas } from '../lib/frame'
+import { type Palette, tableFor } from '../lib/palette'
+import { ratioOf, type Surface } from '../lib/pen'
+import { colourIndex, type Scale } from '../lib/scale'
+
+export interface ImagePicture {
+  picture: Picture
+  tokens: readonly Token[]
+  /** Weight on each token, [K]. */
+  row: Float32Array | undefined
+  scale: Scale
+  palette: Palette
+}
+
+/** Side lengths on screen, the proportions kept. */
+export function fitted({ size: [width, height] }: Picture, room: { width: number; height: number }): [number, number] {
+  const factor = Math.min(room.width / width, room.height / height)
+  return [Math.floor(width * factor), Math.floor(height * factor)]
+}
+
+/** Pixels of the image, without its colours, at a size in device pixels. */
+export type Greys = (width: number, height: number) => Uint8ClampedArray
+
+export function paintImage(surface: Surface, [width, height]: [number, number], greys: Greys): void {
+  const pen = fitCanvas(surface, width, height)
+  const ratio = ratioOf(pen)
+  const image = pen.createImageData(Math.round(width * ratio), Math.round(height * ratio))
+  image.data.set(greys(image.width, image.height))
+  pen.putImageData(image, 0, 0)
+}
+
+/** How much of a patch its colour covers: the same everywhere, so that colours can be read off the scale. */
+const COVER = 0.72
+
+/** The colours of the patches, through which the image is seen. */
+export function paintRow(surface: Surface, [width, height]: [number, number], now: ImagePicture): void {
+  const pen = fitCanvas(surface, width, height)
+  const { picture, tokens, row, scale, palette } = now
+  pen.clearRect(0, 0, width, height)
+  pen.globalAlpha = COVER
+  const table = tableFor(palette, scale.signed)
+  for (const [k, { box }] of tokens.entries()) {
+    const value = row?.[k] ?? Number.NaN
+    if (!box || Number.isNaN(value)) continue
+    const [x0, y0, x1, y1] = onScreen(box, picture, width)
+    pen.fillStyle = css(table[colourIndex(value, scale)])
+    pen.fillRect(x0, y0, x1 - x0, y1 - y0)
+  }
+  pen.globalAlpha = 1
+}
+
+export function paintLitPatches(
+  surface: Surface,
+  [width, height]: [number, number],
+  { picture, tokens, palette }: Pick<ImagePicture, 'picture' | 'tokens' | 'palette'>,
+  lit: ReadonlySet<number>,
+): void {
+  const pen = fitCanvas(surface, width, height)
+  pen.clearRect(0, 0, width, height)
+  pen.strokeStyle = palette.accent
+  pen.lineWidth = 2
+  for (const token of lit) {
+    const box = tokens[token]?.box
+    if (!box) continue
+    const [x0, y0, x1, y1] = onScreen(box, picture, width)
+    pen.strokeRect(x0 + 1, y0 + 1, x1 - x0 - 2, y1 - y0 - 2)
+  }
+}
+
+function onScreen(box: readonly number[], { size }: Picture, width: number): number[] {
+  return box.map((edge) => Math.round((edge / size[0]) * width))
+}
+
+/** The token of the patch under a point of the image on screen, or null. */
+export function patchAt(
+  tokens: readonly Token[],
+  { size }: Picture,
+  width: number,
+  [x, y]: [number, number],
+): number | null {
+  const [px, py] = [(x / width) * size[0], (y / width) * size[0]]
+  const found = tokens.findIndex(({ box }) => box && px >= box[0] && py >= box[1] && px < box[2] && py < box[3])
+  return found < 0 ? null : found
+}
+
+/** Patches whose middle lies in a rectangle of the image on screen. */
+export function patchesIn(
+  tokens: readonly Token[],
+  { size }: Picture,
+  width: number,
+  [ax, ay]: [number, number],
+  [bx, by]: [number, number],
+): number[] {
+  const [x0, x1, y0, y1] = [Math.min(ax, bx), Math.max(ax, bx), Math.min(ay, by), Math.max(ay, by)].map(
+    (edge) => (edge / width) * size[0],
+  )
+  return [...tokens.entries()].flatMap(([token, { box }]) => {
+    if (!box) return []
+    const [x, y] = [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2]
+    return x >= x0 && x < x1 && y >= y0 && y < y1 ? [token] : []
+  })
+}

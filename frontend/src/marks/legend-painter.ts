@@ -1,0 +1,21 @@
+/** Paints the bar of a legend. */
+import { fitCanvas } from '../lib/frame'
+import { type Palette, tableFor } from '../lib/palette'
+import { ratioOf, type Surface } from '../lib/pen'
+
+/** Height of the bar. */
+export const BAR = 9
+
+/** The colours of a scale from end to end. */
+export function paintBar(surface: Surface, width: number, signed: boolean, palette: Palette): void {
+  const pen = fitCanvas(surface, width, BAR)
+  const table = tableFor(palette, signed)
+  const ratio = ratioOf(pen)
+  const image = pen.createImageData(Math.round(width * ratio), Math.round(BAR * ratio))
+  const pixels = new Uint32Array(image.data.buffer)
+  for (let i = 0; i < pixels.length; i++) {
+    const at = (i % image.width) / (image.width - 1)
+    pixels[i] = table[signed ? Math.round(1 + at * 254) : Math.round(at * 255)]
+  }
+  pen.putImageData(image, 0, 0)
+}

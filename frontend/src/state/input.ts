@@ -1,0 +1,26 @@
+/** What is put into the model: of everything chosen, what a model of its kind takes. */
+import type { ModelKind, Request } from '../lib/analysis'
+import { generateOf } from '../lib/generation'
+import { parseIds } from '../lib/ids'
+import type { Selection } from './selection.svelte'
+
+export type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate'>
+
+/** `upload`: an image that the source does not keep yet. Undefined where there is nothing yet that the model takes. */
+export function inputOf(selection: Selection, kind: ModelKind, upload = ''): Input | undefined {
+  const { text, pair, image } = selection
+  if (kind === 'vision') return upload || image ? { text: '', textPair: '', image: upload || image } : undefined
+  const ids = parseIds(selection.ids)
+  const targetIds = kind === 'encoder-decoder' && ids ? parseIds(selection.targets) : undefined
+  const second = kind === 'decoder' || ids ? '' : pair
+  const dictated = second !== '' || targetIds !== undefined
+  const generate =
+    kind === 'encoder' || (kind === 'encoder-decoder' && dictated) ? undefined : generateOf(selection.generate)
+  return {
+    text,
+    textPair: second,
+    ...(ids ? { ids } : {}),
+    ...(targetIds ? { targetIds } : {}),
+    ...(generate ? { generate } : {}),
+  }
+}

@@ -1,0 +1,36 @@
+/** Analyses while one types: whether it is done at all, and when. */
+import { isShort } from '../lib/live'
+import { recall, remember } from '../lib/stored'
+
+const KEY = 'live'
+/** A pause in typing, in ms. */
+const PAUSE_MS = 70
+
+export class Live {
+  on = $state(false)
+  #timer: ReturnType<typeof setTimeout> | undefined
+
+  /** `home`: whose machine does the work; a cluster that others use as well is asked only when a reader wants it. */
+  start(home: string | undefined): void {
+    const chosen = recall(KEY)
+    this.on = chosen === null ? home === 'embedded' : chosen === 'on'
+  }
+
+  toggle(): void {
+    this.on = !this.on
+    remember(KEY, this.on ? 'on' : 'off')
+    if (!this.on) this.stop()
+  }
+
+  /** Runs once the hand rests, unless it types on or the text is long. */
+  typed(text: string, pair: string, run: () => void): void {
+    this.stop()
+    if (!this.on || text.trim() === '' || !isShort(text, pair)) return
+    this.#timer = setTimeout(run, PAUSE_MS)
+  }
+
+  /** Nothing that waits is run any more. */
+  stop(): void {
+    clearTimeout(this.#timer)
+  }
+}

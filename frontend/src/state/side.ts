@@ -1,0 +1,45 @@
+/** What the open head is compared with. */
+import type { Analysis, Head } from '../lib/analysis'
+import { short } from '../lib/format'
+import { shorten } from '../lib/labels'
+import type { Catalogue } from '../lib/source'
+import type { Shown } from './session.svelte'
+
+export interface Side {
+  shown: Shown
+  lens: string
+  head: Head
+  /** What tells it from the other side. */
+  name: string
+}
+
+const LONGEST = 20
+
+/** What tells two analyses apart: their models, else their mechanisms, else their texts. */
+export function namesOf(one: Analysis, other: Analysis, { models, mechanisms }: Catalogue): [string, string] {
+  const model = ({ model: name }: Analysis) => models.find((item) => item.name === name)?.title ?? name
+  const mechanism = ({ mechanism: name, params }: Analysis) =>
+    (mechanisms.find((item) => item.name === name)?.title ?? name) + settings(params)
+  const read = ({ text, textPair }: Analysis) => (one.text === other.text ? textPair : text)
+  const from = difference(read(one), read(other))
+  const text = (of: Analysis) =>
+    `\u201c${from > 0 ? '\u2026' : ''}${shorten(read(of).slice(from).trim(), LONGEST)}\u201d`
+  const named = [model, mechanism, text].find((of) => of(one) !== of(other)) ?? text
+  return [named(one), named(other)]
+}
+
+/** Where two texts begin to differ, less the word before. */
+function difference(one: string, other: string): number {
+  let end = 0
+  while (end < one.length && one[end] === other[end]) end++
+  const before = one.slice(0, end)
+  const word = before.lastIndexOf(' ') + 1
+  return before.slice(0, Math.max(0, word - 1)).lastIndexOf(' ') + 1
+}
+
+function settings(params: Record<string, unknown>): string {
+  const parts = Object.entries(params).map(
+    ([name, value]) => `${name} ${typeof value === 'number' ? short(value) : value}`,
+  )
+  return parts.length === 0 ? '' : ` (${parts.join(', ')})`
+}

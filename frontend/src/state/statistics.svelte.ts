@@ -1,0 +1,55 @@
+/** The figures there are, which of them are open, and what they need. */
+import { type AskedFigure, type FigureInfo, type Figures, openFigures, type PlotlyFigure } from '../lib/figures'
+import { latest } from '../lib/latest'
+import type { Selection } from './selection.svelte'
+
+export class Statistics {
+  known = $state.raw<readonly FigureInfo[]>([])
+
+  constructor(
+    readonly figures: Figures | undefined,
+    private readonly selection: Selection,
+  ) {}
+
+  /** A source that cannot list them has none to show; it has said so where the analysis was asked for. */
+  async learn(): Promise<void> {
+    this.known = (await this.figures?.list().catch(() => [])) ?? []
+  }
+
+  get open(): FigureInfo[] {
+    return openFigures(this.selection.figures, this.known)
+  }
+
+  /** Measures that the analysis must hold for what is open. */
+  get needs(): string[] {
+    return [...new Set(this.open.flatMap(({ measures }) => measures))]
+  }
+
+  toggle(name: string): void {
+    const names = this.open.map((figure) => figure.name)
+    const next = names.includes(name) ? names.filter((other) => other !== name) : [...names, name]
+    this.selection.set({ figures: next.join(',') })
+  }
+}
+
+/** One figure on screen; the old one stays until the new one is there. */
+export class Drawn {
+  figure = $state.raw<PlotlyFigure>()
+  error = $state('')
+  #task: (id: string, asked: AskedFigure) => Promise<PlotlyFigure | undefined>
+
+  constructor(figures: Figures) {
+    this.#task = latest((signal, id: string, asked: AskedFigure) => figures.draw(id, asked, signal))
+  }
+
+  async ask(id: string, asked: AskedFigure): Promise<void> {
+    try {
+      const figure = await this.#task(id, asked)
+      if (!figure) return
+      this.figure = figure
+      this.error = ''
+    } catch (error) {
+      this.error = error instanceof Error ? error.message : String(error)
+    }
+  }
+}

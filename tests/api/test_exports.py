@@ -1,0 +1,169 @@
+"""Whole analyses as files: what each format holds, how exact it is, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import html
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load
+
+from headscope.api import standalone
+from headscope.errors import BudgetExceeded, Unsupported
+from headscope.store import export
+from tests.hostile import HOSTILE
+
+LAYERS, HEADS = 2, 3
+SHAPES = {"weights": (LAYERS, HEADS), "effective": (LAYERS, HEADS), "rollout": (LAYERS, 1)}
+
+
+def made(n: int = 5, texts: list[str] | None = None) -> Any:
+    """Something to export, with signed values, a lens of whole layers, and rows without a reading."""
+    generator = np.random.default_rng(1)
+    maps = {lens: generator.standard_normal((*shape, n, n)).astype(np.float32) for lens, shape in SHAPES.items()}
+    for unsigned in ("weights", "rollout"):
+        maps[unsigned] = np.abs(maps[unsigned])
+    maps["weights"][0, 1, 2] = np.nan
+    tiles = {f"tile/{lens}/tiles": np.zeros((*shape, n, n), np.uint8) for lens, shape in SHAPES.items()}
+    scales = {
+        f"tile/{lens}/{part}": np.ones(shape, np.float32)
+        for lens, shape in SHAPES.items()
+        for part in ("scale", "offset")
+    }
+    document = {
+        "request": {"model": "<b>model</b>"},
+        "shapes": {lens: [*shape, n, n] for lens, shape in SHAPES.items()},
+        "kept": list(SHAPES),
+        "lenses": list(SHAPES),
+        "layers": [4, 7],
+        "heads": [0, 2, 5],
+        "measures": {"entropy": {"weights": [LAYERS, HEADS, n]}},
+        "tokens": [{"text": text} for text in texts or [f"t{i}" for i in range(n)]],
+        "key_tokens": None,
+    }
+    arrays = {**tiles, **scales, "measure/entropy/weights": np.full((LAYERS, HEADS, n), np.nan, np.float32)}
+    return SimpleNamespace(
+        document=document, arrays=arrays, maps=lambda lens, layers, heads: maps[lens][layers, heads], all=maps
+    )
+
+
+@pytest.fixture
+def viewer(tmp_path: Path) -> Path:
+    """A viewer whose script would end its element, if it could."""
+    folder = tmp_path / "viewer"
+    folder.mkdir()
+    (folder / "viewer.js").write_text('const a = "</script><script>alert(1)</SCRIPT >"')
+    (folder / "viewer.css").write_text('a::after { content: "</style>" }')
+    return folder
+
+
+def answers(text: str) -> dict[str, bytes]:
+    """What a page holds, by path."""
+    found = re.findall(r'<script type="text/plain" data-answer="([^"]+)">([A-Za-z0-9+/=]*)</script>', text)
+    return {html.unescape(name): gzip.decompress(base64.b64decode(packed)) for name, packed in found}
+
+
+def page(source: Any, folder: Path, viewer: Path, **given: bytes) -> str:
+    path = folder / "page.html"
+    standalone.write_html(source, path, viewer, {f"/{name}": body for name, body in given.items()})
+    return path.read_text("utf-8")
+
+
+def test_page_holds_everything_exactly(tmp_path: Path, viewer: Path) -> None:
+    """A small analysis is in the page bit by bit."""
+    source = made()
+    found = answers(page(source, tmp_path, viewer, analysis=b'{"a": "</script>"}'))
+    assert found["/analysis"] == b'{"a": "</script>"}'
+    for lens, shape in SHAPES.items():
+        assert load(found[f"/grid/{lens}"])["tiles"].shape[:2] == shape
+        for layer in range(LAYERS):
+            np.testing.assert_array_equal(
+                load(found[f"/maps/{lens}/{layer}"])["map"], source.all[lens][layer : layer + 1]
+            )
+    assert np.isnan(load(found["/measures/entropy/weights"])["values"]).all()
+
+
+def test_page_is_one_document(tmp_path: Path, viewer: Path) -> None:
+    """Neither names nor the viewer itself can end an element early, and the policy knows the script by its digest."""
+    text = page(made(), tmp_path, viewer)
+    assert "<b>model" not in text
+    assert text.lower().count("</script") == text.count("<script type=")
+    script = re.search(r'<script type="module">(.*)</script>', text)
+    assert script
+    assert html.escape(f"script-src 'sha256-{standalone._digest(script[1])}'") in text
+
+
+@pytest.mark.parametrize(("precision", "bound"), [("float16", 2**-11), ("uint8", 0.51 / 127)])
+def test_large_maps_are_rounded_as_said(
+    precision: str, bound: float, tmp_path: Path, viewer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What does not fit in one precision is kept in the next, within the error that is said."""
+    source = made()
+    entries = sum(array.size for array in source.all.values())
+    limits = {name: (entries * standalone.WIDTH[name] if name == precision else 0) for name in standalone.MOST}
+    monkeypatch.setattr(standalone, "MOST", limits)
+    found = answers(page(source, tmp_path, viewer))
+    for lens in SHAPES:
+        part, exact = load(found[f"/maps/{lens}/0"]), source.all[lens][:1]
+        assert part["map"].dtype == precision
+        values = part["map"].astype(np.float32)
+        if precision == "uint8":
+            values = values * part["scale"][..., None, None] + part["offset"][..., None, None]
+            values[part["undefined"].astype(bool)] = np.nan
+            assert (np.nan_to_num(np.abs(values - exact)).max(axis=(2, 3)) <= part["max_error"]).all()
+        np.testing.assert_array_equal(np.isnan(values), np.isnan(exact))
+        assert np.nanmax(np.abs(values - exact)) <= bound * np.nanmax(np.abs(exact))
+
+
+def test_values_too_large_for_half_precision_stay_exact(
+    tmp_path: Path, viewer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standalone, "MOST", {"float32": 0, "float16": 10**9, "uint8": 10**9})
+    source = made()
+    source.all["effective"][0, 0, 0, 0] = 1e6
+    found = answers(page(source, tmp_path, viewer))
+    assert load(found["/maps/effective/0"])["map"].dtype == np.float32
+    assert load(found["/maps/effective/1"])["map"].dtype == np.float16
+
+
+def test_too_much_is_refused_before_it_is_written(tmp_path: Path, viewer: Path) -> None:
+    """144 heads at 2,048 tokens are no page, and no table."""
+    source = made()
+    source.document["shapes"] = {"weights": [12, 12, 2048, 2048]}
+    source.document["kept"] = ["weights"]
+    with pytest.raises(BudgetExceeded, match="too many for a web page"):
+        standalone.write_html(source, tmp_path / "page.html", viewer, {})
+    with pytest.raises(BudgetExceeded, match="too many for a table"):
+        export.write_csv(source, tmp_path / "table.csv")
+    assert not list(tmp_path.glob("*.*"))
+
+
+def test_no_viewer_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="make page"):
+        standalone.write_html(made(), tmp_path / "page.html", tmp_path / "nowhere", {})
+
+
+def test_table_holds_hostile_tokens(tmp_path: Path) -> None:
+    """Every text comes back, no cell of the file begins as a formula does, and gaps have no line."""
+    source = made(len(HOSTILE), HOSTILE)
+    path = tmp_path / "table.csv"
+    export.write_csv(source, path)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    n = len(HOSTILE)
+    assert len(rows) == n * n * (2 * LAYERS * HEADS + LAYERS) - n
+    assert [json.loads(row["key_token"]) for row in rows[:n]] == HOSTILE
+    assert {row["head"] for row in rows if row["lens"] == "rollout"} == {""}
+    assert {row["layer"] for row in rows} == {"4", "7"}
+    assert {row["head"] for row in rows if row["lens"] == "effective"} == {"0", "2", "5"}
+    assert not [row for row in rows if row["query_token"][0] in "=+-@\t\r" or row["key_token"][0] in "=+-@\t\r"]
+    values = np.array([row["value"] for row in rows if row["lens"] == "effective"], np.float32)
+    np.testing.assert_array_equal(values, source.all["effective"].ravel())

@@ -1,0 +1,153 @@
+"""Figures over HTTP: the same in both homes, as data, numbers and pictures; what can't be drawn says why; nothing waits for a picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from PIL import Image
+
+from headscope import FIGURES
+from tests.cluster import both_homes
+from tests.server import Server, eventually
+from tests.unit.figures.test_rendering import hanging, started
+
+NEEDED = sorted({measure for figure in FIGURES.values() for measure in figure.measures})
+TEXT = "The cat sat on the mat because it was tired."
+
+
+def analysed(server: Server) -> str:
+    """Id of an analysis with everything that figures need."""
+    return str(server.analyse(model="bert", text=TEXT, lenses=["weights"], measures=NEEDED)["id"])
+
+
+def ask(server: Server, id_: str, figure: str, **query: Any) -> Any:
+    return server.get(f"/analyses/{id_}/figures/{figure}", params=query)
+
+
+def refusal(answer: Any) -> tuple[int, str]:
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    return answer.status_code, answer.json()["code"]
+
+
+@both_homes
+def test_every_figure_in_every_form(server: Server) -> None:
+    """As declared; JSON that plotly takes, numbers as CSV, the same answer again for who has it."""
+    id_ = analysed(server)
+    declared = server.get("/figures").json()["items"]
+    assert [item["name"] for item in declared] == list(FIGURES)
+    for item in declared:
+        answer = ask(server, id_, item["name"])
+        assert answer.status_code == 200, answer.text
+        figure = go.Figure(answer.json())
+        assert figure.layout.meta["sentence"]
+        again = server.get(answer.url.path.removeprefix("/api/v1"), headers={"If-None-Match": answer.headers["etag"]})
+        assert again.status_code == 304
+        table = ask(server, id_, item["name"], format="csv")
+        assert table.headers["content-type"] == "text/csv; charset=utf-8"
+        assert table.headers["content-disposition"] == f'attachment; filename="headscope-{id_[:8]}-{item["name"]}.csv"'
+        assert len(list(csv.reader(io.StringIO(table.text)))) > 1
+
+
+def test_a_picture(embedded: Server) -> None:
+    """A PNG of three pixels per px, by the browser of this machine; it is kept, with a name of its own for each size."""
+    id_ = analysed(embedded)
+    answer = ask(embedded, id_, "patterns", format="png", width=300, height=200)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "image/png"
+    with Image.open(io.BytesIO(answer.content)) as image:
+        assert image.size == (900, 600)
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 10
+    other = ask(embedded, id_, "patterns", width=301, height=200)
+    assert other.headers["etag"] != answer.headers["etag"]
+
+
+def test_vectors(embedded: Server) -> None:
+    """SVG with its words as text, PDF as PDF."""
+    id_ = analysed(embedded)
+    drawn = ask(embedded, id_, "entropy", format="svg")
+    assert drawn.content.startswith(b"<svg")
+    assert b"entropy (nats)" in drawn.content
+    assert b"<script" not in drawn.content
+    assert ask(embedded, id_, "entropy", format="pdf").content.startswith(b"%PDF-")
+    before = time.monotonic()
+    assert ask(embedded, id_, "entropy", format="svg").content == drawn.content
+    assert time.monotonic() - before < 1, "it was drawn before"
+
+
+def test_parameters_are_those_of_the_figure(embedded: Server) -> None:
+    id_ = analysed(embedded)
+    by_head = ask(embedded, id_, "entropy", layer=1, unit="bits").json()
+    assert by_head["layout"]["xaxis"]["title"]["text"] == "head of layer 1"
+    assert by_head["layout"]["yaxis"]["title"]["text"] == "entropy (bits)"
+    assert refusal(ask(embedded, id_, "entropy", layer="one")) == (422, "invalid-request")
+    wrong = ask(embedded, id_, "entropy", unit="kelvin").json()
+    assert (wrong["code"], wrong["errors"][0]["pointer"]) == ("invalid-request", "/unit")
+    assert "kelvin" not in str(wrong)
+    assert refusal(ask(embedded, id_, "patterns", layer=1)) == (422, "invalid-request")
+    assert refusal(ask(embedded, id_, "entropy", width=100_000)) == (422, "invalid-request")
+    assert refusal(ask(embedded, id_, "entropy", theme="pink")) == (422, "invalid-request")
+    assert refusal(ask(embedded, id_, "entropy", layer=7)) == (404, "unknown-layer")
+    assert refusal(ask(embedded, id_, "entropy", lens="norm")) == (422, "invalid-request")
+    assert refusal(ask(embedded, id_, "rank", lens="norm")) == (422, "unsupported")
+    assert refusal(ask(embedded, id_, "nothing")) == (404, "unknown-figure")
+    assert refusal(ask(embedded, "0" * 32, "entropy")) == (404, "unknown-analysis")
+
+
+def test_a_measure_that_was_not_computed(embedded: Server) -> None:
+    id_ = embedded.analyse(model="bert", text=TEXT, lenses=["weights"], measures=["entropy"])["id"]
+    answer = ask(embedded, id_, "rank")
+    assert refusal(answer) == (409, "not-ready")
+    assert "drawn from rank" in answer.json()["detail"]
+
+
+def test_without_a_browser(new_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine where none is found, the sentence says what to install; data and numbers come all the same."""
+    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "none"))
+    server = new_server()
+    id_ = analysed(server)
+    answer = ask(server, id_, "entropy", format="pdf")
+    assert refusal(answer) == (503, "figure-not-drawn")
+    assert "apt-get install chromium" in answer.json()["detail"]
+    assert ask(server, id_, "entropy", format="csv").status_code == 200
+
+
+def test_nothing_waits_for_a_picture(
+    new_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a browser hangs, everything else is answered; when it dies, so is the picture."""
+    monkeypatch.setenv("BROWSER_PATH", str(hanging(tmp_path)))
+    server = new_server()
+    id_ = analysed(server)
+    answers: list[Any] = []
+    waiting = threading.Thread(target=lambda: answers.append(ask(server, id_, "entropy", format="svg")), daemon=True)
+    waiting.start()
+    pid = eventually(lambda: started(tmp_path), "a browser that started")
+    assert ask(server, id_, "entropy").status_code == 200
+    assert not answers
+    os.kill(pid, 9)
+    waiting.join(60)
+    assert refusal(answers[0]) == (503, "figure-not-drawn")
+
+
+def test_plotly_for_the_page(embedded: Server) -> None:
+    """From here, compressed, and not again for who has it; it never asks for eval or for styles in the document."""
+    with embedded.visitor() as visitor:
+        answer = visitor.get("/assets/plotly.js")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/javascript")
+        assert answer.headers["content-encoding"] == "gzip"
+        assert int(answer.headers["content-length"]) < 2_000_000
+        assert b"plotly.js-style-global" in answer.content[:300]
+        plain = visitor.get("/assets/plotly.js", headers={"Accept-Encoding": "identity"})
+        assert plain.content == answer.content
+        again = visitor.get("/assets/plotly.js", headers={"If-None-Match": answer.headers["etag"]})
+        assert again.status_code == 304

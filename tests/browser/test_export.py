@@ -1,0 +1,197 @@
+"""A whole analysis as one page, opened as a file without any network; and pictures of it for print."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import httpx
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Download, Request, expect
+
+from tests.browser.visit import Visit, address, picture
+from tests.server import Server
+
+TEXT = "The cat sat </script><script>alert(1)</script> <!-- on the mat. <img src=x onerror=alert(2)>"
+NODES = "document.querySelectorAll('script:not([data-answer]), img, iframe, object, embed, link, style, base').length"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def analysed(server: Server, **body: object) -> str:
+    """The id of a finished analysis."""
+    with httpx.Client(base_url=f"http://{server.url}/api/v1", timeout=60) as api:
+        done = api.post("/analyses", json={"model": "minilm", **body}, headers={"Prefer": "wait=30"}).json()
+        assert done["status"] == "done"
+        return str(done["id"])
+
+
+def export(server: Server, id_: str, format_: str) -> bytes:
+    with httpx.Client(base_url=f"http://{server.url}/api/v1", timeout=60) as api:
+        return api.get(f"/analyses/{id_}/export", params={"format": format_}).raise_for_status().content
+
+
+class Alone(Visit):
+    """A visit to a file, which notes whatever the page asks a network for."""
+
+    def __init__(self, browser: Browser, file: Path, **context: Any) -> None:
+        super().__init__(browser, file.as_uri(), **context)
+        self.asked: list[str] = []
+        self.page.on("request", self._note)
+
+    def _note(self, request: Request) -> None:
+        if not request.url.startswith((self.root, "data:", "blob:")):
+            self.asked.append(request.url)
+
+    def open(self, fragment: str = "", path: str = "") -> Visit:
+        return super().open(fragment, path)
+
+    def close(self) -> None:
+        super().close()
+        assert self.asked == []
+
+
+@pytest.fixture(scope="module")
+def analysis(server: Server) -> str:
+    """The id of the analysis that is exported in every test."""
+    measures = ["entropy", "null_share", "leverage"]
+    return analysed(server, text=TEXT, lenses=["weights", "effective"], measures=measures)
+
+
+@pytest.fixture(scope="module")
+def file(server: Server, analysis: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exported page."""
+    path = tmp_path_factory.mktemp("export") / "a page.html"
+    path.write_bytes(export(server, analysis, "html"))
+    return path
+
+
+@pytest.fixture
+def alone(browser: Browser, file: Path) -> Iterator[Alone]:
+    """The page, opened from a disk at head 4.5."""
+    visit = Alone(browser, file)
+    visit.open("#head=4.5")
+    yield visit
+    visit.close()
+
+
+def test_same_viewer(alone: Alone) -> None:
+    """Heads, map, graph, words, lenses, colours: what the page of the server has."""
+    alone.painted("graph")
+    expect(alone.text).to_have_value(TEXT)
+    assert picture(alone.image("Heat map of head 4.5"))[0] > 4
+    before = alone.now()
+    alone.head(3, 7).click()
+    alone.painted("head", before)
+    expect(alone.image("Connections of head 3.7")).to_be_visible()
+    alone.lens("effective")
+    expect(alone.page.get_by_text(re.compile("^Looks most at"))).to_be_visible()
+    alone.page.get_by_role("combobox", name="colour by").select_option(label="Entropy")
+    expect(alone.page.get_by_text(re.compile(r"^3\.7 .*nats"))).to_be_visible()
+
+
+def test_hostile_text_is_text(alone: Alone) -> None:
+    """One script, one style, and the letters of the text on screen."""
+    assert alone.page.evaluate(NODES) == 2
+    said = "".join(alone.tokens.all_text_contents()).lower()
+    assert "".join(TEXT.split()).lower() in said
+
+
+def test_says_what_it_cannot_do(alone: Alone) -> None:
+    """Another text needs a model; the picture stays."""
+    alone.text.fill("Another text.")
+    alone.text.press("Enter")
+    expect(alone.alert).to_contain_text("Open Headscope to analyse another text")
+    expect(alone.image("Heat map of head 4.5")).to_be_visible()
+
+
+def test_values_are_exact(server: Server, file: Path, analysis: str, browser: Browser) -> None:
+    """A short text is kept in float32: what stands under the hand is what the server says."""
+    query = "layer=4&head=5&query=3&key=2&format=json"
+    value = server.get(f"/analyses/{analysis}/maps/weights?{query}").json()["map"][0][0][0][0]
+    tokens = len(server.get(f"/analyses/{analysis}").json()["tokens"])
+    visit = Alone(browser, file)
+    visit.open("#head=4.5&view=map")
+    box = visit.image("Heat map of head 4.5").bounding_box()
+    assert box
+    side = box["width"] - 74
+    before = visit.now()
+    visit.page.mouse.move(box["x"] + 74 + side * 2.5 / tokens, box["y"] + 74 + side * 3.5 / tokens)
+    visit.painted("hover", before)
+    expect(visit.page.get_by_text(f"{value:.4f}").first).to_be_visible()
+    visit.close()
+
+
+def test_policy_names_everything(file: Path) -> None:
+    """Nothing is loaded, and nothing may be: no address of a network in the file but the name of SVG."""
+    text = file.read_text("utf-8")
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert policy
+    assert policy[1].startswith("default-src &#x27;none&#x27;; script-src &#x27;sha256-")
+    assert "unsafe" not in policy[1]
+    assert "connect-src" not in policy[1]
+    assert not re.search(r"<(?:link|img|iframe|script)[^>]+(?:src|href)=", text)
+    assert text.count("</script>") == text.count("<script ")
+
+
+def taken(visit: Visit, name: str) -> Download:
+    """A picture from the menu of the open head."""
+    visit.page.get_by_role("button", name="download").click()
+    with visit.page.expect_download() as download:
+        visit.page.get_by_role("button", name=name).click()
+    return download.value
+
+
+def texts(root: ElementTree.Element) -> list[str]:
+    return ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
+
+
+def test_head_as_svg(visits: Callable[..., Visit]) -> None:
+    """Tokens, scale and caption are text, whatever the tokens are; the map is an image without loss; nothing else is in it."""
+    visit = visits().open(address(text=TEXT, head="4.5"))
+    visit.painted("graph")
+    root = ElementTree.fromstring(Path(taken(visit, "This head as SVG").path()).read_text("utf-8"))
+    said = texts(root)
+    assert {"a", "b", "Heat map of head 4.5", "Connections of head 4.5", "script", "alert"} <= set(said)
+    caption = " ".join(said)
+    assert "Head 4.5 of MiniLM" in caption
+    assert "read through weights" in caption
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+        "svg", "title", "g", "rect", "text", "path", "image", "clipPath",
+    }  # fmt: skip
+    images = [element.get("href", "") for element in root.iter(f"{SVG}image")]
+    assert images
+    assert all(href.startswith("data:image/png;base64,") for href in images)
+
+
+def test_heads_as_png(visit: Visit) -> None:
+    """300 dots to the inch, as the file itself says, whatever the theme."""
+    visit.open()
+    visit.painted("grid")
+    data = Path(taken(visit, "All heads as PNG").path()).read_bytes()
+    width, height = struct.unpack(">II", data[16:24])
+    assert data[37:41] == b"pHYs"
+    assert struct.unpack(">IIB", data[41:50]) == (11811, 11811, 1)
+    assert min(width, height) > 900
+
+
+def test_table_round_trips(server: Server, analysis: str) -> None:
+    """Every entry of every map, with its tokens, as a spreadsheet cannot run them."""
+    document = server.get(f"/analyses/{analysis}").json()
+    rows = list(csv.DictReader(io.StringIO(export(server, analysis, "csv").decode())))
+    layers, heads, n, _ = document["maps"]["weights"]["shape"]
+    assert len(rows) == 2 * layers * heads * n * n
+    assert all(row["query_token"].startswith('"') for row in rows)
+    assert [json.loads(row["key_token"]) for row in rows[:n]] == [token["text"] for token in document["tokens"]]
+    values = np.array([row["value"] for row in rows if row["lens"] == "weights"], np.float32).reshape(
+        layers, heads, n, n
+    )
+    exact = server.get(f"/analyses/{analysis}/maps/weights?layer=5&format=json").json()["map"]
+    assert (values[5] == np.array(exact, np.float32)[0]).all()

@@ -1,0 +1,191 @@
+"""Heads are found by a query or a sentence, sorted, marked by their pattern, and read several at a time."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.visit import Visit, address, picture
+
+TEXT = "The boats lay by the river bank while the bank in town kept the money."
+
+
+def box(visit: Visit) -> Locator:
+    return visit.page.get_by_role("searchbox", name="Find heads")
+
+
+def find(visit: Visit, said: str) -> None:
+    """Type and press Enter; what was found, or asked back, is there then."""
+    visit.page.keyboard.press("f")
+    expect(box(visit)).to_be_focused()
+    box(visit).fill(said)
+    box(visit).press("Enter")
+
+
+def parts(visit: Visit) -> Locator:
+    return visit.page.get_by_role("list", name="What was understood").get_by_role("button", name="Change")
+
+
+def found(visit: Visit) -> Locator:
+    return visit.page.get_by_role("list", name="Heads found").get_by_role("button")
+
+
+def names(visit: Visit) -> list[str]:
+    return [text.split()[0] for text in found(visit).all_inner_texts()]
+
+
+def heading(visit: Visit) -> Locator:
+    return visit.page.locator("#head-title")
+
+
+def served(visit: Visit, where: str) -> list[dict[str, Any]]:
+    """What the interface itself answers about the analysis on screen."""
+    recent = visit.page.request.get(f"{visit.root}/api/v1/analyses").json()["items"][0]["id"]
+    answer = visit.page.request.get(f"{visit.root}/api/v1/analyses/{recent}/heads", params={"where": where})
+    assert answer.ok, answer.text()
+    return answer.json()["heads"]
+
+
+def test_a_query_lights_heads_and_enter_opens_the_best(visit: Visit) -> None:
+    visit.open(address(text=TEXT, head="5.11"))
+    find(visit, "vertical and layer < 4 and null_share >= 0")
+    expect(parts(visit)).to_have_text(["vertical", "layer < 4", "null_share >= 0"])
+    expect(found(visit).first).to_be_visible()
+    heads = served(visit, "vertical and layer < 4 and null_share >= 0")
+    expect(visit.page.get_by_text(f"{len(heads)} of 72 heads, the largest null share first:")).to_be_visible()
+    assert names(visit) == [f"{head['layer']}.{head['head']}" for head in heads][:24]
+    before, best = heading(visit).inner_text(), names(visit)[0]
+    assert before == "Head 5.11"
+    visit.idle()
+    box(visit).press("Enter")
+    expect(heading(visit)).to_have_text(f"Head {best}")
+    visit.page.reload()
+    expect(parts(visit)).to_have_text(["vertical", "layer < 4", "null_share >= 0"])
+    expect(heading(visit)).to_have_text(f"Head {best}")
+
+
+def test_parts_are_changed_and_removed(visit: Visit) -> None:
+    visit.open(address(text=TEXT))
+    find(visit, "previous token heads in the first three layers")
+    expect(parts(visit)).to_have_text(["head_roles.previous > 0.5", "layer <= 2"])
+    expect(parts(visit).first).to_have_attribute("title", re.compile("previous token heads"))
+    parts(visit).first.click()
+    visit.page.get_by_role("textbox", name="Change head_roles.previous > 0.5").fill("head_roles.previous > 0")
+    visit.page.keyboard.press("Enter")
+    expect(box(visit)).to_have_value("head_roles.previous > 0 and layer <= 2")
+    expect(visit.page.get_by_text(re.compile(r"^\d+ of 72 heads"))).to_be_visible()
+    visit.page.get_by_role("button", name="Remove layer <= 2").click()
+    expect(parts(visit)).to_have_text(["head_roles.previous > 0"])
+    expect(visit.page.get_by_text(re.compile("^all 72 heads"))).to_be_visible()
+    box(visit).fill("")
+    expect(parts(visit)).to_have_count(0)
+    expect(visit.page).not_to_have_url(re.compile("find="))
+
+
+def test_where_none_is_found_the_nearest_are_offered(visit: Visit) -> None:
+    visit.open(address(text=TEXT, find="null_share > 0.999 and layer < 2"))
+    expect(visit.page.get_by_text("None of 72 heads does.")).to_be_visible()
+    visit.page.get_by_role("button", name="see the nearest by null share").click()
+    expect(found(visit)).to_have_count(24)
+    best = served(visit, "layer < 2 order by null_share desc")[0]
+    assert names(visit)[0] == f"{best['layer']}.{best['head']}"
+
+
+def test_what_is_not_certain_is_asked(visit: Visit) -> None:
+    visit.open(address(text=TEXT))
+    find(visit, "vertical heads in layer 1")
+    expect(visit.page.get_by_text("Layers are counted from 0 here")).to_be_visible()
+    visit.page.get_by_role("button", name="the second, layer 1").click()
+    expect(parts(visit)).to_have_text(["vertical", "layer = 1"])
+    find(visit, "enntropy by layer")
+    visit.page.get_by_role("button", name="entropy", exact=True).click()
+    expect(visit.page.get_by_role("combobox", name="colour by")).to_have_value("entropy")
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("entropy <", "a number is missing. (At character 10.)"),
+        ("<img src=x onerror=alert(1)>", "a number is missing. (At character 1.)"),
+        ("heads that understand syntax", "This is not clear: understand"),
+    ],
+)
+def test_what_cannot_be_read_is_said(visit: Visit, said: str, sentence: str) -> None:
+    visit.network_errors_expected = True
+    visit.open(address(text=TEXT))
+    find(visit, said)
+    expect(visit.page.locator("#find-answer")).to_contain_text(sentence)
+    expect(box(visit)).to_have_value(said)
+
+
+def test_a_sentence_chooses_what_else_it_asks_for(visit: Visit) -> None:
+    visit.open(address(text=TEXT))
+    find(visit, "compare raw and effective for head 3.10")
+    expect(heading(visit)).to_have_text("Head 3.10")
+    compare = visit.page.get_by_role("group", name="Compare")
+    expect(compare.get_by_role("radio", name="side by side", exact=True)).to_be_checked()
+    expect(parts(visit)).to_have_text(["weights", "effective", "3.10"])
+    visit.page.get_by_role("button", name="Remove effective").click()
+    expect(compare.get_by_role("radio", name="off", exact=True)).to_be_checked()
+    find(visit, "what does 'river' attend to")
+    expect(visit.tokens.filter(has_text="river")).to_contain_class("lit")
+
+
+def test_heads_in_the_order_of_a_measure(visit: Visit) -> None:
+    """The grid is walked as it stands."""
+    visit.open(address(text=TEXT))
+    visit.page.get_by_role("combobox", name="sort by").select_option("entropy")
+    heads = served(visit, "order by entropy desc")
+    labels = [f"Layer {head['layer']}, head {head['head']}" for head in heads]
+    cells = visit.page.get_by_role("gridcell")
+    expect(cells.first).to_have_accessible_name(labels[0])
+    assert [cell.get_attribute("aria-label") for cell in cells.all()] == labels
+    cells.first.click()
+    visit.page.keyboard.press("ArrowRight")
+    expect(visit.page.get_by_role("gridcell", name=labels[1], exact=True)).to_be_focused()
+    visit.page.get_by_role("button", name="Put the smallest first").click()
+    expect(cells.first).to_have_accessible_name(labels[-1])
+    visit.page.get_by_role("combobox", name="sort by").select_option("layer")
+    expect(cells.first).to_have_accessible_name("Layer 0, head 0")
+
+
+def test_only_what_was_found_by_rank(visit: Visit) -> None:
+    visit.open(address(text=TEXT, find="order by null_share desc limit 5", sort="rank"))
+    expect(visit.page.get_by_role("gridcell")).to_have_count(5)
+
+
+def test_patterns_are_marked(visit: Visit) -> None:
+    visit.open(address(text=TEXT))
+    grid = visit.page.get_by_role("grid", name="Heads").locator("..")
+    _, plain = picture(grid)
+    before = visit.now()
+    visit.page.get_by_role("checkbox", name="patterns").check()
+    key = visit.page.get_by_role("list", name="Patterns of heads")
+    expect(key).to_be_visible()
+    counts = [int(text.split()[-1]) for text in key.get_by_role("listitem").all_inner_texts()]
+    assert sum(counts) == 72
+    visit.painted("grid", before)
+    assert picture(grid)[1] != plain
+
+
+def test_several_heads_as_one(visit: Visit) -> None:
+    visit.open(address(text=TEXT, head="2.3"))
+    visit.head(4, 5).click(modifiers=["Shift"])
+    expect(heading(visit)).to_have_text("Mean of 2 heads")
+    for head in (visit.head(2, 3), visit.head(4, 5)):
+        expect(head).to_have_attribute("aria-selected", "true")
+    _, mean = picture(visit.image("Heat map of mean of 2 heads"))
+    visit.page.get_by_role("radio", name="maximum").check()
+    expect(heading(visit)).to_have_text("Maximum of 2 heads")
+    assert picture(visit.image("Heat map of maximum of 2 heads"))[1] != mean
+    visit.page.keyboard.press("Shift+Tab")
+    visit.head(4, 5).focus()
+    visit.page.keyboard.press("Shift+ArrowRight")
+    expect(heading(visit)).to_have_text("Maximum of 3 heads")
+    expect(visit.head(4, 6)).to_be_focused()
+    visit.page.keyboard.press("ArrowRight")
+    expect(heading(visit)).to_have_text("Head 4.7")
+    expect(visit.head(2, 3)).to_have_attribute("aria-selected", "false")

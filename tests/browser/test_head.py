@@ -1,0 +1,241 @@
+"""The open head: zoom, rectangles, words, colours, layouts of the graph; every number against what the interface says."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Locator, expect
+from safetensors.numpy import load
+
+from tests.browser.visit import Visit, address, picture
+from tests.server import Server
+
+SENTENCE = "The trophy did not fit into the suitcase because it was too big."
+# Words that MiniLM reads in pieces.
+PIECES = "Unbelievable counterexamples embarrassed the crystallographers."
+LABEL = 74  # pixels that names take beside and above a heat map
+
+
+def stored(server: Server, text: str) -> dict[str, Any]:
+    items = server.get("/analyses").json()["items"]
+    documents = (server.get(f"/analyses/{item['id']}").json() for item in items)
+    return next(document for document in documents if document["text"] == text)
+
+
+def weights(server: Server, text: str, layer: int, head: int, **query: str) -> np.ndarray[Any, Any]:
+    """The map of one head as the interface has it, [Q, K]."""
+    params = {"layer": str(layer), "head": str(head), "dtype": "float32", **query}
+    return load(server.get(f"/analyses/{stored(server, text)['id']}/maps/weights", params=params).content)["map"][0, 0]
+
+
+def number(value: float) -> str:
+    return f"{value:.4f}".replace("-", "\N{MINUS SIGN}")
+
+
+def cell(visit: Visit, query: int, key: int, count: int) -> tuple[float, float]:
+    """Where the middle of a cell of the whole map is on screen."""
+    box = visit.page.get_by_role("img", name=re.compile("^Heat map")).bounding_box()
+    assert box
+    side = (box["width"] - LABEL - 1) / count
+    return box["x"] + LABEL + (key + 0.5) * side, box["y"] + LABEL + (query + 0.5) * side
+
+
+def drag(visit: Visit, start: tuple[float, float], end: tuple[float, float]) -> None:
+    visit.page.mouse.move(*start)
+    visit.page.mouse.down()
+    visit.page.mouse.move(*end, steps=4)
+    visit.page.mouse.up()
+    visit.page.mouse.move(2, 2)
+
+
+def said(visit: Visit) -> Locator:
+    """The line of values below the head."""
+    return visit.page.locator("p.readout")
+
+
+def connections(visit: Visit) -> int:
+    """How many curves the graph says it has."""
+    text = visit.page.get_by_text(re.compile(r"^\d+ connections? "), exact=False).first.text_content() or ""
+    return int(text.split()[0])
+
+
+def test_zoom_to_cells_by_keyboard(visit: Visit, server: Server) -> None:
+    """Plus zooms until values stand in the cells, arrows walk them and say the exact value, 0 shows the whole map."""
+    visit.open(address(text=SENTENCE, head="4.5", view="map"))
+    image = visit.image("Heat map of head 4.5")
+    whole = picture(image)
+    cells = visit.page.get_by_role("application", name="Cells of the heat map of head 4.5")
+    cells.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "+", "+"):
+        before = visit.now()
+        cells.press(key)
+    visit.painted("head", before)
+    assert picture(image) != whole
+    value = weights(server, SENTENCE, 4, 5)[2, 1]
+    expect(said(visit)).to_contain_text(f"weights {number(float(value))}")
+    exact = float(re.search(r"exactly ([\d.e·⁻]+)", said(visit).text_content() or "")[1])  # type: ignore[index]
+    assert np.float32(exact) == value
+    expect(visit.page.get_by_role("button", name="whole map")).to_be_visible()
+    before = visit.now()
+    cells.press("0")
+    visit.painted("head", before)
+    expect(visit.page.get_by_role("button", name="whole map")).to_have_count(0)
+
+
+def test_rectangle_selects_everywhere(visit: Visit, server: Server) -> None:
+    """What is drawn on the map is lit in the text, and its weight is the sum over keys and the mean over queries."""
+    visit.open(address(text=SENTENCE, head="4.5"))
+    count = visit.tokens.count()
+    before = visit.now()
+    drag(visit, cell(visit, 3, 5, count), cell(visit, 6, 8, count))
+    visit.painted("hover", before)
+    lit = visit.page.locator("button.lit")
+    expect(lit).to_have_count(6)  # queries 3 to 6 and keys 5 to 8
+    block = weights(server, SENTENCE, 4, 5)[3:7, 5:9]
+    expect(said(visit)).to_contain_text("4 tokens → 4 tokens")
+    expect(said(visit)).to_contain_text(f"weights {number(float(block.sum(1).mean()))}")
+    visit.page.keyboard.press("Escape")
+    expect(lit).to_have_count(0)
+
+
+def test_text_and_graph_select_in_the_map(visit: Visit, server: Server) -> None:
+    """Dragging over words, or along a column of the graph, selects rows of the map."""
+    visit.open(address(text=SENTENCE, head="4.5"))
+    visit.painted("graph")
+    rows = weights(server, SENTENCE, 4, 5)
+    start, end = (visit.tokens.nth(token).bounding_box() for token in (2, 4))
+    assert start
+    assert end
+    drag(visit, (start["x"] + 5, start["y"] + 5), (end["x"] + 5, end["y"] + 5))
+    top = float(rows[2:5].mean(0).max())
+    expect(said(visit)).to_contain_text("trophy + did")
+    expect(said(visit)).to_contain_text(number(top))
+    visit.page.keyboard.press("Escape")
+    graph = visit.image("Connections of head 4.5").bounding_box()
+    assert graph
+    pitch = (graph["height"] - LABEL) / visit.tokens.count()
+    x, y = graph["x"] + 20, graph["y"] + LABEL
+    drag(visit, (x, y + 1.5 * pitch), (x, y + 2.5 * pitch))
+    expect(said(visit)).to_contain_text("The + trophy →")
+    expect(said(visit)).to_contain_text(number(float(rows[1:3].mean(0).max())))
+
+
+def test_words_are_those_of_the_interface(visit: Visit, server: Server) -> None:
+    """Pieces of a word together: as many rows as words, and the values that `by=word` gives."""
+    visit.open(address(text=PIECES, head="4.5"))
+    before = visit.now()
+    visit.page.get_by_role("group", name="Read").get_by_text("words", exact=True).click()
+    visit.painted("head", before)
+    grouped = weights(server, PIECES, 4, 5, by="word")
+    assert grouped.shape[0] < visit.tokens.count()
+    expect(visit.page.get_by_text(re.compile(f"{grouped.shape[0]} words, queries in rows"))).to_be_attached()
+    visit.page.mouse.move(*cell(visit, 1, 2, grouped.shape[0]))
+    expect(said(visit)).to_contain_text("Unbelievable → counterexamples")
+    expect(said(visit)).to_contain_text(f"weights {number(float(grouped[1, 2]))}")
+    assert "unit=words" in visit.page.url
+
+
+@pytest.mark.parametrize(
+    ("rule", "asked"),
+    [
+        ({"rule": "mass", "mass": "0.7"}, {"rule": "mass", "mass": "0.7"}),
+        ({"rule": "top-k", "k": "2"}, {"rule": "top-k", "k": "2"}),
+        ({"rule": "value", "value": "0.2"}, {"rule": "value", "value": "0.2"}),
+        ({"rule": "mass", "mass": "0.7", "unit": "words"}, {"rule": "mass", "mass": "0.7", "by": "word"}),
+    ],
+    ids=["mass", "top-k", "value", "words"],
+)
+def test_connections_are_those_of_the_interface(
+    visit: Visit, server: Server, rule: dict[str, str], asked: dict[str, str]
+) -> None:
+    visit.open(address(text=PIECES, head="2.9", **rule)).painted("graph")
+    params = {"layer": "2", "head": "9", **asked}
+    total = server.get(f"/analyses/{stored(server, PIECES)['id']}/edges/weights", params=params).json()["total"]
+    assert connections(visit) == total
+
+
+def test_layouts_of_the_graph(visit: Visit) -> None:
+    """Columns, rows, arcs: each another picture of the same connections; special tokens can be grey or hidden; the address keeps it."""
+    visit.open(address(text=SENTENCE, head="2.9")).painted("graph")
+    image = visit.image("Connections of head 2.9")
+    seen, counts = [picture(image)], [connections(visit)]
+    for layout in ("rows", "arcs"):
+        before = visit.now()
+        visit.page.get_by_label("Layout of the graph").select_option(layout)
+        visit.painted("graph", before)
+        seen.append(picture(image))
+        counts.append(connections(visit))
+    assert len(set(seen)) == 3
+    assert len(set(counts)) == 1
+    for special in ("mark", "hide"):
+        before = visit.now()
+        visit.page.get_by_label("Special tokens and sinks").select_option(special)
+        visit.painted("graph", before)
+        seen.append(picture(image))
+    assert len(set(seen)) == 5
+    visit.page.wait_for_url(re.compile("graph=arcs.*special=hide|special=hide.*graph=arcs"))
+    box = image.bounding_box()
+    assert box
+    before = visit.now()
+    visit.page.get_by_role("toolbar", name="Tokens").get_by_text("trophy").hover()
+    visit.painted("hover", before)
+
+
+def test_wide_signs_stand_in_rows(visit: Visit) -> None:
+    """A Japanese text is read from left to right without being asked for."""
+    visit.open(address(text="日本の山と大きい川。", head="2.9")).painted("graph")
+    expect(visit.page.get_by_label("Layout of the graph")).to_have_value("rows")
+
+
+def test_colours_span_what_is_chosen(visit: Visit, server: Server) -> None:
+    """This head, each row, or all heads: other colours, other numbers on the scale, and the largest of all heads is that of the grid."""
+    visit.open(address(text=SENTENCE, head="2.9", view="map"))
+    image = visit.image("Heat map of head 2.9")
+    seen = [picture(image)]
+    span = visit.page.get_by_label("Colours span")
+    for choice in ("row", "all"):
+        before = visit.now()
+        span.select_option(choice)
+        visit.painted("head", before)
+        seen.append(picture(image))
+    assert len(set(seen)) == 3
+    every = load(server.get(f"/analyses/{stored(server, SENTENCE)['id']}/maps/weights").content)["map"]
+    largest = float(every.max())
+    expect(span.locator("xpath=ancestor::figure")).to_contain_text(f"{float(f'{largest:.2g}'):g}")
+
+
+def test_patches_over_their_image(visit: Visit, server: Server) -> None:
+    """Hovering a patch of an image shows where it looks, with [CLS] beside the image."""
+    drawn = io.BytesIO()
+    Image.fromarray(np.linspace(0, 255, 32 * 32 * 3).reshape(32, 32, 3).astype(np.uint8)).save(drawn, "PNG")
+    made = server.post(
+        {
+            "model": "vit",
+            "image": base64.b64encode(drawn.getvalue()).decode(),
+            "lenses": ["weights", "effective"],
+            "measures": ["entropy"],
+        },
+        headers={"Prefer": "wait=30"},
+    ).json()
+    assert made["status"] == "done"
+    visit.open(address(model="vit", image=made["image"], head="1.1"))
+    image = visit.image("Image under head 1.1")
+    visit.painted("graph")
+    still = image.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()")
+    box = image.bounding_box()
+    assert box
+    before = visit.now()
+    visit.page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.1 * box["height"])
+    visit.painted("hover", before)
+    expect(visit.page.get_by_text("where patch 0,2 looks", exact=True)).to_be_visible()
+    assert image.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()") != still
+    params = {"layer": "1", "head": "1"}
+    row = load(server.get(f"/analyses/{made['id']}/maps/weights", params=params).content)["map"][0, 0][3]
+    share = f"{100 * row[0]:.1f}" if row[0] < 0.1 else f"{100 * row[0]:.0f}"
+    expect(visit.page.get_by_text(f"1 token without a patch: {share}\N{NO-BREAK SPACE}% of the weight")).to_be_visible()

@@ -1,0 +1,162 @@
+"""What else can be put into a model: images, token ids, files, texts that the model writes on, two sides of an encoder-decoder."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageDraw
+from playwright.sync_api import expect
+
+from tests.browser.visit import Visit, address, picture
+
+# A drop as the hand of a person makes it: a file over the page.
+DROP = """([name, type, data]) => {
+  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0))
+  const transfer = new DataTransfer()
+  transfer.items.add(new File([bytes], name, { type }))
+  document.body.dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer: transfer }))
+}"""
+
+
+def drawn() -> bytes:
+    """A circle on a ground of another colour, as a PNG."""
+    image = Image.new("RGB", (64, 48), (30, 120, 210))
+    ImageDraw.Draw(image).ellipse((12, 4, 52, 44), fill=(250, 140, 20))
+    written = io.BytesIO()
+    image.save(written, "PNG")
+    return written.getvalue()
+
+
+def drop(visit: Visit, name: str, kind: str, data: bytes) -> float:
+    """Drop a file on the page; when that was."""
+    before = visit.now()
+    visit.page.evaluate(DROP, [name, kind, base64.b64encode(data).decode()])
+    return before
+
+
+def choose_model(visit: Visit, name: str) -> None:
+    before = visit.now()
+    visit.page.get_by_role("combobox", name="Model").select_option(name)
+    visit.settled(before)
+
+
+def test_an_image(visit: Visit) -> None:
+    """Dropped on the page it goes to a model that sees; its name stands in the address, so reload and other lenses need no image."""
+    visit.open()
+    visit.settled(drop(visit, "circle.png", "image/png", drawn()))
+    expect(visit.page.get_by_role("combobox", name="Model")).to_have_value("vit")
+    thumbnail = visit.page.get_by_role("img", name="The image as the model sees it, 32 by 32 pixels")
+    expect(thumbnail).to_be_visible()
+    assert thumbnail.evaluate("(image) => image.decode().then(() => [image.naturalWidth, image.naturalHeight])") == [
+        32,
+        32,
+    ]
+    expect(visit.page).to_have_url(re.compile("image=sha256"))
+    expect(visit.page.get_by_text("17 tokens ·")).to_be_visible()
+    visit.lens("norm")
+    visit.page.reload()
+    visit.painted("head")
+    expect(thumbnail).to_be_visible()
+    expect(visit.page.get_by_role("combobox", name="Lens")).to_have_value("norm")
+
+
+def test_a_model_that_sees_waits_for_an_image(visit: Visit) -> None:
+    """No text is sent to it; what is there already stays."""
+    visit.open()
+    visit.page.get_by_role("combobox", name="Model").select_option("vit")
+    expect(visit.page.get_by_text("Drop, paste or choose an image.")).to_be_visible()
+    expect(visit.page.get_by_role("button", name="Choose an image")).to_be_visible()
+    expect(visit.alert).to_have_count(0)
+    with visit.page.expect_file_chooser() as chooser:
+        visit.page.get_by_role("button", name="Choose an image").click()
+    before = visit.now()
+    chooser.value.set_files({"name": "circle.png", "mimeType": "image/png", "buffer": drawn()})
+    visit.settled(before)
+    expect(visit.page.get_by_text("17 tokens ·")).to_be_visible()
+
+
+def test_files(visit: Visit, tmp_path: Path) -> None:
+    """A text is read whole; what is no text, or far too much of it, is refused in one sentence, and the text stays."""
+    visit.open()
+    visit.settled(drop(visit, "note.txt", "text/plain", "Zoë saw it.\n".encode()))
+    expect(visit.text).to_have_value("Zoë saw it.")
+    for name, kind, data, sentence in [
+        ("a.bin", "application/octet-stream", b"\xff\x00\x01", "not a plain text in UTF-8"),
+        ("b.txt", "text/plain", b"a " * 600_000, "texts of up to 1 MiB"),
+        ("c.gif", "image/gif", b"GIF89a", "PNG, JPEG or WebP"),
+    ]:
+        drop(visit, name, kind, data)
+        expect(visit.alert).to_contain_text(sentence)
+    expect(visit.text).to_have_value("Zoë saw it.")
+
+
+def test_nothing_is_cut(visit: Visit) -> None:
+    """A text that is too long for the model is refused with both numbers, and kept whole."""
+    visit.network_errors_expected = True
+    visit.open()
+    text = "word " * 600
+    drop(visit, "long.txt", "text/plain", text.encode())
+    expect(visit.alert).to_contain_text("The text has 602 tokens and this model takes 512.")
+    expect(visit.text).to_have_value(text.strip())
+
+
+def test_token_ids(visit: Visit) -> None:
+    """What is on screen, number by number, to be changed; the numbers stand in the address."""
+    visit.open(address(text="The cat sat.", head="2.9"))
+    visit.page.get_by_role("button", name="as token ids").click()
+    box = visit.page.get_by_role("textbox", name="Token ids", exact=True)
+    ids = box.input_value().split()
+    assert len(ids) == 6
+    box.fill("three")
+    expect(visit.page.get_by_text("Token ids are whole numbers")).to_be_visible()
+    before = visit.now()
+    box.fill(" ".join([ids[0], ids[2], ids[2], ids[-1]]))
+    box.press("Enter")
+    visit.settled(before)
+    visit.shows("cat", "cat")
+    expect(visit.page).to_have_url(re.compile("ids="))
+    visit.page.go_back()
+    expect(visit.text).to_have_value("The cat sat.")
+    visit.shows("The", "cat", "sat", ".")
+
+
+def test_the_model_writes_on(visit: Visit) -> None:
+    """A decoder continues the text; what it wrote is marked, and drawn by the numbers that are given."""
+    visit.open(address(text="The cat", model="writer"))
+    before = visit.now()
+    visit.page.get_by_role("spinbutton", name="Let the model write on").fill("5")
+    visit.page.get_by_role("spinbutton", name="Let the model write on").press("Enter")
+    visit.settled(before)
+    written = visit.page.locator("button.written")
+    expect(written).not_to_have_count(0)
+    assert written.count() <= 5
+    expect(visit.page.get_by_text("what the model wrote is dotted")).to_be_visible()
+    greedy = visit.tokens.all_inner_texts()
+    before = visit.now()
+    visit.page.get_by_role("checkbox", name="do sample").check()
+    visit.settled(before)
+    before = visit.now()
+    visit.page.get_by_role("spinbutton", name="seed").fill("3")
+    visit.page.get_by_role("spinbutton", name="seed").press("Enter")
+    visit.settled(before)
+    assert visit.tokens.all_inner_texts() != greedy
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_an_encoder_decoder(visit: Visit, kind: str) -> None:
+    """Three kinds of attention, of two texts."""
+    visit.open(address(text="The cat.", pair="Die Katze.", model="t5"))
+    if kind != "encoder":
+        before = visit.now()
+        visit.page.get_by_role("combobox", name="Attention").select_option(kind)
+        visit.settled(before)
+    images = visit.page.get_by_role("img", name=re.compile("^Heat map"))
+    expect(images).to_be_visible()
+    assert picture(images)[0] > 4
+    names = {"encoder": ["Tokens"], "decoder": ["Tokens"], "cross": ["Query tokens", "Key tokens"]}[kind]
+    for name in names:
+        expect(visit.page.get_by_role("toolbar", name=name, exact=True)).to_be_visible()

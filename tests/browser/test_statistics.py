@@ -1,0 +1,135 @@
+"""Statistics below the frame: opened on demand, under the page's own strict policy (each visit fails on a breach), drawn anew with what they show, handed out as files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.visit import Visit, address
+
+TEXT = "The cat sat on the mat because it was tired."
+WAIT = 30_000
+
+
+def section(visit: Visit) -> Locator:
+    return visit.page.get_by_role("region", name="Statistics")
+
+
+def plot(visit: Visit, title: str) -> Locator:
+    """The drawing of a figure, once it is there."""
+    image = section(visit).get_by_role("img", name=re.compile(f"^{title}. "))
+    image.locator(".draglayer").first.wait_for(timeout=WAIT, state="attached")
+    return image
+
+
+def scripts(page: Page) -> list[str]:
+    found: list[str] = page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name)")
+    return [name for name in found if "plotly" in name]
+
+
+def test_nothing_is_loaded_until_one_is_opened(visit: Visit) -> None:
+    """The line is there; plotly.js comes with the first figure, from here, and the frame stays as it was."""
+    visit.open(address(text=TEXT))
+    before = visit.page.get_by_role("main").bounding_box()
+    assert scripts(visit.page) == []
+    section(visit).get_by_role("button", name="Entropy", exact=True).click()
+    image = plot(visit, "Entropy")
+    assert scripts(visit.page) == [f"{visit.root}/assets/plotly.js"]
+    assert visit.page.get_by_role("main").bounding_box() == before
+    expect(image).to_have_attribute("aria-label", re.compile(r"layer 0 to 5: (\d\.?\d*, ){5}\d"))
+    assert image.locator(".xtick > text").count() == 6
+    assert "figures=entropy" in visit.page.url
+    visit.page.reload()
+    plot(visit, "Entropy")
+    section(visit).get_by_role("button", name="Close entropy").click()
+    expect(section(visit).get_by_role("figure")).to_have_count(0)
+
+
+def test_what_a_figure_needs_is_computed_when_it_is_opened(visit: Visit) -> None:
+    """Ranks are not among the measures of the page; with the figure closed they are not asked for."""
+    asked: list[list[str]] = []
+    visit.page.on(
+        "request",
+        lambda request: asked.append(request.post_data_json["measures"]) if request.method == "POST" else None,
+    )
+    visit.open(address(text=TEXT))
+    section(visit).get_by_role("button", name="Rank", exact=True).click()
+    image = plot(visit, "Rank")
+    assert image.locator(".point").count() == 72
+    assert "rank" not in asked[0]
+    assert "rank" in asked[-1]
+    visit.submit("Another sentence, somewhat longer than the last one was.")
+    expect(image).to_have_attribute("aria-label", re.compile("Median effective rank"))
+    assert "rank" in asked[-1]
+
+
+def test_a_head_is_opened_from_its_dot(visit: Visit) -> None:
+    visit.open(address(text=TEXT, figures="rank", head="0.0"))
+    image = plot(visit, "Rank")
+    image.scroll_into_view_if_needed()
+    box = image.locator(".point").nth(40).bounding_box()
+    assert box
+    visit.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(image.locator(".hoverlayer")).to_contain_text("Head 3.4")
+    visit.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(visit.page.get_by_role("heading", name=re.compile("^Head 3.4"))).to_be_visible()
+
+
+def test_violins_by_layer_or_by_head(visit: Visit) -> None:
+    """Of the layer of the open head."""
+    visit.open(address(text=TEXT, figures="entropy", head="2.7"))
+    image = plot(visit, "Entropy")
+    section(visit).get_by_text("heads of layer 2").click()
+    expect(image).to_have_attribute("aria-label", re.compile("in layer 2, head 0 to 11"))
+    expect(image.locator(".xtick > text")).to_have_count(12)
+    assert "spread=head" in visit.page.url
+
+
+def test_figures_are_light_or_dark_with_the_page(visits: Callable[..., Visit]) -> None:
+    visit = visits(color_scheme="dark")
+    visit.open(address(text=TEXT, figures="entropy"))
+    image = plot(visit, "Entropy")
+    paper = "el => getComputedStyle(el).backgroundColor"
+    background = image.locator(".main-svg").first
+    assert background.evaluate(paper) == visit.page.locator("body").evaluate(paper) == "rgb(20, 22, 26)"
+    visit.page.get_by_role("button", name="Light").click()
+    expect(background).to_have_css("background-color", "rgb(251, 250, 246)")
+
+
+def test_files(visit: Visit, tmp_path: Path) -> None:
+    """The numbers as CSV, a picture as SVG; one that can't be had says why."""
+    visit.open(address(text=TEXT, figures="entropy"))
+    plot(visit, "Entropy")
+    files = section(visit).get_by_role("group", name="Numbers and files of entropy")
+    with visit.page.expect_download() as download:
+        files.get_by_role("button", name="CSV").click()
+    assert download.value.suggested_filename == "headscope-entropy.csv"
+    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
+    assert [row["layer"] for row in rows] == ["0", "1", "2", "3", "4", "5"]
+    files.get_by_role("button", name="numbers").click()
+    table = section(visit).get_by_role("region", name="Numbers of entropy")
+    expect(table.get_by_role("row")).to_have_count(7)
+    expect(table.get_by_role("row").nth(3).get_by_role("cell").first).to_have_text("2")
+    with visit.page.expect_download(timeout=60_000) as download:
+        files.get_by_role("button", name="SVG").click()
+    assert b"entropy (nats)" in Path(download.value.path()).read_bytes()
+    visit.network_errors_expected = True
+    visit.page.route("**/figures/entropy?*format=pdf*", lambda route: route.abort())
+    files.get_by_role("button", name="PDF").click()
+    expect(section(visit).get_by_role("alert")).to_contain_text("cannot be reached")
+
+
+def test_a_narrow_screen(visits: Callable[..., Visit]) -> None:
+    """A figure is as wide as its column, and follows it."""
+    visit = visits(viewport={"width": 390, "height": 844})
+    visit.open(address(text=TEXT, figures="patterns"))
+    image = plot(visit, "Patterns")
+    drawn = image.locator(".main-svg").first
+    expect(drawn).to_have_attribute("width", "362")
+    visit.page.set_viewport_size({"width": 500, "height": 844})
+    expect(drawn).to_have_attribute("width", "472")

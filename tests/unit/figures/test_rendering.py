@@ -1,0 +1,82 @@
+"""The process that draws pictures: it ends in time, takes its browser along, and lets only so many wait."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from headscope.errors import FigureNotDrawn, QueueFull, TimedOut
+from headscope.figures import rendering
+from headscope.figures.rendering import Renderer
+from headscope.figures.script import script
+from tests.server import eventually
+
+FIGURE: dict[str, Any] = {"data": [{"type": "bar", "x": [1, 2], "y": [3, 4]}], "layout": {}}
+
+
+def hanging(folder: Path) -> Path:
+    """A browser that starts and says nothing; `started` tells its process."""
+    browser = folder / "chromium"
+    browser.write_text(f"#!/bin/sh\necho $$ > {folder}/pid\nexec sleep 600\n")
+    browser.chmod(0o755)
+    return browser
+
+
+def started(folder: Path) -> int | None:
+    """The process of that browser, once it is there."""
+    written = (folder / "pid").read_text().strip() if (folder / "pid").exists() else ""
+    return int(written) if written else None
+
+
+def test_a_picture_takes_its_time_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser that hangs is killed, with the process around it."""
+    monkeypatch.setenv("BROWSER_PATH", str(hanging(tmp_path)))
+
+    async def draw() -> None:
+        renderer = Renderer(seconds=60)
+        waiting = asyncio.create_task(renderer.render(FIGURE, "svg", 300, 200))
+        await asyncio.to_thread(eventually, lambda: started(tmp_path), "a browser that started")
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(draw())
+    pid = started(tmp_path)
+    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", "the browser's end")
+    with pytest.raises(TimedOut):
+        asyncio.run(Renderer(seconds=0.05).render(FIGURE, "svg", 300, 200))
+
+
+def test_a_browser_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it complained of stands in the log only."""
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("BROWSER_PATH", str(broken))
+    with pytest.raises(FigureNotDrawn, match="could not draw"):
+        asyncio.run(Renderer().render(FIGURE, "pdf", 300, 200))
+
+
+def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One too many is told to come back."""
+    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "none"))
+
+    async def draw() -> list[Any]:
+        renderer = Renderer()
+        asked = [renderer.render(FIGURE, "svg", 300, 200) for _ in range(rendering.WAITING + 2)]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    monkeypatch.setattr(rendering, "WAITING", 2)
+    assert sorted(type(error).__name__ for error in asyncio.run(draw())) == ["FigureNotDrawn"] * 3 + ["QueueFull"]
+    assert QueueFull.retry_after
+
+
+def test_script_leaves_no_style_to_write() -> None:
+    """An element for each that plotly.js would fill, before plotly.js itself."""
+    body = script().body.decode()
+    assert body.index("no-inline-styles") < body.index("plotly.js v")
+    assert "plotly.js-style-global" in body[:200]
