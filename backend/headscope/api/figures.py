@@ -82,7 +82,7 @@ async def figure(
             return Response(drawing.csv(), media_type=CSV)
         return Response(json.dumps(drawing.figure(), allow_nan=False), media_type="application/json")
 
-    answer = await fixed(request, service, id_, format_, draw)
+    answer = await fixed(request, service, id_, format_, draw, whole=format_ == "json")
     if format_ == "json" or answer.status_code == 304:
         return answer
     if format_ != "csv":

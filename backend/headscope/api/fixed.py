@@ -26,10 +26,12 @@ async def fixed(
     make: Callable[[Stored], Response],
     *,
     computed: bool = True,
+    whole: bool = True,
 ) -> Response:
     """What `make` answers from a finished analysis, or has answered before; 304 to whoever has that already. Raises as read() does.
 
-    What is not computed but only read comes from a disk as fast as from the cache, and is kept there only if the store is far.
+    What is not computed but only read comes from a disk as fast as from the cache, and is kept there only if the store is far. An answer that is not the
+    `whole` one, for the route does something to it, is asked of the route each time.
     """
     asked, had = _asked(request), request.headers.get("if-none-match", "")
 
@@ -51,7 +53,8 @@ async def fixed(
         return response
 
     response = await read(service, id_, find)
-    keep(request, id_, lambda: read_or_recompute(service, id_, find))
+    if whole:
+        keep(request, id_, lambda: read_or_recompute(service, id_, find))
     return response
 
 
