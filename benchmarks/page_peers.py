@@ -75,9 +75,9 @@ def _row(server: Server, chromium: Browser, folder: Path, address: str, length: 
         (folder / "www" / f"{name}.html").write_text(html, encoding="utf-8")
     taken: dict[str, list[float]] = {name: [] for name in pages}
     held: dict[str, tuple[int, int]] = {}
-    for _ in range(REPEATS):
+    for turn in range(REPEATS):
         for name, (_, script, how) in pages.items():
-            if len(taken[name]) == _:
+            if len(taken[name]) == turn:  # not what failed before
                 _draw(chromium, f"{address}/{name}.html", script, how, taken[name], held, name)
     row: dict[str, Any] = {}
     for name, (html, _, _) in pages.items():
@@ -106,8 +106,9 @@ def _draw(
         page.goto(address, timeout=PATIENCE_MS)
         taken.append(float(page.evaluate(script, how)))
         held[name] = renderer(page)
-    except Error:  # too slow, or out of memory: not tried again
-        pass
+    except Error as error:  # too slow, or out of memory: not tried again
+        if not re.search("too slow|Timeout|crashed|closed", error.message):
+            raise
     finally:
         page.close()
 
