@@ -9,7 +9,7 @@ import pytest
 from tests.api.users import NOBODY, OF_ONE, READING, ROUTES, Users, ask, refused
 from tests.server import API, Server
 
-AROUND = [f"{API}/lenses", f"{API}/mechanisms", f"{API}/measures", f"{API}/session"]
+AROUND = [f"{API}/{part}" for part in ("lenses", "mechanisms", "measures", "figures", "session")]
 
 
 @pytest.fixture(scope="module")
