@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from playwright.sync_api import Browser, Error
 from tests.models import tiny_model
-from tests.server import Server
+from tests.server import Server, eventually
 
 import headscope
 
@@ -115,7 +115,8 @@ def _draw(
 
 def _exported(server: Server, text: str) -> str:
     request = {"model": "base", "text": text, "lenses": ["weights"], "measures": ["entropy"]}
-    done = server.post(request, headers={"Prefer": "wait=60"}).json()
+    done = server.post(request, headers={"Prefer": "wait=30"}).json()
+    eventually(lambda: server.get(f"/analyses/{done['id']}").json()["status"] == "done", "an analysis", 300)
     return str(server.get(f"/analyses/{done['id']}/export?format=html").text)
 
 
