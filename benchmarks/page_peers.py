@@ -87,8 +87,8 @@ def _row(server: Server, chromium: Browser, folder: Path, address: str, length: 
         }
         if name in held:
             row |= {f"{name}_nodes": held[name][0], f"{name}_renderer_mb": f"{held[name][1] / MB:.0f}"}
-        if name != "headscope" and len(taken[name]) == REPEATS:
-            row[f"{name}_ratio"] = ratios(taken[name], taken["headscope"]).text()
+        if name != "headscope" and len(taken[name]) == len(taken["headscope"]) == REPEATS:
+            row[f"{name}_ratio"] = ratios(taken[name], taken["headscope"]).text(digits=1)
     return row
 
 
