@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from playwright.sync_api import Browser, Error
 from tests.models import tiny_model
-from tests.server import Server
+from tests.server import Server, eventually
 
 import headscope
 
@@ -75,9 +75,9 @@ def _row(server: Server, chromium: Browser, folder: Path, address: str, length: 
         (folder / "www" / f"{name}.html").write_text(html, encoding="utf-8")
     taken: dict[str, list[float]] = {name: [] for name in pages}
     held: dict[str, tuple[int, int]] = {}
-    for _ in range(REPEATS):
+    for turn in range(REPEATS):
         for name, (_, script, how) in pages.items():
-            if len(taken[name]) == _:
+            if len(taken[name]) == turn:  # not what failed before
                 _draw(chromium, f"{address}/{name}.html", script, how, taken[name], held, name)
     row: dict[str, Any] = {}
     for name, (html, _, _) in pages.items():
@@ -87,8 +87,8 @@ def _row(server: Server, chromium: Browser, folder: Path, address: str, length: 
         }
         if name in held:
             row |= {f"{name}_nodes": held[name][0], f"{name}_renderer_mb": f"{held[name][1] / MB:.0f}"}
-        if name != "headscope" and len(taken[name]) == REPEATS:
-            row[f"{name}_ratio"] = ratios(taken[name], taken["headscope"]).text()
+        if name != "headscope" and len(taken[name]) == len(taken["headscope"]) == REPEATS:
+            row[f"{name}_ratio"] = ratios(taken[name], taken["headscope"]).text(digits=1)
     return row
 
 
@@ -106,15 +106,17 @@ def _draw(
         page.goto(address, timeout=PATIENCE_MS)
         taken.append(float(page.evaluate(script, how)))
         held[name] = renderer(page)
-    except Error:  # too slow, or out of memory: not tried again
-        pass
+    except Error as error:  # too slow, or out of memory: not tried again
+        if not re.search("too slow|Timeout|crashed|closed", error.message):
+            raise
     finally:
         page.close()
 
 
 def _exported(server: Server, text: str) -> str:
     request = {"model": "base", "text": text, "lenses": ["weights"], "measures": ["entropy"]}
-    done = server.post(request, headers={"Prefer": "wait=60"}).json()
+    done = server.post(request, headers={"Prefer": "wait=30"}).json()
+    eventually(lambda: server.get(f"/analyses/{done['id']}").json()["status"] == "done", "an analysis", 300)
     return str(server.get(f"/analyses/{done['id']}/export?format=html").text)
 
 

@@ -6,6 +6,7 @@ import {
   choicesOf,
   compose,
   countSentence,
+  holds,
   nearest,
   type Part,
   readSort,
@@ -53,6 +54,15 @@ it('says what a sentence asks for besides heads', () => {
     figures: 'entropy',
     spread: 'layer',
   })
+})
+
+it('knows what is not chosen any more', () => {
+  const now = { lens: 'effective', colour: 'map', head: '2.9' }
+  expect(holds(part('lens', 'effective'), now)).toBe(true)
+  expect(holds(part('lens', 'weights'), now)).toBe(false)
+  expect(holds(part('head', '2.9'), now)).toBe(true)
+  expect(holds(part('chart', 'entropy layer'), now)).toBe(false)
+  expect(holds(part('where', 'vertical'), now)).toBe(true)
 })
 
 it('offers the nearest heads where none reaches a bound', () => {

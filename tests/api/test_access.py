@@ -17,7 +17,13 @@ from tests.api.test_bad_input import check_problem
 from tests.api.users import NOBODY, OF_ONE, ROUTES, Users, ask, refused, users
 from tests.server import API, SLOW, Server, eventually
 
-OPEN = {("GET", "/healthz"), ("GET", "/"), ("GET", "/assets/{name}"), ("POST", f"{API}/session")}
+OPEN = {
+    ("GET", "/healthz"),
+    ("GET", "/"),
+    ("GET", "/assets/{name}"),
+    ("GET", "/assets/plotly.js"),
+    ("POST", f"{API}/session"),
+}
 PLACES = [
     *ROUTES,
     ("GET", f"{API}/openapi.json"),

@@ -17,7 +17,7 @@ from tests.api.test_bad_input import check_problem
 from tests.server import API, Server
 
 NOBODY = "0" * 32
-NAMES = {"model": "bert", "lens": "weights", "measure": "entropy"}
+NAMES = {"model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy"}
 QUERY = {"/edges/": "?layer=0&head=0", "/ask": "?q=vertical"}
 ROUTES = [(method.upper(), path) for path, methods in document()["paths"].items() for method in methods]
 OF_ONE = [(method, path) for method, path in ROUTES if "{id}" in path]

@@ -71,6 +71,7 @@ def settled(visit: Visit, entry: str) -> None:
         return
     if entry.startswith("compared"):
         visit.page.get_by_role("heading", name="Compared").wait_for()
+        expect(visit.page.get_by_text("Comparing every")).to_be_hidden()
     if entry == "compared-mechanisms-34":
         visit.page.get_by_text("Cosine of the two maps").wait_for()
     if entry.startswith("statistics"):

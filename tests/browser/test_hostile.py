@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -57,6 +58,32 @@ def test_typed_and_pointed_at(page: Visit, text: str) -> None:
         page.tokens.nth(index).hover()
     assert page.page.evaluate(NODES) == nodes
     assert page.problems == []
+
+
+def test_in_the_query_box(visits: Callable[..., Visit]) -> None:
+    """What is not understood is asked back about, in letters."""
+    visit = visits()
+    visit.network_errors_expected = True
+    visit.open()
+    nodes = visit.page.evaluate(NODES)
+    box = visit.page.get_by_role("searchbox", name="Find heads")
+    for text in (HOSTILE[0], HOSTILE[1], HOSTILE[40], HOSTILE[43], HOSTILE[46], HOSTILE[58]):
+        box.fill(text)
+        with visit.page.expect_response(re.compile("/ask|/heads")):
+            box.press("Enter")
+        expect(box).to_have_value(text)
+        assert visit.page.evaluate(NODES) == nodes
+
+
+def test_in_the_name_of_a_file(visits: Callable[..., Visit]) -> None:
+    """Neither the name nor what is in it."""
+    visit = visits().open()
+    nodes, before = visit.page.evaluate(NODES), visit.now()
+    file = {"name": "<img src=x onerror=alert(1)>.txt", "mimeType": "text/plain", "buffer": HOSTILE[18].encode()}
+    visit.page.locator("input[type=file]").set_input_files([file])
+    visit.settled(before)
+    expect(visit.text).to_have_value(HOSTILE[18])
+    assert visit.page.evaluate(NODES) == nodes
 
 
 def test_hostile_model_and_mechanism(visits: Callable[..., Visit]) -> None:

@@ -217,7 +217,10 @@ def test_a_shared_analysis_that_still_runs(begin: Begin, lab: Users) -> None:
 def test_nothing_of_it_without_users(visit: Visit) -> None:
     """A server without users asks nobody, and offers nothing of this."""
     visit.open()
-    assert visit.page.evaluate("fetch('/api/v1/session').then((answer) => answer.json())") == {"user": None, "home": "embedded"}
+    assert visit.page.evaluate("fetch('/api/v1/session').then((answer) => answer.json())") == {
+        "user": None,
+        "home": "embedded",
+    }
     expect(visit.page.get_by_role("button", name=re.compile("^(Share|Sign)"))).to_have_count(0)
     expect(visit.page.get_by_text("Signed in")).to_have_count(0)
 

@@ -47,7 +47,7 @@ def test_what_made_room_or_is_damaged_is_refused(place: Place) -> None:
     """The oldest go when there is no room; the refusal says what to do, and sending it again helps."""
     inputs = opened(place, SHARE * 3_500)
     names = [inputs.put(os.urandom(2_000)) for _ in range(2)]
-    with pytest.raises(InvalidImage, match="Send the request again"):
+    with pytest.raises(InvalidImage, match="Send the image itself"):
         inputs.get(names[0])
     for path in place.files.find(f"{place.path}/inputs/results"):
         place.files.pipe_file(path, b"damaged")

@@ -123,6 +123,10 @@ function choiceOf({ slot, value }: Part): Record<string, string> {
   return slot === 'head' ? { head: value, heads: '' } : {}
 }
 
+/** Whether what a part asked for is still what is chosen; what `now` says nothing of counts as chosen. */
+export const holds = (part: Part, now: Readonly<Record<string, string>>): boolean =>
+  Object.entries(choiceOf(part)).every(([name, value]) => (now[name] ?? value) === value)
+
 /** As it is where nothing was asked for. */
 export function withoutChoice({ slot }: Part): Record<string, string> {
   if (slot === 'lens') return { lens: 'weights' }

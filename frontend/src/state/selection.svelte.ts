@@ -81,6 +81,8 @@ const SAID = {
   params: '',
   lensparams: '',
 }
+/** A key opens one analysis, and what it is compared with is another. */
+const ALONE = { with: 'lens', than: '', thanparams: '', twin: '' }
 const MINE = { analysis: '', share: '' }
 type Fields = typeof INITIAL
 /** A step is a new entry, unless the last one changed the same things a moment ago. */
@@ -207,7 +209,7 @@ export class Selection {
 
   /** The address with which somebody who has the key sees what is seen here. */
   linkTo(analysis: string, share: string): string {
-    return `#${encodeFragment({ ...this.#fields, ...SAID, analysis, share }, INITIAL)}`
+    return `#${encodeFragment({ ...this.#fields, ...SAID, ...ALONE, analysis, share }, INITIAL)}`
   }
 
   openHead(head: Head, history: History = 'step'): void {

@@ -13,7 +13,7 @@ export interface Side {
   name: string
 }
 
-const LONGEST = 20
+const LONGEST = 22
 
 /** What tells two analyses apart: their models, else their mechanisms, else their texts. */
 export function namesOf(one: Analysis, other: Analysis, { models, mechanisms }: Catalogue): [string, string] {
@@ -22,10 +22,16 @@ export function namesOf(one: Analysis, other: Analysis, { models, mechanisms }: 
     (mechanisms.find((item) => item.name === name)?.title ?? name) + settings(params)
   const read = ({ text, textPair }: Analysis) => (one.text === other.text ? textPair : text)
   const from = difference(read(one), read(other))
-  const text = (of: Analysis) =>
-    `\u201c${from > 0 ? '\u2026' : ''}${shorten(read(of).slice(from).trim(), LONGEST)}\u201d`
+  const text = (of: Analysis) => `\u201c${from > 0 ? '\u2026' : ''}${wholeWords(read(of).slice(from).trim())}\u201d`
   const named = [model, mechanism, text].find((of) => of(one) !== of(other)) ?? text
   return [named(one), named(other)]
+}
+
+/** As many words as fit; of one that is too long, its beginning. */
+function wholeWords(text: string): string {
+  if (text.length <= LONGEST) return text
+  const end = text.lastIndexOf(' ', LONGEST)
+  return end > 0 ? `${text.slice(0, end)} \u2026` : shorten(text, LONGEST)
 }
 
 /** Where two texts begin to differ, less the word before. */
