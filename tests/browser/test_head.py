@@ -22,16 +22,11 @@ PIECES = "Unbelievable counterexamples embarrassed the crystallographers."
 LABEL = 74  # pixels that names take beside and above a heat map
 
 
-def stored(server: Server, text: str) -> dict[str, Any]:
-    items = server.get("/analyses").json()["items"]
-    documents = (server.get(f"/analyses/{item['id']}").json() for item in items)
-    return next(document for document in documents if document["text"] == text)
-
-
 def weights(server: Server, text: str, layer: int, head: int, **query: str) -> np.ndarray[Any, Any]:
     """The map of one head as the interface has it, [Q, K]."""
     params = {"layer": str(layer), "head": str(head), "dtype": "float32", **query}
-    return load(server.get(f"/analyses/{stored(server, text)['id']}/maps/weights", params=params).content)["map"][0, 0]
+    id_ = server.analyse(model="minilm", text=text)["id"]
+    return load(server.get(f"/analyses/{id_}/maps/weights", params=params).content)["map"][0, 0]
 
 
 def number(value: float) -> str:
@@ -156,7 +151,8 @@ def test_connections_are_those_of_the_interface(
 ) -> None:
     visit.open(address(text=PIECES, head="2.9", **rule)).painted("graph")
     params = {"layer": "2", "head": "9", **asked}
-    total = server.get(f"/analyses/{stored(server, PIECES)['id']}/edges/weights", params=params).json()["total"]
+    id_ = server.analyse(model="minilm", text=PIECES)["id"]
+    total = server.get(f"/analyses/{id_}/edges/weights", params=params).json()["total"]
     assert connections(visit) == total
 
 
@@ -205,7 +201,8 @@ def test_colours_span_what_is_chosen(visit: Visit, server: Server) -> None:
         visit.painted("head", before)
         seen.append(picture(image))
     assert len(set(seen)) == 3
-    every = load(server.get(f"/analyses/{stored(server, SENTENCE)['id']}/maps/weights").content)["map"]
+    id_ = server.analyse(model="minilm", text=SENTENCE)["id"]
+    every = load(server.get(f"/analyses/{id_}/maps/weights").content)["map"]
     largest = float(every.max())
     expect(span.locator("xpath=ancestor::figure")).to_contain_text(f"{float(f'{largest:.2g}'):g}")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
@@ -16,13 +14,6 @@ SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 # Longer than the 32 dimensions of a head of MiniLM, so that lenses differ.
 LONG = "The boats lay by the river bank while the bank in town kept the money. " * 3
 LABEL = 74  # pixels that names take beside and above a heat map
-
-
-def stored(server: Server, text: str) -> dict[str, Any]:
-    """The analysis of that text as the REST interface has it."""
-    items = server.get("/analyses").json()["items"]
-    documents = (server.get(f"/analyses/{item['id']}").json() for item in items)
-    return next(document for document in documents if document["text"] == text)
 
 
 def number(value: float) -> str:
@@ -43,7 +34,7 @@ def test_opens_on_a_picture(visit: Visit) -> None:
     expect(visit.page.get_by_role("gridcell")).to_have_count(72)
     for name in ("Heat map of head 2.9", "Connections of head 2.9"):
         assert picture(visit.image(name))[0] > 10
-    expect(visit.page.get_by_text("reaches nothing.")).to_be_visible()
+    expect(visit.page.get_by_text("of this map reaches nothing.")).to_be_visible()
     assert visit.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
 
 
@@ -78,7 +69,7 @@ def test_sentence_to_head(visit: Visit, server: Server) -> None:
     visit.painted("hover", before)
     expect(visit.page.locator("button.lit")).to_have_count(1)
 
-    analysis = stored(server, SENTENCE)
+    analysis = server.analyse(model="minilm", text=SENTENCE)
     answer = server.get(f"/analyses/{analysis['id']}/maps/weights", params={"layer": 4, "head": 5, "dtype": "float32"})
     weights = load(answer.content)["map"][0, 0]
     box = visit.image("Heat map of head 4.5").bounding_box()
@@ -110,7 +101,7 @@ def test_lenses_and_difference(visit: Visit, server: Server) -> None:
     visit.page.get_by_role("group", name="Compare").get_by_text("side by side", exact=True).click()
     expect(visit.image("Weights map of head 2.9")).to_be_visible()
 
-    identity = stored(server, LONG.strip())["id"]
+    identity = server.analyse(model="minilm", text=LONG.strip())["id"]
     maps = {
         lens: load(server.get(f"/analyses/{identity}/maps/{lens}", params={"layer": 2, "head": 9}).content)["map"]
         for lens in ("weights", "effective")
