@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import mimetypes
+from functools import lru_cache
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
@@ -28,11 +32,21 @@ def serve_page(app: FastAPI) -> None:
         return FileResponse(folder / "index.html", headers={"Cache-Control": "no-cache"})
 
     @app.get("/assets/{name}", include_in_schema=False)
-    async def asset(name: str) -> Response:
+    async def asset(name: str, request: Request) -> Response:
         path = _file_in(folder / "assets", name)
         if path is None:
             raise HTTPException(404)
-        return FileResponse(path, headers={"Cache-Control": "public, max-age=31536000, immutable"})
+        headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return FileResponse(path, headers=headers)
+        body = await asyncio.to_thread(_zipped, path)
+        return Response(body, media_type=mimetypes.guess_type(name)[0], headers=headers | {"Content-Encoding": "gzip"})
+
+
+@lru_cache(16)
+def _zipped(path: Path) -> bytes:
+    """The file, compressed once: its name changes with its content."""
+    return gzip.compress(path.read_bytes(), mtime=0)
 
 
 def _file_in(folder: Path, name: str) -> Path | None:

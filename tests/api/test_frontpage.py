@@ -1,0 +1,27 @@
+"""The page's files: compressed for whoever can read that, kept for ever by name."""
+
+from __future__ import annotations
+
+import re
+
+from tests.server import Server
+
+
+def test_files_of_the_page(embedded: Server) -> None:
+    """Every file that the page names is there, in fewer bytes where the browser takes them so."""
+    with embedded.visitor() as visitor:
+        page = visitor.get("/")
+        assert page.headers["cache-control"] == "no-cache"
+        names = re.findall(r'(?:src|href)="(/assets/[^"]+\.(?:js|css))"', page.text)
+        assert len(names) >= 2
+        for name in names:
+            zipped = visitor.get(name, headers={"Accept-Encoding": "gzip"})
+            plain = visitor.get(name, headers={"Accept-Encoding": "identity"})
+            assert zipped.headers["content-encoding"] == "gzip"
+            assert int(zipped.headers["content-length"]) < int(plain.headers["content-length"]) / 2
+            assert zipped.content == plain.content
+            assert "content-encoding" not in plain.headers
+            for answer in (zipped, plain):
+                assert answer.headers["vary"] == "Accept-Encoding"
+                assert answer.headers["cache-control"].endswith("immutable")
+                assert answer.headers["content-type"].startswith(("text/javascript", "text/css"))
