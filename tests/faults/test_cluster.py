@@ -335,7 +335,9 @@ def test_images_reach_the_worker(cluster: Cluster) -> None:
     job = cluster.record().get(id_)
     assert job is not None
     assert image not in job.payload
-    assert cluster.post({"model": "vit", "image": json.loads(job.payload)["image"]}).json()["code"] == "invalid-image"
+    named = json.loads(job.payload)["image"]
+    assert cluster.others[0].submit(model="vit", image=named, lenses=["weights"]) == id_
+    assert cluster.post({"model": "vit", "image": f"sha256:{'0' * 64}"}).json()["code"] == "invalid-image"
 
 
 def test_deaf_worker(models: Path, tmp_path: Path) -> None:
