@@ -139,6 +139,7 @@ def test_public_names() -> None:
     """The interface is exactly this."""
     assert headscope.__all__ == [
         "COMPARISONS",
+        "FIGURES",
         "LENSES",
         "MEASURES",
         "MECHANISMS",
