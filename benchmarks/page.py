@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page
+from tests.chromium import chromium
 from tests.models import tiny_model
 from tests.server import Server
 
-from .chromium import browser, marked, times
+from .browsing import marked, times
 from .common import Spread
 
 # Tokens -> repeats: the longest takes the server a minute each.
@@ -37,12 +38,12 @@ def measure() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         models = Path(folder) / "models"
         tiny_model(models / "base", "bert", layers=12, heads=12, width=768, positions=2048)
-        with Server(Path(folder) / "home", models) as server, browser() as chromium:
-            return [{"tokens": length, **_row(server, chromium, length, LENGTHS[length])} for length in LENGTHS]
+        with Server(Path(folder) / "home", models) as server, chromium() as browser:
+            return [{"tokens": length, **_row(server, browser, length, LENGTHS[length])} for length in LENGTHS]
 
 
-def _row(server: Server, chromium: Browser, length: int, repeats: int) -> dict[str, Any]:
-    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+def _row(server: Server, browser: Browser, length: int, repeats: int) -> dict[str, Any]:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"http://{server.url}/#model=base&text=a+warm+model")
     marked(page, "headscope:graph", LONGEST_MS)
     live = page.get_by_role("checkbox", name="live")

@@ -12,10 +12,11 @@ from typing import Any
 from urllib.parse import quote
 
 from playwright.sync_api import Browser, Page
+from tests.chromium import chromium
 from tests.models import tiny_model
 from tests.server import Server
 
-from .chromium import act, browser, frames, marked, renderer
+from .browsing import act, frames, marked, renderer
 from .common import Spread
 from .page import LONGEST_MS, text_of
 
@@ -29,21 +30,21 @@ def measure() -> list[dict[str, Any]]:
         models = Path(folder) / "models"
         tiny_model(models / "few", "bert", layers=2, heads=12, width=768, positions=2048)
         tiny_model(models / "many", "bert", layers=32, heads=32, width=512, positions=256)
-        with Server(Path(folder) / "home", models) as server, browser() as chromium:
-            return [*(_head(server, chromium, length) for length in (512, 2048)), _grid(server, chromium)]
+        with Server(Path(folder) / "home", models) as server, chromium() as browser:
+            return [*(_head(server, browser, length) for length in (512, 2048)), _grid(server, browser)]
 
 
-def _opened(server: Server, chromium: Browser, model: str, tokens: int, more: str) -> Page:
-    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+def _opened(server: Server, browser: Browser, model: str, tokens: int, more: str) -> Page:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"http://{server.url}/#model={model}&head=0.0&{more}&text={quote(text_of(tokens))}")
     marked(page, "headscope:head", LONGEST_MS)
     page.wait_for_timeout(2000)  # what is fetched ahead
     return page
 
 
-def _head(server: Server, chromium: Browser, tokens: int) -> dict[str, Any]:
+def _head(server: Server, browser: Browser, tokens: int) -> dict[str, Any]:
     # So many keys per query that about 2,000 curves are drawn.
-    page = _opened(server, chromium, "few", tokens, f"rule=top-k&k={max(1, 2048 // tokens)}&view=map")
+    page = _opened(server, browser, "few", tokens, f"rule=top-k&k={max(1, 2048 // tokens)}&view=map")
     opened, hovered, drawn = [], [], []
     for turn in range(REPEATS):
         head = page.get_by_role("gridcell", name=f"Layer 1, head {2 * turn + 1}", exact=True)
@@ -64,8 +65,8 @@ def _head(server: Server, chromium: Browser, tokens: int) -> dict[str, Any]:
     }
 
 
-def _grid(server: Server, chromium: Browser) -> dict[str, Any]:
-    page = _opened(server, chromium, "many", 256, "view=map")
+def _grid(server: Server, browser: Browser) -> dict[str, Any]:
+    page = _opened(server, browser, "many", 256, "view=map")
     grid = page.get_by_role("grid", name="Heads")
     rates = [frames(grid) for _ in range(REPEATS)]
     nodes, memory = renderer(page)

@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 from playwright.sync_api import Browser, Error
+from tests.chromium import chromium
 from tests.models import tiny_model
 from tests.server import Server, eventually
 
 import headscope
 
-from .chromium import browser, renderer, served
+from .browsing import renderer, served
 from .common import Spread, ratios
 from .page import text_of
 
@@ -56,16 +57,16 @@ PAINTED = """([, , patience]) => new Promise((resolve, reject) => {
 
 def measure() -> list[dict[str, Any]]:
     """One row per length."""
-    with tempfile.TemporaryDirectory() as name, browser() as chromium:
+    with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
         tiny_model(folder / "models" / "base", "bert", layers=12, heads=12, width=768, positions=512)
         (folder / "www").mkdir()
         _scripts(folder / "www")
         with Server(folder / "home", folder / "models") as server, served(folder / "www") as address:
-            return [{"tokens": length, **_row(server, chromium, folder, address, length)} for length in LENGTHS]
+            return [{"tokens": length, **_row(server, browser, folder, address, length)} for length in LENGTHS]
 
 
-def _row(server: Server, chromium: Browser, folder: Path, address: str, length: int) -> dict[str, Any]:
+def _row(server: Server, browser: Browser, folder: Path, address: str, length: int) -> dict[str, Any]:
     text = text_of(length)
     pages = {
         "headscope": (_exported(server, text), PAINTED, ["", 0, PATIENCE_MS]),
@@ -78,7 +79,7 @@ def _row(server: Server, chromium: Browser, folder: Path, address: str, length: 
     for turn in range(REPEATS):
         for name, (_, script, how) in pages.items():
             if len(taken[name]) == turn:  # not what failed before
-                _draw(chromium, f"{address}/{name}.html", script, how, taken[name], held, name)
+                _draw(browser, f"{address}/{name}.html", script, how, taken[name], held, name)
     row: dict[str, Any] = {}
     for name, (html, _, _) in pages.items():
         row |= {
@@ -93,7 +94,7 @@ def _row(server: Server, chromium: Browser, folder: Path, address: str, length: 
 
 
 def _draw(
-    chromium: Browser,
+    browser: Browser,
     address: str,
     script: str,
     how: list[Any],
@@ -101,7 +102,7 @@ def _draw(
     held: dict[str, tuple[int, int]],
     name: str,
 ) -> None:
-    page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
     try:
         page.goto(address, timeout=PATIENCE_MS)
         taken.append(float(page.evaluate(script, how)))

@@ -16,7 +16,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "backend" / "headscope"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-NOUNS = {"_version", "types", "declarations", "errors", "settings", "logs", "adjacency", "words", "alignment", "database"}
+NOUNS = {
+    "_version",
+    "types",
+    "declarations",
+    "errors",
+    "settings",
+    "logs",
+    "adjacency",
+    "words",
+    "alignment",
+    "database",
+}
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "caveats", "collector", "result", "study", "figures"}

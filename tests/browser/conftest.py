@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.browser.visit import Visit
+from tests.chromium import chromium
 from tests.models import tiny_model
 from tests.server import Server
-
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="package")
@@ -46,12 +36,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[S
 @pytest.fixture(scope="package")  # no longer: while it is there, nothing else may run an event loop
 def browser() -> Iterator[Browser]:
     """The Chromium of this machine."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert chromium, "these tests need Chromium from the system's packages"
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+    with chromium() as launched:
         yield launched
-        launched.close()
 
 
 @pytest.fixture

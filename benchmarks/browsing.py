@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,17 +11,8 @@ from threading import Thread
 from typing import Any
 
 import psutil
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Locator, Page
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 # From an event made within the page itself, so that no driver's round trip is counted, to the first mark after it.
 ACT = """(element, [kind, across, down, name]) => new Promise((resolve) => {
   const box = element.getBoundingClientRect()
@@ -52,15 +42,6 @@ SCROLL = """(element) => new Promise((resolve) => {
   }
   requestAnimationFrame(step)
 })"""
-
-
-@contextmanager
-def browser() -> Iterator[Browser]:
-    """Chromium of the system."""
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 def act(element: Locator, kind: str, name: str, across: float = 0.5, down: float = 0.5) -> float:
