@@ -67,7 +67,9 @@ def _row(server: Server, browser: Browser, length: int, repeats: int) -> dict[st
         if turn:
             at = times(page)
             newest = server.get("/analyses?limit=1").json()["items"][0]["id"]
-            computed = server.get(f"/analyses/{newest}").json()["timing_ms"]["total"]
+            document = server.get(f"/analyses/{newest}").json()
+            assert len(document["tokens"]) == length, page.get_by_role("alert").all_inner_texts()
+            computed = document["timing_ms"]["total"]
             painted.append(at["headscope:grid"] - at["headscope:submit"])
             overhead.append(painted[-1] - computed)
             wire.append(before)
