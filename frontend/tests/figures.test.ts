@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { fixedFigures } from '../src/api/fixed-figures'
-import { openFigures, readCsv, sentenceOf } from '../src/lib/figures'
+import { ofLayer, openFigures, readCsv, sentenceOf } from '../src/lib/figures'
 
 describe('figures', () => {
   it('opens what the address names and there is, in the order of the list', async () => {
@@ -11,13 +11,13 @@ describe('figures', () => {
 
   it('knows which figures can be drawn for the heads of a layer, and for which lenses', async () => {
     const known = await fixedFigures.list()
-    expect(known.filter(({ ofLayer }) => ofLayer).map(({ name }) => name)).toEqual(['entropy'])
+    expect(known.filter(ofLayer).map(({ name }) => name)).toEqual(['entropy'])
     expect(known.find(({ name }) => name === 'residual_ratio')?.lenses).toEqual([])
     expect(known.find(({ name }) => name === 'patterns')?.lenses).toContain('effective')
   })
 
   it('says a figure in words, and nothing where it has none', async () => {
-    const asked = { name: 'entropy', lens: 'weights', layer: 4, theme: 'dark' } as const
+    const asked = { name: 'entropy', params: { lens: 'weights', layer: 4 }, theme: 'dark' } as const
     const figure = await fixedFigures.draw('', asked, new AbortController().signal)
     expect(sentenceOf(figure)).toMatch(/^Median entropy \(nats\) in layer 4, head 0 to 11: /)
     expect(sentenceOf({ data: [], layout: {} })).toBe('')

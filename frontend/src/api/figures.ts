@@ -13,17 +13,13 @@ export const readInfo = ({ name, title, doc, not, measures, lenses, params }: Wi
   not,
   measures,
   lenses,
-  ofLayer: 'layer' in ((params.properties as object | undefined) ?? {}),
+  params,
 })
 
 /** A column and a half of a journal, in px of 1/96 inch. */
 const PRINTED = { width: 520, height: 320 }
 
-const chosen = ({ lens, layer, theme }: AskedFigure): Query => ({
-  ...(lens === '' ? {} : { lens }),
-  ...(layer === null ? {} : { layer }),
-  theme,
-})
+const chosen = ({ params, theme }: AskedFigure): Query => ({ ...params, theme })
 
 /** `at` makes the address of the list, `of` that of what belongs to an analysis. */
 export function figures(

@@ -6,7 +6,7 @@ import data from './fixed-figures.json'
 type Drawn = Record<string, PlotlyFigure>
 const fixed = data as unknown as { declared: WireFigure[]; light: Drawn; dark: Drawn; tables: Record<string, string> }
 
-const keyOf = ({ name, layer }: AskedFigure) => (layer === null ? name : `${name} by head`)
+const keyOf = ({ name, params }: AskedFigure) => ('layer' in params ? `${name} by head` : name)
 
 export const fixedFigures: Figures = {
   list: async () => fixed.declared.map(readInfo),

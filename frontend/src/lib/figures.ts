@@ -1,24 +1,22 @@
-/** Figures of an analysis as plotly draws them: what there is, what one is asked with, and what comes. */
+/** Figures of an analysis or a study as plotly draws them: what there is, what one is asked with, and what comes. */
 
 export interface FigureInfo {
   name: string
   title: string
   doc: string
   not: string
-  /** Measures that the analysis must hold for it. */
+  /** Measures that must have been computed for it. */
   measures: readonly string[]
   /** The lenses it can be drawn for; none where that is no choice. */
   lenses: readonly string[]
-  /** It can be drawn for the heads of one layer, too. */
-  ofLayer: boolean
+  /** JSON Schema of what else can be chosen. */
+  params: unknown
 }
 
 export interface AskedFigure {
   name: string
-  /** Empty where that is no choice. */
-  lens: string
-  /** The layer whose heads are drawn; null for all layers. */
-  layer: number | null
+  /** What differs from the figure's own defaults. */
+  params: Readonly<Record<string, string | number>>
   theme: 'light' | 'dark'
 }
 
@@ -38,6 +36,13 @@ export interface Figures {
   /** Address of the script that draws. */
   script: string
 }
+
+/** It can be drawn for the heads of one layer, too. */
+export const ofLayer = ({ params }: FigureInfo) => takes(params, 'layer')
+
+/** Whether a parameter is among those of a JSON Schema. */
+export const takes = (params: unknown, name: string) =>
+  Object.hasOwn((params as { properties?: object }).properties ?? {}, name)
 
 /** What a figure shows, in words. */
 export function sentenceOf({ layout }: PlotlyFigure): string {

@@ -1,5 +1,4 @@
 /** plotly.js, loaded once, when the first figure is opened. */
-import type { Head } from '../lib/analysis'
 import type { PlotlyFigure } from '../lib/figures'
 
 interface Point {
@@ -33,14 +32,19 @@ export interface Surface {
   script: string
   width: number
   height: number
-  /** A head was clicked. */
-  onchoose: (head: Head) => void
+  onchoose: (chosen: Chosen) => void
+}
+
+/** What a mark that was clicked is about: a head, or all heads of a layer. */
+export interface Chosen {
+  layer: number
+  head: number | null
 }
 
 /** Figures say in their customdata which layer and head a point is about. */
-function headOf({ points }: { points: Point[] }): Head | undefined {
+function chosenOf({ points }: { points: Point[] }): Chosen | undefined {
   const [layer, head] = (points[0]?.customdata ?? []) as unknown[]
-  return typeof layer === 'number' && typeof head === 'number' ? { layer, head } : undefined
+  return typeof layer === 'number' ? { layer, head: typeof head === 'number' ? head : null } : undefined
 }
 
 /** Draws the figure, or draws it anew where it is. */
@@ -58,8 +62,8 @@ export async function drawFigure(to: HTMLElement, { data, layout }: PlotlyFigure
   )
   if (!first) return
   drawn.on('plotly_click', (event) => {
-    const head = headOf(event)
-    if (head) surface.onchoose(head)
+    const chosen = chosenOf(event)
+    if (chosen) surface.onchoose(chosen)
   })
 }
 
