@@ -54,6 +54,7 @@ MAY_IMPORT = {
     "request": NOUNS | PURE | {"models"},
     "budget": NOUNS | PURE | {"models", "request"},
     **{room: NOUNS | ROOMS | {"request", "budget"} | PIPELINE for room in PIPELINE},
+    "study": NOUNS | ROOMS | {"request", "budget", "query"} | PIPELINE,
     **{room: NOUNS | ROOMS | {"request", "budget", "query"} | PIPELINE | ROOTS for room in ROOTS},
     **dict.fromkeys(
         ("api", "cli", "commands", "client", "widget", "terminal", "__main__"),

@@ -138,12 +138,12 @@ class AnalysisRequest(BaseModel):
     @field_validator("lenses")
     @classmethod
     def _ordered_lenses(cls, chosen: list[Any]) -> list[Any]:
-        return _canonical("lens", chosen, list(LENSES))
+        return canonical("lens", chosen, list(LENSES))
 
     @field_validator("measures")
     @classmethod
     def _ordered_measures(cls, chosen: list[Any]) -> list[Any]:
-        return _canonical("measure", chosen, list(MEASURES))
+        return canonical("measure", chosen, list(MEASURES))
 
     @field_validator("layers", "heads")
     @classmethod
@@ -239,7 +239,7 @@ class AnalysisRequest(BaseModel):
         return self._digest(model_digest, self.model_dump(exclude=INPUT))
 
     def _digest(self, model_digest: str, request: dict[str, Any]) -> str:
-        record = {**_versions(), "model_digest": model_digest, "request": request}
+        record = {**versions(), "model_digest": model_digest, "request": request}
         canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
@@ -251,7 +251,7 @@ def stored_image(request: AnalysisRequest) -> str | None:
 
 
 @cache
-def _versions() -> dict[str, Any]:
+def versions() -> dict[str, Any]:
     """Whatever else decides the numbers."""
     from importlib.metadata import version
 
@@ -263,7 +263,7 @@ def _versions() -> dict[str, Any]:
     }
 
 
-def _canonical(what: str, chosen: list[Any], order: list[str]) -> list[Any]:
+def canonical(what: str, chosen: list[Any], order: list[str]) -> list[Any]:
     """Without repetitions and in one order; InvalidRequest for one method with two sets of parameters."""
     found: dict[str, Any] = {}
     for choice in chosen:
