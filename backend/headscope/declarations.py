@@ -114,7 +114,7 @@ class Measure(Declaration):
 
     It is computed for those of `lenses` that were read, and for the weights if they are among them. `reads` names the lenses that must have been read for it.
     `of` heads: gets blocks of heads. `of` layer: gets all heads of a layer at once, with the residual stream; values may have no axis H. An axis C
-    holds `columns`, by name; one named class holds numbers of `classes`.
+    holds `columns`, by name; one named class holds numbers of `classes`. One that is `fixed` reads the model's weights alone: all inputs give the same.
     """
 
     compute: Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]
@@ -124,6 +124,7 @@ class Measure(Declaration):
     reads: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    fixed: bool = False
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -17,10 +17,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Declaration):
-    """A number for each two maps [Q, K] of equal shape; `signed` says whether they may be negative."""
+    """A number for each two maps [Q, K] of equal shape; `signed` says whether they may be negative, `similar` whether more means more alike."""
 
     compute: Callable[[Array, Array], float]
     signed: bool = False
+    similar: bool = False
 
     def __call__(self, a: Array, b: Array) -> Array:
         """Maps [..., Q, K] -> [...] in float64. Raises InvalidRequest for different shapes, Unsupported for signed maps where that makes no sense."""
@@ -68,6 +69,7 @@ COSINE = Comparison(
     citation="Kovaleva et al. 2019, Revealing the Dark Secrets of BERT, sec. 4.3, on maps without padding",
     range=(-1.0, 1.0),
     signed=True,
+    similar=True,
     compute=cosine,
 )
 

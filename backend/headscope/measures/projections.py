@@ -145,6 +145,7 @@ OUTPUT_OVERLAP = Measure(
     range=(0.0, 1.0),
     shape="L H H",
     of="layer",
+    fixed=True,
     compute=output_overlap,
 )
 
@@ -158,6 +159,7 @@ QK_SPECTRUM = Measure(
     range=(0.0, None),
     shape="L H C",
     columns=SPECTRUM,
+    fixed=True,
     compute=qk_spectrum,
 )
 
@@ -173,6 +175,7 @@ QK_SPECTRUM_LAYER = Measure(
     shape="L C",
     of="layer",
     columns=SPECTRUM,
+    fixed=True,
     compute=qk_spectrum_layer,
 )
 

@@ -10,6 +10,7 @@ stat/{v}/{m}/{s}/boot_sum boot_weight            Poisson bootstrap over inputs [
 class/{v}/{m}/{s}                                inputs by class [L, H, classes], for measures with classes
 top/{v}/{m}/{s}/value row                        inputs with the largest mean [..., K], largest first; row -1 where there are fewer
 pair/{comparison}/{s}/...                        the parts of `stat` for the two variants, compared input by input [L, H]
+top/pair/{comparison}/{s}/value row              inputs in which they are least alike [L, H, K]; value is 1 - cosine, or the divergence
 alike/{v}/{s}/sum count                          cosine between the maps of each two heads [L H, L H], summed over some inputs
 fixed/{v}/{m}/{s}                                measures of the weights alone, which are the same for every input
 sample/row                                       inputs drawn evenly, in order
@@ -119,7 +120,7 @@ class Summary:
 
     def place(self, layer: int, head: int, variant: int = 0) -> tuple[int, int]:
         """Where a head stands on axes L and H. Raises Unknown."""
-        one = self._variant(variant)
+        one = self.variant(variant)
         if layer not in one["layers"]:
             raise Unknown(
                 "layer", f"The study has the layers {one['layers'][0]} to {one['layers'][-1]}.", pointer="/layer"
@@ -168,7 +169,7 @@ class Summary:
         self, layer: int, head: int, lens: str = "weights", variant: int = 0, most: int = 5
     ) -> list[tuple[int, int, float]]:
         """The heads whose maps are most like those of a head: (layer, head, mean cosine), the nearest first. Raises Unknown or Unsupported."""
-        place, one = self.place(layer, head, variant), self._variant(variant)
+        place, one = self.place(layer, head, variant), self.variant(variant)
         if f"alike/{variant}/{lens}/sum" not in self.arrays:
             raise Unsupported("Heads were not compared with each other for that lens.", pointer="/lens")
         at = place[0] * len(one["heads"]) + place[1]
@@ -195,7 +196,8 @@ class Summary:
         texts: list[dict[str, Any]] = json.loads(self.arrays["example/json"].tobytes() or b"[]")
         return dict(zip((int(row) for row in self.arrays["example/row"]), texts, strict=True))
 
-    def _variant(self, variant: int) -> dict[str, Any]:
+    def variant(self, variant: int) -> dict[str, Any]:
+        """A variant: model, mechanism, layers, heads. Raises Unknown."""
         if not 0 <= variant < len(self.document["variants"]):
             raise Unknown(
                 "variant", f"The study has the variants 0 to {len(self.document['variants']) - 1}.", pointer="/variant"
@@ -204,7 +206,7 @@ class Summary:
         return one
 
     def _of(self, measure: str, lens: str, variant: int) -> str:
-        self._variant(variant)
+        self.variant(variant)
         if lens not in self.lenses_of(measure):
             known = ", ".join(self.lenses_of(measure))
             raise Unsupported(f"{measure} was computed for: {known}.", pointer="/lens")
