@@ -2,7 +2,22 @@
 
 from .embedded import Embedded
 from .engine import Engine, Problems
-from .job import LOCAL, TERMINAL, Claimant, Histogram, Job, Limits, Problem, Record, Run, Work, WorkerState, settle
+from .job import (
+    LOCAL,
+    TERMINAL,
+    Claimant,
+    Histogram,
+    Job,
+    JobKind,
+    Limits,
+    Part,
+    Problem,
+    Record,
+    Run,
+    Work,
+    WorkerState,
+    settle,
+)
 from .line import Line
 from .redis import ANSWER_SECONDS, RedisRecord
 from .sqlite import SqliteRecord
@@ -19,8 +34,10 @@ __all__ = [
     "Engine",
     "Histogram",
     "Job",
+    "JobKind",
     "Limits",
     "Line",
+    "Part",
     "Problem",
     "Problems",
     "Record",

@@ -24,12 +24,15 @@ TRIM_JOBS = 1_000
 GONE_SECONDS = 60.0
 
 Problem = dict[str, Any]
+# A study is done in chunks, its parts: jobs of its batch.
+JobKind = Literal["analysis", "study", "chunk"]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """What is accepted. `model` is the digest of its files; inputs of one `recipe` (a digest of all of the request but its input) and one
-    number of `tokens` may share a forward pass. An empty recipe or None tokens: it runs alone.
+    number of `tokens` may share a forward pass. An empty recipe or None tokens: it runs alone. Nobody is granted a chunk: it belongs to the
+    study whose id is its batch.
     """
 
     id: str
@@ -39,6 +42,7 @@ class Work:
     tokens: int | None = None
     owner: str = LOCAL
     request_id: str = ""
+    kind: JobKind = "analysis"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ class Job:
     request_id: str = ""
     run: int = 0
     worker: str = ""
+    kind: JobKind = "analysis"
 
     @property
     def terminal(self) -> bool:
@@ -80,7 +85,7 @@ class Job:
     @property
     def work(self) -> Work:
         """What was accepted."""
-        return Work(self.id, self.payload, self.model, self.recipe, self.tokens, self.owner, self.request_id)
+        return Work(self.id, self.payload, self.model, self.recipe, self.tokens, self.owner, self.request_id, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,19 @@ class WorkerState:
     claimant: Claimant
     seen: float
     jobs: tuple[str, ...] = ()
+
+
+class Part(NamedTuple):
+    """A chunk of a study, as far as progress goes. Times as those of a job."""
+
+    id: str
+    status: Status
+    fraction: float
+    stage: str
+    detail: str
+    tokens: int
+    started: float | None
+    finished: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +165,7 @@ class Histogram:
 class Record(Protocol):
     """The durable record of jobs. Every change is atomic and compare-and-set; any number of threads and processes may use one record.
 
+    A change of a chunk is a change of its study, too. When a study ends, its chunks are cancelled and dropped.
     Every method may raise BrokerUnavailable (cluster) or sqlite3.OperationalError (embedded, a full disk).
     """
 
@@ -229,8 +248,11 @@ class Record(Protocol):
     def statuses(self) -> dict[str, int]:
         """Number of jobs by status."""
 
-    def page(self, limit: int, before: float, owner: str | None = None) -> list[Job]:
-        """The newest jobs created before a time, newest first; of one owner, those granted to it."""
+    def page(self, limit: int, before: float, owner: str | None = None, kind: JobKind = "analysis") -> list[Job]:
+        """The newest jobs of a kind created before a time, newest first; of one owner, those granted to it."""
+
+    def parts(self, id_: str) -> list[Part]:
+        """The chunks of a study that has not ended, in no order."""
 
     def workers(self) -> list[WorkerState]:
         """Workers heard of in the last minute, by name."""

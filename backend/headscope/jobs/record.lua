@@ -13,6 +13,7 @@
 -- queue:<owner>            zset    id -> rank, of the queued
 -- alike:<recipe>:<tokens>  zset    id -> rank, of the queued that may share a forward pass
 -- owners:<id>, mine:<owner>, readers   set, zset, set    grants, both ways, and everybody who has any
+-- parts:<id>               set     chunks of a study that has not ended
 -- shares, keys             hash    key -> "id:owner", and back
 -- said:<speaker>           string  the number of what it has added last to counters and observations
 -- seen, workers            zset, hash    worker -> time, what it says of itself
@@ -42,7 +43,8 @@ local function jobs(ids)
 end
 
 -- The next version, for a change of a job. A record that was lost goes on beyond all versions there have been before.
-local function step(id)
+local step
+function step(id)
   if call('EXISTS', k('version')) == 0 then
     local era = clock[1] * 1000 + math.floor(clock[2] / 1000)
     call('SET', k('version'), era)
@@ -50,6 +52,8 @@ local function step(id)
   end
   local version = call('INCR', k('version'))
   call('ZADD', k('changes'), version, id)
+  local kind, batch = unpack(get(id, 'kind', 'batch'))
+  if kind == 'chunk' and call('EXISTS', k('job', batch)) == 1 then call('HSET', k('job', batch), 'version', step(batch)) end
   return version
 end
 
@@ -76,12 +80,6 @@ local function step_out(id)
   if call('EXISTS', k('queue', owner)) == 0 then call('SREM', k('line'), owner) end
   call('ZREM', k('waiting'), id)
   if tokens then call('ZREM', k('alike', recipe, tokens), id) end
-end
-
-local function finish(id, status, ...)
-  call('ZADD', k('ended'), now, id)
-  call('HINCRBY', k('ends'), status, 1)
-  set(id, 'status', status, 'stage', status, 'finished', now, ...)
 end
 
 local function drop(id, status)
@@ -116,6 +114,34 @@ local function let_go(id, run)
   return true
 end
 
+local finish
+
+-- Cancel a job that is under way; its worker, if it has one, has yet to let go.
+local function withhold(id)
+  local status, run, worker = unpack(get(id, 'status', 'run', 'worker'))
+  if status == 'queued' then
+    step_out(id)
+  else
+    let_go(id, run)
+    call('ZADD', k('leaving'), now, id .. ':' .. run)
+    call('HSET', k('leavers'), id .. ':' .. run, worker)
+  end
+  finish(id, 'cancelled')
+end
+
+-- The end of a job, and of the chunks it consists of: nobody wants them any more.
+function finish(id, status)
+  call('ZADD', k('ended'), now, id)
+  call('HINCRBY', k('ends'), status, 1)
+  set(id, 'status', status, 'stage', status, 'finished', now)
+  for _, part in ipairs(call('SMEMBERS', k('parts', id))) do
+    if under_way(get(part, 'status')[1]) then withhold(part) end
+    local ended = get(part, 'status')[1]
+    if ended then drop(part, ended) end
+  end
+  call('DEL', k('parts', id))
+end
+
 local function heard_of(name, claimant)
   call('ZADD', k('seen'), now, name)
   call('HSET', k('workers'), name, claimant)
@@ -143,11 +169,15 @@ function commands.enqueue(list, batch, priority, total, each)
       for name, value in pairs(one) do job[#job + 1], job[#job + 2] = name, value end
       if batch ~= '' then job[#job + 1], job[#job + 2] = 'batch', batch end
       call('HSET', k('job', one.id), unpack(job))
-      call('ZADD', k('created'), created, one.id)
+      if one.kind == 'chunk' then
+        call('SADD', k('parts', batch), one.id)
+      else
+        call('ZADD', k('created'), created, one.id)
+      end
       for _, owner in ipairs(call('SMEMBERS', k('owners', one.id))) do grant(one.id, owner, created) end
       stand(one.id)
     end
-    grant(one.id, one.owner, get(one.id, 'created')[1])
+    if one.kind ~= 'chunk' then grant(one.id, one.owner, get(one.id, 'created')[1]) end
   end
   return ''
 end
@@ -260,7 +290,7 @@ end
 
 -- The owner '' is everybody.
 function commands.cancel(id, owner)
-  local status, run, worker = unpack(get(id, 'status', 'run', 'worker'))
+  local status = get(id, 'status')[1]
   if not under_way(status) or (owner ~= '' and not call('ZSCORE', k('mine', owner), id)) then return 0 end
   local other = owner ~= '' and heir(id, owner)
   if other then
@@ -268,14 +298,7 @@ function commands.cancel(id, owner)
     inherit(id, owner, other)
     return 1
   end
-  if status == 'queued' then
-    step_out(id)
-  else
-    let_go(id, run)
-    call('ZADD', k('leaving'), now, id .. ':' .. run)
-    call('HSET', k('leavers'), id .. ':' .. run, worker)
-  end
-  finish(id, 'cancelled')
+  withhold(id)
   return 1
 end
 
@@ -352,16 +375,26 @@ function commands.statuses()
   return json(counts)
 end
 
-function commands.page(limit, before, owner)
+function commands.page(limit, before, owner, kind)
   local index, found, offset = owner == '' and k('created') or k('mine', owner), {}, 0
   repeat
     local ids = call('ZREVRANGEBYSCORE', index, '(' .. before, '-inf', 'LIMIT', offset, limit)
     offset = offset + #ids
     for _, id in ipairs(ids) do
-      if #found < tonumber(limit) and call('EXISTS', k('job', id)) == 1 then found[#found + 1] = id end
+      local version, is = unpack(get(id, 'version', 'kind'))
+      if #found < tonumber(limit) and version and (is or 'analysis') == kind then found[#found + 1] = id end
     end
   until #ids == 0 or #found == tonumber(limit)
   return jobs(found)
+end
+
+function commands.parts(id, ...)
+  local parts = {}
+  for _, part in ipairs(call('SMEMBERS', k('parts', id))) do
+    local values = get(part, ...)
+    if values[1] then parts[#parts + 1] = {part, unpack(values)} end
+  end
+  return json(parts)
 end
 
 function commands.workers(gone)

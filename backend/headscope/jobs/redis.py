@@ -32,7 +32,9 @@ from .job import (
     Claimant,
     Histogram,
     Job,
+    JobKind,
     Limits,
+    Part,
     Problem,
     Run,
     Saying,
@@ -46,7 +48,7 @@ from .job import (
 
 # How Redis is to run each command of the script: those that only read, those that may also run while its memory is full because they let work
 # end and go, and those that bring more, which are refused then before they change anything.
-READS = "several front lost unheeded waiting oldest place newest changed_since statuses page workers may_read shared all now"
+READS = "several front lost unheeded waiting oldest place newest changed_since statuses page parts workers may_read shared all now"
 GROWS = "enqueue grant share"
 # Those that do more when they are asked twice. One whose answer is lost is not asked again here, for it may have been heard.
 ONCE = "take add"
@@ -182,8 +184,11 @@ class RedisRecord:
         counts = {status: int(number) for status, number in _pairs(self._ask("statuses")).items()}
         return {status: number for status, number in counts.items() if number}
 
-    def page(self, limit: int, before: float, owner: str | None = None) -> list[Job]:
-        return _jobs(self._ask("page", limit, repr(before), owner or ""))
+    def page(self, limit: int, before: float, owner: str | None = None, kind: JobKind = "analysis") -> list[Job]:
+        return _jobs(self._ask("page", limit, repr(before), owner or "", kind))
+
+    def parts(self, id_: str) -> list[Part]:
+        return [_part(id_, values) for id_, *values in json.loads(self._ask("parts", id_, *Part._fields[1:]))]
 
     def workers(self) -> list[WorkerState]:
         states = [
@@ -255,6 +260,11 @@ def _jobs(answer: str) -> list[Job]:
 def _job(values: dict[str, str]) -> Job:
     del values["number"]
     return Job(**{**ABSENT, **{name: KINDS.get(name, str)(value) for name, value in values.items()}})
+
+
+def _part(id_: str, values: list[Any]) -> Part:
+    named: dict[str, Any] = dict(zip(Part._fields[1:], values, strict=True))
+    return Part(id_, **{name: None if value is False else KINDS.get(name, str)(value) for name, value in named.items()})
 
 
 def _queue(owner: str, turn: int, jobs: list[list[Any]]) -> list[order.Waiting]:

@@ -22,7 +22,9 @@ from .job import (
     Claimant,
     Histogram,
     Job,
+    JobKind,
     Limits,
+    Part,
     Problem,
     Run,
     Saying,
@@ -38,8 +40,8 @@ from .tables import NEXT, create
 COLUMNS = ", ".join(field.name for field in fields(Job))
 # A job that has ended starts with a clean slate when it is accepted again.
 ACCEPT = f"""
-INSERT INTO jobs (id, payload, batch, priority, status, created, number, model, recipe, tokens, owner, request_id, version)
-VALUES (?, ?, ?, ?, 'queued', ?, ({NEXT}), ?, ?, ?, ?, ?, ({NEXT}))
+INSERT INTO jobs (id, payload, batch, priority, status, created, number, model, recipe, tokens, owner, request_id, kind, version)
+VALUES (?, ?, ?, ?, 'queued', ?, ({NEXT}), ?, ?, ?, ?, ?, ?, ({NEXT}))
 ON CONFLICT (id) DO UPDATE SET payload = excluded.payload, batch = excluded.batch, priority = excluded.priority, status = 'queued', created = excluded.created,
     number = excluded.number, model = excluded.model, recipe = excluded.recipe, tokens = excluded.tokens, owner = excluded.owner,
     request_id = excluded.request_id, version = excluded.version, fraction = 0, stage = 'queued', detail = '', attempts = 0, error = NULL,
@@ -76,10 +78,11 @@ class SqliteRecord:
             for one in work:
                 connection.execute(JOIN, {"owner": one.owner})
                 values = (one.id, one.payload, batch, priority, time.time())
-                more = (one.model, one.recipe, one.tokens, one.owner, one.request_id)
+                more = (one.model, one.recipe, one.tokens, one.owner, one.request_id, one.kind)
                 if connection.execute(ACCEPT, (*values, *more)).rowcount > 0:
                     accepted.add(one.owner)
-                _grant(connection, one.id, one.owner)
+                if one.kind != "chunk":
+                    _grant(connection, one.id, one.owner)
             if accepted:
                 self._check(limits, accepted)
 
@@ -182,7 +185,10 @@ class SqliteRecord:
             ended = {"status": status, "stage": status, "finished": time.time()}
             written = {"error": json.dumps(error)} if error else {}
             whole = {"fraction": 1.0} if status == "done" else {}
-            return _set(connection, id_, run, **ended, **written, **whole)
+            changed = _set(connection, id_, run, **ended, **written, **whole)
+            if changed:
+                _drop_parts(connection, id_)
+            return changed
 
     def requeue(self, id_: str, run: int, detail: str, *, counted: bool = True) -> bool:
         with self._database.change() as connection:
@@ -212,6 +218,7 @@ class SqliteRecord:
                 f"UPDATE jobs SET status = 'cancelled', stage = 'cancelled', finished = ?, version = ({NEXT}) WHERE id = ?",
                 (now, id_),
             )
+            _drop_parts(connection, id_)
             return True
 
     def forget(self, id_: str, owner: str | None = None) -> bool:
@@ -290,10 +297,16 @@ class SqliteRecord:
     def statuses(self) -> dict[str, int]:
         return dict(self._connection.execute("SELECT status, COUNT(*) FROM jobs GROUP BY status").fetchall())
 
-    def page(self, limit: int, before: float, owner: str | None = None) -> list[Job]:
+    def page(self, limit: int, before: float, owner: str | None = None, kind: JobKind = "analysis") -> list[Job]:
         granted = "AND id IN (SELECT id FROM grants WHERE owner = ?) " if owner is not None else ""
-        values = (before, owner, limit) if owner is not None else (before, limit)
-        return self._jobs(f"created < ? {granted}ORDER BY created DESC LIMIT ?", *values)
+        values = (kind, before, owner, limit) if owner is not None else (kind, before, limit)
+        return self._jobs(f"kind = ? AND created < ? {granted}ORDER BY created DESC LIMIT ?", *values)
+
+    def parts(self, id_: str) -> list[Part]:
+        rows = self._connection.execute(
+            f"SELECT {', '.join(Part._fields)} FROM jobs WHERE batch = ? AND kind = 'chunk'", (id_,)
+        )
+        return [Part(*row) for row in rows]
 
     def workers(self) -> list[WorkerState]:
         rows = self._connection.execute(
@@ -372,6 +385,13 @@ def _set(connection: sqlite3.Connection, id_: str, run: int, **values: Any) -> b
         (*values.values(), id_, run),
     )
     return changed.rowcount > 0
+
+
+def _drop_parts(connection: sqlite3.Connection, id_: str) -> None:
+    """After the end of a study: nobody wants its chunks any more."""
+    parts = "FROM jobs WHERE batch = ? AND kind = 'chunk'"
+    connection.execute(f"UPDATE runs SET cancelled = ? WHERE run IN (SELECT run {parts})", (time.time(), id_))
+    connection.execute(f"DELETE {parts}", (id_,))
 
 
 def _grant(connection: sqlite3.Connection, id_: str, owner: str) -> None:

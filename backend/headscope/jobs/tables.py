@@ -46,14 +46,26 @@ CREATE TRIGGER job_changed AFTER UPDATE OF version ON jobs BEGIN UPDATE line SET
 CREATE TRIGGER grant_gone AFTER DELETE ON grants BEGIN DELETE FROM shares WHERE id = OLD.id AND owner = OLD.owner; END;
 """
 NEXT = "SELECT version + 1 FROM line"
-LAYOUT = 2
+# Since version 3: studies, and the chunks they consist of.
+KINDS = """
+ALTER TABLE jobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'analysis';
+CREATE INDEX jobs_kind ON jobs (kind, created);
+CREATE INDEX jobs_parts ON jobs (batch) WHERE kind = 'chunk';
+CREATE TRIGGER part_changed AFTER UPDATE OF version ON jobs WHEN NEW.kind = 'chunk'
+    BEGIN UPDATE jobs SET version = (SELECT version + 1 FROM line) WHERE id = NEW.batch; END;
+"""
+LAYOUT = 3
 
 
 def create(database: Database) -> None:
     """Make the tables, or bring those of an older version up to date: its jobs and counters stay, and everything was asked for by the one user there was."""
     with database.change() as connection:
-        if connection.execute("PRAGMA user_version").fetchone()[0] < LAYOUT:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found < 2:
             _create(connection)
+        if found < LAYOUT:
+            for statement in _statements(KINDS):
+                connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
 
 
