@@ -12,6 +12,7 @@ import math
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -24,7 +25,16 @@ from ..errors import BudgetExceeded
 Array = NDArray[Any]
 MOST_LINES = 2_000_000
 CSV_COLUMNS = ("lens", "layer", "head", "query", "key", "query_token", "key_token", "value")
-TYPES = {"float32": "F32", "uint8": "U8", "int32": "I32", "int64": "I64", "bool": "BOOL"}
+TYPES = {
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "bool": "BOOL",
+    "uint8": "U8",
+    "uint64": "U64",
+    "int32": "I32",
+    "int64": "I64",
+}
 
 
 class Source(Protocol):
@@ -42,6 +52,18 @@ class Source(Protocol):
         """[L', H', Q, K] float32."""
 
 
+@dataclass(frozen=True)
+class Flat:
+    """A document and arrays without maps: a study, or a part of one."""
+
+    document: dict[str, Any]
+    arrays: Mapping[str, Array]
+
+    def maps(self, lens: str, layers: slice, heads: slice) -> Array:
+        """There are none."""
+        raise KeyError(lens)
+
+
 def _layers(source: Source, lens: str) -> Iterator[Array]:
     for layer in range(source.document["shapes"][lens][0]):
         yield source.maps(lens, slice(layer, layer + 1), slice(None))
@@ -49,7 +71,7 @@ def _layers(source: Source, lens: str) -> Iterator[Array]:
 
 def _sized(source: Source) -> dict[str, tuple[str, list[int], int]]:
     """Name -> type, shape, bytes of every tensor, in the order they are written."""
-    shapes = {lens: list(source.document["shapes"][lens]) for lens in source.document["kept"]}
+    shapes = {lens: list(source.document["shapes"][lens]) for lens in source.document.get("kept", ())}
     maps = {f"map/{lens}": ("float32", shape, 4 * math.prod(shape)) for lens, shape in shapes.items()}
     return maps | {
         name: (str(array.dtype), list(array.shape), array.nbytes) for name, array in sorted(source.arrays.items())
@@ -67,7 +89,7 @@ def write_safetensors(source: Source, path: Path) -> None:
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for lens in source.document["kept"]:
+        for lens in source.document.get("kept", ()):
             for block in _layers(source, lens):
                 file.write(block.data)
         for _, array in sorted(source.arrays.items()):

@@ -16,7 +16,7 @@ from ..declarations import Measure
 from ..errors import InvalidRequest
 from ..measures import MEASURES
 from ..measures.compare import COMPARISONS
-from . import statistics
+from . import shown, statistics
 from .dataset import Row
 from .request import StudyRequest
 from .summary import Summary
@@ -72,7 +72,7 @@ def grouped(arrays: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
     """Flat names -> what is merged together: the parts of a statistic, of a ranking; one array that stands alone has the part ""."""
     found: dict[str, dict[str, Array]] = defaultdict(dict)
     for name, values in arrays.items():
-        whole, part = (name, "") if name.split("/")[0] in ("class", "fixed") else name.rsplit("/", 1)
+        whole, part = (name, "") if name.split("/")[0] in ("class", "class_boot", "fixed") else name.rsplit("/", 1)
         found[whole][part] = values
     return dict(found)
 
@@ -94,6 +94,8 @@ _MERGE = {
     "pair": statistics.merge,
     "top": statistics.merge_top,
     "class": _added,
+    "class_boot": _added,
+    "shown": shown.better,
     "alike": _added,
     "fixed": lambda a, b: a,
     "sample": _both,
@@ -114,7 +116,9 @@ def collected(
             arrays |= {f"stat/{of}/{part}": array for part, array in parts.items()}
             arrays |= {f"top/{of}/{part}": array for part, array in statistics.top(means, rows).items()}
             if MEASURES[name].classes:
-                arrays[f"class/{of}"] = _classes(means, MEASURES[name])
+                kinds = _classes(means, MEASURES[name])
+                arrays[f"class/{of}"] = kinds.sum(-1)
+                arrays[f"class_boot/{of}"] = statistics.bootstrap_counts(kinds.sum(1), rows, seed)
     return arrays
 
 
@@ -167,9 +171,9 @@ def _edges(measure: Measure) -> Array:
 
 
 def _classes(means: Array, measure: Measure) -> Array:
-    """How many inputs each class was found in, [..., C, I] -> [..., classes]."""
+    """Which class each input has, [L, H, C, I] -> [L, H, classes, I], 0 or 1."""
     found = means[..., measure.columns.index("class"), :]
-    return np.stack([(found == number).sum(-1) for number in range(len(measure.classes))], axis=-1)
+    return np.stack([found == number for number in range(len(measure.classes))], axis=-2).astype(np.int64)
 
 
 def _merged(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
@@ -199,7 +203,7 @@ def _with_examples(arrays: dict[str, Array]) -> dict[str, Array]:
 def _naming(arrays: Mapping[str, Array]) -> Iterator[Array]:
     yield arrays["sample/row"]
     for name, values in arrays.items():
-        if name.startswith("top/") and name.endswith("/row"):
+        if name.startswith(("top/", "shown/")) and name.endswith("/row"):
             yield values
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..measures import MEASURES
 from ..models.loading import Model
 from ..request import AnalysisRequest, check_needs
 from ..result import Memory, Result
-from . import statistics
+from . import shown, statistics
 from .aggregate import Aggregate, collected, shapes, with_rows
 from .dataset import Row
 from .pairs import Alike, Pairs
@@ -86,6 +86,10 @@ class _Work:
         self._times: list[dict[str, float]] = [{} for _ in models]
         self._first: list[Result] = []
         self._failed: list[dict[str, Any]] = []
+        self._shown: tuple[int, dict[str, Array]] = (
+            2**64,
+            {},
+        )  # rank and maps of the one input that is kept to be shown
         self._tokens = self._cut = 0
 
     def batches(self) -> Iterator[Sequence[Row]]:
@@ -155,9 +159,20 @@ class _Work:
                 self._times[variant][name] = self._times[variant].get(name, 0.0) + taken
             if row.number in self._alike_rows:
                 self._alike.add(variant, maps[variant])
+        if row.number in self._alike_rows:
+            self._show(row.number, results, maps)
         if len(results) == 2 and self._not_compared is None:
             one, other = ((held, result.tokens, result.key_tokens) for held, result in zip(maps, results, strict=True))
             self._pairs.add(row.number, one, other)
+
+    def _show(self, row: int, results: Sequence[Result], maps: Sequence[Mapping[str, Array]]) -> None:
+        """Keep the maps of an input that is rather shown than the one before."""
+        ranked = shown.rank(row, len(results[0].tokens), results[0].head_width, self._request.seed)
+        if ranked < self._shown[0] and all(max(result.shape[2:]) <= shown.MOST for result in results):
+            found = dict[str, Array]()
+            for variant, (result, held) in enumerate(zip(results, maps, strict=True)):
+                found |= shown.arrays(variant, held, result.tokens, result.key_tokens, row, ranked)
+            self._shown = ranked, found
 
     def _was_cut(self, row: Row, model: Model, result: Result) -> bool:
         """Whether max_tokens left something of an input out."""
@@ -182,7 +197,7 @@ class _Work:
         for variant, measured in enumerate(self._measured):
             arrays |= collected(variant, measured, numbers, self._request.seed)
             arrays |= self._fixed(variant)
-        arrays |= self._pairs.arrays() | self._alike.arrays()
+        arrays |= self._pairs.arrays() | self._alike.arrays() | self._shown[1]
         return Aggregate(self._document(arrays), with_rows(arrays, self._through, self._request.seed))
 
     def _fixed(self, variant: int) -> dict[str, Array]:

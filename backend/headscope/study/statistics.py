@@ -127,6 +127,13 @@ def bootstrap(means: Array, rows: Array, seed: int) -> Parts:
     return {"boot_sum": total.reshape(-1, *shape), "boot_weight": counted.astype(np.int32).reshape(-1, *shape)}
 
 
+def bootstrap_counts(counts: Array, rows: Array, seed: int) -> Array:
+    """The same for whole numbers of every input, [..., I] -> their sums in every replicate, [B, ...] int64."""
+    flat = counts.reshape(-1, counts.shape[-1]).T
+    drawn = weights(seed, rows, replicates(flat.shape[1])).astype(np.int64)
+    return (drawn @ flat).reshape(-1, *counts.shape[:-1])
+
+
 def weights(seed: int, rows: Array, count: int) -> Array:
     """How often each row is drawn in each of `count` replicates, [count, I] int64."""
     per_row = hashed(seed, rows)

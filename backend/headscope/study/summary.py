@@ -8,6 +8,8 @@ stat/{v}/{m}/{s}/inputs input_mean input_m2      over inputs, each counted once 
 stat/{v}/{m}/{s}/histogram edges                 entries by bin [..., BINS]; what lies beyond the edges [BINS + 1] is in the first or last bin
 stat/{v}/{m}/{s}/boot_sum boot_weight            Poisson bootstrap over inputs [B, ...]
 class/{v}/{m}/{s}                                inputs by class [L, H, classes], for measures with classes
+class_boot/{v}/{m}/{s}                           the same in every replicate of the bootstrap, summed over heads [B, L, classes]
+shown/{v}/{s}/map row rank tokens keys           maps [L, H, Q, K] of the one input that is kept to be shown; see shown.py
 top/{v}/{m}/{s}/value row                        inputs with the largest mean [..., K], largest first; row -1 where there are fewer
 pair/{comparison}/{s}/...                        the parts of `stat` for the two variants, compared input by input [L, H]
 top/pair/{comparison}/{s}/value row              inputs in which they are least alike [L, H, K]; value is 1 - cosine, or the divergence
@@ -164,6 +166,12 @@ class Summary:
             reason = self.document.get("not_compared") or "The study has one variant, or lacks that lens."
             raise Unsupported(f"There is no {comparison} of two variants here. {reason}", pointer="/lens")
         return self._stat(f"pair/{comparison}/{lens}")
+
+    def top_pair(self, comparison: str, lens: str = "weights") -> tuple[Array, Array]:
+        """1 - cosine, or the divergence, where the variants are least alike, and the rows, both [L, H, K]. Raises as `pair`."""
+        self.pair(comparison, lens)
+        of = f"pair/{comparison}/{lens}"
+        return self._array(f"top/{of}/value"), self._array(f"top/{of}/row")
 
     def neighbours(
         self, layer: int, head: int, lens: str = "weights", variant: int = 0, most: int = 5
