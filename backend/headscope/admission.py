@@ -14,6 +14,7 @@ from .models.catalog import Catalog, Located, file_digest
 from .models.facts import Facts
 from .request import INPUT, AnalysisRequest, check_needs
 from .settings import Settings
+from .study.request import StudyRequest
 
 
 class Admission:
@@ -46,15 +47,36 @@ class Admission:
         for text, pointer in ((request.text, "/text"), (request.text_pair, "/text_pair")):
             if text is not None:
                 tokens.check_text(text, pointer, limit)
+        located, facts = self._carried(request)
+        return located, self._check_size(located, facts, request) if facts else None
+
+    def _carried(self, request: AnalysisRequest) -> tuple[Located, Facts | None]:
+        """The model, and what is known of it; that it can carry what is asked has been checked if anything is known."""
         located = self._catalog.locate(request.model)
         self._catalog.check(located)
         facts = self._catalog.facts(located)
-        if facts is None:
-            return located, None
-        lacks = support.lacks(facts, request.kind)
-        support.check_input(facts, request)
-        check_needs(request.methods, lacks)
-        return located, self._check_size(located, facts, request)
+        if facts is not None:
+            lacks = support.lacks(facts, request.kind)
+            support.check_input(facts, request)
+            check_needs(request.methods, lacks)
+        return located, facts
+
+    def study(self, request: StudyRequest) -> tuple[list[str], Tokenizer | None]:
+        """Digests of the models of a study, and the tokenizer of the first one where it is here.
+
+        Raises Unknown, Unsupported or ModelError. What it says of an input is said before there is one, and so of all.
+        """
+        pair = {"text_pair": "-"} if request.kind in ("decoder", "cross") else {}  # whether a row has one is seen later
+        found = [self._carried(one.model_copy(update=pair))[0] for one in request.requests]
+        return [located.digest() for located in found], self._tokenizer(found[0])
+
+    def study_size(self, request: StudyRequest, tokens: int) -> None:
+        """Raise BudgetExceeded where an input of that many tokens would not fit; more than a model takes is refused input by input."""
+        for one in request.requests:
+            facts = self._catalog.facts(self._catalog.locate(one.model))
+            if facts is not None:
+                longest = min(tokens, facts.tower(one.kind).max_tokens or tokens)
+                self._check_fits(facts, one, longest, longest)
 
     def _check_size(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
         """Number of queries, where the tokens along both axes are known already. Raises TooManyTokens or BudgetExceeded."""
@@ -70,9 +92,14 @@ class Admission:
         if most is not None:
             queries, keys = min(queries, most), min(keys, most)
         tokens.check_length(queries, tower.max_tokens)
+        self._check_fits(facts, request, queries, keys)
+        return queries
+
+    def _check_fits(self, facts: Facts, request: AnalysisRequest, queries: int, keys: int) -> None:
+        """Raise BudgetExceeded unless memory and disk are enough."""
+        tower = facts.tower(request.kind)
         planned = budget.plan(request, dict.fromkeys(range(tower.layers), tower.heads), queries, keys)
         budget.check(planned, min(self._settings.job_bytes, self._settings.quota_bytes))
-        return queries
 
     def _count(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
         """Number of tokens of the (first) text, if the tokenizer's file is here; the worker counts again."""
@@ -80,8 +107,19 @@ class Admission:
             return facts.patches.tokens
         if request.token_ids is not None:
             return len(request.token_ids)
+        tokenizer = self._tokenizer(located) if request.text is not None else None
+        if tokenizer is None:
+            return None
+        return len(
+            tokenizer.encode(request.text)
+            if request.text_pair is None or facts.kind == "encoder-decoder"
+            else tokenizer.encode(request.text, request.text_pair)
+        )
+
+    def _tokenizer(self, located: Located) -> Tokenizer | None:
+        """The tokenizer of a model, if its file is here. Raises CorruptModel."""
         path = located.folder / "tokenizer.json" if located.folder else None
-        if path is None or not path.is_file() or request.text is None:
+        if path is None or not path.is_file():
             return None
         digest = file_digest(path)
         if digest not in self._tokenizers:
@@ -90,9 +128,4 @@ class Admission:
                 self._tokenizers[digest] = tokens.prepare(Tokenizer.from_file(str(path)))
             except Exception as error:  # tokenizers raises nothing more precise
                 raise CorruptModel("The model's tokenizer can't be read.") from error
-        tokenizer = self._tokenizers[digest]
-        return len(
-            tokenizer.encode(request.text)
-            if request.text_pair is None or facts.kind == "encoder-decoder"
-            else tokenizer.encode(request.text, request.text_pair)
-        )
+        return self._tokenizers[digest]

@@ -7,17 +7,18 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Literal, TypeVar, cast
 
 from . import home, logs
 from .admission import Admission
 from .errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
-from .jobs import LOCAL, Embedded, Engine, Job, Limits, Watcher
+from .jobs import LOCAL, Embedded, Engine, Job, JobKind, Limits, Watcher
 from .models.catalog import Catalog
 from .request import AnalysisRequest, stored_image
 from .settings import Settings
 from .store import Hot, Housekeeper, Stored
 from .store.mapfile import Corrupt
+from .studies import Datasets, Studies
 
 if TYPE_CHECKING:
     from .jobs.cluster import Cluster
@@ -42,6 +43,9 @@ class Service:
         self._repairs: set[str] = set()
         self._lock: IO[str] | None = None
         self.jobs = self._home()
+        self.studies = Studies(
+            settings, self._admission, cast("Datasets", None), self.results, self.inputs, self.record, self.jobs.wake
+        )
 
     def _home(self) -> Embedded | Cluster:
         """What does the jobs: a child process of this one, or workers anywhere."""
@@ -149,28 +153,30 @@ class Service:
         if owner is not None and not forgotten:
             return False
         if not self.results.delete(id_) and not forgotten:
-            raise unknown_analysis()
+            raise unknown("analysis")
         return False
 
-    def find(self, id_: str) -> tuple[Job | None, Stored | None]:
-        """The job and the result of an analysis, whichever there is. Raises Unknown, or Corrupt."""
+    def find(self, id_: str, kind: JobKind = "analysis") -> tuple[Job | None, Stored | None]:
+        """The job and the result of an analysis, or study, whichever there is. Raises Unknown, or Corrupt."""
         job, stored = self._look(id_)
+        if (job and job.kind != kind) or (stored and stored.document.get("kind_of", "analysis") != kind):
+            raise unknown(kind)
         if stored is None and (job is None or job.status == "done"):
             with self._repairing:  # whoever is just putting it aside queues it again before letting go
                 job, stored = self._look(id_)
             if stored is None and (job is None or job.status == "done"):
-                raise unknown_analysis()
+                raise unknown(kind)
         return job, stored
 
-    def find_or_recompute(self, id_: str) -> tuple[Job | None, Stored | None]:
+    def find_or_recompute(self, id_: str, kind: JobKind = "analysis") -> tuple[Job | None, Stored | None]:
         """As find; a corrupt result is queued to be computed again. Raises Unknown."""
         try:
-            return self.find(id_)
+            return self.find(id_, kind)
         except Corrupt:
             self.recompute(id_)
             job = self.record.get(id_)
             if job is None:  # it was in the index only
-                raise unknown_analysis() from None
+                raise unknown(kind) from None
             return job, None
 
     def _look(self, id_: str) -> tuple[Job | None, Stored | None]:
@@ -191,15 +197,15 @@ class Service:
         except BrokerUnavailable:
             return None
 
-    def stored(self, id_: str) -> Stored:
-        """The result of a finished analysis. Raises Unknown, NotReady or Corrupt."""
-        job, stored = self.find(id_)
+    def stored(self, id_: str, kind: JobKind = "analysis") -> Stored:
+        """The result of a finished analysis, or study. Raises Unknown, NotReady or Corrupt."""
+        job, stored = self.find(id_, kind)
         if stored is None:
             status = job.status if job else "gone"
             raise NotReady(
-                f"The analysis is {status}; there is nothing to read yet."
+                f"The {kind} is {status}; there is nothing to read yet."
                 if status in ("queued", "running")
-                else f"The analysis is {status}; send the request again."
+                else f"The {kind} is {status}; send the request again."
             )
         return stored
 
@@ -212,8 +218,8 @@ class Service:
             self.record.count("corrupt_results")
             job = self.record.get(id_)
             if job is None:
-                raise unknown_analysis()
-            self.record.enqueue([job.work])
+                raise unknown("analysis")
+            self.studies.again(job) if job.kind == "study" else self.record.enqueue([job.work])
             self._repairs.add(id_)
         self.jobs.wake()
 
@@ -226,17 +232,15 @@ class Service:
             return id_ in self._repairs
 
 
-def unknown_analysis() -> Unknown:
-    """There is no such analysis, or not any more."""
-    return Unknown(
-        "analysis", "There is no analysis of that id, or it made room for newer ones. Send its request again."
-    )
+def unknown(kind: JobKind) -> Unknown:
+    """There is no such analysis, or study, or not any more."""
+    return Unknown(kind, f"There is no {kind} of that id, or it made room for newer ones. Send its request again.")
 
 
-def read_or_recompute(service: Service, id_: str, read: Callable[[Stored], T]) -> T | None:
-    """`read` applied to a finished analysis; None while one that was found corrupt is computed again."""
+def read_or_recompute(service: Service, id_: str, read: Callable[[Stored], T], kind: JobKind = "analysis") -> T | None:
+    """`read` applied to a finished analysis, or study; None while one that was found corrupt is computed again."""
     try:
-        return read(service.stored(id_))
+        return read(service.stored(id_, kind))
     except Corrupt:
         service.recompute(id_)
     except NotReady:

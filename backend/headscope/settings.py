@@ -70,6 +70,7 @@ class Settings(BaseSettings):
     user_queue: int = Field(
         default=2_000, ge=1, description="Most analyses of one user waiting at once, on a server with users."
     )
+    study_inputs: int = Field(default=100_000, ge=1, description="Most inputs of one study.")
     job_seconds: float = Field(default=900, gt=0, description="Longest time one analysis may run, model load included.")
     cancel_seconds: float = Field(
         default=2.0, gt=0, description="Time a cancelled analysis has to stop by itself before its worker is killed."

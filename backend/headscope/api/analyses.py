@@ -69,11 +69,7 @@ async def recent(
     cursor: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Page[AnalysisItem]:
     """One's own analyses, the newest first."""
-    try:
-        before = float(cursor) if cursor else float("inf")
-    except ValueError:
-        raise InvalidRequest("cursor is the `next` of the page before.", pointer="/cursor") from None
-    jobs = await asyncio.to_thread(service.record.page, limit, before, visitor.owner)
+    jobs = await asyncio.to_thread(service.record.page, limit, before(cursor), visitor.owner)
     return Page(
         items=[documents.item(job) for job in jobs], next=repr(jobs[-1].created) if len(jobs) == limit else None
     )
@@ -167,6 +163,14 @@ def _batch_requests(body: Any) -> list[AnalysisRequest]:
                 error.pointer = f"/inputs/{place}{error.pointer}"
             raise
     return requests
+
+
+def before(cursor: str | None) -> float:
+    """The time that a page of a list goes back from. Raises InvalidRequest."""
+    try:
+        return float(cursor) if cursor else float("inf")
+    except ValueError:
+        raise InvalidRequest("cursor is the `next` of the page before.", pointer="/cursor") from None
 
 
 def wait_seconds(prefer: str | None) -> float:

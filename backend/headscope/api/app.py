@@ -14,7 +14,22 @@ from ..accounts import FILE, Accounts
 from ..figures.rendering import Renderer
 from ..runtime import Service
 from ..settings import Settings
-from . import analyses, compare, declarations, exports, figures, heads, health, maps, metrics, problems, session, shares
+from . import (
+    analyses,
+    compare,
+    declarations,
+    exports,
+    figures,
+    heads,
+    health,
+    maps,
+    metrics,
+    problems,
+    session,
+    shares,
+    studies,
+    study_results,
+)
 from .access import Access
 from .again import Again
 from .frontpage import serve_page
@@ -53,7 +68,19 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     app.state.service, app.state.accounts = service, accounts
     app.state.registry, app.state.recent = metrics.registry(service), Recent()
     app.state.renderer = Renderer()
-    for part in (session, declarations, analyses, shares, maps, exports, heads, compare, figures):
+    for part in (
+        session,
+        declarations,
+        analyses,
+        shares,
+        maps,
+        exports,
+        heads,
+        compare,
+        figures,
+        studies,
+        study_results,
+    ):
         app.include_router(part.router, prefix=PREFIX)
     app.include_router(figures.declared, prefix=PREFIX)
     app.include_router(figures.page)

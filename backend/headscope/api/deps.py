@@ -10,8 +10,9 @@ from typing import Annotated, Any, TypeVar, cast
 from fastapi import Depends, Path, Request
 
 from ..errors import InvalidRequest, NotReady, Unknown
+from ..jobs import JobKind
 from ..lenses import LENSES
-from ..runtime import Service, read_or_recompute, unknown_analysis
+from ..runtime import Service, read_or_recompute, unknown
 from ..store import Stored
 from .access import Visitor
 
@@ -51,22 +52,34 @@ async def _other_readable(
     return other
 
 
-# Ids of analyses that whoever asks may read: no route sees another one.
+async def _study(
+    id_: Annotated[str, Path(alias="id", pattern=ID, description="The study's id.")],
+    service: ServiceDep,
+    visitor: VisitorDep,
+) -> str:
+    await check_readable(service, visitor, id_, "study")
+    return id_
+
+
+# Ids of analyses and studies that whoever asks may read: no route sees another one.
 AnalysisId = Annotated[str, Depends(_readable)]
 OtherId = Annotated[str, Depends(_other_readable)]
+StudyId = Annotated[str, Depends(_study)]
 Slice = str
 
 
-async def check_readable(service: Service, visitor: Visitor, id_: str) -> None:
-    """Raise Unknown unless the visitor may read that analysis: what is somebody else's is as if it were not there."""
+async def check_readable(service: Service, visitor: Visitor, id_: str, kind: JobKind = "analysis") -> None:
+    """Raise Unknown unless the visitor may read that analysis, or study: what is somebody else's is as if it were not there."""
     if not visitor.opens(id_) and not await asyncio.to_thread(visitor.may_read, service.record, id_):
-        raise unknown_analysis()
+        raise unknown(kind)
 
 
-async def read(service: Service, id_: str, reader: Callable[[Stored], T]) -> T:
-    """`reader` applied to a finished analysis, in a thread. A corrupt result is computed again first. Raises Unknown or NotReady."""
+async def read(service: Service, id_: str, reader: Callable[[Stored], T], kind: JobKind = "analysis") -> T:
+    """`reader` applied to a finished analysis, or study, in a thread. A corrupt result is computed again first. Raises Unknown or NotReady."""
     for _ in range(2):
-        result = await asyncio.to_thread(lambda: read_or_recompute(service, id_, lambda stored: (reader(stored),)))
+        result = await asyncio.to_thread(
+            lambda: read_or_recompute(service, id_, lambda stored: (reader(stored),), kind)
+        )
         if result is not None:
             return result[0]
         await service.watcher.ended(id_, RECOMPUTE_SECONDS)

@@ -31,7 +31,7 @@ def progress(job: Job | None, position: int | None = None) -> Progress:
 def event(job: Job, position: int | None) -> Event:
     """What the event stream says of a job."""
     return Event(
-        id=job.id, status=job.status, progress=progress(job, position), attempts=job.attempts, error=_error(job)
+        id=job.id, status=job.status, progress=progress(job, position), attempts=job.attempts, error=error(job)
     )
 
 
@@ -91,12 +91,13 @@ def analysis(id_: str, job: Job | None, stored: Stored | None, position: int | N
             "warnings": document.get("warnings", []),
             "timing_ms": document.get("timing_ms", {}),
             "links": _links(id_, document),
-            "error": _error(job) if job and not stored else None,
+            "error": error(job) if job and not stored else None,
         }
     )
 
 
-def _error(job: Job) -> Problem | None:
+def error(job: Job) -> Problem | None:
+    """Why a job failed, if it did."""
     return Problem.model_validate(job.error) if job.error and job.status == "failed" else None
 
 

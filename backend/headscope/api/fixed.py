@@ -10,6 +10,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from .._version import __version__
+from ..jobs import JobKind
 from ..runtime import Service, read_or_recompute
 from ..store import Hot, Stored
 from .again import keep
@@ -27,8 +28,9 @@ async def fixed(
     *,
     computed: bool = True,
     whole: bool = True,
+    kind: JobKind = "analysis",
 ) -> Response:
-    """What `make` answers from a finished analysis, or has answered before; 304 to whoever has that already. Raises as read() does.
+    """What `make` answers from a finished analysis or study, or has answered before; 304 to whoever has that already. Raises as read() does.
 
     What is not computed but only read comes from a disk as fast as from the cache, and is kept there only if the store is far. An answer that is not the
     `whole` one, for the route does something to it, is asked of the route each time.
@@ -52,9 +54,9 @@ async def fixed(
         response.headers.update(headers)
         return response
 
-    response = await read(service, id_, find)
+    response = await read(service, id_, find, kind)
     if whole:
-        keep(request, id_, lambda: read_or_recompute(service, id_, find))
+        keep(request, id_, lambda: read_or_recompute(service, id_, find, kind))
     return response
 
 

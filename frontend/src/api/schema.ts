@@ -495,6 +495,134 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/studies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Recent
+         * @description One's own studies, the newest first.
+         */
+        get: operations["recent_api_v1_studies_get"];
+        put?: never;
+        /**
+         * Create
+         * @description Ask for a study. 200 when it is stored already, or done within `Prefer: wait=N` seconds; 202 otherwise. The same request about the same data has the same id.
+         */
+        post: operations["create_api_v1_studies_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show
+         * @description A study: how far it is, and when it is done what went into it and what can be had of it.
+         */
+        get: operations["show_api_v1_studies__id__get"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete
+         * @description Cancel a study that has not ended (202); forget one that has (204). What other users asked for, too, goes on for them (204).
+         */
+        delete: operations["delete_api_v1_studies__id__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Events
+         * @description Progress as server-sent events named `progress`; the last one has a terminal status. Resumes after `Last-Event-ID`.
+         */
+        get: operations["events_api_v1_studies__id__events_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/examples": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Examples
+         * @description Inputs that the study has kept: those drawn evenly from all, and those that are at the top of a measure.
+         */
+        get: operations["examples_api_v1_studies__id__examples_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/heads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Heads
+         * @description The heads whose means over all inputs satisfy a query such as `vertical and entropy < 1`, ranked. The class of a head is that of most inputs.
+         */
+        get: operations["heads_api_v1_studies__id__heads_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/heads/{layer}/{head}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Head
+         * @description A head over all inputs: its numbers with 95 % intervals, distributions and top inputs, its classes, and the heads whose maps are alike.
+         */
+        get: operations["head_api_v1_studies__id__heads__layer___head__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -587,6 +715,23 @@ export interface components {
              * @enum {string}
              */
             name: "absolute_entropy";
+        };
+        /**
+         * Against
+         * @description The second variant: another model, another mechanism, or both.
+         */
+        Against: {
+            /**
+             * Mechanism
+             * @description How it attends: a name, or an object with parameters.
+             * @default softmax
+             */
+            mechanism: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate");
+            /**
+             * Model
+             * @description Its model; the same if missing.
+             */
+            model?: string | null;
         };
         /**
          * AlignedTokens
@@ -819,7 +964,7 @@ export interface components {
              *       "entropy"
              *     ]
              */
-            measures: ((components["schemas"]["EntropyChoice"] | components["schemas"]["NullShareChoice"] | components["schemas"]["NullShareRowsChoice"] | components["schemas"]["LeverageChoice"] | components["schemas"]["SpecialBroadcastChoice"] | components["schemas"]["ParticipationRatioChoice"] | components["schemas"]["AbsoluteEntropyChoice"] | components["schemas"]["NegativeShareChoice"] | components["schemas"]["RankChoice"] | components["schemas"]["ResidualRatioChoice"] | components["schemas"]["TokenSimilarityChoice"] | components["schemas"]["FrequencyChoice"] | components["schemas"]["OutputOverlapChoice"] | components["schemas"]["QkSpectrumChoice"] | components["schemas"]["QkSpectrumLayerChoice"] | components["schemas"]["HeadDimensionChoice"] | components["schemas"]["PatternsChoice"] | components["schemas"]["SpecialTokensChoice"] | components["schemas"]["TokenTypesChoice"] | components["schemas"]["ConnectionsChoice"] | components["schemas"]["SinkChoice"] | components["schemas"]["HeadRolesChoice"] | components["schemas"]["MixingRatioChoice"]) | ("entropy" | "null_share" | "null_share_rows" | "leverage" | "special_broadcast" | "participation_ratio" | "absolute_entropy" | "negative_share" | "rank" | "residual_ratio" | "token_similarity" | "frequency" | "output_overlap" | "qk_spectrum" | "qk_spectrum_layer" | "head_dimension" | "patterns" | "special_tokens" | "token_types" | "connections" | "sink" | "head_roles" | "mixing_ratio"))[];
+            measures: ((components["schemas"]["EntropyChoice"] | components["schemas"]["NullShareChoice"] | components["schemas"]["NullShareRowsChoice"] | components["schemas"]["LeverageChoice"] | components["schemas"]["SpecialBroadcastChoice"] | components["schemas"]["ParticipationRatioChoice"] | components["schemas"]["AbsoluteEntropyChoice"] | components["schemas"]["NegativeShareChoice"] | components["schemas"]["RankChoice"] | components["schemas"]["ResidualRatioChoice"] | components["schemas"]["TokenSimilarityChoice"] | components["schemas"]["FrequencyChoice"] | components["schemas"]["OutputOverlapChoice"] | components["schemas"]["QkSpectrumChoice"] | components["schemas"]["QkSpectrumLayerChoice"] | components["schemas"]["HeadDimensionChoice"] | components["schemas"]["PatternsChoice"] | components["schemas"]["SpecialTokensChoice"] | components["schemas"]["TokenTypesChoice"] | components["schemas"]["ConnectionsChoice"] | components["schemas"]["SinkChoice"] | components["schemas"]["HeadRolesChoice"] | components["schemas"]["MixingRatioChoice"] | components["schemas"]["QkDistanceChoice"] | components["schemas"]["MaxActivationChoice"] | components["schemas"]["TokenNormsChoice"]) | ("entropy" | "null_share" | "null_share_rows" | "leverage" | "special_broadcast" | "participation_ratio" | "absolute_entropy" | "negative_share" | "rank" | "residual_ratio" | "token_similarity" | "frequency" | "output_overlap" | "qk_spectrum" | "qk_spectrum_layer" | "head_dimension" | "patterns" | "special_tokens" | "token_types" | "connections" | "sink" | "head_roles" | "mixing_ratio" | "qk_distance" | "max_activation" | "token_norms"))[];
             /**
              * Mechanism
              * @description How the model attends: a name, or an object with name and parameters.
@@ -918,6 +1063,16 @@ export interface components {
             query: string;
         };
         /**
+         * BadRowSchema
+         * @description A row that could not be read: its line (or row) in the source, counted from 1, and what is wrong with it.
+         */
+        BadRowSchema: {
+            /** Problem */
+            problem: string;
+            /** Row */
+            row: number;
+        };
+        /**
          * BatchAccepted
          * @description The ids of a batch's analyses, in the order of its inputs; the same input twice has the same id twice.
          */
@@ -1007,7 +1162,7 @@ export interface components {
              *       "entropy"
              *     ]
              */
-            measures: ((components["schemas"]["EntropyChoice"] | components["schemas"]["NullShareChoice"] | components["schemas"]["NullShareRowsChoice"] | components["schemas"]["LeverageChoice"] | components["schemas"]["SpecialBroadcastChoice"] | components["schemas"]["ParticipationRatioChoice"] | components["schemas"]["AbsoluteEntropyChoice"] | components["schemas"]["NegativeShareChoice"] | components["schemas"]["RankChoice"] | components["schemas"]["ResidualRatioChoice"] | components["schemas"]["TokenSimilarityChoice"] | components["schemas"]["FrequencyChoice"] | components["schemas"]["OutputOverlapChoice"] | components["schemas"]["QkSpectrumChoice"] | components["schemas"]["QkSpectrumLayerChoice"] | components["schemas"]["HeadDimensionChoice"] | components["schemas"]["PatternsChoice"] | components["schemas"]["SpecialTokensChoice"] | components["schemas"]["TokenTypesChoice"] | components["schemas"]["ConnectionsChoice"] | components["schemas"]["SinkChoice"] | components["schemas"]["HeadRolesChoice"] | components["schemas"]["MixingRatioChoice"]) | ("entropy" | "null_share" | "null_share_rows" | "leverage" | "special_broadcast" | "participation_ratio" | "absolute_entropy" | "negative_share" | "rank" | "residual_ratio" | "token_similarity" | "frequency" | "output_overlap" | "qk_spectrum" | "qk_spectrum_layer" | "head_dimension" | "patterns" | "special_tokens" | "token_types" | "connections" | "sink" | "head_roles" | "mixing_ratio"))[];
+            measures: ((components["schemas"]["EntropyChoice"] | components["schemas"]["NullShareChoice"] | components["schemas"]["NullShareRowsChoice"] | components["schemas"]["LeverageChoice"] | components["schemas"]["SpecialBroadcastChoice"] | components["schemas"]["ParticipationRatioChoice"] | components["schemas"]["AbsoluteEntropyChoice"] | components["schemas"]["NegativeShareChoice"] | components["schemas"]["RankChoice"] | components["schemas"]["ResidualRatioChoice"] | components["schemas"]["TokenSimilarityChoice"] | components["schemas"]["FrequencyChoice"] | components["schemas"]["OutputOverlapChoice"] | components["schemas"]["QkSpectrumChoice"] | components["schemas"]["QkSpectrumLayerChoice"] | components["schemas"]["HeadDimensionChoice"] | components["schemas"]["PatternsChoice"] | components["schemas"]["SpecialTokensChoice"] | components["schemas"]["TokenTypesChoice"] | components["schemas"]["ConnectionsChoice"] | components["schemas"]["SinkChoice"] | components["schemas"]["HeadRolesChoice"] | components["schemas"]["MixingRatioChoice"] | components["schemas"]["QkDistanceChoice"] | components["schemas"]["MaxActivationChoice"] | components["schemas"]["TokenNormsChoice"]) | ("entropy" | "null_share" | "null_share_rows" | "leverage" | "special_broadcast" | "participation_ratio" | "absolute_entropy" | "negative_share" | "rank" | "residual_ratio" | "token_similarity" | "frequency" | "output_overlap" | "qk_spectrum" | "qk_spectrum_layer" | "head_dimension" | "patterns" | "special_tokens" | "token_types" | "connections" | "sink" | "head_roles" | "mixing_ratio" | "qk_distance" | "max_activation" | "token_norms"))[];
             /**
              * Mechanism
              * @description How the model attends: a name, or an object with name and parameters.
@@ -1019,6 +1174,20 @@ export interface components {
              * @description Catalogue name, name of a local model, or hub id.
              */
             model: string;
+        };
+        /**
+         * ClassShare
+         * @description In what part of the inputs a head was of a class.
+         */
+        ClassShare: {
+            /** Count */
+            count: number;
+            /** Measure */
+            measure: string;
+            /** Name */
+            name: string;
+            /** Share */
+            share: number;
         };
         /**
          * ComparedAnalyses
@@ -1096,6 +1265,16 @@ export interface components {
             unit: string;
         };
         /**
+         * Distribution
+         * @description How often values fell between two edges: counts[i] of them between edges[i] and edges[i + 1].
+         */
+        Distribution: {
+            /** Counts */
+            counts: number[];
+            /** Edges */
+            edges: number[];
+        };
+        /**
          * Edge
          * @description One connection: query token attends to key token.
          */
@@ -1168,6 +1347,32 @@ export interface components {
             message: string;
             /** Pointer */
             pointer: string;
+        };
+        /**
+         * Example
+         * @description An input of the data set, by its row in the source; long texts are cut.
+         */
+        Example: {
+            /** Label */
+            label?: string | null;
+            /** Row */
+            row: number;
+            /** Text */
+            text: string;
+            /** Text Pair */
+            text_pair?: string | null;
+        };
+        /**
+         * FailedInput
+         * @description An input that the model could not take, by its row in the source.
+         */
+        FailedInput: {
+            /** Code */
+            code: string;
+            /** Detail */
+            detail: string;
+            /** Row */
+            row: number;
         };
         /**
          * FigureSchema
@@ -1416,6 +1621,27 @@ export interface components {
              */
             name: "hopfield";
         };
+        /**
+         * InlineData
+         * @description A small data set in the request itself.
+         */
+        InlineData: {
+            /**
+             * Data
+             * @description The whole file as text.
+             */
+            data: string;
+            /**
+             * Format
+             * @description The format, where the name does not tell it.
+             */
+            format?: string | null;
+            /**
+             * Name
+             * @description Name of the file; its ending tells the format.
+             */
+            name: string;
+        };
         /** JumpChoice */
         JumpChoice: {
             /**
@@ -1573,6 +1799,14 @@ export interface components {
              * @description Number of queries without a reading (NaN), per layer and head; null where all have one.
              */
             undefined: number[][] | null;
+        };
+        /** MaxActivationChoice */
+        MaxActivationChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "max_activation";
         };
         /** MaxEntropyChoice */
         MaxEntropyChoice: {
@@ -1761,6 +1995,18 @@ export interface components {
              */
             name: "negative_share";
         };
+        /**
+         * Neighbour
+         * @description A head whose maps are alike: the mean cosine over inputs.
+         */
+        Neighbour: {
+            /** Cosine */
+            cosine: number;
+            /** Head */
+            head: number;
+            /** Layer */
+            layer: number;
+        };
         /** NormChoice */
         NormChoice: {
             /**
@@ -1823,6 +2069,13 @@ export interface components {
             /** Next */
             next?: string | null;
         };
+        /** Page[Example] */
+        Page_Example_: {
+            /** Items */
+            items: components["schemas"]["Example"][];
+            /** Next */
+            next?: string | null;
+        };
         /** Page[FigureSchema] */
         Page_FigureSchema_: {
             /** Items */
@@ -1848,6 +2101,13 @@ export interface components {
         Page_ModelCard_: {
             /** Items */
             items: components["schemas"]["ModelCard"][];
+            /** Next */
+            next?: string | null;
+        };
+        /** Page[StudyItem] */
+        Page_StudyItem_: {
+            /** Items */
+            items: components["schemas"]["StudyItem"][];
             /** Next */
             next?: string | null;
         };
@@ -2035,6 +2295,14 @@ export interface components {
              */
             stage: "queued" | "loading" | "forward" | "writing" | "done" | "failed" | "cancelled";
         };
+        /** QkDistanceChoice */
+        QkDistanceChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "qk_distance";
+        };
         /** QkSpectrumChoice */
         QkSpectrumChoice: {
             /**
@@ -2189,6 +2457,323 @@ export interface components {
             min: number | null;
         };
         /**
+         * StudyData
+         * @description The data set of a study: how it was read, which column is which, and the rows that were left out (the first of them).
+         */
+        StudyData: {
+            /** Bad Count */
+            bad_count: number;
+            /** Bad Rows */
+            bad_rows: components["schemas"]["BadRowSchema"][];
+            /**
+             * Chosen
+             * @description Column by role: text, text_pair, words, pos, labels, label.
+             */
+            chosen: {
+                [key: string]: string;
+            };
+            /** Columns */
+            columns: string[];
+            /** Encoding */
+            encoding: string;
+            /** Format */
+            format: string;
+            /** Guessed */
+            guessed: boolean;
+            /** Id */
+            id?: string | null;
+            /** Name */
+            name: string;
+            /**
+             * Reasons
+             * @description Why that column, by role.
+             */
+            reasons: {
+                [key: string]: string;
+            };
+            /** Rows */
+            rows: number;
+        };
+        /**
+         * StudyDocument
+         * @description A study, whatever its state. What only a finished one has is empty before.
+         */
+        StudyDocument: {
+            /** Attempts */
+            attempts: number;
+            /** Created */
+            created: number | null;
+            /**
+             * Cut
+             * @description Inputs that were cut to max_tokens.
+             */
+            cut: number;
+            dataset: components["schemas"]["StudyData"];
+            error: components["schemas"]["Problem"] | null;
+            /**
+             * Failed
+             * @description The first of the inputs that failed.
+             */
+            failed: components["schemas"]["FailedInput"][];
+            /** Failed Count */
+            failed_count: number;
+            /**
+             * Figures
+             * @description Figures that can be drawn of it.
+             */
+            figures: string[];
+            /** Finished */
+            finished: number | null;
+            /** Id */
+            id: string;
+            /**
+             * Inputs
+             * @description Inputs that went through the model.
+             */
+            inputs: number;
+            /** Lenses */
+            lenses: string[];
+            /** Links */
+            links: {
+                [key: string]: string;
+            };
+            /** Measures */
+            measures: string[];
+            /**
+             * Not Compared
+             * @description Why the two variants were not compared.
+             */
+            not_compared: string | null;
+            progress: components["schemas"]["StudyProgress"];
+            /**
+             * Request
+             * @description What was asked for; text that came with it is named by its data set.
+             */
+            request: {
+                [key: string]: unknown;
+            };
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "queued" | "running" | "done" | "failed" | "cancelled";
+            /**
+             * Tables
+             * @description Tables that can be made of it.
+             */
+            tables: string[];
+            /**
+             * Timing Ms
+             * @description By variant, where the time went.
+             */
+            timing_ms: {
+                [key: string]: number;
+            }[];
+            /** Tokens */
+            tokens: number;
+            /**
+             * Unaligned
+             * @description Inputs whose tokens in the two variants could not be aligned.
+             */
+            unaligned: number;
+            /** Variants */
+            variants: components["schemas"]["VariantSchema"][];
+        };
+        /**
+         * StudyHead
+         * @description A head over all inputs of a study.
+         */
+        StudyHead: {
+            /** Classes */
+            classes: components["schemas"]["ClassShare"][];
+            /** Head */
+            head: number;
+            /** Layer */
+            layer: number;
+            /** Lens */
+            lens: string;
+            /** Neighbours */
+            neighbours: components["schemas"]["Neighbour"][];
+            /** Numbers */
+            numbers: components["schemas"]["StudyNumber"][];
+            /** Variant */
+            variant: number;
+        };
+        /**
+         * StudyItem
+         * @description A study in a list.
+         */
+        StudyItem: {
+            /** Created */
+            created: number;
+            /** Dataset */
+            dataset: string;
+            /** Id */
+            id: string;
+            /** Lenses */
+            lenses: string[];
+            /** Measures */
+            measures: string[];
+            progress: components["schemas"]["StudyProgress"];
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "queued" | "running" | "done" | "failed" | "cancelled";
+            /** Variants */
+            variants: components["schemas"]["VariantSchema"][];
+        };
+        /**
+         * StudyNumber
+         * @description A measure of a head over all inputs; `column` where it has several. `interval` holds the mean over inputs with 95 %, by bootstrap.
+         *
+         *     `mean` and `std` are over all values (tokens of all inputs), `input_mean` counts each input once. `top` are the inputs with the largest values. Of a measure of
+         *     the weights alone there is the mean only.
+         */
+        StudyNumber: {
+            /** Column */
+            column: string | null;
+            /** Count */
+            count: number;
+            distribution: components["schemas"]["Distribution"] | null;
+            /** High */
+            high: number | null;
+            /** Input Mean */
+            input_mean: number | null;
+            /** Inputs */
+            inputs: number;
+            /** Interval */
+            interval: [
+                number,
+                number
+            ] | null;
+            /** Lens */
+            lens: string;
+            /** Low */
+            low: number | null;
+            /** Mean */
+            mean: number | null;
+            /** Measure */
+            measure: string;
+            /** Median */
+            median: number | null;
+            /** Std */
+            std: number | null;
+            /** Top */
+            top: components["schemas"]["TopInput"][];
+            /** Unit */
+            unit: string;
+        };
+        /**
+         * StudyProgress
+         * @description How far a study is: `inputs` of `of` are done. `seconds_left` goes by the pace so far; null before there is one, and at the end.
+         */
+        StudyProgress: {
+            /** Detail */
+            detail: string;
+            /** Fraction */
+            fraction: number;
+            /** Inputs */
+            inputs: number;
+            /** Of */
+            of: number;
+            /**
+             * Position
+             * @description Number of jobs before its next part in the queue.
+             */
+            position: number | null;
+            /** Seconds Left */
+            seconds_left: number | null;
+            /** Stage */
+            stage: string;
+        };
+        /**
+         * StudyRequest
+         * @description A data set and how to read it. Two requests that mean the same are equal, whatever the order of their lenses.
+         */
+        StudyRequest: {
+            /** @description A second variant to read the same inputs with. */
+            against?: components["schemas"]["Against"] | null;
+            /**
+             * Bad Rows
+             * @description Rows that can't be read: skip and count them, or refuse the data set.
+             * @default skip
+             * @enum {string}
+             */
+            bad_rows: "skip" | "fail";
+            /**
+             * Columns
+             * @description Which column is which: text, text_pair, words, pos, labels or label, and the column's name.
+             */
+            columns?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * Dataset
+             * @description The id of an uploaded data set, `directory/file` of a directory that the server offers, `hub:org/name/path/in/repository`, or the data itself.
+             */
+            dataset: string | components["schemas"]["InlineData"];
+            /**
+             * Figures
+             * @description Figures to draw from it: what they need is added to lenses and measures.
+             * @default []
+             */
+            figures: string[];
+            /**
+             * Kind
+             * @description Which attention of the model.
+             * @default self
+             * @enum {string}
+             */
+            kind: "self" | "encoder" | "decoder" | "cross";
+            /**
+             * Lenses
+             * @description How attention is read: names, or objects with name and parameters.
+             * @default [
+             *       "weights",
+             *       "effective"
+             *     ]
+             */
+            lenses: ((components["schemas"]["WeightsChoice"] | components["schemas"]["EffectiveChoice"] | components["schemas"]["EffectiveSimplexChoice"] | components["schemas"]["NullChoice"] | components["schemas"]["EffectivePublishedChoice"] | components["schemas"]["MaxEntropyChoice"] | components["schemas"]["NormChoice"] | components["schemas"]["NormResidualChoice"] | components["schemas"]["RolloutChoice"] | components["schemas"]["AltiChoice"] | components["schemas"]["ValueZeroingChoice"] | components["schemas"]["JumpMapChoice"]) | ("weights" | "effective" | "effective-simplex" | "null" | "effective-published" | "max-entropy" | "norm" | "norm-residual" | "rollout" | "alti" | "value-zeroing" | "jump-map"))[];
+            /**
+             * Limit
+             * @description At most so many inputs, drawn from the whole data set.
+             */
+            limit?: number | null;
+            /**
+             * Max Tokens
+             * @description Cut every input to that many tokens.
+             */
+            max_tokens?: number | null;
+            /**
+             * Measures
+             * @description Numbers to compute from the maps: names, or objects with name and parameters.
+             * @default [
+             *       "entropy",
+             *       "patterns",
+             *       "special_tokens"
+             *     ]
+             */
+            measures: ((components["schemas"]["EntropyChoice"] | components["schemas"]["NullShareChoice"] | components["schemas"]["NullShareRowsChoice"] | components["schemas"]["LeverageChoice"] | components["schemas"]["SpecialBroadcastChoice"] | components["schemas"]["ParticipationRatioChoice"] | components["schemas"]["AbsoluteEntropyChoice"] | components["schemas"]["NegativeShareChoice"] | components["schemas"]["RankChoice"] | components["schemas"]["ResidualRatioChoice"] | components["schemas"]["TokenSimilarityChoice"] | components["schemas"]["FrequencyChoice"] | components["schemas"]["OutputOverlapChoice"] | components["schemas"]["QkSpectrumChoice"] | components["schemas"]["QkSpectrumLayerChoice"] | components["schemas"]["HeadDimensionChoice"] | components["schemas"]["PatternsChoice"] | components["schemas"]["SpecialTokensChoice"] | components["schemas"]["TokenTypesChoice"] | components["schemas"]["ConnectionsChoice"] | components["schemas"]["SinkChoice"] | components["schemas"]["HeadRolesChoice"] | components["schemas"]["MixingRatioChoice"] | components["schemas"]["QkDistanceChoice"] | components["schemas"]["MaxActivationChoice"] | components["schemas"]["TokenNormsChoice"]) | ("entropy" | "null_share" | "null_share_rows" | "leverage" | "special_broadcast" | "participation_ratio" | "absolute_entropy" | "negative_share" | "rank" | "residual_ratio" | "token_similarity" | "frequency" | "output_overlap" | "qk_spectrum" | "qk_spectrum_layer" | "head_dimension" | "patterns" | "special_tokens" | "token_types" | "connections" | "sink" | "head_roles" | "mixing_ratio" | "qk_distance" | "max_activation" | "token_norms"))[];
+            /**
+             * Mechanism
+             * @description How the model attends: a name, or an object with name and parameters.
+             * @default softmax
+             */
+            mechanism: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate");
+            /**
+             * Model
+             * @description Catalogue name, name of a local model, or hub id.
+             */
+            model: string;
+            /**
+             * Seed
+             * @description Which inputs are drawn, and which are kept as examples.
+             * @default 0
+             */
+            seed: number;
+        };
+        /**
          * Summary
          * @description A measure in short. What has columns has a spread for each of them, and none over all.
          */
@@ -2219,6 +2804,14 @@ export interface components {
             reason: string | null;
             /** Supported */
             supported: boolean;
+        };
+        /** TokenNormsChoice */
+        TokenNormsChoice: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            name: "token_norms";
         };
         /**
          * TokenPair
@@ -2320,6 +2913,22 @@ export interface components {
              */
             query: "first" | "last" | "all";
         };
+        /**
+         * TopInput
+         * @description An input, and what was measured of it: its mean over tokens.
+         */
+        TopInput: {
+            /** Label */
+            label?: string | null;
+            /** Row */
+            row: number;
+            /** Text */
+            text: string;
+            /** Text Pair */
+            text_pair?: string | null;
+            /** Value */
+            value: number;
+        };
         /** ValidationError */
         ValidationError: {
             /** Context */
@@ -2346,6 +2955,23 @@ export interface components {
              * @default false
              */
             rollout: boolean;
+        };
+        /**
+         * VariantSchema
+         * @description A model under a mechanism. `layers` and `heads` are the numbers of those studied; empty before the study is done.
+         */
+        VariantSchema: {
+            /** Causal */
+            causal: boolean;
+            /** Head Width */
+            head_width: number;
+            /** Heads */
+            heads: number[];
+            /** Layers */
+            layers: number[];
+            mechanism: components["schemas"]["MechanismSchema"];
+            /** Model */
+            model: string;
         };
         /**
          * WarningSchema
@@ -3318,6 +3944,298 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+        };
+    };
+    recent_api_v1_studies_get: {
+        parameters: {
+            query?: {
+                limit?: number;
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_StudyItem_"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    create_api_v1_studies_post: {
+        parameters: {
+            query?: never;
+            header?: {
+                prefer?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StudyRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyDocument"];
+                };
+            };
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyDocument"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    show_api_v1_studies__id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyDocument"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    delete_api_v1_studies__id__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": unknown;
+                };
+            };
+            /** @description It is forgotten. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    events_api_v1_studies__id__events_get: {
+        parameters: {
+            query?: never;
+            header?: {
+                "last-event-id"?: string | null;
+            };
+            path: {
+                /** @description The study's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    examples_api_v1_studies__id__examples_get: {
+        parameters: {
+            query?: {
+                /** @description Rows of the source; without any those that were drawn evenly. */
+                row?: number[] | null;
+            };
+            header?: never;
+            path: {
+                /** @description The study's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_Example_"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    heads_api_v1_studies__id__heads_get: {
+        parameters: {
+            query?: {
+                /** @description The query; empty for every head. */
+                where?: string;
+                /** @description What measures are read under that have it. */
+                lens?: string;
+                /** @description 0, or 1 for the second of two variants. */
+                variant?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The study's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FoundHeads"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    head_api_v1_studies__id__heads__layer___head__get: {
+        parameters: {
+            query?: {
+                /** @description What measures are read under that have it. */
+                lens?: string;
+                /** @description 0, or 1 for the second of two variants. */
+                variant?: number;
+            };
+            header?: never;
+            path: {
+                layer: number;
+                head: number;
+                /** @description The study's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyHead"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
             };
         };
     };

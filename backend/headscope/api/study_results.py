@@ -1,0 +1,86 @@
+"""Routes: what a finished study found: its heads, and the inputs behind a mark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from ..store import Stored
+from ..study import finding
+from ..study.summary import Summary
+from .asked import FoundHeads
+from .deps import ServiceDep, StudyId
+from .fixed import fixed
+from .schemas import Page
+from .studied import Example, StudyHead
+from .tensors import MEDIA
+
+router = APIRouter(prefix="/studies/{id}", tags=["studies"])
+
+Variant = Annotated[int, Query(ge=0, le=1, description="0, or 1 for the second of two variants.")]
+Lens = Annotated[str, Query(max_length=100, description="What measures are read under that have it.")]
+
+
+def summary_of(stored: Stored) -> Summary:
+    """A stored study, as figures and tables read it."""
+    return Summary(stored.document, stored.arrays)
+
+
+@router.get("/heads", responses={200: {"model": FoundHeads}}, response_class=Response)
+async def heads(
+    id_: StudyId,
+    request: Request,
+    service: ServiceDep,
+    where: Annotated[str, Query(description="The query; empty for every head.")] = "",
+    lens: Lens = "weights",
+    variant: Variant = 0,
+) -> Response:
+    """The heads whose means over all inputs satisfy a query such as `vertical and entropy < 1`, ranked. The class of a head is that of most inputs."""
+
+    def search(stored: Stored) -> Response:
+        found = finding.find(summary_of(stored), where, lens, variant)
+        shown = FoundHeads.model_validate(found, from_attributes=True)
+        return Response(shown.model_dump_json(), media_type=MEDIA["json"])
+
+    return await fixed(request, service, id_, "json", search, kind="study")
+
+
+@router.get("/heads/{layer}/{head}", responses={200: {"model": StudyHead}}, response_class=Response)
+async def head(
+    id_: StudyId,
+    layer: int,
+    head: int,
+    request: Request,
+    service: ServiceDep,
+    lens: Lens = "weights",
+    variant: Variant = 0,
+) -> Response:
+    """A head over all inputs: its numbers with 95 % intervals, distributions and top inputs, its classes, and the heads whose maps are alike."""
+
+    def describe(stored: Stored) -> Response:
+        found = StudyHead.model_validate(finding.head(summary_of(stored), layer, head, lens, variant))
+        return Response(found.model_dump_json(), media_type=MEDIA["json"])
+
+    return await fixed(request, service, id_, "json", describe, kind="study")
+
+
+@router.get("/examples", responses={200: {"model": Page[Example]}}, response_class=Response)
+async def examples(
+    id_: StudyId,
+    request: Request,
+    service: ServiceDep,
+    row: Annotated[
+        list[int] | None,
+        Query(max_length=100, description="Rows of the source; without any those that were drawn evenly."),
+    ] = None,
+) -> Response:
+    """Inputs that the study has kept: those drawn evenly from all, and those that are at the top of a measure."""
+
+    def show(stored: Stored) -> Response:
+        summary = summary_of(stored)
+        items = [Example(**summary.example(one)) for one in (row or summary.sample())]
+        return Response(Page[Example](items=items).model_dump_json(), media_type=MEDIA["json"])
+
+    return await fixed(request, service, id_, "json", show, kind="study")
