@@ -5,6 +5,7 @@
     ├── InvalidRequest                what was asked makes no sense; says which field
     │   ├── InvalidText               the text can't be analysed
     │   ├── InvalidImage              the image can't be read, or is too large
+    │   ├── InvalidDataset            the data set can't be read; says which row
     │   ├── InvalidQuery              the query for heads can't be read; says where
     │   ├── TooManyTokens             more tokens than the model takes
     │   └── BudgetExceeded            would not fit into memory or onto disk; says what would
@@ -98,6 +99,12 @@ class InvalidImage(InvalidRequest):
     """The image is damaged, too large, or not an image."""
 
     code, title = "invalid-image", "The image can't be analysed"
+
+
+class InvalidDataset(InvalidRequest):
+    """The data set can't be read, or holds nothing that can be used."""
+
+    code, title = "invalid-dataset", "The data set can't be read"
 
 
 class InvalidQuery(InvalidRequest):

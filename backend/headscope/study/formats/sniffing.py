@@ -1,0 +1,75 @@
+"""What a file is by how it begins."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+from ...errors import InvalidDataset
+from .lines import encoding, lines
+
+LOOK = 8192
+# How files begin that are no data set as they are -> what they are and what to do.
+MAGIC = (
+    (b"\x1f\x8b", "compressed with gzip", "Unpack it first."),
+    (b"PK\x03\x04", "a ZIP archive, or a document of an office program", "Unpack it, or save its table as CSV."),
+    (b"\xfd7zXZ\x00", "compressed with xz", "Unpack it first."),
+    (b"BZh", "compressed with bzip2", "Unpack it first."),
+    (b"\x28\xb5\x2f\xfd", "compressed with Zstandard", "Unpack it first."),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "Unpack it first."),
+    (b"%PDF", "a PDF document", "Save its text as plain text."),
+    (b"\x89PNG", "an image", "Give a file of texts."),
+    (b"\xff\xd8\xff", "an image", "Give a file of texts."),
+    (b"SQLite format 3", "a SQLite database", "Save the table as CSV."),
+    (b"\xd0\xcf\x11\xe0", "a document of an office program", "Save its table as CSV."),
+    (b"ARROW1", "an Arrow file", "Save it as Parquet."),
+    (b"Obj\x01", "an Avro file", "Save it as Parquet."),
+    (b"\x80\x04\x95", "a pickle, which can run code", "Save it as JSON Lines or Parquet."),
+    (b"<!DOCTYPE", "a web page", "Save the data itself."),
+    (b"<html", "a web page", "Save the data itself."),
+)
+PARQUET = (b"PAR1", b"PARE")
+# So many of a text's first bytes are NUL at most, of a hundred.
+FEW_NULS = 20
+
+
+def check_readable(path: Path, format_: str) -> None:
+    """Raise InvalidDataset for a file that is empty, or begins as something other than that format."""
+    start = _start(path)
+    if not start:
+        raise InvalidDataset("The file is empty.", pointer="/dataset")
+    for magic, what, then in MAGIC:
+        if start.startswith(magic):
+            raise InvalidDataset(f"The file is {what}. {then}", pointer="/dataset")
+    is_parquet = start.startswith(PARQUET)
+    if is_parquet != (format_ == "parquet"):
+        raise InvalidDataset(
+            "The file is a Parquet file. Give it that format." if is_parquet else "The file is no Parquet file.",
+            pointer="/dataset",
+        )
+    if not is_parquet and encoding(path) == "UTF-8" and start.count(0) * 100 > len(start) * FEW_NULS:
+        raise InvalidDataset(
+            "The file is binary, or UTF-16 without a byte order mark. Save it as text in UTF-8.", pointer="/dataset"
+        )
+
+
+def sniffed(path: Path) -> str:
+    """The name of the format that the content says. Raises InvalidDataset where it says none."""
+    if _start(path).startswith(PARQUET):
+        return "parquet"
+    check_readable(path, "text")
+    first = [line.text for line in islice(lines(path), 20) if line.text.strip()]
+    if first and all(text.lstrip().startswith("{") for text in first):
+        return "jsonl"
+    rows = [text for text in first if not text.startswith("#")]
+    if rows and all(text.count("\t") == 9 for text in rows):
+        return "conllu"
+    raise InvalidDataset(
+        "The format can't be seen from the file's name. Give it: jsonl, csv, tsv, parquet, conll, conllu or text.",
+        pointer="/format",
+    )
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(LOOK)

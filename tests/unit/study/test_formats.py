@@ -1,0 +1,260 @@
+"""Every format read: rows with their numbers, pairs, labels and tags, and which column was taken for what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headscope.errors import InvalidRequest, Unknown
+from headscope.models.tokens import find_words
+from headscope.study.dataset import Dataset, Row
+from headscope.study.formats import FORMATS, read
+
+CONLLU = """# sent_id = 1
+# text = She can't sit: well.
+1\tShe\tshe\tPRON\tPRP\t_\t3\tnsubj\t_\t_
+2-3\tcan't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tca\tcan\tAUX\tMD\t_\t4\taux\t_\t_
+3\tn't\tnot\tPART\tRB\t_\t4\tadvmod\t_\t_
+4\tsit\tsit\tVERB\tVB\t_\t0\troot\t_\tSpaceAfter=No
+4.1\tdown\tdown\tADP\tRP\t_\t_\t_\t4:compound\t_
+5\t:\t:\tPUNCT\t:\t_\t4\tpunct\t_\t_
+6\twell\twell\tADV\tRB\t_\t4\tadvmod\t_\tSpaceAfter=No
+7\t.\t.\tPUNCT\t.\t_\t4\tpunct\t_\t_
+
+# sent_id = 2
+1-2\tau\t_\t_\t_\t_\t_\t_\t_\t_
+1\tà\tà\tADP\t_\t_\t3\tcase\t_\t_
+2\tle\tle\tDET\t_\t_\t3\tdet\t_\t_
+3\tlac\tlac\tNOUN\t_\t_\t0\troot\t_\t_
+"""
+
+
+def _read(tmp_path: Path, file: str, content: str, columns: Mapping[str, str] | None = None) -> Dataset:
+    path = tmp_path / file
+    path.write_text(content, "utf-8", newline="")
+    return read(path, columns=columns)
+
+
+def _rows(dataset: Dataset) -> list[Row]:
+    rows = list(dataset.rows)
+    assert dataset.bad == []
+    assert dataset.total == len(rows)
+    return rows
+
+
+def test_glue_pairs(tmp_path: Path) -> None:
+    """QNLI's way: a heading, tabs, quotes that mean nothing, a pair of texts, a label; numbers are those of the lines."""
+    content = (
+        'index\tquestion\tsentence\tlabel\n0\tWho said "no?\tHe said "no".\tentailment\n1\tWhy?\tSo.\tnot_entailment\n'
+    )
+    dataset = _read(tmp_path, "dev.tsv", content)
+    assert dataset.chosen == {"text": "question", "text_pair": "sentence", "label": "label"}
+    assert _rows(dataset) == [
+        Row(2, 'Who said "no?', 'He said "no".', label="entailment"),
+        Row(3, "Why?", "So.", label="not_entailment"),
+    ]
+
+
+def test_glue_without_a_heading(tmp_path: Path) -> None:
+    """SST-2's way: no heading, the first line is a row, the label is the column of few short values."""
+    dataset = _read(tmp_path, "dev.tsv", "a fine film\t1\nno fun at all\t0\nfine\t1\nbad\t0\n")
+    assert dataset.columns == ("column 1", "column 2")
+    assert dataset.chosen == {"text": "column 1", "label": "column 2"}
+    assert dataset.guessed
+    assert _rows(dataset)[0] == Row(1, "a fine film", label="1")
+
+
+def test_quoted_values(tmp_path: Path) -> None:
+    """CSV: separators, quotes and line ends inside quotes; a row's number is the line on which it begins."""
+    dataset = _read(tmp_path, "a.csv", 'review,stars\r\n"Fine, ""really"".",5\r\n"Two\r\nlines.",1\r\nLast.,5\r\n')
+    assert dataset.chosen == {"text": "review", "label": "stars"}
+    assert _rows(dataset) == [
+        Row(2, 'Fine, "really".', label="5"),
+        Row(3, "Two\nlines.", label="1"),
+        Row(5, "Last.", label="5"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "first", "count"),
+    [
+        ({"text": "alpha"}, "one of these", 2),
+        ({"text": "column 1"}, "alpha", 3),
+        ({"text": "beta"}, "two of these", 2),
+    ],
+)
+def test_the_caller_decides_whether_there_is_a_heading(
+    tmp_path: Path, columns: dict[str, str], first: str, count: int
+) -> None:
+    """A column called by its heading has one; one called by its place has none."""
+    dataset = _read(tmp_path, "a.tsv", "alpha\tbeta\none of these\ttwo of these\nand\tmore\n", columns)
+    rows = _rows(dataset)
+    assert (rows[0].text, len(rows)) == (first, count)
+    assert dataset.reasons["text"] == "named in the request"
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    """Names are columns, whatever their order; labels are numbers, text, or not there."""
+    lines = [
+        {"id": 7, "premise": "A.", "hypothesis": "B.", "label": 1},
+        {"hypothesis": "D.", "premise": "C.", "label": None},
+    ]
+    dataset = _read(tmp_path, "a.jsonl", "\n".join(map(json.dumps, lines)))
+    assert _rows(dataset) == [Row(1, "A.", "B.", label="1"), Row(2, "C.", "D.")]
+
+
+def test_json_lines_of_words(tmp_path: Path) -> None:
+    """Words and their tags as lists, as token classification sets have them: a tag for every word as Headscope finds words."""
+    line = {"tokens": ["U.S.", "visit"], "ner_tags": ["B-LOC", "O"], "pos_tags": ["PROPN", "NOUN"]}
+    (row,) = _rows(_read(tmp_path, "a.jsonl", json.dumps(line)))
+    assert row.text == "U.S. visit"
+    assert row.labels == ("B-LOC",) * 4 + ("O",)
+    assert row.pos == ("PROPN",) * 4 + ("NOUN",)
+
+
+@pytest.mark.parametrize("pos", [["NOUN", "VERB", "PUNCT"], ["NOUN", "VERB"]])
+def test_tags_beside_a_text(tmp_path: Path, pos: list[str]) -> None:
+    """One tag per word as Headscope finds words, or one per word between spaces."""
+    (row,) = _rows(_read(tmp_path, "a.jsonl", json.dumps({"text": "Cats sleep.", "pos": pos})))
+    assert row.pos == ("NOUN", "VERB", pos[-1])
+
+
+def test_parquet(tmp_path: Path) -> None:
+    """Over several row groups, with columns that are no text left alone; numbers count rows."""
+    path = tmp_path / "a.parquet"
+    table = pa.table(
+        {
+            "image": [b"\0" * 10] * 1000,
+            "sentence": pa.array([f"Sentence {n}." for n in range(1000)]).dictionary_encode(),
+            "label": [n % 2 for n in range(1000)],
+        }
+    )
+    pq.write_table(table, path, row_group_size=300)
+    dataset = read(path)
+    assert dataset.columns == ("image", "sentence", "label")
+    assert _rows(dataset) == [Row(n + 1, f"Sentence {n}.", label=str(n % 2)) for n in range(1000)]
+
+
+CONLL2003 = "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n. . O O\n\nPeter NNP B-NP B-PER\n"
+
+
+def test_conll_2003(tmp_path: Path) -> None:
+    """Four columns: words, parts of speech, and entity labels last; what begins a document is no sentence."""
+    dataset = _read(tmp_path, "eng.testa.conll", CONLL2003)
+    assert dataset.chosen == {"words": "column 1", "pos": "column 2", "labels": "column 4"}
+    assert _rows(dataset) == [
+        Row(3, "EU rejects .", pos=("NNP", "VBZ", "."), labels=("B-ORG", "O", "O")),
+        Row(7, "Peter", pos=("NNP",), labels=("B-PER",)),
+    ]
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_conll_of_two_columns(tmp_path: Path, separator: str) -> None:
+    """Words and entity labels in the IO scheme; a word may be a number sign."""
+    content = "# O\nJapanese I-MISC\n\n\nBand O\n".replace(" ", separator)
+    dataset = _read(tmp_path, "wiki.conll.txt", content)
+    assert dataset.format == "conll"
+    assert _rows(dataset) == [Row(1, "# Japanese", labels=("O", "I-MISC")), Row(5, "Band", labels=("O",))]
+
+
+def test_conll_of_parts_of_speech(tmp_path: Path) -> None:
+    """Two columns that are no entity labels are words and parts of speech."""
+    assert _rows(_read(tmp_path, "a.conll", "Cats NOUN\nsleep VERB\n")) == [Row(1, "Cats sleep", pos=("NOUN", "VERB"))]
+
+
+def test_conllu(tmp_path: Path) -> None:
+    """The text as it was written; contractions divided where their words are its parts, else as their first word; empty nodes are not written."""
+    dataset = _read(tmp_path, "a.conllu", CONLLU)
+    first, second = _rows(dataset)
+    assert (first.number, first.text) == (1, "She can't sit: well.")
+    words = [first.text[start:end] for start, end in find_words(first.text)]
+    assert words == ["She", "can", "'", "t", "sit", ":", "well", "."]
+    # The word "can" begins with ca (AUX); the apostrophe and t are within n't.
+    assert first.pos == ("PRON", "AUX", "PART", "PART", "VERB", "PUNCT", "ADV", "PUNCT")
+    assert (second.number, second.text, second.pos) == (13, "au lac", ("ADP", "NOUN"))
+
+
+def test_other_tags_of_a_treebank(tmp_path: Path) -> None:
+    """Any column of tags may be the parts of speech, or labels."""
+    first, _ = _rows(_read(tmp_path, "a.conllu", CONLLU, {"pos": "xpos", "labels": "deprel"}))
+    assert first.pos is not None
+    assert (first.pos[0], first.labels and first.labels[0]) == ("PRP", "nsubj")
+
+
+def test_text(tmp_path: Path) -> None:
+    """A line is an input; blank ones are none."""
+    assert _rows(_read(tmp_path, "a.txt", "One.\n\n  Two. \n")) == [Row(1, "One."), Row(3, "  Two. ")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "chosen"),
+    [
+        ("text,label", {"text": "text", "label": "label"}),
+        ("Sentence1,Sentence2,score", {"text": "Sentence1", "text_pair": "Sentence2", "label": "score"}),
+        ("premise,hypothesis,gold_label", {"text": "premise", "text_pair": "hypothesis", "label": "gold_label"}),
+        ("question1,question2,is_duplicate", {"text": "question1", "text_pair": "question2", "label": "is_duplicate"}),
+        ("id,title,content,topic", {"text": "content", "label": "topic"}),
+        ("id,remark,other", {"text": "remark"}),
+    ],
+)
+def test_columns_by_name(tmp_path: Path, columns: str, chosen: dict[str, str]) -> None:
+    """Names as common data sets have them; else the column of the longest texts."""
+    names = columns.split(",")
+    kinds = {"id": lambda n: str(n), "label": lambda n: str(n % 3)}
+    long = {"remark": 20, "content": 20}
+
+    def cell(name: str, n: int) -> str:
+        if name in ("id",):
+            return kinds["id"](n)
+        if name in ("label", "score", "gold_label", "is_duplicate", "topic"):
+            return kinds["label"](n)
+        return f"text {n} " * long.get(name, 2)
+
+    lines = [columns, *(",".join(cell(name, n) for name in names) for n in range(12))]
+    dataset = _read(tmp_path, "a.csv", "\n".join(lines))
+    assert dataset.chosen == chosen
+    assert set(dataset.reasons) == set(chosen)
+    assert dataset.guessed
+
+
+def test_named_columns(tmp_path: Path) -> None:
+    """What the caller names is taken; once the text is named no second text is guessed."""
+    content = "sentence1,sentence2,label\nOne.,Two.,0\nThree.,Four.,1\n"
+    assert _rows(_read(tmp_path, "a.csv", content, {"text": "sentence2"}))[0] == Row(2, "Two.", label="0")
+    swapped = {"text": "sentence2", "text_pair": "sentence1", "label": "label"}
+    dataset = _read(tmp_path, "a.csv", content, swapped)
+    assert (dataset.chosen, dataset.guessed) == (swapped, False)
+    with pytest.raises(InvalidRequest) as raised:
+        _read(tmp_path, "a.csv", content, {"text": "sentence3"})
+    assert raised.value.pointer == "/columns/text"
+
+
+def test_formats(tmp_path: Path) -> None:
+    """The format is that of the suffix unless another is given; one that there is not is refused."""
+    path = tmp_path / "lines.csv"
+    path.write_text("One, two.\nThree.\n")
+    assert [row.text for row in read(path, format="text").rows] == ["One, two.", "Three."]
+    with pytest.raises(Unknown, match="There are: jsonl, csv"):
+        read(path, format="xml")
+    assert list(FORMATS) == [one.name for one in FORMATS.values()]
+
+
+def test_a_row_as_json() -> None:
+    """Rows go through JSON unharmed."""
+    rows = [Row(3, "A.", "B.", ("X",), ("O",), "1"), Row(4, "A.")]
+    assert [Row.from_dict(json.loads(json.dumps(row.as_dict()))) for row in rows] == rows
+
+
+def test_a_report_is_json(tmp_path: Path) -> None:
+    """What is known of a data set can be sent."""
+    dataset = _read(tmp_path, "a.csv", "text,label\nOne.,0\n,1\n")
+    list(dataset.rows)
+    report = json.loads(json.dumps(dataset.report()))
+    assert report["bad_rows"] == [{"row": 3, "problem": "The text is missing."}]
+    assert (report["rows"], report["bad_count"], report["format"]) == (1, 1, "csv")
