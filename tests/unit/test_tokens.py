@@ -224,3 +224,24 @@ def test_token_ids(minilm: Model) -> None:
     for bad in ([-1], [10**6]):
         with pytest.raises(InvalidRequest):
             minilm.encode(token_ids=bad)
+
+
+def test_tags_of_words_that_are_cut_off() -> None:
+    """Tags of all words of a text fit also when only its first tokens are kept, however many tokens that are."""
+    text, tags = "The quick brown fox jumps.", ["a", "b", "c", "d", "e", "f"]
+    for most in range(3, 9):
+        cut = tokens.encode(tokens.prepare(wordpiece()), text, max_tokens=most)
+        marked = tokens.annotate(cut, tags, tags).tokens
+        starts = [0, 4, 10, 16, 20, 25]
+        for token in marked:
+            word = None if token.kind == "special" else max(n for n, start in enumerate(starts) if start <= token.start)
+            assert (token.pos, token.label) == ((None, None) if word is None else (tags[word],) * 2)
+
+
+def test_tags_of_words_that_share_a_token() -> None:
+    """Where the tokenizer joins two words, tags of all words fit, and the token has that of its first word."""
+    tokenizer = Tokenizer(models.WordLevel({"cats": 0, "ok..": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    encoded = tokens.encode(tokens.prepare(tokenizer), "cats ok..")
+    assert len({token.word for token in encoded.tokens}) == 2
+    assert [token.pos for token in tokens.annotate(encoded, ["N", "A", ".", "."], None).tokens] == ["N", "A"]

@@ -149,7 +149,10 @@ def as_target(found: list[Token], source: list[Token]) -> list[Token]:
 
 
 def annotate(encoded: Encoded, pos: Sequence[str] | None, labels: Sequence[str] | None) -> Encoded:
-    """With a part of speech and a label on every token, given one per word (of both texts) or one per token. Raises InvalidRequest."""
+    """With a part of speech and a label on every token, given one per word (of both texts) or one per token. Raises InvalidRequest.
+
+    The words may also be all those of the text, where the tokenizer joins some or the input was cut.
+    """
     for name, values in (("pos", pos), ("label", labels)):
         if values is not None:
             encoded = _annotate(encoded, name, values)
@@ -160,10 +163,13 @@ def _annotate(encoded: Encoded, name: str, values: Sequence[str]) -> Encoded:
     every = [*encoded.tokens, *(encoded.target or ())]
     given = every[: len(every) - encoded.generated]
     words = len({token.word for token in given if token.word is not None})
+    written = [] if any(token.segment for token in every) else find_words(encoded.text or "")
     if len(values) == words:
         numbers = sorted({token.word for token in given if token.word is not None})
         by_word = dict(zip(numbers, values, strict=True))
         marked = [t if t.word is None else replace(t, **{name: by_word.get(t.word)}) for t in every]
+    elif len(values) == len(written):  # of which some share a token, or were cut off
+        marked = [t if t.word is None else replace(t, **{name: values[_word_at(written, t.start)]}) for t in every]
     elif len(values) == len(given):
         marked = [replace(t, **{name: value}) for t, value in zip(given, values, strict=True)]
         marked += every[len(given) :]
