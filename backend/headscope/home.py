@@ -25,7 +25,7 @@ def results(settings: Settings) -> Results:
 
 
 def inputs(settings: Settings) -> Inputs:
-    """The store of images that wait to be analysed."""
+    """The store of images and rows that wait to be analysed."""
     if settings.redis_url is None:
         return Inputs.local(settings.home, settings.quota_bytes)
     return Inputs.shared(_shelf(settings), settings.redis_url, settings.quota_bytes, settings.home / "staging")

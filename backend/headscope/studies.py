@@ -135,12 +135,17 @@ def described(request: StudyRequest, report: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def part_id(study: str, number: int, content: str) -> str:
+    """The id of a chunk, as a job and in the store: which it is of its study, and what its content is."""
+    return f"{study}.{number}.{content}"
+
+
 def _chunks(study: Work) -> list[Work]:
     """The chunks of a study as work. Their ids say which they are, and name their content."""
     parts: Sequence[tuple[str, str, int, int]] = json.loads(study.payload)["chunks"]
     return [
         Work(
-            id=f"{study.id}.{number}.{part}",
+            id=part_id(study.id, number, part),
             payload=json.dumps({"study": study.id, "part": part, "blob": blob}),
             model=study.model,
             tokens=tokens,

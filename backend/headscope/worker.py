@@ -21,6 +21,7 @@ from .jobs import Job, Line, Problem
 from .models import loading
 from .models.catalog import Catalog, Located
 from .models.loading import Model
+from .parts import Parts
 from .request import AnalysisRequest, stored_image
 from .settings import Settings
 from .store import Writer
@@ -67,6 +68,7 @@ class Worker:
         self._settings = settings
         self._catalog = Catalog(settings)
         self._results, self._inputs = home.results(settings), home.inputs(settings)
+        self._parts = Parts(settings, self._catalog, self._results, self._inputs, self.model)
         self._models: OrderedDict[str, Model] = OrderedDict()
         self.warm: frozenset[str] = frozenset()  # their digests, for whoever asks from another thread
         cuda = settings.device.startswith("cuda") or (settings.device == "auto" and torch.cuda.is_available())
@@ -110,13 +112,17 @@ class Worker:
             examine(self.model(located, line))
 
     def run(self, jobs: Sequence[Job], line: Line) -> dict[str, Problem | None]:
-        """Do jobs of one recipe; by id the problem as a document, or None where the result is stored. What is wrong with one job stays with that job."""
+        """Do jobs of one recipe, or one part of a study; by id the problem as a document, or None where the result is stored.
+
+        What is wrong with one job stays with that job.
+        """
+        if jobs[0].kind != "analysis":
+            return {job.id: self._part(job, line) for job in jobs}
         problems = dict[str, Problem | None]()
         with ExitStack() as writers:
             tasks = []
             for job in jobs:
-                with logs.bound(job=job.id, request_id=job.request_id):
-                    logger.info("analysis begins", extra={"attempt": job.attempts})
+                _begun(job)
                 try:
                     task = self._task(job, line, writers)
                 except EXPECTED as error:
@@ -125,6 +131,16 @@ class Worker:
                     tasks += [task] if task else []
                     problems[job.id] = None
             return problems | (self._analyse(tasks, line) if tasks else {})
+
+    def _part(self, job: Job, line: Line) -> Problem | None:
+        """A chunk of a study, or its end; what is wrong, or None."""
+        _begun(job)
+        do = self._parts.chunk if job.kind == "chunk" else self._parts.study
+        try:
+            do(job, line, _Progress(line, job.id))
+        except EXPECTED as error:
+            return _ended(job, error)
+        return _ended(job, None)
 
     def _task(self, job: Job, line: Line, writers: ExitStack) -> _Task | None:
         """A job ready to be run; None if its result is here already."""
@@ -193,11 +209,16 @@ def _keys(request: AnalysisRequest, located: Located) -> set[str]:
     return keys
 
 
+def _begun(job: Job) -> None:
+    with logs.bound(job=job.id, request_id=job.request_id):
+        logger.info("%s begins", job.kind, extra={"attempt": job.attempts})
+
+
 def _ended(job: Job, error: Exception | None) -> Problem | None:
     """The end of a job, said in the log and as a document."""
     with logs.bound(job=job.id, request_id=job.request_id):
         problem = None if error is None else _problem(error)
-        logger.info("analysis ends", extra={"end": problem["code"] if problem else "done"})
+        logger.info("%s ends", job.kind, extra={"end": problem["code"] if problem else "done"})
         return problem
 
 

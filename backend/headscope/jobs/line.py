@@ -36,6 +36,9 @@ class Line(Protocol):
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add an observation to a histogram of the record."""
 
+    def elsewhere(self, study: str) -> frozenset[str]:
+        """The chunks of a study that other workers are at."""
+
 
 class PipeLine:
     """The child's end of a pipe to the server."""
@@ -64,6 +67,10 @@ class PipeLine:
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add an observation to a histogram of the record."""
         self._connection.send(("observe", name, dict(labels), value))
+
+    def elsewhere(self, study: str) -> frozenset[str]:
+        """None: there is no other worker."""
+        return frozenset()
 
 
 class ServerLine:
@@ -120,6 +127,13 @@ class RecordLine:
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add an observation to a histogram of the record."""
         self._say(lambda saying: self._record.observe(name, labels, value, saying=saying))
+
+    def elsewhere(self, study: str) -> frozenset[str]:
+        """The chunks of a study that other workers are at, as far as is known."""
+        try:
+            return frozenset(part.id for part in self._record.parts(study) if part.status == "running")
+        except BrokerUnavailable:
+            return frozenset()
 
     def _say(self, add: Callable[[Saying], None]) -> None:
         saying = Saying(self._name, next(self._sayings))

@@ -1,4 +1,4 @@
-"""Inputs of waiting requests that are too large for a job's record: images, named by their SHA-256, kept and verified as results are."""
+"""Inputs of waiting requests that are too large for a job's record: images and rows of data sets, named by their SHA-256, kept and verified as results are."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Inputs:
     def put(self, data: bytes) -> str:
         """Keep an input; its name, 64 hexadecimal digits. Raises StorageFull or StoreUnavailable."""
         name = hashlib.sha256(data).hexdigest()
-        if self._find(name) is None:
+        if self.find(name) is None:
             with self._results.writer(name) as writer:
                 writer.finish({}, {"data": np.frombuffer(data, np.uint8)})
         return name
 
     def get(self, name: str) -> bytes:
-        """An input. Raises InvalidImage if it is not here any more, or StoreUnavailable."""
-        data = self._find(name)
+        """An image. Raises InvalidImage if it is not here any more, or StoreUnavailable."""
+        data = self.find(name)
         if data is None:
             raise InvalidImage("The image is not stored any more. Send the image itself.", pointer="/image")
         return data
@@ -50,7 +50,8 @@ class Inputs:
         """As Results.tidy."""
         self._results.tidy()
 
-    def _find(self, name: str) -> bytes | None:
+    def find(self, name: str) -> bytes | None:
+        """An input; None if it is not here any more, or damaged. Raises StoreUnavailable."""
         try:
             stored = self._results.get(name)
             return None if stored is None else stored.arrays["data"].tobytes()
