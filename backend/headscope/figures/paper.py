@@ -108,9 +108,9 @@ def axis(palette: Palette, title: str, *, grid: bool = False, **more: Any) -> di
     }
 
 
-def positions(palette: Palette, title: str, names: Sequence[int | str]) -> dict[str, Any]:
-    """An axis of layers or heads: place 0, 1, ... named as given, thinned out where there are many."""
-    step = -(-len(names) // MOST_LABELS)
+def positions(palette: Palette, title: str, names: Sequence[int | str], most: int = MOST_LABELS) -> dict[str, Any]:
+    """An axis of layers or heads: place 0, 1, ... named as given, thinned out where there are more than `most`."""
+    step = -(-len(names) // most)
     places = range(0, len(names), step)
     return axis(
         palette,

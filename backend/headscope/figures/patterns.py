@@ -35,7 +35,7 @@ def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
             ],
             "hovertemplate": f"{name}<br>%{{customdata[2]}} heads, %{{y:.0%}}<extra></extra>",
         }
-        for number, (name, colour) in enumerate(zip(classes, _colours(palette), strict=True))
+        for number, (name, colour) in enumerate(zip(classes, class_colours(palette), strict=True))
         if counts[number].any()
     ]
     x = positions(palette, "layer", names[:-1])
@@ -64,7 +64,7 @@ def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
     )
 
 
-def _colours(palette: Palette) -> list[str]:
+def class_colours(palette: Palette) -> list[str]:
     """One per class, told apart without colour vision, too: columns dark, columns with diagonals between, diagonals light; the rest pale grey."""
     blues = [palette.more_end, palette.tint(palette.more, 0.4), palette.more]
     return [*blues, palette.less, palette.tint(palette.muted, 0.45), palette.tint(palette.muted, 0.2)]

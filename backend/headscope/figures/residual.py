@@ -26,7 +26,7 @@ def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
         "customdata": [[layer, None] for layer in layers],
         "hovertemplate": "After layer %{customdata[0]}<br>residual ratio %{y:.3g}<extra></extra>",
     }
-    ticks = _ticks(found)
+    ticks = log_ticks(found)
     ends = [float(np.log10(tick)) for tick in (ticks[0] * 0.95, ticks[-1] * 1.05)]
     ratio = axis(palette, "residual ratio (log scale)", grid=True, type="log", tickvals=ticks, range=ends)
     ratio["ticktext"] = [f"{tick:g}" for tick in ticks]
@@ -39,7 +39,7 @@ def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
     )
 
 
-def _ticks(found: Array) -> list[float]:
+def log_ticks(found: Array) -> list[float]:
     """1, 2, 5, 10, ... (1, 2, 3, ... if all are close) from below the smallest value to above the largest; whole decades only where that would be many."""
     positive = found[np.isfinite(found) & (found > 0)]
     low, high = (float(positive.min()), float(positive.max())) if positive.size else (0.1, 1.0)

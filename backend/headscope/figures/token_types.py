@@ -8,7 +8,7 @@ import numpy as np
 
 from ..declarations import NoParams
 from ..lenses import LENSES
-from ..measures.token_types import COLUMNS, TokenTypesParams
+from ..measures.token_types import APART, COLUMNS, TokenTypesParams
 from .figure import Array, Drawing, Figure, Numbers, lenses_of, values
 from .paper import ABOVE, Palette, axis, layout, plain, said
 
@@ -24,7 +24,9 @@ def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
     lenses = lenses_of(numbers, NAME)
     found = {lens: _heads(values(numbers, NAME, lens)) for lens in lenses}  # [heads, C] each
     shown = [
-        place for place in range(len(COLUMNS)) if any(np.isfinite(each[:, place]).any() for each in found.values())
+        place
+        for place, name in enumerate(COLUMNS)
+        if name not in APART and any(np.isfinite(each[:, place]).any() for each in found.values())
     ]
     names = [WORDS.get(COLUMNS[place], COLUMNS[place]) for place in shown]
     # No darker than that: whiskers must stand out from them.

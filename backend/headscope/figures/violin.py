@@ -42,10 +42,30 @@ def density(values: Array) -> tuple[Array, Array]:
         return grid, np.zeros(PLACES)
     counts, edges = np.histogram(values, CELLS, (low, high))
     quartiles = np.quantile(values, [0.25, 0.75])
-    spreads = [spread for spread in (values.std(), (quartiles[1] - quartiles[0]) / 1.34) if spread > 0]
-    width = max(0.9 * min(spreads) * len(values) ** -0.2, (high - low) / CELLS)
-    distances = (grid[:, None] - (edges[:-1] + edges[1:]) / 2) / width  # [PLACES, CELLS]
-    return grid, np.exp(-(distances**2) / 2) @ counts / (len(values) * width * np.sqrt(2 * np.pi))
+    return grid, _smooth(grid, counts, edges, values.std(), quartiles)
+
+
+def density_of_counts(counts: Array, edges: Array, low: float, high: float) -> tuple[Array, Array]:
+    """The same of values that were counted between edges, evenly spread within a bin. `low` and `high` are the smallest and the largest value."""
+    grid = np.linspace(low, high, PLACES)
+    total = np.concatenate([[0.0], np.cumsum(counts)])
+    if total[-1] == 0 or high - low <= 1e-9 * max(abs(low), abs(high)):
+        return grid, np.zeros(PLACES)
+    middles = (edges[:-1] + edges[1:]) / 2
+    mean = counts @ middles / total[-1]
+    deviation = np.sqrt(counts @ (middles - mean) ** 2 / total[-1])
+    return grid, _smooth(grid, counts, edges, deviation, np.interp(np.array([0.25, 0.75]) * total[-1], total, edges))
+
+
+def _smooth(grid: Array, counts: Array, edges: Array, deviation: float, quartiles: Array) -> Array:
+    """Counts as densities at the places of a grid."""
+    number = counts.sum()
+    spreads = [spread for spread in (deviation, (quartiles[1] - quartiles[0]) / 1.34) if spread > 0]
+    least = float(np.diff(edges).min())
+    width = max(0.9 * min(spreads, default=least) * number**-0.2, least)
+    distances = (grid[:, None] - (edges[:-1] + edges[1:]) / 2) / width  # [PLACES, cells]
+    found: Array = np.exp(-(distances**2) / 2) @ counts / (number * width * np.sqrt(2 * np.pi))
+    return found
 
 
 def violins(several: Sequence[Violin | None], palette: Palette, says: str) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..declarations import Measure
 from .concentration import ABSOLUTE_ENTROPY, NEGATIVE_SHARE, PARTICIPATION_RATIO
 from .connections import CONNECTIONS
+from .distance import MAX_ACTIVATION, QK_DISTANCE
 from .entropy import ENTROPY
 from .frequency import FREQUENCY
 from .hidden import RESIDUAL_RATIO, TOKEN_SIMILARITY
@@ -17,6 +18,7 @@ from .roles import HEAD_ROLES
 from .sink import SINK
 from .special_broadcast import SPECIAL_BROADCAST
 from .special_tokens import SPECIAL_TOKENS
+from .token_norms import TOKEN_NORMS
 from .token_types import TOKEN_TYPES
 
 MEASURES: dict[str, Measure] = {
@@ -45,6 +47,9 @@ MEASURES: dict[str, Measure] = {
         SINK,
         HEAD_ROLES,
         MIXING_RATIO,
+        QK_DISTANCE,
+        MAX_ACTIVATION,
+        TOKEN_NORMS,
     )
 }
 

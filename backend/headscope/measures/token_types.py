@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Measure
 from ..types import Layer, Reading, Token
-from .maps import PER_HEAD, clean
+from .maps import PER_HEAD, clean, separators
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +20,9 @@ PARTS_OF_SPEECH = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
     *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
 )
-COLUMNS = (*KINDS, *PARTS_OF_SPEECH)
+# Of the special tokens, the first one and those that close a text, each by itself.
+APART = ("first", "separator")
+COLUMNS = (*KINDS, *PARTS_OF_SPEECH, *APART)
 
 
 class TokenTypesParams(BaseModel):
@@ -55,21 +57,27 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: To
     rows, there = rows[:, place], there[:, place]
     visible = layer.keys.allowed(*layer.weights.shape[1:])[place]  # [Q, K]
     found = torch.full((rows.shape[0], len(COLUMNS)), torch.nan, dtype=rows.dtype)
-    for kind, places in _places([token.kind for token in layer.axes.keys]).items():
+    special = {name: places for name, places in _apart(layer.axes.keys).items() if places}
+    for kind, places in {**_places([token.kind for token in layer.axes.keys]), **special}.items():
         found[:, COLUMNS.index(kind)] = _over_type(rows[..., places], visible[:, places], there, params.aggregate)
     words = _words(layer.axes.keys)
     if words:
-        rows, visible = _by_word(rows, visible, [places for _, places in words], params.pieces)
+        words_rows, seen = _by_word(rows, visible, [places for _, places in words], params.pieces)
         for tag, places in _places([tag for tag, _ in words]).items():
-            found[:, COLUMNS.index(tag)] = _over_type(rows[..., places], visible[:, places], there, params.aggregate)
+            found[:, COLUMNS.index(tag)] = _over_type(words_rows[..., places], seen[:, places], there, params.aggregate)
     return found
+
+
+def _apart(tokens: Sequence[Token]) -> dict[str, list[int]]:
+    """Where the first token stands if it is special, and where those that close a text."""
+    return {"first": [0] if tokens and tokens[0].kind == "special" else [], "separator": separators(tuple(tokens))}
 
 
 def _places(names: Sequence[str]) -> dict[str, list[int]]:
     """Name -> where it stands, for names that have a column."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(names):
-        if name in COLUMNS:
+        if name in COLUMNS and name not in APART:
             places.setdefault(name, []).append(place)
     return places
 
@@ -122,8 +130,8 @@ def _over_type(entries: Tensor, visible: Tensor, there: Tensor, aggregate: str) 
 TOKEN_TYPES = Measure(
     name="token_types",
     title="Attention by token type",
-    doc="How much the first token (or every token) attends to each type of token: special, punctuation, whole words, pieces of words, and the universal parts "
-    "of speech where the request gave them.",
+    doc="How much the first token (or every token) attends to each type of token: special ([CLS] and [SEP] also each by itself), punctuation, whole words, pieces of words, "
+    "and the universal parts of speech where the request gave them.",
     not_="Not comparable between types of different number with the paper's `max`: of many tokens the largest is larger. `mean` is free of that, "
     "and times the number of tokens it is the factor over uniform attention.",
     citation="Sun & Marasović 2021, sec. 3.2 and fig. 1; after Kovaleva et al. 2019, sec. 4.4",

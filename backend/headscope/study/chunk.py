@@ -19,6 +19,7 @@ from . import shown, statistics
 from .aggregate import Aggregate, collected, shapes, with_rows
 from .dataset import Row
 from .pairs import Alike, Pairs
+from .plan import counted
 from .request import StudyRequest
 
 Array = NDArray[Any]
@@ -86,10 +87,8 @@ class _Work:
         self._times: list[dict[str, float]] = [{} for _ in models]
         self._first: list[Result] = []
         self._failed: list[dict[str, Any]] = []
-        self._shown: tuple[int, dict[str, Array]] = (
-            2**64,
-            {},
-        )  # rank and maps of the one input that is kept to be shown
+        self._shown_row = _shown_row(models[0], rows, request)
+        self._shown: dict[str, Array] = {}  # maps of that input
         self._tokens = self._cut = 0
 
     def batches(self) -> Iterator[Sequence[Row]]:
@@ -134,7 +133,7 @@ class _Work:
 
         asked = []
         for place, row in enumerate(rows):
-            maps = len(self._models) == 2 or row.number in self._alike_rows
+            maps = len(self._models) == 2 or row.number in {*self._alike_rows, self._shown_row}
             wanted = _with(self._request.input(row, variant, maps=maps), fixed=False)
             asked.append(analysis.Asked(wanted, Memory(), telling(place)))
         outcomes = analysis.run_many(self._models[number], asked, limit=self._limit, on_pass=self._on_pass)
@@ -159,20 +158,18 @@ class _Work:
                 self._times[variant][name] = self._times[variant].get(name, 0.0) + taken
             if row.number in self._alike_rows:
                 self._alike.add(variant, maps[variant])
-        if row.number in self._alike_rows:
+        if row.number == self._shown_row:
             self._show(row.number, results, maps)
         if len(results) == 2 and self._not_compared is None:
             one, other = ((held, result.tokens, result.key_tokens) for held, result in zip(maps, results, strict=True))
             self._pairs.add(row.number, one, other)
 
     def _show(self, row: int, results: Sequence[Result], maps: Sequence[Mapping[str, Array]]) -> None:
-        """Keep the maps of an input that is rather shown than the one before."""
+        """Keep the maps of the input that this chunk would show."""
         ranked = shown.rank(row, len(results[0].tokens), results[0].head_width, self._request.seed)
-        if ranked < self._shown[0] and all(max(result.shape[2:]) <= shown.MOST for result in results):
-            found = dict[str, Array]()
-            for variant, (result, held) in enumerate(zip(results, maps, strict=True)):
-                found |= shown.arrays(variant, held, result.tokens, result.key_tokens, row, ranked)
-            self._shown = ranked, found
+        for variant, (result, held) in enumerate(zip(results, maps, strict=True)):
+            if max(result.shape[2:]) <= shown.MOST:
+                self._shown |= shown.arrays(variant, held, result.tokens, result.key_tokens, row, ranked)
 
     def _was_cut(self, row: Row, model: Model, result: Result) -> bool:
         """Whether max_tokens left something of an input out."""
@@ -197,7 +194,7 @@ class _Work:
         for variant, measured in enumerate(self._measured):
             arrays |= collected(variant, measured, numbers, self._request.seed)
             arrays |= self._fixed(variant)
-        arrays |= self._pairs.arrays() | self._alike.arrays() | self._shown[1]
+        arrays |= self._pairs.arrays() | self._alike.arrays() | self._shown
         return Aggregate(self._document(arrays), with_rows(arrays, self._through, self._request.seed))
 
     def _fixed(self, variant: int) -> dict[str, Array]:
@@ -238,6 +235,18 @@ class _Work:
             "measures": shapes(arrays),
             "timing_ms": [{name: round(taken, 1) for name, taken in times.items()} for times in self._times],
         }
+
+
+def _shown_row(model: Model, rows: Sequence[Row], request: StudyRequest) -> int | None:
+    """The row whose maps the chunk would show; None if all are too long."""
+    width = model.facts.tower(request.kind).head_width
+    counts = counted(model.tokenizer, rows, request.max_tokens)
+    ranked = [
+        (shown.rank(row.number, count, width, request.seed), row.number)
+        for row, count in zip(rows, counts, strict=True)
+        if count <= shown.MOST
+    ]
+    return min(ranked)[1] if ranked else None
 
 
 def _with(request: AnalysisRequest, *, fixed: bool) -> AnalysisRequest:

@@ -1,0 +1,76 @@
+"""How far from the query a head looks, and how much it ever gives to one token: what HeadVis ranks heads and texts by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..declarations import Measure
+from ..types import Layer, Reading
+from .maps import clean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Distances from which on a bin counts; the last one has no end.
+STARTS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+COLUMNS = ("mean", "square", *(f"from_{start}" for start in STARTS))
+
+
+def qk_distance(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+    """Mean of |query - key| and of its square, and shares of the attention by distance, all weighted by attention: [H, C] in the order of COLUMNS.
+
+    NaN for a head that attends to nothing.
+    """
+    import torch
+
+    rows, _ = clean(readings[lens])
+    heads, queries, keys = rows.shape
+    distances = (torch.arange(queries)[:, None] - torch.arange(keys)).abs()
+    mass = torch.zeros(heads, max(queries, keys), dtype=torch.float64)
+    mass.index_add_(1, distances.flatten(), rows.flatten(1).double())
+    total, away = mass.sum(-1), torch.arange(mass.shape[1], dtype=torch.float64)
+    bins = torch.bucketize(away, torch.tensor(STARTS, dtype=torch.float64), right=True) - 1
+    by_bin = torch.zeros(heads, len(STARTS), dtype=torch.float64).index_add_(1, bins, mass)
+    found = torch.cat([(mass @ away)[:, None], (mass @ away.square())[:, None], by_bin], -1)
+    return (found / total[:, None]).to(rows.dtype)
+
+
+def max_activation(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+    """The largest entry outside the first row and the first column, [H]; NaN below two tokens."""
+    import torch
+
+    rows, there = clean(readings[lens])
+    inner = rows[:, 1:, 1:]
+    if inner.numel() == 0:
+        return torch.full((len(rows),), torch.nan, dtype=rows.dtype)
+    return inner.amax((-1, -2)).masked_fill(~there[:, 1:].any(-1), torch.nan)
+
+
+QK_DISTANCE = Measure(
+    name="qk_distance",
+    title="Distance of attention",
+    doc="How many tokens lie between a query and what it attends to: the mean distance weighted by attention, the mean of its square, and the share of the attention "
+    "at each distance.",
+    not_="Not comparable between texts of different length: what is near the sink is far from a late query. Distances count tokens, not words.",
+    citation="Luger, Kamath et al. 2026, Visualizing Attention Heads (HeadVis): qk_distance, and bins of its histogram",
+    range=(0.0, None),
+    unit="tokens",
+    shape="L H C",
+    columns=COLUMNS,
+    needs=("same-tokens",),
+    lenses=("weights", "max-entropy"),
+    compute=qk_distance,
+)
+
+MAX_ACTIVATION = Measure(
+    name="max_activation",
+    title="Largest weight",
+    doc="The largest weight of a head's map outside the first row and the first column: how sure the head ever is in this text.",
+    not_="Not influence, and not a mean: one entry decides. A special last token is not left out.",
+    citation="Luger, Kamath et al. 2026, Visualizing Attention Heads (HeadVis): max_activation, which ranks texts by head",
+    range=(0.0, 1.0),
+    shape="L H",
+    lenses=("weights", "max-entropy"),
+    compute=max_activation,
+)

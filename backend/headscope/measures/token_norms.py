@@ -1,0 +1,70 @@
+"""Weight and norm of what tokens of each class contribute: a token may be attended to and pass nothing on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..declarations import Measure
+from ..types import Layer, Reading, Token
+from .maps import separators
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CLASSES = ("first", "separator", "punct", "other")
+PARTS = ("attention", "norm", "vector")
+COLUMNS = tuple(f"{part}_{kind}" for part in PARTS for kind in CLASSES)
+
+
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
+    """Of each class its weight and the norm of its contributions, summed over its tokens and averaged over queries, and the mean norm of its projected values: [H, C].
+
+    C is in the order of COLUMNS. NaN where the input has no token of the class, and for vectors of tokens that nobody attends to.
+    """
+    import torch
+
+    weight = layer.weights.double().sum(1)  # [H, K]
+    norm = readings[lens].map.double().sum(1)
+    lengths = norm / weight  # |A| ||f|| summed over queries, by the sum of |A|
+    queries = layer.weights.shape[1]
+    found = torch.full((len(weight), len(COLUMNS)), torch.nan, dtype=torch.float64)
+    for place, tokens in enumerate(_classes(layer.axes.keys)):
+        if tokens:
+            found[:, place] = weight[:, tokens].sum(-1) / queries
+            found[:, place + len(CLASSES)] = norm[:, tokens].sum(-1) / queries
+            found[:, place + 2 * len(CLASSES)] = lengths[:, tokens].nanmean(-1)
+    return found.to(readings[lens].map.dtype)
+
+
+def _classes(tokens: tuple[Token, ...]) -> list[list[int]]:
+    """Where the tokens of each class stand; every token is of one class."""
+    closing = set(separators(tokens))
+    kinds = [_kind(token, place, closing) for place, token in enumerate(tokens)]
+    return [[place for place, kind in enumerate(kinds) if kind == name] for name in CLASSES]
+
+
+def _kind(token: Token, place: int, closing: set[int]) -> str:
+    if place in closing:
+        return "separator"
+    if place == 0 and token.kind == "special":
+        return "first"
+    return "punct" if token.kind == "punct" else "other"
+
+
+TOKEN_NORMS = Measure(
+    name="token_norms",
+    title="Norms by class of token",
+    doc="For [CLS] (or a special first token), separators, punctuation and all other tokens: how much attention a query gives them, how long the vectors are that "
+    "come from there, "
+    "and how long they are before they are weighted.",
+    not_="Not influence: lengths of vectors that may cancel each other, of one head before the heads are added up. Weight and norm are sums over the tokens of a class, "
+    "so a class of many tokens has more; the vectors' own length is a mean.",
+    citation="Kobayashi et al. 2020, Attention is Not Only a Weight, sec. 4",
+    range=(0.0, None),
+    shape="L H C",
+    columns=COLUMNS,
+    lenses=("norm",),
+    reads=("norm",),
+    compute=compute,
+)
