@@ -42,8 +42,10 @@ def refusal(answer: Any) -> tuple[int, str]:
 def test_every_figure_in_every_form(server: Server) -> None:
     """As declared; JSON that plotly takes, numbers as CSV, the same answer again for who has it."""
     id_ = analysed(server)
-    declared = server.get("/figures").json()["items"]
+    listed = server.get("/figures").json()["items"]
+    declared = [item for item in listed if item["of"] == "analysis"]
     assert [item["name"] for item in declared] == list(FIGURES)
+    assert [item["name"] for item in listed if item["of"] == "study"] == list(STUDY_FIGURES)
     for item in declared:
         answer = ask(server, id_, item["name"])
         assert answer.status_code == 200, answer.text

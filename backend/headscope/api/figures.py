@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
 from ..figures import FIGURES, Figure, Theme, named
 from ..figures.rendering import MEDIA, Image, Renderer
 from ..figures.script import script
+from ..figures.studies import STUDY_FIGURES, StudyFigure
+from ..jobs import JobKind
+from ..runtime import Service
 from ..store import Stored
+from ..study.summary import Summary
 from .deps import AnalysisId, ServiceDep
 from .fixed import fixed
 from .recent import Recent
@@ -24,17 +29,34 @@ router = APIRouter(prefix="/analyses/{id}", tags=["results"])
 declared = APIRouter(tags=["what there is"])
 page = APIRouter(include_in_schema=False)
 
-Format = Literal["json", "csv", "svg", "png", "pdf"]
+Drawn = Figure | StudyFigure
 CSV = "text/csv; charset=utf-8"
 # What the route takes itself; everything else in a query is a parameter of the figure.
 OURS = frozenset({"format", "width", "height", "theme", "share"})
 
 
 class FigureSchema(DeclarationSchema):
-    """A figure; `measures` must have been computed for it, `lenses` are those it can be drawn for (empty: there is no choice)."""
+    """A figure of one analysis, or of a study.
 
+    `measures` must have been computed for it. `lenses`: of an analysis those it can be drawn for (empty: there is no choice), of a study those it is read through.
+    `asks` is what a study must have: two variants (against), entity labels, or all of its lenses.
+    """
+
+    of: Literal["analysis", "study"]
     measures: list[str]
     lenses: list[str]
+    asks: tuple[str, ...] = ()
+
+
+class Style(BaseModel):
+    """How a figure is wanted: as plotly's JSON, as numbers, or as a picture drawn by the server's browser."""
+
+    format: Literal["json", "csv", "svg", "png", "pdf"] = Field(
+        default="json", description="plotly's JSON, the numbers, or a picture drawn by the server's browser."
+    )
+    width: int = Field(default=640, ge=160, le=4000, description="Of a picture, in px of 1/96 inch.")
+    height: int = Field(default=360, ge=120, le=4000, description="Of a picture, in px of 1/96 inch.")
+    theme: Theme = Field(default="light", description="Ink on paper, or light on dark.")
 
 
 class PlotlyFigure(BaseModel):
@@ -51,49 +73,50 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 
 @declared.get("/figures")
 def figures() -> Page[FigureSchema]:
-    """What can be drawn of an analysis."""
-    return Page(items=[FigureSchema.model_validate(figure.describe()) for figure in FIGURES.values()])
+    """What can be drawn of an analysis, and of a study."""
+    listed: dict[str, Iterable[Drawn]] = {"analysis": FIGURES.values(), "study": STUDY_FIGURES.values()}
+    return Page(
+        items=[FigureSchema(**{**figure.describe(), "of": of}) for of, figures in listed.items() for figure in figures]
+    )
 
 
 @router.get("/figures/{figure}", responses=ANSWERS, response_class=Response)
 async def figure(
-    id_: AnalysisId,
-    figure: str,
-    request: Request,
-    service: ServiceDep,
-    format_: Annotated[
-        Format,
-        Query(alias="format", description="plotly's JSON, the numbers, or a picture drawn by the server's browser."),
-    ] = "json",
-    width: Annotated[int, Query(ge=160, le=4000, description="Of a picture, in px of 1/96 inch.")] = 640,
-    height: Annotated[int, Query(ge=120, le=4000, description="Of a picture, in px of 1/96 inch.")] = 360,
-    theme: Annotated[Theme, Query(description="Ink on paper, or light on dark.")] = "light",
+    id_: AnalysisId, figure: str, request: Request, service: ServiceDep, style: Annotated[Style, Query()]
 ) -> Response:
     """A figure of the analysis, from the measures that it names. Its own parameters (see /figures) go into the query, too.
 
     The JSON is a plotly figure: data, layout, and in layout.meta.sentence what it shows in words. A PNG has 3 pixels per px.
     """
     wanted = named(figure)
-    params = _params(wanted, request)
+    return await drawn(request, service, id_, wanted, style)
+
+
+async def drawn(
+    request: Request, service: Service, id_: str, figure: Drawn, style: Style, kind: JobKind = "analysis"
+) -> Response:
+    """The answer to whoever asks for a figure of an analysis, or study, with the figure's own parameters in the query."""
+    params = params_of(figure, request)
 
     def draw(stored: Stored) -> Response:
-        drawing = wanted.drawn(stored, params, theme)
-        if format_ == "csv":
+        numbers: Any = Summary(stored.document, stored.arrays) if kind == "study" else stored
+        drawing = figure.drawn(numbers, params, style.theme)
+        if style.format == "csv":
             return Response(drawing.csv(), media_type=CSV)
         return Response(json.dumps(drawing.figure(), allow_nan=False), media_type="application/json")
 
-    answer = await fixed(request, service, id_, format_, draw, whole=format_ == "json")
-    if format_ == "json" or answer.status_code == 304:
+    answer = await fixed(request, service, id_, style.format, draw, whole=style.format == "json", kind=kind)
+    if style.format == "json" or answer.status_code == 304:
         return answer
-    if format_ != "csv":
-        answer.body = await _picture(request, answer, format_, width, height)
+    if style.format != "csv":
+        answer.body = await _picture(request, answer, style.format, style.width, style.height)
         answer.headers["Content-Length"] = str(len(answer.body))
-        answer.headers["Content-Type"] = MEDIA[format_]
-    answer.headers["Content-Disposition"] = f'attachment; filename="headscope-{id_[:8]}-{wanted.name}.{format_}"'
+        answer.headers["Content-Type"] = MEDIA[style.format]
+    answer.headers["Content-Disposition"] = f'attachment; filename="headscope-{id_[:8]}-{figure.name}.{style.format}"'
     return answer
 
 
-def _params(figure: Figure, request: Request) -> BaseModel:
+def params_of(figure: Drawn, request: Request) -> BaseModel:
     """The figure's own parameters, as the query has them."""
     given = {name: value for name, value in request.query_params.items() if name not in OURS}
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..jobs import Job, Part
 from ..store import Stored
+from ..study import tables
 from . import documents
 from .studied import StudyDocument, StudyEvent, StudyItem, StudyProgress
 
@@ -123,8 +124,8 @@ def study(
             "inputs": inputs,
             "lenses": list(found["lenses"]),
             "measures": list(found["measures"]),
-            "figures": [],
-            "tables": [],
+            "figures": tables.drawable(found) if stored else [],
+            "tables": tables.names(found) if stored else [],
             "created": job.created if job else None,
             "finished": job.finished if job else None,
             "links": _links(id_),

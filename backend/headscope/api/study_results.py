@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import Response
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse, Response
 
-from ..store import Stored
-from ..study import finding
+from ..figures.studies import STUDY_FIGURES, named
+from ..store import Stored, export
+from ..study import finding, tables, writing
 from ..study.summary import Summary
+from . import figures
 from .asked import FoundHeads
-from .deps import ServiceDep, StudyId
+from .deps import ServiceDep, StudyId, read
 from .fixed import fixed
 from .schemas import Page
 from .studied import Example, StudyHead
@@ -84,3 +90,64 @@ async def examples(
         return Response(Page[Example](items=items).model_dump_json(), media_type=MEDIA["json"])
 
     return await fixed(request, service, id_, "json", show, kind="study")
+
+
+@router.get("/figures/{figure}", responses=figures.ANSWERS, response_class=Response)
+async def figure(
+    id_: StudyId, figure: str, request: Request, service: ServiceDep, style: Annotated[figures.Style, Query()]
+) -> Response:
+    """A figure of the study. Its own parameters (see /figures) go into the query, too: variant, lens and the like.
+
+    The JSON is a plotly figure: data, layout, and in layout.meta.sentence what it shows in words. A PNG has 3 pixels per px.
+    """
+    wanted = named(figure)
+    return await figures.drawn(request, service, id_, wanted, style, "study")
+
+
+@router.get("/tables/{table}", response_class=Response)
+async def table(
+    id_: StudyId,
+    table: str,
+    request: Request,
+    service: ServiceDep,
+    format_: Annotated[writing.TableFormat, Query(alias="format", description="LaTeX wants booktabs.")] = "json",
+) -> Response:
+    """A table of the study: heads, inputs, failed, or the numbers of the figure of that name, whose parameters go into the query, too."""
+    given = figures.params_of(STUDY_FIGURES[table], request).model_dump() if table in STUDY_FIGURES else {}
+
+    def write(stored: Stored) -> Response:
+        made = tables.table(summary_of(stored), table, given)
+        return Response(writing.WRITERS[format_](made), media_type=writing.MEDIA[format_])
+
+    answer = await fixed(request, service, id_, format_, write, kind="study", whole=format_ == "json")
+    if format_ != "json":
+        name = f"headscope-{id_[:8]}-{table}.{writing.SUFFIXES[format_]}"
+        answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer
+
+
+@router.get("/export", response_class=FileResponse)
+async def export_file(
+    id_: StudyId,
+    service: ServiceDep,
+    format_: Annotated[Literal["safetensors"], Query(alias="format")] = "safetensors",
+) -> Response:
+    """The whole study as one file: all its numbers, which `Study.open` of the Python library reads."""
+    handle, name = tempfile.mkstemp(prefix="export-", dir=service.results.staging)
+    os.close(handle)
+    path = Path(name)
+
+    def write(stored: Stored) -> None:
+        export.write_safetensors(export.Flat({**stored.document, "id": id_}, stored.arrays), path)
+
+    try:
+        await read(service, id_, write, "study")
+    except BaseException:
+        os.unlink(path)  # noqa: PTH108 - a local file, gone at once
+        raise
+    return FileResponse(
+        path,
+        media_type="application/octet-stream",
+        filename=f"headscope-{id_[:8]}.{format_}",
+        background=BackgroundTask(path.unlink, missing_ok=True),
+    )

@@ -263,8 +263,9 @@ def _job(values: dict[str, str]) -> Job:
 
 
 def _part(id_: str, values: list[Any]) -> Part:
-    named: dict[str, Any] = dict(zip(Part._fields[1:], values, strict=True))
-    return Part(id_, **{name: None if value is False else KINDS.get(name, str)(value) for name, value in named.items()})
+    named = zip(Part._fields[1:], values, strict=True)
+    read: dict[str, Any] = {name: None if value is False else KINDS.get(name, str)(value) for name, value in named}
+    return Part(id_, **read)
 
 
 def _queue(owner: str, turn: int, jobs: list[list[Any]]) -> list[order.Waiting]:

@@ -55,8 +55,7 @@ def _there(summary: Summary, variant: int) -> Array:
     shape = (len(one["layers"]), len(one["heads"]))
     for name, values in summary.arrays.items():
         if name.startswith(f"stat/{variant}/") and name.endswith("/inputs") and values.shape[:2] == shape:
-            there: Array = values.reshape(*shape, -1).any(-1)
-            return there
+            return np.asarray(values.reshape(*shape, -1).any(-1))
     return np.ones(shape, bool)
 
 

@@ -356,7 +356,7 @@ export interface paths {
         };
         /**
          * Figures
-         * @description What can be drawn of an analysis.
+         * @description What can be drawn of an analysis, and of a study.
          */
         get: operations["figures_api_v1_figures_get"];
         put?: never;
@@ -583,6 +583,48 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/studies/{id}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export File
+         * @description The whole study as one file: all its numbers, which `Study.open` of the Python library reads.
+         */
+        get: operations["export_file_api_v1_studies__id__export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/figures/{figure}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Figure
+         * @description A figure of the study. Its own parameters (see /figures) go into the query, too: variant, lens and the like.
+         *
+         *     The JSON is a plotly figure: data, layout, and in layout.meta.sentence what it shows in words. A PNG has 3 pixels per px.
+         */
+        get: operations["figure_api_v1_studies__id__figures__figure__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/studies/{id}/heads": {
         parameters: {
             query?: never;
@@ -615,6 +657,26 @@ export interface paths {
          * @description A head over all inputs: its numbers with 95 % intervals, distributions and top inputs, its classes, and the heads whose maps are alike.
          */
         get: operations["head_api_v1_studies__id__heads__layer___head__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/tables/{table}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Table
+         * @description A table of the study: heads, inputs, failed, or the numbers of the figure of that name, whose parameters go into the query, too.
+         */
+        get: operations["table_api_v1_studies__id__tables__table__get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1376,9 +1438,17 @@ export interface components {
         };
         /**
          * FigureSchema
-         * @description A figure; `measures` must have been computed for it, `lenses` are those it can be drawn for (empty: there is no choice).
+         * @description A figure of one analysis, or of a study.
+         *
+         *     `measures` must have been computed for it. `lenses`: of an analysis those it can be drawn for (empty: there is no choice), of a study those it is read through.
+         *     `asks` is what a study must have: two variants (against), entity labels, or all of its lenses.
          */
         FigureSchema: {
+            /**
+             * Asks
+             * @default []
+             */
+            asks: string[];
             /** Citation */
             citation: string;
             /** Doc */
@@ -1393,6 +1463,11 @@ export interface components {
             needs: string[];
             /** Not */
             not: string;
+            /**
+             * Of
+             * @enum {string}
+             */
+            of: "analysis" | "study";
             /**
              * Params
              * @description JSON Schema of the parameters.
@@ -4161,6 +4236,84 @@ export interface operations {
             };
         };
     };
+    export_file_api_v1_studies__id__export_get: {
+        parameters: {
+            query?: {
+                format?: "safetensors";
+            };
+            header?: never;
+            path: {
+                /** @description The study's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    figure_api_v1_studies__id__figures__figure__get: {
+        parameters: {
+            query?: {
+                /** @description plotly's JSON, the numbers, or a picture drawn by the server's browser. */
+                format?: "json" | "csv" | "svg" | "png" | "pdf";
+                /** @description Of a picture, in px of 1/96 inch. */
+                width?: number;
+                /** @description Of a picture, in px of 1/96 inch. */
+                height?: number;
+                /** @description Ink on paper, or light on dark. */
+                theme?: "light" | "dark";
+            };
+            header?: never;
+            path: {
+                figure: string;
+                /** @description The study's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlotlyFigure"];
+                    "application/pdf": unknown;
+                    "image/png": unknown;
+                    "image/svg+xml": unknown;
+                    "text/csv": unknown;
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     heads_api_v1_studies__id__heads_get: {
         parameters: {
             query?: {
@@ -4227,6 +4380,40 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["StudyHead"];
                 };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    table_api_v1_studies__id__tables__table__get: {
+        parameters: {
+            query?: {
+                /** @description LaTeX wants booktabs. */
+                format?: "json" | "csv" | "parquet" | "latex";
+            };
+            header?: never;
+            path: {
+                table: string;
+                /** @description The study's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description Validation Error */
             422: {
