@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from headscope import FIGURES
+from headscope.figures.studies import STUDY_FIGURES
 from tests.cluster import both_homes
 from tests.server import Server, eventually
 from tests.unit.figures.test_rendering import hanging, started
