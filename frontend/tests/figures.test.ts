@@ -23,6 +23,14 @@ describe('figures', () => {
     expect(sentenceOf({ data: [], layout: {} })).toBe('')
   })
 
+  it('reads cells in quotes, which texts may be', () => {
+    expect(readCsv('row,text\r\n'.replace('\r', '') + '1,"He said ""no"", and\nleft"\n2,\n')).toEqual([
+      ['row', 'text'],
+      ['1', 'He said "no", and\nleft'],
+      ['2', ''],
+    ])
+  })
+
   it('reads numbers as rows', () => {
     expect(readCsv('layer,head\n0,\n1,2\n')).toEqual([
       ['layer', 'head'],

@@ -65,6 +65,9 @@ def settled(visit: Visit, entry: str) -> None:
     if entry == "sign-in":
         visit.page.get_by_label("Access token").wait_for()
         return
+    if entry.startswith("studies"):
+        studies_settled(visit, entry)
+        return
     if entry.startswith("sheet"):
         visit.page.get_by_role("dialog").wait_for()
         visit.painted("graph")
@@ -83,6 +86,28 @@ def settled(visit: Visit, entry: str) -> None:
         if not entry.startswith("image"):
             visit.page.get_by_text(re.compile(r"^\d+ connections? ")).last.wait_for(state="attached")
     visit.page.get_by_text(re.compile("^Looks most at")).wait_for()
+
+
+# What is last to come in the place of studies, and how many there are.
+STUDIES = {
+    "studies-none": ("text=Choose a data set first.", 1),
+    "studies-new": ("text=200 inputs.", 1),
+    "studies-running": ("role=progressbar", 1),
+    "studies-failed": ("role=alert", 1),
+    "studies-figures": (".js-plotly-plot:has(.xtick)", 3),
+    "studies-paired": (".js-plotly-plot:has(.xtick)", 2),
+    "studies-heads": ("role=list[name=Examples]", 1),
+    "studies-heads-paired": ("role=list[name=Examples]", 2),
+    "studies-tables": ("role=region[name='Numbers of heads']", 1),
+    "studies-data": ("text=Inputs that failed: 2", 1),
+}
+
+
+def studies_settled(visit: Visit, entry: str) -> None:
+    what, count = STUDIES[entry]
+    expect(visit.page.locator(what)).to_have_count(count, timeout=30_000)
+    if "heads" in entry:
+        visit.painted("grid")
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

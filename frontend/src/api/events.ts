@@ -1,24 +1,38 @@
-/** Follows an analysis by server-sent events; where they fail, asks again and again instead. */
-import type { Run } from '../lib/analysis'
+/** Follows an analysis or a study by server-sent events; where they fail, asks again and again instead. */
+import type { Status } from '../lib/analysis'
 import { getJson, PREFIX } from './http'
-import { readRun, type WireRun } from './wire'
 
-type Report = (run: Run) => void
 const POLL_MS = 500
-/** The addresses of one analysis and of its events. */
+/** The addresses of what is followed and of its events. */
 export interface Places {
   itself: string
   events: string
 }
-const terminal = ({ status }: Run) => status === 'done' || status === 'failed' || status === 'cancelled'
+/** How what comes is read, and who hears of it. */
+interface Listener<W, R> {
+  read: (wire: W) => R
+  report: (run: R) => void
+}
+interface Followed {
+  status: Status
+}
+const terminal = ({ status }: Followed) => status === 'done' || status === 'failed' || status === 'cancelled'
 
-export async function watchEvents(places: Places, report: Report, signal: AbortSignal): Promise<void> {
-  const finished = await stream(places.events, report, signal)
-  if (!finished && !signal.aborted) await poll(places.itself, report, signal)
+export async function watchEvents<W, R extends Followed>(
+  places: Places,
+  listener: Listener<W, R>,
+  signal: AbortSignal,
+): Promise<void> {
+  const finished = await stream(places.events, listener, signal)
+  if (!finished && !signal.aborted) await poll(places.itself, listener, signal)
 }
 
 /** Answers false where the stream broke for good before a terminal status. EventSource itself resumes short breaks. */
-function stream(place: string, report: Report, signal: AbortSignal): Promise<boolean> {
+function stream<W, R extends Followed>(
+  place: string,
+  { read, report }: Listener<W, R>,
+  signal: AbortSignal,
+): Promise<boolean> {
   return new Promise((resolve) => {
     const events = new EventSource(PREFIX + place)
     const end = (finished: boolean) => {
@@ -28,7 +42,7 @@ function stream(place: string, report: Report, signal: AbortSignal): Promise<boo
     let failures = 0
     events.addEventListener('progress', (event) => {
       failures = 0
-      const run = readRun(JSON.parse((event as MessageEvent<string>).data) as WireRun)
+      const run = read(JSON.parse((event as MessageEvent<string>).data) as W)
       report(run)
       if (terminal(run)) end(true)
     })
@@ -40,9 +54,13 @@ function stream(place: string, report: Report, signal: AbortSignal): Promise<boo
   })
 }
 
-async function poll(place: string, report: Report, signal: AbortSignal): Promise<void> {
+async function poll<W, R extends Followed>(
+  place: string,
+  { read, report }: Listener<W, R>,
+  signal: AbortSignal,
+): Promise<void> {
   for (;;) {
-    const run = readRun(await getJson<WireRun>(place, signal))
+    const run = read(await getJson<W>(place, signal))
     report(run)
     if (terminal(run)) return
     await new Promise((resolve) => setTimeout(resolve, POLL_MS))

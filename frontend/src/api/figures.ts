@@ -6,28 +6,32 @@ import type { components } from './schema'
 type Query = Record<string, string | number>
 export type WireFigure = components['schemas']['FigureSchema']
 
-export const readInfo = ({ name, title, doc, not, measures, lenses, params }: WireFigure): FigureInfo => ({
+export const readInfo = ({ name, title, doc, not, measures, lenses, params, ...rest }: WireFigure): FigureInfo => ({
   name,
   title,
   doc,
   not,
   measures,
   lenses,
+  asks: (rest as { asks?: string[] }).asks ?? [],
   params,
 })
+
+export const listFigures = async (place: string): Promise<FigureInfo[]> =>
+  (await getJson<{ items: WireFigure[] }>(place)).items.map(readInfo)
 
 /** A column and a half of a journal, in px of 1/96 inch. */
 const PRINTED = { width: 520, height: 320 }
 
 const chosen = ({ params, theme }: AskedFigure): Query => ({ ...params, theme })
 
-/** `at` makes the address of the list, `of` that of what belongs to an analysis. */
+/** `list` asks for the figures that there are, `of` makes the address of what belongs to an analysis or a study. */
 export function figures(
-  at: (parts: string[]) => string,
+  list: () => Promise<FigureInfo[]>,
   of: (id: string, parts: string[], query: Query) => string,
 ): Figures {
   return {
-    list: async () => (await getJson<{ items: WireFigure[] }>(at(['figures']))).items.map(readInfo),
+    list,
     draw: (id, asked, signal) => getJson<PlotlyFigure>(of(id, ['figures', asked.name], chosen(asked)), signal),
     async file(id, asked, format) {
       const paper = chosen({ ...asked, theme: 'light' })

@@ -4,36 +4,46 @@ import { SourceError } from '../lib/source'
 
 export const PREFIX = '/api/v1'
 
-export async function call(path: string, init: RequestInit = {}): Promise<Response> {
-  const response = await reach(path, init)
-  if (!response.ok) throw await problem(response)
+/** What went wrong, as a sentence. */
+export type Say = (problem: Problem) => string
+
+export async function call(path: string, init: RequestInit = {}, say: Say = problemSentence): Promise<Response> {
+  const response = await reach(path, init, say)
+  if (!response.ok) throw await problem(response, say)
   return response
 }
 
-export async function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {
+export async function getJson<T>(path: string, signal?: AbortSignal, say?: Say): Promise<T> {
   const headers = { accept: 'application/json' }
-  return (await call(path, signal ? { headers, signal } : { headers })).json()
+  return (await call(path, signal ? { headers, signal } : { headers }, say)).json()
 }
 
 export async function getBytes(path: string): Promise<ArrayBuffer> {
   return (await call(path)).arrayBuffer()
 }
 
-async function reach(path: string, init: RequestInit): Promise<Response> {
+const UNREACHABLE: Problem = {
+  title: '',
+  detail: 'The server cannot be reached. Try again in a moment.',
+  code: 'unreachable',
+  status: 0,
+}
+
+async function reach(path: string, init: RequestInit, say: Say): Promise<Response> {
   try {
     return await fetch(PREFIX + path, init)
   } catch (error) {
     if (init.signal?.aborted) throw error
-    throw new SourceError('The server cannot be reached. Your text is kept; try again in a moment.', 'unreachable', 0)
+    throw new SourceError(say(UNREACHABLE), UNREACHABLE.code, UNREACHABLE.status)
   }
 }
 
-async function problem(response: Response): Promise<SourceError> {
+async function problem(response: Response, say: Say): Promise<SourceError> {
   const { status, statusText } = response
   const fallback = `The server answered ${status} ${statusText}`.trimEnd()
   const known: Partial<Problem> = await response.json().catch(() => ({}))
   const { title = fallback, detail = '', code = 'error', limit = null, actual = null } = known
-  return new SourceError(problemSentence({ title, detail, code, status, limit, actual }), code, status)
+  return new SourceError(say({ title, detail, code, status, limit, actual }), code, status)
 }
 
 /** `/analyses/{id}/...` with every part escaped and only the query that is set. */

@@ -6,14 +6,16 @@ import { type Source, SourceError } from '../lib/source'
 import { accounts } from './accounts'
 import { comparisons } from './compare'
 import { watchEvents } from './events'
-import { figures } from './figures'
+import { figures, listFigures } from './figures'
 import { finding } from './finding'
 import { call, getBytes, getJson, PREFIX, path } from './http'
+import { studies } from './studies'
 import {
   readAnalysis,
   readDeclaration,
   readModel,
   readPast,
+  readRun,
   readSupport,
   type WireAnalysis,
   type WireDeclaration,
@@ -56,7 +58,8 @@ export function server(key = ''): Source {
     finding: finding(of),
 
     comparisons: comparisons(of),
-    figures: figures(at, of),
+    figures: figures(() => listFigures(at(['figures'])), of),
+    studies: studies(at),
 
     async catalogue() {
       const [known, lenses, mechanisms, measures] = await Promise.all([
@@ -83,7 +86,8 @@ export function server(key = ''): Source {
       return read((await response.json()) as WireAnalysis)
     },
 
-    watch: (id, report, signal) => watchEvents({ itself: of(id), events: of(id, ['events']) }, report, signal),
+    watch: (id, report, signal) =>
+      watchEvents({ itself: of(id), events: of(id, ['events']) }, { read: readRun, report }, signal),
 
     async cancel(id) {
       await call(path(['analyses', id]), { method: 'DELETE' })

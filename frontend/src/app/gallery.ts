@@ -1,16 +1,21 @@
 import { mount } from 'svelte'
 import { fixedSource, fixedText } from '../api/fixed'
+import { fixedStudies } from '../api/fixed-studies'
 import { withUsers } from '../api/fixed-users'
 import Gallery from '../views/Gallery.svelte'
 import { ENTRIES } from '../views/gallery'
 import App from './App.svelte'
+import Studies from './Studies.svelte'
 import './styles.css'
 
 const target = document.getElementById('app')!
 const wanted = new URLSearchParams(location.search).get('entry')
 const entry = ENTRIES.find(({ name }) => name === wanted)
 
-if (entry) {
+if (entry?.studies) {
+  history.replaceState(null, '', `#${entry.fragment ?? ''}`)
+  mount(Studies, { target, props: { source: fixedSource(), studies: fixedStudies(entry.studies) } })
+} else if (entry) {
   const fragment = `text=${encodeURIComponent(fixedText(entry.tokens))}&${entry.fragment ?? ''}`
   history.replaceState(null, '', `#${fragment}`)
   const source = fixedSource(entry.delayMs)

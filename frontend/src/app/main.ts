@@ -4,5 +4,14 @@ import { decodeFragment } from '../lib/fragment'
 import App from './App.svelte'
 import './styles.css'
 
-const { share } = decodeFragment(location.hash, { share: '' })
-mount(App, { target: document.getElementById('app')!, props: { source: server(share) } })
+const target = document.getElementById('app')!
+
+/** Studies are a place of their own; what draws it comes when somebody goes there. */
+async function studies(): Promise<void> {
+  const source = server()
+  const { default: Studies } = await import('./Studies.svelte')
+  mount(Studies, { target, props: { source, studies: source.studies! } })
+}
+
+if (new URLSearchParams(location.search).has('studies')) void studies()
+else mount(App, { target, props: { source: server(decodeFragment(location.hash, { share: '' }).share) } })

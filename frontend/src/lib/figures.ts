@@ -9,6 +9,8 @@ export interface FigureInfo {
   measures: readonly string[]
   /** The lenses it can be drawn for; none where that is no choice. */
   lenses: readonly string[]
+  /** What a study must have for it: a second variant, or labels of words. */
+  asks: readonly string[]
   /** JSON Schema of what else can be chosen. */
   params: unknown
 }
@@ -54,9 +56,13 @@ export function sentenceOf({ layout }: PlotlyFigure): string {
 export const openFigures = (written: string, known: readonly FigureInfo[]): FigureInfo[] =>
   known.filter(({ name }) => written.split(',').includes(name))
 
-/** Comma-separated values as rows of cells; ours hold no quoted line breaks. */
-export const readCsv = (text: string): string[][] =>
-  text
-    .trimEnd()
-    .split('\n')
-    .map((line) => line.split(','))
+/** Comma-separated values as rows of cells. A cell in quotes may hold commas, line breaks, and quotes written twice. */
+export function readCsv(text: string): string[][] {
+  const rows: string[][] = [[]]
+  for (const [, cell, end] of text.trimEnd().matchAll(/("(?:[^"]|"")*"|[^,\n]*)(,|\n|$)/g)) {
+    rows.at(-1)!.push(cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell)
+    if (end === '\n') rows.push([])
+    if (end === '') break
+  }
+  return rows
+}

@@ -14,6 +14,7 @@ type Said = (problem: Problem) => string
 const KEPT = 'Your text is kept'
 
 const SENTENCES: Record<string, Said> = {
+  unreachable: () => `The server cannot be reached. ${KEPT}; try again in a moment.`,
   'too-many-tokens': ({ actual, limit, title }) =>
     actual && limit
       ? `The text has ${actual} tokens and this model takes ${limit}. ${KEPT}: shorten it, or choose a model that takes more.`
@@ -38,4 +39,10 @@ export function problemSentence(problem: Problem): string {
   const said = SENTENCES[problem.code]
   if (said) return said(problem)
   return problem.detail || (problem.title ? `${problem.title}.` : `The analysis failed. ${KEPT}; try again.`)
+}
+
+/** The same of a study, which is of no single text. */
+export function studyProblemSentence(problem: Problem): string {
+  if (problem.code === 'unauthorized') return SENTENCES.unauthorized(problem)
+  return problem.detail || `${problem.title || 'The study failed'}.`
 }

@@ -4,6 +4,7 @@ import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } fr
 import type { Figures } from './figures'
 import type { Asked, FoundHeads } from './finding'
 import type { Matrix, Tiles } from './matrix'
+import type { Studies } from './studies'
 
 export interface Catalogue {
   models: Model[]
@@ -62,6 +63,7 @@ export interface Source {
   finding?: Finding
   comparisons?: Comparisons
   figures?: Figures
+  studies?: Studies
   catalogue(): Promise<Catalogue>
   /** What a model supports, for each kind of its attention, the default one first. */
   support(model: string): Promise<KindSupport[]>

@@ -8,9 +8,14 @@ export interface Entry {
   delayMs?: number
   /** A key that is pressed, once there is something to see. */
   press?: string
+  /** Of the place of studies, with these. */
+  studies?: 'some' | 'none'
   /** On a server with users: who is signed in, empty for nobody yet. */
   user?: string
 }
+
+/** A file that was read, with rows that could not be. */
+const NEW = `study=new&draft=${encodeURIComponent(JSON.stringify({ dataset: 'c0ffee', limit: '200', against: 'mechanism', than: 'jump' }))}`
 
 export const ENTRIES: readonly Entry[] = [
   { name: 'both-12', tokens: 12 },
@@ -72,4 +77,19 @@ export const ENTRIES: readonly Entry[] = [
   { name: 'running', tokens: 34, delayMs: 60_000 },
   { name: 'signed-in', tokens: 34, user: 'ada' },
   { name: 'sign-in', tokens: 12, user: '' },
+  { name: 'studies-none', tokens: 0, studies: 'none' },
+  { name: 'studies-new', tokens: 0, studies: 'some', fragment: NEW },
+  { name: 'studies-running', tokens: 0, studies: 'some', fragment: 'study=running' },
+  { name: 'studies-failed', tokens: 0, studies: 'some', fragment: 'study=failed' },
+  { name: 'studies-figures', tokens: 0, studies: 'some', fragment: 'study=one' },
+  { name: 'studies-paired', tokens: 0, studies: 'some', fragment: 'study=one&other=two&figures=entropy' },
+  { name: 'studies-heads', tokens: 0, studies: 'some', fragment: 'study=one&show=heads&find=layer+%3C+4&head=2.9' },
+  {
+    name: 'studies-heads-paired',
+    tokens: 0,
+    studies: 'some',
+    fragment: 'study=one&other=two&show=heads&measure=null_share',
+  },
+  { name: 'studies-tables', tokens: 0, studies: 'some', fragment: 'study=one&show=tables&table=heads' },
+  { name: 'studies-data', tokens: 0, studies: 'some', fragment: 'study=one&show=data' },
 ]

@@ -1,0 +1,189 @@
+/** Studies and data sets over REST. */
+import type { Method } from '../lib/analysis'
+import { studyProblemSentence } from '../lib/problem'
+import type {
+  BadRow,
+  Dataset,
+  DatasetItem,
+  Reading,
+  Report,
+  Row,
+  Studies,
+  Study,
+  StudyHead,
+  StudyItem,
+  StudyProgress,
+  StudyRequest,
+  StudyRun,
+  Variant,
+} from '../lib/studies'
+import { watchEvents } from './events'
+import { figures, listFigures } from './figures'
+import { call, getJson, PREFIX } from './http'
+import type { components } from './schema'
+
+type Schemas = components['schemas']
+type WireStudy = Schemas['StudyDocument']
+type WireRun = Pick<WireStudy, 'id' | 'status' | 'progress' | 'error'>
+type Query = Record<string, string | number>
+interface Page<T> {
+  items: T[]
+}
+
+const readProgress = ({ seconds_left: secondsLeft, ...rest }: Schemas['StudyProgress']): StudyProgress => ({
+  ...rest,
+  secondsLeft,
+})
+
+const readStudyRun = ({ id, status, progress, error }: WireRun): StudyRun => ({
+  id,
+  status,
+  progress: readProgress(progress),
+  error,
+})
+
+const readVariant = ({ model, mechanism: { name, ...params }, layers, heads }: Schemas['VariantSchema']): Variant => ({
+  model,
+  mechanism: { name, params },
+  layers,
+  heads,
+})
+
+const readReport = (wire: Schemas['StudyData']): Report => ({
+  id: wire.id ?? null,
+  name: wire.name,
+  format: wire.format,
+  encoding: wire.encoding,
+  columns: wire.columns,
+  chosen: wire.chosen,
+  guessed: wire.guessed,
+  reasons: wire.reasons,
+  rows: wire.rows,
+  bad: wire.bad_rows,
+  badCount: wire.bad_count,
+})
+
+const readRow = ({ row, text, text_pair: textPair, label }: Schemas['Example']): Row => ({
+  row,
+  text,
+  textPair: textPair ?? '',
+  label: label ?? '',
+})
+
+const readFailed = ({ row, detail }: Schemas['FailedInput']): BadRow => ({ row, problem: detail })
+
+const readItem = (wire: Schemas['StudyItem']): StudyItem => ({
+  id: wire.id,
+  status: wire.status,
+  progress: readProgress(wire.progress),
+  error: null,
+  dataset: wire.dataset,
+  variants: wire.variants.map(readVariant),
+  when: 1000 * wire.created,
+})
+
+const readStudy = (wire: WireStudy): Study => ({
+  ...readStudyRun(wire),
+  request: wire.request,
+  dataset: readReport(wire.dataset),
+  variants: wire.variants.map(readVariant),
+  lenses: wire.lenses,
+  measures: wire.measures,
+  inputs: wire.inputs,
+  tokens: wire.tokens,
+  cut: wire.cut,
+  failed: wire.failed.map(readFailed),
+  failedCount: wire.failed_count,
+  unaligned: wire.unaligned,
+  notCompared: wire.not_compared ?? '',
+  figures: wire.figures,
+  tables: wire.tables,
+  timing: wire.timing_ms,
+})
+
+const readHead = ({ numbers, ...head }: Schemas['StudyHead']): StudyHead => ({
+  ...head,
+  numbers: numbers.map(({ input_mean: inputMean, top, ...number }) => ({
+    ...number,
+    inputMean,
+    top: top.map(({ value, ...row }) => ({ ...readRow(row), value })),
+  })),
+})
+
+const chosen = ({ name, params }: Method) => ({ ...params, name })
+
+/** What a study is asked for with, as the interface takes it. */
+export const requestBody = (asked: StudyRequest) => ({
+  dataset: asked.dataset,
+  model: asked.model,
+  mechanism: chosen(asked.mechanism),
+  ...(asked.against ? { against: { model: asked.against.model, mechanism: chosen(asked.against.mechanism) } } : {}),
+  lenses: asked.lenses,
+  measures: asked.measures,
+  figures: asked.figures,
+  ...(Object.keys(asked.reading.columns).length > 0 ? { columns: asked.reading.columns } : {}),
+  ...(asked.limit === null ? {} : { limit: asked.limit, seed: asked.seed }),
+  bad_rows: asked.badRows,
+})
+
+/** A data set, as the interface has it. */
+type WireDataset = Schemas['StudyData'] & { id: string; bytes: number; sample: Schemas['Example'][] }
+
+const readDataset = (wire: WireDataset): Dataset => ({
+  ...readReport(wire),
+  id: wire.id,
+  bytes: wire.bytes,
+  sample: wire.sample.map(readRow),
+})
+
+const readAs = ({ format, columns }: Reading): Query => ({
+  ...(format === '' ? {} : { format }),
+  ...(Object.keys(columns).length === 0 ? {} : { columns: JSON.stringify(columns) }),
+})
+
+/** `at` makes an address below the interface. */
+export function studies(at: (parts: string[], query?: Query) => string): Studies {
+  const of = (id: string, parts: string[] = [], query: Query = {}) => at(['studies', id, ...parts], query)
+  const get = <T>(place: string, signal?: AbortSignal) => getJson<T>(place, signal, studyProblemSentence)
+  const ask = (place: string, init: RequestInit) => call(place, init, studyProblemSentence)
+
+  async function start(body: unknown): Promise<Study> {
+    const headers = { 'content-type': 'application/json', accept: 'application/json' }
+    const answer = await ask(at(['studies']), { method: 'POST', headers, body: JSON.stringify(body) })
+    return readStudy((await answer.json()) as WireStudy)
+  }
+
+  return {
+    datasets: async () => (await get<Page<DatasetItem>>(at(['datasets']))).items,
+    async dataset(id, reading, signal) {
+      return readDataset(await get<WireDataset>(at(['datasets', id], readAs(reading)), signal))
+    },
+    async upload(file, signal) {
+      const headers = { 'content-type': 'application/octet-stream', accept: 'application/json' }
+      const place = at(['datasets'], { name: file.name })
+      const answer = await ask(place, { method: 'POST', headers, body: file, signal })
+      return readDataset((await answer.json()) as WireDataset)
+    },
+    list: async () => (await get<Page<Schemas['StudyItem']>>(at(['studies']))).items.map(readItem),
+    start: (request) => start(requestBody(request)),
+    again: ({ request }) => start(request),
+    study: async (id, signal) => readStudy(await get<WireStudy>(of(id), signal)),
+    watch: (id, report, signal) =>
+      watchEvents({ itself: of(id), events: of(id, ['events']) }, { read: readStudyRun, report }, signal),
+    async remove(id) {
+      await ask(of(id), { method: 'DELETE' })
+    },
+    figures: figures(() => listFigures(at(['figures'], { of: 'study' })), of),
+    table: async (id, name, format) => (await ask(of(id, ['tables', name], { format }), {})).blob(),
+    async heads(id, where, lens, variant) {
+      const { ranked_by: rankedBy, ...found } = await get<Schemas['FoundHeads']>(
+        of(id, ['heads'], { where, lens, variant }),
+      )
+      return { ...found, rankedBy }
+    },
+    async head(id, { layer, head }, lens, variant) {
+      return readHead(await get<Schemas['StudyHead']>(of(id, ['heads', `${layer}`, `${head}`], { lens, variant })))
+    },
+    exportUrl: (id, format) => PREFIX + of(id, ['export'], { format }),
+  }
+}

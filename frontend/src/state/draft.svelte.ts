@@ -1,0 +1,174 @@
+/** A study that is being put together: its data set, as the server reads it, and everything else that is chosen. */
+import type { KindSupport } from '../lib/analysis'
+import { latest } from '../lib/latest'
+import type { Params } from '../lib/params'
+import type { Dataset, DatasetItem, Reading, Studies, StudyRequest } from '../lib/studies'
+import type { Place } from './place.svelte'
+
+export type Against = 'nothing' | 'mechanism' | 'model'
+
+const START = {
+  dataset: '',
+  format: '',
+  columns: {} as Record<string, string>,
+  model: '',
+  mechanism: 'softmax',
+  params: {} as Params,
+  /** What the second variant has that the first has not. */
+  against: 'nothing' as Against,
+  than: '',
+  thanParams: {} as Params,
+  figures: ['pattern-shares', 'entropy', 'special-maps'],
+  lenses: [] as string[],
+  measures: [] as string[],
+  /** Empty: all rows. */
+  limit: '',
+  seed: '0',
+  badRows: 'skip' as 'skip' | 'fail',
+}
+export type Choices = typeof START
+
+export class Draft {
+  dataset = $state.raw<Dataset>()
+  known = $state.raw<DatasetItem[]>([])
+  /** Why the data set can't be read, or the study not started. */
+  error = $state('')
+  /** What is on its way: a file that is sent or read, or the study itself. */
+  busy = $state('')
+  /** What the first model carries, once that is known. */
+  support = $state.raw<KindSupport>()
+  choices: Choices = $derived.by(() => ({ ...START, ...readDraft(this.place.draft) }))
+  #read = latest((signal, id: string, reading: Reading) => this.studies.dataset(id, reading, signal))
+  #ask = latest((_signal, model: string) => this.supportOf(model))
+  #send = latest((signal, file: File) => this.studies.upload(file, signal))
+
+  constructor(
+    readonly studies: Studies,
+    private readonly place: Place,
+    private readonly supportOf: (model: string) => Promise<KindSupport[]>,
+    private readonly fail: (error: unknown) => string,
+  ) {}
+
+  set(patch: Partial<Choices>): void {
+    const changed = Object.entries({ ...this.choices, ...patch }).filter(
+      ([name, value]) => JSON.stringify(value) !== JSON.stringify(START[name as keyof Choices]),
+    )
+    this.place.set({ draft: changed.length === 0 ? '' : JSON.stringify(Object.fromEntries(changed)) }, 'replace')
+  }
+
+  /** What a model carries. */
+  async ask(model: string): Promise<void> {
+    await this.#try(this.busy, async () => {
+      this.support = (await this.#ask(model))?.[0] ?? this.support
+    })
+  }
+
+  /** Which data sets the server has, and how it reads the one that is chosen. */
+  async learn(): Promise<void> {
+    await Promise.all([
+      this.#try('', async () => {
+        this.known = await this.studies.datasets()
+      }),
+      this.choices.dataset && this.look(),
+    ])
+  }
+
+  async take(file: File): Promise<void> {
+    await this.#try(`Sending ${file.name} and reading it \u2026`, async () => {
+      const dataset = await this.#send(file)
+      if (!dataset) return
+      this.dataset = dataset
+      this.set({ dataset: dataset.id, format: '', columns: {} })
+      this.known = await this.studies.datasets()
+    })
+  }
+
+  choose(id: string): Promise<void> {
+    this.set({ dataset: id, format: '', columns: {} })
+    return this.look()
+  }
+
+  /** Another column is the text, or another format is right. */
+  readAs(reading: Partial<Reading>): Promise<void> {
+    this.set(reading)
+    return this.look()
+  }
+
+  /** The data set as it is read now; the old picture stays until the new one is there. */
+  async look(): Promise<void> {
+    const { dataset: id, format, columns } = this.choices
+    if (id === '') {
+      this.dataset = undefined
+      return
+    }
+    await this.#try('Reading the data set \u2026', async () => {
+      const dataset = await this.#read(id, { format, columns })
+      if (dataset) this.dataset = dataset
+    })
+  }
+
+  /** Answers whether it went well; `busy` says meanwhile what is done. */
+  async #try(busy: string, what: () => Promise<void>): Promise<boolean> {
+    this.error = ''
+    this.busy = busy
+    try {
+      await what()
+      return true
+    } catch (error) {
+      this.error = this.fail(error)
+      return false
+    } finally {
+      this.busy = ''
+    }
+  }
+
+  /** Starts the study with `model`, which is that of the choices or the server's own; its id, or undefined where it was refused. */
+  async start(model: string): Promise<string | undefined> {
+    let id: string | undefined
+    await this.#try('Starting \u2026', async () => {
+      id = (await this.studies.start(this.#request(model))).id
+    })
+    return id
+  }
+
+  #request(model: string): StudyRequest {
+    const { choices: now } = this
+    const first = { name: now.mechanism, params: now.params }
+    const other =
+      now.against === 'mechanism'
+        ? { model, mechanism: { name: now.than, params: now.thanParams } }
+        : { model: now.than, mechanism: first }
+    const limit = Number(now.limit)
+    return {
+      dataset: now.dataset,
+      reading: { format: now.format, columns: now.columns },
+      model,
+      mechanism: first,
+      against: now.against === 'nothing' || now.than === '' ? null : other,
+      lenses: now.lenses,
+      measures: now.measures,
+      figures: now.figures,
+      limit: now.limit.trim() === '' || !Number.isInteger(limit) || limit < 1 ? null : limit,
+      seed: Math.max(0, Math.trunc(Number(now.seed)) || 0),
+      badRows: now.badRows,
+    }
+  }
+}
+
+function readDraft(text: string): Partial<Choices> {
+  try {
+    const found: unknown = JSON.parse(text)
+    return typeof found === 'object' && found !== null ? wellFormed(found as Record<string, unknown>) : {}
+  } catch {
+    return {}
+  }
+}
+
+/** Of what an address says, only what has the right type: a bad link never breaks the page. */
+function wellFormed(found: Record<string, unknown>): Partial<Choices> {
+  const kept = Object.entries(found).filter(([name, value]) => {
+    const wanted = START[name as keyof Choices] as unknown
+    return wanted !== undefined && typeof value === typeof wanted && Array.isArray(value) === Array.isArray(wanted)
+  })
+  return Object.fromEntries(kept)
+}
