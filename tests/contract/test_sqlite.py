@@ -57,6 +57,7 @@ def test_a_file_of_an_older_version(old: Path) -> None:
     accept(record, 1)
     assert order(record) == ["c", "e", f"{1:032x}", "d"]
     assert record.claim(WORKER) == []
+    assert {the(record, id_).kind for id_ in "abcde"} == {"analysis"}
     record.close()
     again = SqliteRecord(old)
     assert again.statuses() == {"done": 5, "failed": 1}

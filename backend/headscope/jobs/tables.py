@@ -46,13 +46,15 @@ CREATE TRIGGER job_changed AFTER UPDATE OF version ON jobs BEGIN UPDATE line SET
 CREATE TRIGGER grant_gone AFTER DELETE ON grants BEGIN DELETE FROM shares WHERE id = OLD.id AND owner = OLD.owner; END;
 """
 NEXT = "SELECT version + 1 FROM line"
-# Since version 3: studies, and the chunks they consist of.
+# Since version 3: studies, and the chunks they consist of. Triggers fire in no order that one may rely on.
 KINDS = """
 ALTER TABLE jobs ADD COLUMN kind TEXT NOT NULL DEFAULT 'analysis';
 CREATE INDEX jobs_kind ON jobs (kind, created);
 CREATE INDEX jobs_parts ON jobs (batch) WHERE kind = 'chunk';
+DROP TRIGGER job_changed;
+CREATE TRIGGER job_changed AFTER UPDATE OF version ON jobs BEGIN UPDATE line SET version = MAX(version, NEW.version); END;
 CREATE TRIGGER part_changed AFTER UPDATE OF version ON jobs WHEN NEW.kind = 'chunk'
-    BEGIN UPDATE jobs SET version = (SELECT version + 1 FROM line) WHERE id = NEW.batch; END;
+    BEGIN UPDATE jobs SET version = NEW.version + 1 WHERE id = NEW.batch; END;
 """
 LAYOUT = 3
 
