@@ -12,18 +12,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import study as _package
 from ._version import __version__
+
+# The package is imported first, so that importing its modules does not put it in the place of the function of its name.
+del globals()[_package.__name__.rpartition(".")[2]], _package
 
 if TYPE_CHECKING:
     from .attentions import from_attentions
     from .comparison import compare
     from .figures import FIGURES
+    from .figures.studies import STUDY_FIGURES
     from .lenses import LENSES
-    from .library import Analysis, analyze, load, open  # noqa: A004 - headscope.open
+    from .library import Analysis, analyze, load, open, study  # noqa: A004 - headscope.open
     from .measures import MEASURES
     from .measures.compare import COMPARISONS
     from .mechanisms import MECHANISMS
     from .models.loading import Model
+    from .study.study import Study
 
 # What lives where. Imported on first use, so that the server's process, which only queues and reads, never loads torch.
 _HOMES = {
@@ -32,13 +38,16 @@ _HOMES = {
     "LENSES": "lenses",
     "MEASURES": "measures",
     "MECHANISMS": "mechanisms",
+    "STUDY_FIGURES": "figures.studies",
     "Analysis": "library",
     "Model": "models.loading",
+    "Study": "study.study",
     "analyze": "library",
     "compare": "comparison",
     "from_attentions": "attentions",
     "load": "library",
     "open": "library",
+    "study": "library",
 }
 
 __all__ = [
@@ -47,14 +56,17 @@ __all__ = [
     "LENSES",
     "MEASURES",
     "MECHANISMS",
+    "STUDY_FIGURES",
     "Analysis",
     "Model",
+    "Study",
     "__version__",
     "analyze",
     "compare",
     "from_attentions",
     "load",
     "open",
+    "study",
 ]
 
 

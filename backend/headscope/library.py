@@ -23,6 +23,8 @@ from .request import AnalysisRequest
 from .result import Array, Memory, Result
 from .settings import Settings
 from .store import export
+from .study.request import Against, StudyRequest
+from .study.study import GIVEN, Data, Study, conduct, invalid, read
 from .types import Token, Warned
 from .worker import arrays, document
 
@@ -182,7 +184,7 @@ class Analysis:
         try:
             chosen = wanted.params.model_validate(params)
         except ValidationError as error:
-            raise _invalid(error) from None
+            raise invalid(error) from None
         held = figures.Held(document(self.result), arrays(self.result))
         return Figure(wanted.drawn(held, chosen, theme).figure())
 
@@ -282,25 +284,19 @@ def request_of(
     mechanism: Method, lenses: Iterable[Method], measures: Iterable[Method], **fields: Any
 ) -> AnalysisRequest:
     """The request, or InvalidRequest in our words where a value is of the wrong type."""
-
-    def choice(method: Method) -> Any:
-        return dict(method) if isinstance(method, Mapping) else method
-
     try:
         return AnalysisRequest(
-            mechanism=choice(mechanism),
-            lenses=[choice(lens) for lens in lenses],
-            measures=[choice(measure) for measure in measures],
+            mechanism=_choice(mechanism),
+            lenses=[_choice(lens) for lens in lenses],
+            measures=[_choice(measure) for measure in measures],
             **fields,
         )
     except ValidationError as error:
-        raise _invalid(error) from None
+        raise invalid(error) from None
 
 
-def _invalid(error: ValidationError) -> InvalidRequest:
-    """The first thing that is wrong, in one sentence."""
-    first = error.errors()[0]
-    return InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.")
+def _choice(method: Method) -> Any:
+    return dict(method) if isinstance(method, Mapping) else method
 
 
 class _Held:
@@ -380,4 +376,68 @@ def _result(described: dict[str, Any], tensors: Mapping[str, Array]) -> Result:
         warnings=[Warned(w["code"], w["message"], w["lens"]) for w in described["warnings"]],
         timing_ms=described["timing_ms"],
         logits=tensors.get("logits"),
+    )
+
+
+def study(
+    model: Any,
+    dataset: Data,
+    against: Any = None,
+    *,
+    mechanism: Method = "softmax",
+    against_mechanism: Method | None = None,
+    lenses: Sequence[Method] = ("weights", "effective"),
+    measures: Sequence[Method] = ("entropy", "patterns", "special_tokens"),
+    figures: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    bad_rows: Literal["skip", "fail"] = "skip",
+    max_tokens: int | None = None,
+    kind: Literal["self", "encoder", "decoder", "cross"] = "self",
+    checkpoint: str | Path | None = None,
+    progress: Progress = lambda fraction, stage, detail: None,
+) -> Study:
+    """Many inputs through one model, or through two variants that are compared input by input; see Study for what comes of it.
+
+    `dataset` is the name of a file (jsonl, csv, tsv, parquet, CoNLL, CoNLL-U, text) or a list of texts, pairs, or mappings. `against` is the second model,
+    `against_mechanism` the second mechanism, by default the first. What `figures` need is added to lenses and measures. Chunks that are done are kept in the folder `checkpoint`.
+
+    >>> import headscope
+    >>> s = headscope.study("minilm", ["The cat sat.", "It rained all day."], measures=("entropy",))
+    >>> s.stat("entropy").mean.shape
+    (6, 12)
+    """
+    first = load(model)
+    second = first if against is None else load(against)
+    name, other = first.name[:190], second.name[:190]
+    if against is not None and name == other and first.digest != second.digest:
+        other = f"{other} (2)"
+    mechanisms = _choice(mechanism), _choice(mechanism if against_mechanism is None else against_mechanism)
+    several = against is not None or against_mechanism is not None
+    try:
+        request = StudyRequest(
+            dataset=str(dataset) if isinstance(dataset, (str, Path)) else GIVEN,
+            model=name,
+            mechanism=mechanisms[0],
+            against=Against(model=other, mechanism=mechanisms[1]) if several else None,
+            lenses=[_choice(lens) for lens in lenses],
+            measures=[_choice(measure) for measure in measures],
+            figures=list(figures),
+            columns=None if columns is None else dict(columns),
+            limit=limit,
+            seed=seed,
+            bad_rows=bad_rows,
+            max_tokens=max_tokens,
+            kind=kind,
+        )
+    except ValidationError as error:
+        raise invalid(error) from None
+    return conduct(
+        [first, second][: len(request.variants)],
+        read(dataset, columns, bad_rows),
+        request,
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+        limit=int(psutil.virtual_memory().available * 0.9),
+        progress=progress,
     )

@@ -16,7 +16,7 @@ from ..declarations import Measure
 from ..errors import InvalidRequest
 from ..measures import MEASURES
 from ..measures.compare import COMPARISONS
-from . import shown, statistics
+from . import sequences, shown, statistics
 from .dataset import Row
 from .request import StudyRequest
 from .summary import Summary
@@ -50,7 +50,7 @@ class Aggregate:
             arrays |= {f"{name}/{part}" if part else name: values for part, values in parts.items()}
         document = _merged(self.document, other.document)
         arrays["sample/row"] = statistics.drawn(document["seed"], arrays["sample/row"])
-        return Aggregate(document, _with_examples(arrays))
+        return Aggregate(document, _with_examples(sequences.pruned(arrays, document["seed"])))
 
     def summary(self, request: StudyRequest, report: Mapping[str, Any]) -> Summary:
         """The finished study of a data set that `report` describes. Raises InvalidRequest if no input came through."""
@@ -96,6 +96,7 @@ _MERGE = {
     "class": _added,
     "class_boot": _added,
     "shown": shown.better,
+    "sparse": lambda a, b: a,
     "alike": _added,
     "fixed": lambda a, b: a,
     "sample": _both,

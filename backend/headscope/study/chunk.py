@@ -15,8 +15,8 @@ from ..measures import MEASURES
 from ..models.loading import Model
 from ..request import AnalysisRequest, check_needs
 from ..result import Memory, Result
-from . import shown, statistics
-from .aggregate import Aggregate, collected, shapes, with_rows
+from . import sequences, shown, statistics
+from .aggregate import KEPT_FAILED, Aggregate, collected, shapes, with_rows
 from .dataset import Row
 from .pairs import Alike, Pairs
 from .plan import counted
@@ -135,7 +135,7 @@ class _Work:
         for place, row in enumerate(rows):
             maps = len(self._models) == 2 or row.number in {*self._alike_rows, self._shown_row}
             wanted = _with(self._request.input(row, variant, maps=maps), fixed=False)
-            asked.append(analysis.Asked(wanted, Memory(), telling(place)))
+            asked.append(analysis.Asked(wanted, Memory(), telling(place), tiles=False))
         outcomes = analysis.run_many(self._models[number], asked, limit=self._limit, on_pass=self._on_pass)
         for place, outcome in enumerate(outcomes):
             if isinstance(outcome, Exception):
@@ -158,6 +158,8 @@ class _Work:
                 self._times[variant][name] = self._times[variant].get(name, 0.0) + taken
             if row.number in self._alike_rows:
                 self._alike.add(variant, maps[variant])
+                if "weights" in maps[variant]:
+                    self._shown |= sequences.arrays(variant, row.number, result.tokens, maps[variant]["weights"])
         if row.number == self._shown_row:
             self._show(row.number, results, maps)
         if len(results) == 2 and self._not_compared is None:
@@ -227,7 +229,7 @@ class _Work:
             "inputs": len(self._through),
             "tokens": self._tokens,
             "cut": self._cut,
-            "failed": self._failed,
+            "failed": sorted(self._failed, key=lambda one: int(one["row"]))[:KEPT_FAILED],
             "failed_count": len(self._failed),
             "unaligned": self._pairs.unaligned,
             "not_compared": self._not_compared,

@@ -115,7 +115,7 @@ class StudyRequest(BaseModel):
     @field_validator("figures")
     @classmethod
     def _known_figures(cls, chosen: list[str]) -> list[str]:
-        known = _figures()
+        known = _figures() if chosen else {}
         if not set(chosen) <= set(known):
             raise Unknown(
                 "figure", f"There is no such figure of studies. There are: {', '.join(known)}.", pointer="/figures"

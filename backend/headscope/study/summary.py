@@ -14,6 +14,7 @@ top/{v}/{m}/{s}/value row                        inputs with the largest mean [.
 pair/{comparison}/{s}/...                        the parts of `stat` for the two variants, compared input by input [L, H]
 top/pair/{comparison}/{s}/value row              inputs in which they are least alike [L, H, K]; value is 1 - cosine, or the divergence
 alike/{v}/{s}/sum count                          cosine between the maps of each two heads [L H, L H], summed over some inputs
+sparse/{v}/{row}/key value tokens                strongest entries of the weights of a few inputs; see sequences.py
 fixed/{v}/{m}/{s}                                measures of the weights alone, which are the same for every input
 sample/row                                       inputs drawn evenly, in order
 example/row json                                 every input that is named above: its number, and {"text", ...} as JSON

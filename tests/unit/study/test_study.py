@@ -1,0 +1,284 @@
+"""Studies of the Python library: what is kept is what analyses give one by one, whatever the chunks, and a killed study goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import headscope
+from headscope import MEASURES, Model
+from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
+from headscope.study import chunk, plan
+from headscope.study.aggregate import Aggregate
+from headscope.study.dataset import Row
+from headscope.study.request import Against, StudyRequest
+
+from ..test_combinations import vit
+from . import slow
+from .texts import rows, texts
+
+CHOSEN = ("entropy", "patterns", "special_tokens", "residual_ratio", "leverage", "output_overlap", "mixing_ratio")
+COUNT = 30
+
+
+@pytest.fixture(scope="module")
+def one_by_one(minilm: Model) -> list[Any]:
+    """Every input as an analysis of its own."""
+    return [headscope.analyze(minilm, text, measures=CHOSEN) for text in texts(COUNT)]
+
+
+@pytest.fixture(scope="module")
+def study(minilm: Model) -> Any:
+    """The study of the same inputs."""
+    return headscope.study(minilm, texts(COUNT), measures=CHOSEN)
+
+
+@pytest.mark.parametrize("measure", CHOSEN)
+def test_statistics_of_a_study_are_those_of_its_analyses(study: Any, one_by_one: list[Any], measure: str) -> None:
+    """Over entries and over inputs, in float64, for every lens."""
+    axes = MEASURES[measure].shape.split()
+    over = [place for place, axis in enumerate(axes) if axis in "QK"]
+    for lens in study.lenses_of(measure):
+        values = [one.measures[measure][lens].astype(np.float64) for one in one_by_one]
+        if MEASURES[measure].fixed:
+            np.testing.assert_allclose(study.fixed(measure, lens), values[0], rtol=1e-6)
+            continue
+        stat = study.stat(measure, lens)
+        each = [np.where(np.isfinite(one), one, np.nan) for one in values]
+        flat = [np.moveaxis(one, over, range(-len(over), 0)).reshape(*stat.count.shape, -1) for one in each]
+        whole = np.concatenate(flat, -1)
+        known = np.isfinite(whole)
+        np.testing.assert_array_equal(stat.count, known.sum(-1))
+        sums = np.where(known, whole, 0).sum(-1)
+        np.testing.assert_allclose(
+            stat.mean[stat.count > 0], (sums / known.sum(-1).clip(1))[stat.count > 0], rtol=1e-4, atol=1e-5
+        )
+        means = np.stack(
+            [np.where(np.isfinite(one), one, 0).sum(-1) / np.isfinite(one).sum(-1).clip(1) for one in flat]
+        )
+        there = np.stack([np.isfinite(one).any(-1) for one in flat])
+        np.testing.assert_array_equal(stat.inputs, there.sum(0))
+        expected = np.where(there, means, 0).sum(0) / there.sum(0).clip(1)
+        np.testing.assert_allclose(stat.input_mean[stat.inputs > 0], expected[stat.inputs > 0], rtol=1e-4, atol=1e-5)
+
+
+def test_counts_classes_and_examples(study: Any, one_by_one: list[Any]) -> None:
+    document = study.document
+    assert (document["inputs"], document["failed_count"], document["cut"]) == (COUNT, 0, 0)
+    assert document["tokens"] == sum(len(one.tokens) for one in one_by_one)
+    place = MEASURES["patterns"].columns.index("class")
+    for lens in ("weights", "effective"):
+        kinds = np.stack([one.measures["patterns"][lens][..., place] for one in one_by_one])
+        expected = np.stack([(kinds == number).sum(0) for number in range(len(MEASURES["patterns"].classes))], -1)
+        np.testing.assert_array_equal(study.classes("patterns", lens), expected)
+    value, row = study.top("entropy")
+    means = np.stack([one.measures["entropy"]["weights"].mean(-1) for one in one_by_one], -1)
+    np.testing.assert_allclose(value, -np.sort(-means, -1)[..., : value.shape[-1]], rtol=1e-5)
+    assert study.example(int(row[0, 0, 0]))["text"] == texts(COUNT)[int(row[0, 0, 0]) - 1]
+    assert study.sample() == list(range(1, COUNT + 1))
+    assert all(study.example(number)["text"] == texts(COUNT)[number - 1] for number in study.sample())
+
+
+def test_heads_are_found_and_described(study: Any) -> None:
+    found = study.find("vertical and entropy < 1.5 order by entropy limit 3")
+    majority = study.classes().argmax(-1)
+    for one in found.heads:
+        assert majority[one.layer, one.head] == MEASURES["patterns"].classes.index("vertical")
+        assert one.values["entropy"] == pytest.approx(
+            float(study.stat("entropy").input_mean[one.layer, one.head]), rel=1e-6
+        )
+    known = study.head(1, 2)
+    assert {number["measure"] for number in known["numbers"]} >= {"entropy", "patterns", "special_tokens"}
+    assert len(known["neighbours"]) == 5
+    assert sum(kind["count"] for kind in known["classes"]) == COUNT
+    with pytest.raises(Unknown, match="layers 0 to 5"):
+        study.head(6, 0)
+
+
+def test_neighbours_are_the_heads_of_the_most_similar_maps(minilm: Model) -> None:
+    few = texts(5)
+    s = headscope.study(minilm, few, lenses=("weights",), measures=())
+    flat = [headscope.analyze(minilm, text, lenses=("weights",)).maps["weights"].reshape(72, -1) for text in few]
+    units = [one.astype(float) / np.linalg.norm(one.astype(float), axis=1, keepdims=True) for one in flat]
+    cosines = np.mean([one @ one.T for one in units], axis=0)
+    for layer, head in ((0, 0), (3, 7), (5, 11)):
+        at = 12 * layer + head
+        order = [i for i in np.argsort(-cosines[at]) if i != at][:5]
+        found = s.neighbours(layer, head)
+        assert [12 * a + b for a, b, _ in found] == order
+        np.testing.assert_allclose([cosine for *_, cosine in found], cosines[at, order], atol=1e-5)
+
+
+def test_two_variants_are_compared_input_by_input(minilm: Model) -> None:
+    few = texts(6)
+    s = headscope.study(minilm, few, against_mechanism={"name": "hopfield", "alpha": 0.5}, measures=())
+    assert s.comparisons == ["cosine", "js_divergence"]
+    for lens in ("weights", "effective"):
+        each = []
+        for text in few:
+            one, other = (
+                headscope.analyze(minilm, text, mechanism=name)
+                for name in ("softmax", {"name": "hopfield", "alpha": 0.5})
+            )
+            each.append(headscope.compare(one, other, lens))
+        for comparison in each[0]:
+            expected = np.mean([one[comparison] for one in each], axis=0)
+            np.testing.assert_allclose(s.pair(comparison, lens).input_mean, expected, atol=1e-5)
+    value, row = s.top_pair("cosine")
+    assert value.shape == row.shape == (6, 12, 5)
+    with pytest.raises(Unsupported, match="js_divergence"):
+        s.pair("js_divergence", "effective")
+
+
+def test_models_of_other_shapes_are_not_compared_and_say_why(minilm: Model) -> None:
+    torch.manual_seed(0)
+    config = slow.plain(minilm).config
+    config.num_hidden_layers = 2
+    from transformers import BertModel
+
+    small = headscope.load(BertModel(config), minilm.tokenizer)
+    s = headscope.study(minilm, texts(3), small, measures=("entropy",), lenses=("weights",))
+    assert [len(one["layers"]) for one in s.variants] == [6, 2]
+    assert s.stat("entropy", variant=1).mean.shape == (2, 12)
+    with pytest.raises(Unsupported, match="different numbers of layers or heads"):
+        s.pair("cosine")
+
+
+def test_five_numbers_against_the_slow_way(minilm: Model) -> None:
+    other, inputs = slow.tuned(minilm), [(text, None) for text in texts(14)]
+    inputs += [(text, pair) for text, pair in zip(texts(6, seed=1), texts(6, seed=2), strict=True)]
+    found = slow.differences(slow.studied(minilm, other, inputs), slow.slowly(minilm, other, inputs))
+    assert all(apart <= slow.ATOL for apart in found.values()), found
+
+
+def test_inputs_that_fail_are_named_and_the_others_go_on(minilm: Model) -> None:
+    given = ["The cat sat.", "word " * 600, "It rained.", "a\0b"]
+    s = headscope.study(minilm, given, measures=("entropy",), lenses=("weights",))
+    assert s.inputs == 2
+    assert [(one["row"], one["code"]) for one in s.failed] == [(2, "too-many-tokens"), (4, "invalid-text")]
+    cut = headscope.study(minilm, given[:3], measures=("entropy",), lenses=("weights",), max_tokens=20)
+    assert (cut.inputs, cut.document["cut"], cut.document["failed_count"]) == (3, 1, 0)
+    with pytest.raises(InvalidRequest, match="None of the inputs could be analysed"):
+        headscope.study(minilm, ["word " * 600], measures=("entropy",))
+
+
+def test_refusals(minilm: Model, tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="reads texts"):
+        headscope.study(headscope.load(vit()), texts(2))
+    with pytest.raises(Unsupported):
+        headscope.study(minilm, texts(2), kind="cross")
+    with pytest.raises(InvalidRequest, match="no such file"):
+        headscope.study(minilm, tmp_path / "nothing.jsonl")
+    with pytest.raises(InvalidRequest, match="Input 2 is no text"):
+        headscope.study(minilm, ["The cat sat.", 5])
+    with pytest.raises(InvalidRequest, match="Both variants are the same"):
+        headscope.study(minilm, texts(2), minilm)
+    with pytest.raises(InvalidRequest):
+        headscope.study(minilm, [])
+    with pytest.raises(Unknown, match="no such figure"):
+        headscope.study(minilm, texts(2), figures=["nothing"])
+    with pytest.raises(NotReady, match="entropy"):
+        headscope.study(minilm, texts(2), measures=("patterns",)).stat("entropy")
+
+
+def test_a_file_with_labels_gives_what_the_mappings_give(minilm: Model, tmp_path: Path) -> None:
+    listed = [{"text": text, "label": str(place % 2)} for place, text in enumerate(texts(8))]
+    path = tmp_path / "few.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in listed), "utf-8")
+    of_file, of_list = (headscope.study(minilm, data, measures=("entropy",)) for data in (path, listed))
+    same(of_file, of_list)
+    assert of_file.example(2)["label"] == "1"
+    assert of_file.document["dataset"]["chosen"]["text"] == "text"
+    assert len(headscope.study(minilm, path, measures=("entropy",), limit=3, seed=1).sample()) == 3
+
+
+def test_saved_and_opened(study: Any, tmp_path: Path) -> None:
+    study.save(tmp_path / "study.safetensors")
+    opened = headscope.Study.open(tmp_path / "study.safetensors")
+    assert opened.id == study.id
+    same(opened, study)
+    with pytest.raises(InvalidRequest):
+        headscope.Study.open(Path(__file__))
+
+
+def same(one: Any, other: Any) -> None:
+    """Every array, to the last digit."""
+    assert one.arrays.keys() == other.arrays.keys()
+    for name, values in one.arrays.items():
+        np.testing.assert_array_equal(values, other.arrays[name], err_msg=name)
+
+
+def test_chunks_merge_to_the_same_floats_whoever_made_them(minilm: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts made in another order, and read back from bytes, give one pass' arrays to the last digit; rows of a chunk are of like length."""
+    monkeypatch.setattr(plan, "INPUTS", 8)
+    request = StudyRequest(
+        dataset="x", model="minilm", against=Against(mechanism="hopfield"), measures=["entropy", "patterns"]
+    )
+    chunks = plan.plan(rows(COUNT), plan.counted(minilm.tokenizer, rows(COUNT)))
+    assert sorted(row.number for one in chunks for row in one.rows) == list(range(1, COUNT + 1))
+    assert chunks == plan.plan(rows(COUNT)[::-1], plan.counted(minilm.tokenizer, rows(COUNT)[::-1]))
+    models = [minilm, minilm]
+    in_order = [chunk.run(models, one.rows, request) for one in chunks]
+    backwards = [chunk.run(models, plan.Chunk.read(one.data).rows, request) for one in chunks[::-1]][::-1]
+    first, second = in_order[0], backwards[0]
+    for one, other in zip(in_order[1:], backwards[1:], strict=True):
+        first, second = first.merge(one), second.merge(other)
+    same(first, second)
+    assert first.document["inputs"] == COUNT
+    # A chunk without any input that came through changes nothing.
+    empty = chunk.run(models, [Row(99, "word " * 600)], request)
+    same(Aggregate(first.merge(empty).document, first.merge(empty).arrays), first)
+    assert empty.merge(first).document["failed_count"] == 1
+    same(empty.merge(first), first)
+
+
+KILLED = """
+import sys
+import headscope
+from headscope.study import plan
+from tests.unit.study.texts import texts
+plan.INPUTS = 6
+
+def told(fraction, stage, detail):
+    print(detail, flush=True)
+
+s = headscope.study("minilm", texts(36), measures=("entropy", "patterns"), checkpoint=sys.argv[1], progress=told)
+s.save(sys.argv[2])
+"""
+
+
+def test_a_killed_study_goes_on_and_gives_the_same_digits(tmp_path: Path) -> None:
+    """SIGKILL between two chunks' ends; afterwards no finished chunk is run again and every array is that of an undisturbed run."""
+    root = Path(__file__).parents[3]
+
+    def started(checkpoint: str, to: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", KILLED, str(tmp_path / checkpoint), str(tmp_path / to)]
+        return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
+
+    undisturbed = started("undisturbed", "undisturbed.safetensors")
+    killed = started("killed", "killed.safetensors")
+    deadline = time.monotonic() + 120
+    while len(list((tmp_path / "killed").glob("*.safetensors"))) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed").glob("*.safetensors")}
+    assert 2 <= len(done) < 6
+    again = started("killed", "killed.safetensors")
+    assert undisturbed.wait(120) == again.wait(120) == 0
+    assert all(path.stat().st_mtime_ns == at for path, at in done.items())
+    assert len(list((tmp_path / "killed").glob("*.safetensors"))) == 6
+    one, other = (headscope.Study.open(tmp_path / f"{name}.safetensors") for name in ("undisturbed", "killed"))
+    assert one.id == other.id
+    same(one, other)
+    assert one.inputs == other.inputs == 36
