@@ -26,7 +26,10 @@ Array = NDArray[Any]
 MOST_LINES = 2_000_000
 CSV_COLUMNS = ("lens", "layer", "head", "query", "key", "query_token", "key_token", "value")
 TYPES = {
-    **{"float16": "F16", "float32": "F32", "float64": "F64", "bool": "BOOL"},
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "bool": "BOOL",
     **{f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)},
 }
