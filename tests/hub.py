@@ -1,4 +1,4 @@
-"""A small model hub on this machine: as much of its HTTP interface as huggingface_hub's snapshot_download asks for."""
+"""A small hub on this machine: as much of its HTTP interface as huggingface_hub asks for to fetch models and data sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub:
-    """Serves the folders org/name below `root` as repositories with one commit. `asked` counts requests by path.
+    """Serves the folders org/name below `root` as models with one commit, those of datasets/org/name as data sets. `asked` counts requests by path.
 
     `broken` names a file that is cut off half-way through, `held` one that comes only once `released` is set; `down` answers everything with 503.
     """
@@ -73,8 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
         parts = path.strip("/").split("/")
         if self.hub.down:
             self._send(503, b"{}", send_body=send_body)
-        elif parts[:2] == ["api", "models"]:
-            folder = self.hub.root / "/".join(parts[2:4])
+        elif parts[0] == "api":  # data sets lie in a folder of their own, as their addresses do
+            folder = self.hub.root / "/".join(parts[1 if parts[1] == "datasets" else 2 : 4])
             kind = parts[4] if len(parts) > 4 else "revision"
             self._json({"revision": self._info, "tree": self._tree}[kind](folder) if folder.is_dir() else None)
         else:
@@ -83,13 +83,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _info(self, folder: Path) -> object:
         name = folder.relative_to(self.hub.root).as_posix()
-        files = [{"rfilename": path.name} for path in sorted(folder.iterdir())]
+        files = [{"rfilename": path} for path in _files(folder)]
         return {"id": name, "modelId": name, "sha": COMMIT, "private": False, "tags": [], "siblings": files}
 
     def _tree(self, folder: Path) -> object:
         return [
-            {"type": "file", "path": path.name, "size": path.stat().st_size, "oid": _etag(path)}
-            for path in sorted(folder.iterdir())
+            {"type": "file", "path": path, "size": (folder / path).stat().st_size, "oid": _etag(folder / path)}
+            for path in _files(folder)
         ]
 
     def _json(self, document: object) -> None:
@@ -123,6 +123,10 @@ class _Handler(BaseHTTPRequestHandler):
         if send_body:
             self.wfile.write(body[: len(body) // 2] if cut else body)
         self.close_connection = True
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def _etag(path: Path) -> str:

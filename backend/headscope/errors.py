@@ -17,6 +17,7 @@
     │   ├── CorruptModel              weights or configuration damaged
     │   ├── ModelUnavailable          neither here nor reachable
     │   └── ModelNotExact             captured attention differs from the model's own
+    ├── DatasetUnavailable            the data set could not be fetched from the hub
     ├── NonFinite                     the model computed NaN or infinity
     ├── Unauthorized                  the server wants an access token
     ├── AccountsUnreadable            the file of access tokens is damaged
@@ -193,6 +194,12 @@ class ModelNotExact(ModelError):
     """What was captured is not what the model itself computes."""
 
     code, title = "model-not-exact", "The model's attention can't be captured exactly"
+
+
+class DatasetUnavailable(HeadscopeError):
+    """The data set is on the hub and could not be fetched."""
+
+    code, status, title = "dataset-unavailable", 424, "The data set is not available"
 
 
 class NonFinite(HeadscopeError):

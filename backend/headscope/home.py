@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .jobs import ANSWER_SECONDS, Record, RedisRecord, SqliteRecord
 from .settings import Settings
-from .store import Inputs, Results
+from .store import Files, Inputs, Results
 
 # How long a worker waits for an answer of the record (s): nobody waits for the worker meanwhile.
 PATIENCE_SECONDS = 5.0
@@ -29,6 +29,13 @@ def inputs(settings: Settings) -> Inputs:
     if settings.redis_url is None:
         return Inputs.local(settings.home, settings.quota_bytes)
     return Inputs.shared(_shelf(settings), settings.redis_url, settings.quota_bytes, settings.home / "staging")
+
+
+def files(settings: Settings) -> Files:
+    """The store of data sets as they were sent."""
+    if settings.redis_url is None:
+        return Files.local(settings.home, settings.quota_bytes)
+    return Files.shared(_shelf(settings), settings.redis_url, settings.quota_bytes, settings.home / "staging")
 
 
 def _shelf(settings: Settings) -> str:

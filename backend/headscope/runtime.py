@@ -7,10 +7,11 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, Literal, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Literal, TypeVar
 
 from . import home, logs
 from .admission import Admission
+from .datasets import Datasets
 from .errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
 from .jobs import LOCAL, Embedded, Engine, Job, JobKind, Limits, Watcher
 from .models.catalog import Catalog
@@ -18,7 +19,7 @@ from .request import AnalysisRequest, stored_image
 from .settings import Settings
 from .store import Hot, Housekeeper, Stored
 from .store.mapfile import Corrupt
-from .studies import Datasets, Studies
+from .studies import Studies
 
 if TYPE_CHECKING:
     from .jobs.cluster import Cluster
@@ -36,7 +37,9 @@ class Service:
         self.catalog = Catalog(settings)
         self.results, self.inputs, self.record = home.results(settings), home.inputs(settings), home.record(settings)
         self.hot = Hot(settings.cache_url)
-        self._housekeeper = Housekeeper(self.results, self.inputs)
+        files = home.files(settings)
+        self.datasets = Datasets(settings, files, self.record)
+        self._housekeeper = Housekeeper(self.results, self.inputs, files)
         self.watcher = Watcher(self.record)
         self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
@@ -44,7 +47,7 @@ class Service:
         self._lock: IO[str] | None = None
         self.jobs = self._home()
         self.studies = Studies(
-            settings, self._admission, cast("Datasets", None), self.results, self.inputs, self.record, self.jobs.wake
+            settings, self._admission, self.datasets, self.results, self.inputs, self.record, self.jobs.wake
         )
 
     def _home(self) -> Embedded | Cluster:

@@ -70,6 +70,16 @@ class Settings(BaseSettings):
     user_queue: int = Field(
         default=2_000, ge=1, description="Most analyses of one user waiting at once, on a server with users."
     )
+    data_dirs: tuple[Path, ...] = Field(
+        default=(), description="Folders whose files are offered as data sets, beside those that are sent (JSON list)."
+    )
+    dataset_bytes: int = Field(
+        default=GIB, ge=1, description="Largest data set: of a file that is sent or fetched, and of its rows unpacked."
+    )
+    dataset_memory_bytes: int = Field(
+        default=GIB, ge=256 * 1024 * 1024, description="Memory that reading a data set may take, in a process of its own."
+    )
+    dataset_seconds: float = Field(default=300, gt=0, description="Longest time that reading a data set may take.")
     study_inputs: int = Field(default=100_000, ge=1, description="Most inputs of one study.")
     job_seconds: float = Field(default=900, gt=0, description="Longest time one analysis may run, model load included.")
     cancel_seconds: float = Field(

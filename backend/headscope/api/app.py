@@ -17,6 +17,7 @@ from ..settings import Settings
 from . import (
     analyses,
     compare,
+    datasets,
     declarations,
     exports,
     figures,
@@ -78,6 +79,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
         heads,
         compare,
         figures,
+        datasets,
         studies,
         study_results,
     ):
@@ -89,8 +91,10 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     serve_page(app)
     problems.install(app)
     larger = dict.fromkeys((f"{PREFIX}/analyses", f"{PREFIX}/analyses/batch"), settings.image_body_bytes)
+    files = {f"{PREFIX}/datasets"}
+    larger |= dict.fromkeys(files, settings.dataset_bytes)
     app.add_middleware(Again, record=service.record)
     app.add_middleware(Access, accounts=accounts, shared=service.record.shared)
-    app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes, larger=larger)
+    app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes, larger=larger, files=files)
     app.add_middleware(Traffic, registry=app.state.registry, prefix=PREFIX)
     return app

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -44,9 +44,12 @@ class Guard:
     Origin. What changes something must come from this page or from no page at all.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...], body_bytes: int, larger: Mapping[str, int]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: tuple[str, ...], body_bytes: int, larger: Mapping[str, int], files: Set[str]
+    ) -> None:
         self._app, self._hosts = app, frozenset((*LOOPBACK, *hosts))
-        self._body_bytes, self._larger = body_bytes, larger  # `larger` by path, for routes that take images
+        # `larger` by path, for routes that take images or files; `files` are the paths that take a file as it is.
+        self._body_bytes, self._larger, self._files = body_bytes, larger, files
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -124,13 +127,14 @@ class Guard:
             )
         length = headers.get("content-length", "0")
         sends = length != "0" or "transfer-encoding" in headers
-        # A form of another site can send text/plain without asking first, but never application/json.
-        if "content-encoding" in headers or (sends and _media_type(headers) != "application/json"):
+        # A form of another site can send text/plain without asking first, but neither of these.
+        wanted = "application/octet-stream" if scope["path"] in self._files else "application/json"
+        if "content-encoding" in headers or (sends and _media_type(headers) != wanted):
             return (
                 415,
                 "unsupported-media-type",
                 "Send JSON",
-                "Send the body as application/json, without Content-Encoding.",
+                f"Send the body as {wanted}, without Content-Encoding.",
             )
         if not length.isdigit() or int(length[:18]) > self._most(scope):
             return (

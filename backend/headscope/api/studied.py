@@ -127,6 +127,29 @@ class Example(Strict):
     label: str | None = None
 
 
+class DatasetRow(Example):
+    """A row as it will be analysed; `pos` and `labels` have one entry per word."""
+
+    pos: list[str] | None = None
+    labels: list[str] | None = None
+
+
+class DatasetDocument(StudyData):
+    """A data set: how it was read, and its first rows."""
+
+    id: str
+    bytes: int
+    sample: list[DatasetRow]
+
+
+class DatasetItem(Strict):
+    """A data set in a list. Those of the server's folders have their name as id."""
+
+    id: str
+    name: str
+    bytes: int
+
+
 class TopInput(Example):
     """An input, and what was measured of it: its mean over tokens."""
 

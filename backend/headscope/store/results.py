@@ -21,7 +21,7 @@ from .index import Index, RedisIndex, SqliteIndex
 from .manifest import NAME, Manifest, sealed
 from .mapfile import Corrupt, MapWriter, read_heads, storing
 from .remote import RemoteShelf
-from .shelf import LocalShelf, Shelf
+from .shelf import LocalShelf, Shelf, unavailable
 
 Array = NDArray[Any]
 SMALL = "small.safetensors"
@@ -176,6 +176,13 @@ class Results:
     def usage(self) -> tuple[int, int]:
         """Number of results and their bytes."""
         return self._index.usage()
+
+    def ids(self) -> set[str]:
+        """All results in the index. Raises StoreUnavailable while it is away."""
+        known = self._index.ids()
+        if known is None:
+            raise unavailable()
+        return known
 
     def tidy(self) -> None:
         """Remove what killed writers left half written, and bring shelf and index together.
