@@ -32,7 +32,8 @@ def _can(name: str, document: Mapping[str, Any]) -> bool:
     figure = STUDY_FIGURES[name]
     there = {
         "against": len(document["variants"]) > 1 and not document.get("not_compared"),
-        "labels": "labels" in (document["dataset"].get("chosen") or {}),
+        # Inputs that were given as they are have no columns.
+        "labels": "labels" in (document["dataset"].get("chosen") or {"labels": ""}),
         "lenses": set(figure.lenses) <= set(document["lenses"]),
     }
     return all(there[what] for what in figure.asks) and set(figure.measures) <= set(document["measures"])

@@ -34,7 +34,14 @@ def slow(
             for i in queries:
                 if np.isnan(head[i]).any():
                     continue
-                if name in KINDS:
+                if name == "first":
+                    numbers = [head[i][0]] if mask[i, 0] and tokens[0].kind == "special" else []
+                elif name == "separator":
+                    closing = [
+                        j for j in range(1, n) if tokens[j].kind == "special"
+                    ]  # sentence() ends every text with one
+                    numbers = [head[i][j] for j in closing if mask[i, j]]
+                elif name in KINDS:
                     numbers = [head[i][j] for j in range(n) if mask[i, j] and tokens[j].kind == name]
                 else:
                     numbers = []

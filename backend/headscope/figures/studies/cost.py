@@ -58,5 +58,6 @@ LENS_COST = StudyFigure(
     unit="ms",
     range=(0.0, None),
     lenses=("weights", "effective"),
+    asks=("lenses",),
     draw=lens_cost,
 )

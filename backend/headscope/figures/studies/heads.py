@@ -190,6 +190,6 @@ HEAD_METRICS = StudyFigure(
     "is for causal models and without the pipeline's threshold of 0.01.",
     citation="Luger, Kamath et al. 2026, Visualizing Attention Heads (HeadVis); metrics as in Neuronpedia's pipeline",
     params=VariantParams,
-    measures=("entropy", "head_roles", "qk_distance"),
+    measures=("entropy", "head_roles", "qk_distance", "max_activation"),
     draw=head_metrics,
 )

@@ -147,17 +147,18 @@ JOINED = {
 
 
 def connections(study: Summary, params: MapParams, palette: Palette) -> Drawing:
-    """Stacked counts by layer: all of them, and without those that special tokens have a part in; a row of panels for each variant."""
+    """Stacked counts by layer: of all, and without special tokens and tokens that have no entity; a row of panels for each variant."""
     panels, rows = list[Panel](), list[Sequence[Cell]]()
     words = []
     several = len(study.variants) > 1
     for number, title in enumerate(titles(study)):
-        found = means(study, "connections", params.lens, number).of(lambda each: np.nansum(each, axis=-2))  # [L, C]
-        if not np.isfinite(_columns(found.mean, "PER")).any():
+        each = means(study, "connections", params.lens, number)  # [L, H, C]
+        if not np.isfinite(each.mean[..., column("connections", "PER")]).any():
             raise NotReady("The texts of this study have no entity labels. Name the column that holds them (labels).")
-        inputs = int(study.document["inputs"])
+        found = each.of(lambda values: np.nansum(values, axis=-2))  # [L, C]
+        inputs = study.inputs
         layers = study.variants[number]["layers"]
-        for names, what in ((list(JOINED), "with special tokens"), ([*JOINED][1:], "without")):
+        for names, what in ((list(JOINED), "all"), (list(JOINED)[1:-1], "between entities only")):
             bars = [
                 _counted(name, found.mean[:, column("connections", name)] * inputs, layers, palette, not panels)
                 for name in names
@@ -177,11 +178,6 @@ def connections(study: Summary, params: MapParams, palette: Palette) -> Drawing:
     traces, arranged = laid(palette, panels, 2, barmode="stack", legend={**ABOVE, "y": 1.12})
     head = ("variant", "layer", "class", "connections", "mean_per_input", "low", "high")
     return Drawing(traces, arranged, f"Connections of all heads and inputs. {'; '.join(words)}.", head, rows)
-
-
-def _columns(values: Array, name: str) -> Array:
-    found: Array = values[..., column("connections", name)]
-    return found
 
 
 def _counted(name: str, counts: Array, layers: list[int], palette: Palette, named: bool) -> dict[str, Any]:
@@ -227,7 +223,7 @@ CONNECTIONS = StudyFigure(
     title="Connections by entity type",
     doc="What the strong connections of each layer join, over all heads and inputs: special tokens, two tokens of one entity type, tokens of different types "
     "(CROSS), or tokens without one; "
-    "with and without those of special tokens.",
+    "of all, and of those between entities only, without special tokens.",
     not_="Not counted as the paper may have: it leaves open over what mean and standard deviation are taken and what becomes of tokens without an entity. Here both "
     "are those of the "
     "head's own map, over all entries, and such connections are a class of their own (other). Counts grow with the length of the texts.",

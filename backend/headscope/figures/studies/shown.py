@@ -20,6 +20,8 @@ from .panels import Panel, Scale, head_columns, laid, layer_rows, reach, sequent
 NAME = "patterns"
 # Cells that the map of a head is pooled to in a grid, and the room around it, in the same cells.
 TILE, ROOM = 20, 2
+# Tokens that are named along an axis; of more only some are.
+MOST_NAMED = 24
 
 
 class LensPairParams(VariantParams):
@@ -64,7 +66,7 @@ def lens_pair(study: Summary, params: LensPairParams, palette: Palette) -> Drawi
         said(float(np.abs(each[i, j] - maps[lenses[0]][i, j]).sum() / np.abs(maps[lenses[0]][i, j]).sum()))
         for each in list(maps.values())[1:]
     ]
-    far = f" They differ by {', '.join(apart)} of its entries." if apart else ""
+    far = f" Their entries differ by {', '.join(apart)} times the sum of the weights." if apart else ""
     return Drawing(
         traces,
         arranged,
@@ -113,7 +115,7 @@ def _map(palette: Palette, values: Array, names: list[str], layer: int, head: in
 
 def _tokens(names: list[str], title: str, *, down: bool = False) -> dict[str, Any]:
     """An axis of tokens; of many only some are named."""
-    step = -(-len(names) // 40)
+    step = -(-len(names) // MOST_NAMED)
     places = list(range(0, len(names), step))
     ends = [len(names) - 0.5, -0.5] if down else [-0.5, len(names) - 0.5]
     found = {"tickvals": places, "ticktext": [names[place] for place in places], "range": ends, "tickfont": {"size": 9}}
