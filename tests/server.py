@@ -191,10 +191,10 @@ class Server(Program):
         assert answer.status_code in (200, 202), answer.text
         return str(answer.json()["id"])
 
-    def events(self, id_: str, last: str | None = None) -> Iterator[dict[str, Any]]:
-        """Events of an analysis until the terminal one, each with its `event_id`."""
+    def events(self, id_: str, last: str | None = None, of: str = "analyses") -> Iterator[dict[str, Any]]:
+        """Events of an analysis, or of one of the `studies`, until the terminal one, each with its `event_id`."""
         headers = {"Last-Event-ID": last} if last else {}
-        with self.client.stream("GET", f"{API}/analyses/{id_}/events", headers=headers) as stream:
+        with self.client.stream("GET", f"{API}/{of}/{id_}/events", headers=headers) as stream:
             assert stream.status_code == 200, stream.read()
             number = ""
             for line in stream.iter_lines():

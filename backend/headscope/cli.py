@@ -1,4 +1,4 @@
-"""The command line: headscope serve | worker | token | analyze | models | mechanisms | lenses | measures | doctor."""
+"""The command line: headscope serve | worker | token | analyze | study | models | mechanisms | lenses | measures | doctor."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 from . import __version__
 from .commands.doctor import doctor
 from .commands.serve import serve
+from .commands.study import study
 from .commands.token import token
 from .commands.worker import worker
 from .declarations import Declaration
@@ -203,6 +204,7 @@ def models(as_json: bool) -> None:
         )
 
 
+main.add_command(study)
 main.add_command(serve)
 main.add_command(worker)
 main.add_command(token)

@@ -15,7 +15,10 @@ from tests.api.test_bad_input import check_problem
 from tests.server import Server
 
 ID = "0" * 32
-NAMES = {"other": "0" * 32, "id": ID, "model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy"}
+NAMES = {
+    "other": "0" * 32, "id": ID, "model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy", "table": "heads",
+    "layer": "0", "head": "0",
+}  # fmt: skip
 ROUTES = [(method.upper(), path.format(**NAMES)) for path, methods in document()["paths"].items() for method in methods]
 PAGE = [("GET", "/"), ("GET", "/assets/x.js"), ("GET", "/api/v1/openapi.json"), ("GET", "/nothing")]
 CHANGES = [(method, path) for method, path in ROUTES if method not in ("GET", "HEAD")]

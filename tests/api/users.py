@@ -17,10 +17,13 @@ from tests.api.test_bad_input import check_problem
 from tests.server import API, Server
 
 NOBODY = "0" * 32
-NAMES = {"model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy"}
-QUERY = {"/edges/": "?layer=0&head=0", "/ask": "?q=vertical"}
+NAMES = {
+    "model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy", "table": "heads", "layer": "0", "head": "0",
+}  # fmt: skip
+QUERY = {"/edges/": "?layer=0&head=0", "/ask": "?q=vertical", "/datasets": "?name=cats.jsonl"}
 ROUTES = [(method.upper(), path) for path, methods in document()["paths"].items() for method in methods]
-OF_ONE = [(method, path) for method, path in ROUTES if "{id}" in path]
+OF_ONE = [(method, path) for method, path in ROUTES if "/analyses/{id}" in path]
+OF_STUDY = [(method, path) for method, path in ROUTES if "/studies/{id}" in path]
 # What reads one analysis, and so what a share key opens.
 READING = [path for method, path in OF_ONE if method == "GET"]
 
@@ -68,7 +71,8 @@ def ask(
     filled = path.format(**NAMES, id=id_, other=other or id_)
     filled += next((query for part, query in QUERY.items() if part in path), "")
     body = json.dumps(body_for(path)).encode() if method == "POST" and "{id}" not in path else None
-    headers = {"Content-Type": "application/json", **more.pop("headers", {})} if body else more.pop("headers", {})
+    media = "application/octet-stream" if path.endswith("/datasets") else "application/json"
+    headers = {"Content-Type": media, **more.pop("headers", {})} if body else more.pop("headers", {})
     if path.endswith("/events"):
         with who.stream(method, filled, headers=headers, **more) as answer:
             if answer.status_code >= 400:
@@ -82,6 +86,8 @@ def body_for(path: str) -> dict[str, Any]:
     if path.endswith("/session"):
         return {"token": "x" * 43}
     request = {"model": "bert", "measures": ["entropy"]}
+    if path.endswith("/studies"):
+        return {**request, "dataset": {"name": "cats.txt", "data": "The cat sat.\n"}}
     return {**request, "inputs": [{"text": "Cat."}]} if path.endswith("/batch") else {**request, "text": "Cat."}
 
 

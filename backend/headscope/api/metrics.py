@@ -26,6 +26,7 @@ COUNTERS = {
     "worker_losses": "Worker processes that died on a job.",
     "corrupt_results": "Stored results found damaged and computed again.",
     "written_bytes": "Bytes of results written.",
+    "study_inputs": "Inputs that went through models for studies.",
 }
 HISTOGRAMS = {
     "wait_seconds": "Time from acceptance to the start of the run that ended the analysis.",

@@ -1,0 +1,243 @@
+"""Studies over HTTP: asked for, followed, read, cancelled, forgotten; in both homes, with the same numbers to the last bit."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pyarrow.parquet as pq
+import pytest
+
+from tests import studies
+from tests.api.test_bad_input import check_problem
+from tests.api.users import API, NOBODY, OF_STUDY, Users, ask
+from tests.cluster import Cluster, both_homes
+from tests.server import SLOW, Server, eventually
+
+ASKED = studies.asked(40, figures=["entropy"])
+
+
+@both_homes
+def test_a_study(server: Server) -> None:
+    """202 and a place; done, it says what went in; the same request has the same id and is there at once."""
+    answer = server.post(ASKED, "/studies")
+    id_ = answer.json()["id"]
+    assert answer.status_code in (200, 202)
+    assert answer.headers["location"] == f"{API}/studies/{id_}"
+    document = studies.ended(server, id_)
+    assert document["status"] == "done"
+    assert document["progress"] == {
+        "fraction": 1.0, "stage": "done", "detail": "", "position": None, "inputs": 40, "of": 40, "seconds_left": None,
+    }  # fmt: skip
+    assert (document["inputs"], document["failed_count"], document["cut"]) == (40, 0, 0)
+    assert document["dataset"]["chosen"] == {"text": "sentence", "label": "label"}
+    assert document["request"]["dataset"] == document["dataset"]["id"]
+    assert [(one["model"], len(one["layers"]), len(one["heads"])) for one in document["variants"]] == [("bert", 2, 4)]
+    again = server.post({**ASKED, "dataset": document["dataset"]["id"]}, "/studies")
+    assert (again.status_code, again.json()["id"]) == (200, id_)
+    assert id_ in [item["id"] for item in server.get("/studies").json()["items"]]
+    assert id_ not in [item["id"] for item in server.get("/analyses").json()["items"]]
+
+
+@both_homes
+def test_what_it_found(server: Server) -> None:
+    """Heads by a query, one head with its distribution, classes, examples and neighbours, figures and tables."""
+    id_ = studies.done(server, ASKED)["id"]
+    found = server.get(f"/studies/{id_}/heads", params={"where": "entropy > 0 order by entropy"}).json()
+    assert (found["of"], len(found["heads"])) == (8, 8)
+    values = [head["values"]["entropy"] for head in found["heads"]]
+    assert values == sorted(values, reverse=True)
+    head = server.get(f"/studies/{id_}/heads/1/3").json()
+    entropy = next(number for number in head["numbers"] if number["measure"] == "entropy")
+    low, high = entropy["interval"]
+    assert low < entropy["input_mean"] < high
+    assert sum(entropy["distribution"]["counts"]) == entropy["count"]
+    assert sum(one["count"] for one in head["classes"]) == 40
+    assert len(head["neighbours"]) == 5
+    top = entropy["top"]
+    assert [one["value"] for one in top] == sorted((one["value"] for one in top), reverse=True)
+    shown = server.get(f"/studies/{id_}/examples", params={"row": [one["row"] for one in top]}).json()["items"]
+    assert [one["text"] for one in shown] == [one["text"] for one in top]
+    assert len(server.get(f"/studies/{id_}/examples").json()["items"]) == 32
+
+
+@both_homes
+def test_figures_and_tables(server: Server) -> None:
+    """Whatever it says can be drawn or listed can be, in every form."""
+    document = studies.done(server, ASKED)
+    id_ = document["id"]
+    assert {"entropy", "pattern-shares", "special-maps"} <= set(document["figures"])
+    for name in document["figures"]:
+        answer = server.get(f"/studies/{id_}/figures/{name}")
+        assert answer.status_code == 200, answer.text
+        assert go.Figure(answer.json()).layout.meta["sentence"]
+        assert len(server.get(f"/studies/{id_}/figures/{name}", params={"format": "csv"}).text.splitlines()) > 1
+    for name in document["tables"]:
+        files = {form: server.get(f"/studies/{id_}/tables/{name}", params={"format": form}) for form in FORMS}
+        assert {answer.status_code for answer in files.values()} == {200}
+        rows = [FORMS[form](answer.content) for form, answer in files.items()]
+        assert len(set(rows)) == 1, (name, rows)
+    wrong = server.get(f"/studies/{id_}/figures/entropy", params={"lens": "effective"})
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "unsupported")
+
+
+FORMS: dict[str, Callable[[bytes], int]] = {
+    "json": lambda data: len(json.loads(data)["rows"]),
+    "csv": lambda data: len(list(csv.reader(io.StringIO(data.decode())))) - 1,
+    "parquet": lambda data: pq.read_table(io.BytesIO(data)).num_rows,
+    "latex": lambda data: data.decode().partition("\\midrule")[2].partition("\\bottomrule")[0].count("\\\\"),
+}
+
+
+def test_both_homes_give_the_same_numbers(embedded: Server, cluster: Cluster, tmp_path: Path) -> None:
+    """One child, or two workers that take chunks as they come: the same arrays, bit by bit."""
+    body = studies.asked(700, seed=1)
+    ids = [studies.done(server, body)["id"] for server in (embedded, cluster)]
+    assert ids[0] == ids[1]
+    studies.same(*(studies.arrays(server, ids[0], tmp_path) for server in (embedded, cluster)))
+
+
+@both_homes
+def test_two_variants(server: Server) -> None:
+    """Compared input by input."""
+    body = studies.asked(20, against={"mechanism": {"name": "hopfield", "alpha": 0.5}}, figures=["tuning"])
+    document = studies.done(server, body)
+    assert [one["mechanism"]["name"] for one in document["variants"]] == ["softmax", "hopfield"]
+    assert document["not_compared"] is None
+    assert "tuning" in document["figures"]
+    assert server.get(f"/studies/{document['id']}/figures/tuning").status_code == 200
+    assert server.get(f"/studies/{document['id']}/heads", params={"variant": 1}).json()["of"] == 8
+
+
+@both_homes
+def test_its_progress_can_be_followed(server: Server) -> None:
+    """Inputs done only grow; events come in order; whoever lost the connection goes on where it was."""
+    id_ = studies.submit(server, studies.asked(900, seed=2))
+    events = list(server.events(id_, of="studies"))
+    inputs = [event["progress"]["inputs"] for event in events]
+    assert inputs == sorted(inputs)
+    assert (events[-1]["status"], inputs[-1]) == ("done", 900)
+    numbers = [int(event["event_id"]) for event in events]
+    assert numbers == sorted(set(numbers))
+    assert len(set(inputs)) > 2
+    rest = list(server.events(id_, last=events[-1]["event_id"], of="studies"))
+    assert [event["status"] for event in rest] == ["done"]
+
+
+def test_an_analysis_sent_meanwhile_does_not_wait_for_it(embedded: Server) -> None:
+    """It goes before the chunks that wait."""
+    id_ = studies.submit(embedded, studies.asked(2_000, seed=3))
+    studies.midway(embedded, id_)
+    embedded.analyse(model="bert", text="Who is in a hurry?", lenses=["weights"])
+    assert studies.shown(embedded, id_)["status"] == "running"
+    assert studies.ended(embedded, id_)["inputs"] == 2_000
+
+
+@both_homes
+def test_cancel(server: Server) -> None:
+    """Its chunks go with it, what runs is stopped; sent again it goes on."""
+    body = studies.asked(600, model="slow", measures=["entropy"], seed=4)
+    id_ = studies.submit(server, body)
+    eventually(lambda: studies.shown(server, id_)["status"] == "running", "the first chunk")
+    answer = server.client.delete(f"{API}/studies/{id_}")
+    assert (answer.status_code, answer.json()["status"]) == (202, "cancelled")
+    server.idle()
+    assert studies.shown(server, id_)["status"] == "cancelled"
+    assert server.analyse(model="bert", text="And then?", lenses=["weights"])["status"] == "done"
+
+
+@both_homes
+def test_forget(server: Server) -> None:
+    """It is no more, and neither is anything of it."""
+    id_ = studies.done(server, studies.asked(10, seed=5))["id"]
+    assert server.client.delete(f"{API}/studies/{id_}").status_code == 204
+    assert server.get(f"/studies/{id_}").json()["code"] == "unknown-study"
+    assert id_ not in [item["id"] for item in server.get("/studies").json()["items"]]
+
+
+def test_nothing_is_left_of_its_chunks(new_server: Callable[..., Server]) -> None:
+    """In the store there is one result, and in the record one job."""
+    server = new_server()
+    studies.done(server, studies.asked(600))
+    lines = server.client.get("/metrics").text.splitlines()
+    assert "headscope_results 1.0" in lines
+    assert 'headscope_jobs{status="done"} 1.0' in lines
+    assert server.metric("study_inputs_total") == 600
+
+
+def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:
+    """A row that can't be read and an input that is too long are named, and the others go on."""
+    data = "sentence\nThe cat sat.\n\x00\n" + "cat " * 300 + "\nA mat.\n"
+    body = {**ASKED, "dataset": {"name": "cats.tsv", "data": data}, "figures": []}
+    document = studies.done(embedded, body)
+    assert (document["inputs"], document["dataset"]["bad_count"]) == (2, 1)
+    assert [bad["row"] for bad in document["dataset"]["bad_rows"]] == [3]
+    assert [(one["row"], one["code"]) for one in document["failed"]] == [(4, "too-many-tokens")]
+    cut = studies.done(embedded, {**body, "max_tokens": 8})
+    assert (cut["inputs"], cut["cut"], cut["failed_count"]) == (3, 1, 0)
+    answer = embedded.post({**body, "bad_rows": "fail"}, "/studies")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid-dataset")
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "code", "pointer"),
+    [
+        ({"model": "nobody"}, 404, "unknown-model", "/model"),
+        ({"lenses": ["sight"]}, 404, "unknown-lens", "/lenses"),
+        ({"measures": ["joy"]}, 404, "unknown-measure", "/measures"),
+        ({"figures": ["smile"]}, 404, "unknown-figure", "/figures"),
+        ({"against": {}}, 422, "invalid-request", "/against"),
+        ({"against": {"model": "nobody"}}, 404, "unknown-model", "/model"),
+        ({"model": "vit"}, 422, "invalid-request", "/image"),
+        ({"mechanism": "jump", "model": "gpt2", "kind": "cross"}, 422, "unsupported", "/kind"),
+        ({"limit": 0}, 422, "invalid-request", "/limit"),
+        ({"columns": {"text": "nothing"}}, 422, "invalid-request", "/columns"),
+        ({"dataset": {"name": "cats.jsonl", "data": ""}}, 422, "invalid-dataset", "/dataset"),
+        ({"dataset": "f" * 32}, 404, "unknown-dataset", "/dataset"),
+        ({"dataset": "../../etc/passwd"}, 404, "unknown-dataset", "/dataset"),
+    ],
+)
+def test_what_is_refused(embedded: Server, more: dict[str, object], status: int, code: str, pointer: str) -> None:
+    """Before anything is queued, with the field that is wrong."""
+    answer = embedded.post({**ASKED, **more}, "/studies")
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    check_problem(answer)
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+
+
+def test_too_much(new_server: Callable[..., Server]) -> None:
+    """More inputs than a study may have, or than may wait, or longer ones than memory may take."""
+    server = new_server(study_inputs=100, job_bytes=1_000_000)
+    answer = server.post(studies.asked(101), "/studies")
+    assert (answer.json()["code"], answer.json()["limit"]) == ("attention-budget-exceeded", 100)
+    assert server.post(studies.asked(101, limit=100), "/studies").status_code == 202
+    long = {"name": "long.txt", "data": "cat " * 200 + "\n"}
+    answer = server.post({**ASKED, "dataset": long}, "/studies")
+    assert (answer.status_code, answer.json()["code"]) == (422, "attention-budget-exceeded")
+    assert "max_tokens" in answer.json()["detail"]
+
+
+def test_an_analysis_is_no_study(embedded: Server) -> None:
+    """Nor the other way round: each is found at its own place only."""
+    analysis, study = embedded.analyse(**{**SLOW, "model": "gpt2"})["id"], studies.done(embedded, ASKED)["id"]
+    for path, code in ((f"/studies/{analysis}", "unknown-study"), (f"/analyses/{study}", "unknown-analysis")):
+        assert embedded.get(path).json()["code"] == code
+        assert embedded.client.delete(f"{API}{path}").json()["code"] == code
+    assert embedded.get(f"/analyses/{study}/figures/entropy").json()["code"] == "unknown-analysis"
+    assert studies.shown(embedded, study)["status"] == "done"
+
+
+@pytest.mark.parametrize("route", OF_STUDY, ids=" ".join)
+def test_somebody_elses_is_as_if_it_were_not_there(lab: Users, route: tuple[str, str]) -> None:
+    """404 in the same words as for an id that nobody has."""
+    made = lab.ada.post(f"{API}/studies", json=ASKED, headers={"Prefer": "wait=60"})
+    assert made.status_code == 200, made.text
+    theirs, none = ask(lab.emmy, *route, made.json()["id"]), ask(lab.emmy, *route, NOBODY)
+    assert (theirs.status_code, theirs.json()["code"]) == (404, "unknown-study")
+    assert theirs.json()["detail"] == none.json()["detail"]
+    assert lab.emmy.get(f"{API}/studies").json()["items"] == []
+    assert lab.ada.get(f"{API}/studies/{made.json()['id']}").json()["status"] == "done"
