@@ -24,7 +24,7 @@ describe('figures', () => {
   })
 
   it('reads cells in quotes, which texts may be', () => {
-    expect(readCsv('row,text\r\n'.replace('\r', '') + '1,"He said ""no"", and\nleft"\n2,\n')).toEqual([
+    expect(readCsv('row,text\n1,"He said ""no"", and\nleft"\n2,\n')).toEqual([
       ['row', 'text'],
       ['1', 'He said "no", and\nleft'],
       ['2', ''],

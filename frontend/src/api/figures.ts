@@ -6,19 +6,22 @@ import type { components } from './schema'
 type Query = Record<string, string | number>
 export type WireFigure = components['schemas']['FigureSchema']
 
-export const readInfo = ({ name, title, doc, not, measures, lenses, params, ...rest }: WireFigure): FigureInfo => ({
+export const readInfo = ({ name, title, doc, not, measures, lenses, asks, params }: WireFigure): FigureInfo => ({
   name,
   title,
   doc,
   not,
   measures,
   lenses,
-  asks: (rest as { asks?: string[] }).asks ?? [],
+  asks,
   params,
 })
 
-export const listFigures = async (place: string): Promise<FigureInfo[]> =>
-  (await getJson<{ items: WireFigure[] }>(place)).items.map(readInfo)
+/** Those of analyses, or those of studies. */
+export async function listFigures(place: string, of: WireFigure['of']): Promise<FigureInfo[]> {
+  const { items } = await getJson<{ items: WireFigure[] }>(place)
+  return items.filter((item) => item.of === of).map(readInfo)
+}
 
 /** A column and a half of a journal, in px of 1/96 inch. */
 const PRINTED = { width: 520, height: 320 }

@@ -347,6 +347,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/datasets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Listed
+         * @description One's own data sets, the newest first, and then the files of the server's folders.
+         */
+        get: operations["listed_api_v1_datasets_get"];
+        put?: never;
+        /**
+         * Create
+         * @description Send a data set: the body is the file as it is. It is read at once; what can't be read is refused, with the reason. The same file has the same id.
+         */
+        post: operations["create_api_v1_datasets_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show
+         * @description A data set: how it was read, or how it is read with these columns; its rows that can't be used, and the first ones that can.
+         */
+        get: operations["show_api_v1_datasets__id__get"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete
+         * @description Forget a data set that was sent. Studies of it stay.
+         */
+        delete: operations["delete_api_v1_datasets__id__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/figures": {
         parameters: {
             query?: never;
@@ -1295,6 +1343,78 @@ export interface components {
             self_edges: boolean;
         };
         /**
+         * DatasetDocument
+         * @description A data set: how it was read, and its first rows.
+         */
+        DatasetDocument: {
+            /** Bad Count */
+            bad_count: number;
+            /** Bad Rows */
+            bad_rows: components["schemas"]["BadRowSchema"][];
+            /** Bytes */
+            bytes: number;
+            /**
+             * Chosen
+             * @description Column by role: text, text_pair, words, pos, labels, label.
+             */
+            chosen: {
+                [key: string]: string;
+            };
+            /** Columns */
+            columns: string[];
+            /** Encoding */
+            encoding: string;
+            /** Format */
+            format: string;
+            /** Guessed */
+            guessed: boolean;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+            /**
+             * Reasons
+             * @description Why that column, by role.
+             */
+            reasons: {
+                [key: string]: string;
+            };
+            /** Rows */
+            rows: number;
+            /** Sample */
+            sample: components["schemas"]["DatasetRow"][];
+        };
+        /**
+         * DatasetItem
+         * @description A data set in a list. Those of the server's folders have their name as id.
+         */
+        DatasetItem: {
+            /** Bytes */
+            bytes: number;
+            /** Id */
+            id: string;
+            /** Name */
+            name: string;
+        };
+        /**
+         * DatasetRow
+         * @description A row as it will be analysed; `pos` and `labels` have one entry per word.
+         */
+        DatasetRow: {
+            /** Label */
+            label?: string | null;
+            /** Labels */
+            labels?: string[] | null;
+            /** Pos */
+            pos?: string[] | null;
+            /** Row */
+            row: number;
+            /** Text */
+            text: string;
+            /** Text Pair */
+            text_pair?: string | null;
+        };
+        /**
          * DeclarationSchema
          * @description A mechanism, lens or measure: what it is (doc), what it is not (not), the JSON Schema of its params, unit, range and source.
          */
@@ -2134,6 +2254,13 @@ export interface components {
         Page_AnalysisItem_: {
             /** Items */
             items: components["schemas"]["AnalysisItem"][];
+            /** Next */
+            next?: string | null;
+        };
+        /** Page[DatasetItem] */
+        Page_DatasetItem_: {
+            /** Items */
+            items: components["schemas"]["DatasetItem"][];
             /** Next */
             next?: string | null;
         };
@@ -3782,6 +3909,143 @@ export interface operations {
             header?: never;
             path: {
                 /** @description The analysis' id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    listed_api_v1_datasets_get: {
+        parameters: {
+            query?: {
+                limit?: number;
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_DatasetItem_"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    create_api_v1_datasets_post: {
+        parameters: {
+            query: {
+                /** @description Name of the file; its ending tells the format. */
+                name: string;
+                /** @description The format, where the name does not tell it. */
+                format?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DatasetDocument"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    show_api_v1_datasets__id__get: {
+        parameters: {
+            query?: {
+                /** @description The format, where the name does not tell it. */
+                format?: string | null;
+                /** @description Which column is which, as JSON: `{"text": "sentence"}`. */
+                columns?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description An id, `folder/file` or `hub:org/name/file`. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DatasetDocument"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    delete_api_v1_datasets__id__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An id, `folder/file` or `hub:org/name/file`. */
                 id: string;
             };
             cookie?: never;

@@ -58,7 +58,7 @@ export function server(key = ''): Source {
     finding: finding(of),
 
     comparisons: comparisons(of),
-    figures: figures(() => listFigures(at(['figures'])), of),
+    figures: figures(() => listFigures(at(['figures']), 'analysis'), of),
     studies: studies(at),
 
     async catalogue() {

@@ -4,7 +4,6 @@ import { studyProblemSentence } from '../lib/problem'
 import type {
   BadRow,
   Dataset,
-  DatasetItem,
   Reading,
   Report,
   Row,
@@ -126,8 +125,7 @@ export const requestBody = (asked: StudyRequest) => ({
   bad_rows: asked.badRows,
 })
 
-/** A data set, as the interface has it. */
-type WireDataset = Schemas['StudyData'] & { id: string; bytes: number; sample: Schemas['Example'][] }
+type WireDataset = Schemas['DatasetDocument']
 
 const readDataset = (wire: WireDataset): Dataset => ({
   ...readReport(wire),
@@ -154,7 +152,7 @@ export function studies(at: (parts: string[], query?: Query) => string): Studies
   }
 
   return {
-    datasets: async () => (await get<Page<DatasetItem>>(at(['datasets']))).items,
+    datasets: async () => (await get<Page<Schemas['DatasetItem']>>(at(['datasets'], { limit: 200 }))).items,
     async dataset(id, reading, signal) {
       return readDataset(await get<WireDataset>(at(['datasets', id], readAs(reading)), signal))
     },
@@ -173,8 +171,8 @@ export function studies(at: (parts: string[], query?: Query) => string): Studies
     async remove(id) {
       await ask(of(id), { method: 'DELETE' })
     },
-    figures: figures(() => listFigures(at(['figures'], { of: 'study' })), of),
-    table: async (id, name, format) => (await ask(of(id, ['tables', name], { format }), {})).blob(),
+    figures: figures(() => listFigures(at(['figures']), 'study'), of),
+    table: async (id, name, params, format) => (await ask(of(id, ['tables', name], { ...params, format }), {})).blob(),
     async heads(id, where, lens, variant) {
       const { ranked_by: rankedBy, ...found } = await get<Schemas['FoundHeads']>(
         of(id, ['heads'], { where, lens, variant }),

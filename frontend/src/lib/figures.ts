@@ -46,6 +46,12 @@ export const ofLayer = ({ params }: FigureInfo) => takes(params, 'layer')
 export const takes = (params: unknown, name: string) =>
   Object.hasOwn((params as { properties?: object }).properties ?? {}, name)
 
+/** What is chosen once for all figures of a study, as far as one takes it. */
+export const sharedParams = ({ params, lenses }: FigureInfo, lens: string, variant: number) => ({
+  ...(takes(params, 'lens') && lenses.includes(lens) ? { lens } : {}),
+  ...(takes(params, 'variant') && variant > 0 ? { variant } : {}),
+})
+
 /** What a figure shows, in words. */
 export function sentenceOf({ layout }: PlotlyFigure): string {
   const meta = layout.meta as { sentence?: unknown } | undefined

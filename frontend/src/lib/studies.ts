@@ -182,7 +182,8 @@ export interface Studies {
   /** Cancels what runs, forgets what is done. */
   remove(id: string): Promise<void>
   figures: Figures
-  table(id: string, name: string, format: TableFormat): Promise<Blob>
+  /** `params` are those of the figure of that name, where there is one. */
+  table(id: string, name: string, params: Readonly<Record<string, string | number>>, format: TableFormat): Promise<Blob>
   heads(id: string, where: string, lens: string, variant: number): Promise<FoundHeads>
   head(id: string, head: Head, lens: string, variant: number): Promise<StudyHead>
   exportUrl(id: string, format: string): string | null
@@ -221,9 +222,9 @@ export function studyTitle(dataset: string, variants: readonly Variant[], titled
 export const fileName = (path: string) => path.split('/').at(-1) || path
 
 /** `312 of 872 inputs, about 40 s left.` */
-export function studyProgressSentence({ stage, detail, position, inputs, of, secondsLeft }: StudyProgress): string {
-  if (inputs === 0 && stage === 'queued') return position ? `Waits for ${position} other jobs.` : 'Waits for a worker.'
-  const doing = inputs === 0 && detail !== '' ? `${detail}. ` : ''
+export function studyProgressSentence({ stage, position, inputs, of, secondsLeft }: StudyProgress): string {
+  if (inputs === 0 && stage === 'queued') return position ? `Waits: ${grouped(position)} ahead.` : 'Waits for a worker.'
+  const doing = inputs === 0 && stage === 'loading' ? 'Loading the model. ' : ''
   const count = of > 0 ? `${grouped(inputs)} of ${grouped(of)} inputs` : 'Reading the data set'
   return `${doing}${count}${secondsLeft === null || secondsLeft < 1 ? '' : `, about ${timeLeft(secondsLeft)} left`}.`
 }

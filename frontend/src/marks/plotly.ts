@@ -14,7 +14,17 @@ interface Plotly {
 
 let loading: Promise<Plotly> | undefined
 
+/** plotly.js styles parts of maps by an attribute, which the page's policy forbids; the same by script is allowed. */
+function styleByScript(): void {
+  const set = SVGElement.prototype.setAttribute
+  SVGElement.prototype.setAttribute = function (this: SVGElement, name: string, value: string): void {
+    if (name === 'style') this.style.cssText = value
+    else set.call(this, name, value)
+  }
+}
+
 async function load(script: string): Promise<Plotly> {
+  styleByScript()
   await import(/* @vite-ignore */ new URL(script, location.href).href)
   return (globalThis as unknown as { Plotly: Plotly }).Plotly
 }

@@ -1,0 +1,211 @@
+"""Studies on the page: a data set goes in, is looked at, run, watched and cancelled; figures lead to heads, heads to examples, and these to an analysis."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.visit import Visit, address
+from tests.server import DEADLINE, Server, eventually
+
+WAIT = 60_000
+SUBJECTS = ("The boats", "A quiet river", "Nobody here", "The old clock", "Her brother", "The town")
+VERBS = ("lay by the bank all winter", "asked where the water went", "kept what the others had earned")
+TEXTS = [f"{subject} {verb}." for subject in SUBJECTS for verb in VERBS]
+# The header, then one row each; row 4 lacks a cell and row 7 has no text.
+TSV = "source\tsentence\tlabel\n" + "".join(
+    "short\n" if row == 4 else f"s{row}\t{'' if row == 7 else text}\t{row % 2}\n" for row, text in enumerate(TEXTS, 2)
+)
+ASKED = {"model": "minilm", "figures": ["pattern-shares", "entropy", "special-maps"], "measures": ["entropy"]}
+
+
+def place(visit: Visit, **fields: str) -> Visit:
+    """Open the studies."""
+    visit.page.goto(f"{visit.root}/?studies{address(**fields) if fields else ''}")
+    return visit
+
+
+def drop(visit: Visit, name: str, content: str | bytes) -> None:
+    """Choose a file as the dialogue of the browser would."""
+    body = content.encode() if isinstance(content, str) else content
+    file = {"name": name, "mimeType": "application/octet-stream", "buffer": body}
+    visit.page.get_by_label("File", exact=True).set_input_files(files=[file])  # type: ignore[list-item]
+
+
+def study(server: Server, name: str, data: str, **asked: Any) -> str:
+    """A study that is done, asked for by the interface."""
+    answer = server.post({"dataset": {"name": name, "data": data}, **ASKED, **asked}, "/studies")
+    assert answer.status_code in (200, 202), answer.text
+    found = str(answer.json()["id"])
+    status = lambda: server.get(f"/studies/{found}").json()["status"]  # noqa: E731
+    eventually(lambda: status() not in ("queued", "running"), "the end of the study", 2 * DEADLINE)
+    assert status() == "done"
+    return found
+
+
+@pytest.fixture(scope="module")
+def two(server: Server) -> tuple[str, str]:
+    """The ids of two studies, of six and of five texts."""
+    return study(server, "first.txt", "\n".join(TEXTS[:6])), study(server, "second.txt", "\n".join(TEXTS[6:11]))
+
+
+def plot(visit: Visit, title: str) -> Locator:
+    """The drawing of a figure, once it is there."""
+    image = visit.page.get_by_role("img", name=re.compile(f"^{re.escape(title)}. "))
+    image.locator(".draglayer").first.wait_for(timeout=WAIT, state="attached")
+    return image
+
+
+def test_from_a_file_to_an_example(visit: Visit) -> None:
+    """Drop a file, see how it is read, start, watch, see figures, find a head, open one of its texts as an analysis, and come back."""
+    page = visit.page
+    visit.open()
+    page.get_by_role("link", name="Studies").click()
+    page.get_by_role("button", name="New study").click()
+    drop(visit, "reviews.tsv", TSV)
+    expect(page.get_by_text("16 rows can be used, 2 cannot")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_role("combobox", name="text", exact=True)).to_have_value("sentence")
+    expect(page.get_by_role("region", name="First rows").get_by_role("row")).to_have_count(6)
+    bad = page.get_by_text("Rows that cannot be used: 2").locator("..").get_by_role("listitem")
+    expect(bad.nth(0)).to_contain_text("4")
+    expect(bad.nth(1)).to_contain_text("7")
+    page.get_by_role("spinbutton", name="At most so many inputs").fill("8")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("heading", name=re.compile(r"^reviews\.tsv · MiniLM"))).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text(re.compile("^8 inputs · "))).to_be_visible(timeout=2 * WAIT)
+
+    plot(visit, "Shares of patterns by lens")
+    page.get_by_text("heads", exact=True).click()
+    examples = page.get_by_role("list", name="Examples").get_by_role("link")
+    expect(examples.first).to_be_visible(timeout=WAIT)
+    here = page.url
+    page.get_by_role("gridcell", name="Layer 2, head 9", exact=True).click()
+    expect(page.get_by_role("heading", name="Head 2.9")).to_be_visible()
+    expect(examples.first).to_have_attribute("title", "See head 2.9 on this text")
+    text = examples.first.locator(".text").inner_text()
+    examples.first.click()
+    visit.painted("head")
+    expect(visit.text).to_have_value(text)
+    expect(page.get_by_role("heading", name=re.compile("^Head 2.9"))).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Head 2.9")).to_be_visible(timeout=WAIT)
+    page.go_back()
+    expect(page).to_have_url(here)
+
+
+def test_a_mark_leads_to_its_head(visit: Visit, two: tuple[str, str]) -> None:
+    """A cell of a map is a head, and leads to it with the measure that the figure is drawn from."""
+    place(visit, study=two[0], figures="special-maps")
+    image = plot(visit, "Attention to [CLS] and [SEP]")
+    box = image.locator(".heatmaplayer image, .hm image").first.bounding_box()
+    assert box
+    visit.page.mouse.click(box["x"] + 3.5 / 12 * box["width"], box["y"] + 2.5 / 6 * box["height"])
+    expect(visit.page.get_by_role("heading", name="Head 2.3")).to_be_visible(timeout=WAIT)
+    assert "measure=special_tokens" in visit.page.url
+
+
+def test_heads_are_found_and_ranked(visit: Visit, two: tuple[str, str], server: Server) -> None:
+    """The same heads in the same order as the interface has them; the grid is walked by arrows; a bad query is answered in a sentence."""
+    place(visit, study=two[0], show="heads", measure="entropy")
+    field = visit.page.get_by_role("searchbox", name="Find heads")
+    field.fill("layer < 2")
+    field.press("Enter")
+    listed = visit.page.get_by_role("list", name="Heads found").get_by_role("listitem")
+    expect(listed).to_have_count(24)
+    found = server.get(f"/studies/{two[0]}/heads", params={"where": "layer < 2 order by entropy desc"}).json()["heads"]
+    names = [f"{head['layer']}.{head['head']}" for head in found]
+    assert [text.split("\n")[0] for text in listed.all_inner_texts()] == names
+    cell = visit.page.get_by_role("gridcell", name="Layer 0, head 1", exact=True)
+    cell.click()
+    expect(visit.page.get_by_role("heading", name="Head 0.1")).to_be_visible()
+    cell.press("ArrowDown")
+    expect(visit.page.get_by_role("heading", name="Head 1.1")).to_be_visible()
+    visit.network_errors_expected = True
+    field.fill("entropy <")
+    field.press("Enter")
+    expect(visit.page.locator(".which .error")).to_contain_text("character")
+
+
+def test_tables_are_files(visit: Visit, two: tuple[str, str]) -> None:
+    place(visit, study=two[0], show="tables", table="inputs")
+    table = visit.page.get_by_role("region", name="Numbers of inputs")
+    expect(table.get_by_role("row").nth(1)).to_be_visible(timeout=WAIT)
+    visit.page.get_by_role("button", name="heads", exact=True).click()
+    files = visit.page.get_by_role("group", name="Files of heads")
+    with visit.page.expect_download() as download:
+        files.get_by_role("button", name="CSV").click()
+    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text())))
+    assert {(row["layer"], row["head"]) for row in rows} == {(str(i), str(j)) for i in range(6) for j in range(12)}
+    with visit.page.expect_download() as download:
+        files.get_by_role("button", name="LaTeX").click()
+    assert r"\toprule" in Path(download.value.path()).read_text()
+
+
+def test_two_are_compared(visit: Visit, two: tuple[str, str]) -> None:
+    """The same figure of both side by side; of heads the difference, the largest first, and both pages."""
+    place(visit, study=two[0], figures="entropy")
+    plot(visit, "Entropy by layer and head")
+    visit.page.get_by_role("combobox", name="compare with").select_option(two[1])
+    expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2, timeout=WAIT)
+    visit.page.get_by_text("heads", exact=True).click()
+    expect(visit.page.get_by_text("Differences, the largest first")).to_be_visible(timeout=WAIT)
+    expect(visit.page.get_by_role("list", name="Examples")).to_have_count(2, timeout=WAIT)
+    first = visit.page.get_by_role("list", name="Heads found").get_by_role("listitem").first
+    expect(first).to_contain_text(re.compile("[+\N{MINUS SIGN}]"))
+
+
+def test_cancelled_and_gone_on_with(visit: Visit, server: Server) -> None:
+    """What runs is stopped; sent again it ends; deleted it is gone, after a second question."""
+    data = "\n".join(f"{text} {' '.join(TEXTS)}" for text in TEXTS)
+    body = {
+        **ASKED,
+        "figures": [],
+        "model": "deep",
+        "lenses": ["weights"],
+        "dataset": {"name": "slow.txt", "data": data},
+    }
+    started = server.post(body, "/studies").json()["id"]
+    place(visit, study=started)
+    expect(visit.page.get_by_text("goes on when this page is closed")).to_be_visible()
+    visit.page.get_by_role("button", name="Cancel").click()
+    expect(visit.page.get_by_text("Cancelled. What was computed is kept.")).to_be_visible(timeout=WAIT)
+    visit.page.get_by_role("button", name="Go on from there").click()
+    expect(visit.page.get_by_role("progressbar")).to_be_visible(timeout=WAIT)
+    visit.page.get_by_role("button", name="Cancel").click()
+    expect(visit.page.get_by_text("Cancelled. What was computed is kept.")).to_be_visible(timeout=WAIT)
+    visit.page.get_by_role("button", name="Delete").click()
+    visit.page.get_by_role("button", name="Delete it for good").click()
+    expect(visit.page.get_by_role("navigation", name="Studies").get_by_text("slow.txt")).to_have_count(0)
+
+
+def test_what_cannot_be_read_is_said(visit: Visit) -> None:
+    """A file that is none, a study that is not there."""
+    visit.network_errors_expected = True
+    place(visit, study="new")
+    drop(visit, "picture.tsv", bytes(range(256)) * 40)
+    expect(visit.alert).to_be_visible(timeout=WAIT)
+    assert re.search(r"[a-z].*\.", visit.alert.inner_text())
+    expect(visit.page.get_by_role("button", name="Start")).to_have_attribute("aria-disabled", "true")
+    place(visit, study="0" * 32)
+    visit.page.reload()
+    expect(visit.alert).to_be_visible(timeout=WAIT)
+
+
+def test_a_narrow_screen(visits: Callable[..., Visit], two: tuple[str, str]) -> None:
+    """One thing at a time, and nothing is wider than the screen."""
+    visit = visits(viewport={"width": 390, "height": 844})
+    for show in ("figures", "heads", "tables", "data"):
+        place(visit, study=two[0], show=show)
+        expect(visit.page.get_by_text(re.compile("^6 inputs · "))).to_be_visible(timeout=WAIT)
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+        visit.page.goto("about:blank")
+    place(visit, study=two[0])
+    visit.page.get_by_role("button", name="All studies").click()
+    expect(visit.page.get_by_role("navigation", name="Studies").get_by_text("first.txt").first).to_be_visible()
