@@ -143,14 +143,17 @@ def test_public_names() -> None:
         "LENSES",
         "MEASURES",
         "MECHANISMS",
+        "STUDY_FIGURES",
         "Analysis",
         "Model",
+        "Study",
         "__version__",
         "analyze",
         "compare",
         "from_attentions",
         "load",
         "open",
+        "study",
     ]
     assert all(getattr(headscope, name) is not None for name in headscope.__all__)
 
