@@ -218,7 +218,7 @@ def signature(name: str) -> str:
             if not isinstance(parameter.annotation, str)
             else parameter.annotation
         )
-        if name == "analyze" and parameter.name == "progress":
+        if parameter.name == "progress":
             lines.append("    progress: Callable[[float, str, str], None] = ...,  # fraction, stage, detail")
             continue
         default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
