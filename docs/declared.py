@@ -8,6 +8,7 @@ from typing import Any
 
 from headscope.declarations import NEEDS, Declaration
 from headscope.figures import FIGURES
+from headscope.figures.studies import STUDY_FIGURES
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
@@ -17,8 +18,18 @@ KINDS: dict[str, dict[str, Any]] = {
     "mechanism": dict(MECHANISMS),
     "measure": dict(MEASURES),
     "figure": dict(FIGURES),
+    "study-figure": dict(STUDY_FIGURES),
 }
-FOLDERS = {"lens": "lenses", "mechanism": "mechanisms", "measure": "measures", "figure": "figures"}
+FOLDERS = {
+    "lens": "lenses",
+    "mechanism": "mechanisms",
+    "measure": "measures",
+    "figure": "figures",
+    "study-figure": "figures/studies",
+}
+DRAWN = {"figure", "study-figure"}
+# What a study must be for some of its figures.
+ASKS = {"against": "two variants", "labels": "entity labels", "lenses": "all its lenses"}
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -40,22 +51,30 @@ def declaration(name: str) -> str:
         rows.append(("columns", _columns(described["columns"])))
     if described.get("classes"):
         rows.append(("classes", ", ".join(f"{number} `{name}`" for number, name in enumerate(described["classes"]))))
-    if kind == "figure":
-        drawn = (f"[`{measure}`](../measures/{measure}.md)" for measure in described["measures"])
-        rows.append(("drawn from", ", ".join(drawn)))
+    if kind in DRAWN:
+        up = "../" * (FOLDERS[kind].count("/") + 1)
+        drawn = (f"[`{measure}`]({up}measures/{measure}.md)" for measure in described["measures"])
+        rows.append(("drawn from", ", ".join(drawn) or "the study itself"))
     elif kind != "mechanism":
         rows.append(("reads", "whole layers" if getattr(what, "of", "heads") == "layer" else "heads, each on its own"))
     if kind == "lens":
         rows.append(("signed", "yes: entries may be negative" if described["signed"] else "no"))
-    if kind != "figure" and (kind != "lens" or not described["signed"]):
+    if kind not in DRAWN and (kind != "lens" or not described["signed"]):
         above = f"from {low}" if low != "unbounded" else low
         rows.append(("range", f"{low} to {high}" if high != "unbounded" else above))
-    if kind != "figure":
+    if kind not in DRAWN:
         rows.append(("unit", "none" if what.unit == "1" else what.unit))
     named = described["params"].get("properties", {})
     rows.append(("parameters", ", ".join(f"`{parameter}`" for parameter in named) or "none"))
+    if described.get("asks"):
+        rows.append(("asks for", ", ".join(ASKS[what] for what in described["asks"])))
     if described.get("lenses"):
-        rows.append(("computed for", ", ".join(f"`{lens}`" for lens in described["lenses"])))
+        rows.append(
+            (
+                "reads" if kind == "study-figure" else "computed for",
+                ", ".join(f"`{lens}`" for lens in described["lenses"]),
+            )
+        )
     if what.needs:
         rows.append(("needs", ", ".join(f"[`{need}`](../index.md#needs)" for need in what.needs)))
     rows.append(("source", what.citation))
@@ -110,7 +129,7 @@ def _bound(value: float) -> str:
 def overview(kind: str) -> str:
     """One line per lens, mechanism or measure, with a link to its page."""
     rows = [(f"[`{name}`]({FOLDERS[kind]}/{name}.md)", what.doc) for name, what in KINDS[kind].items()]
-    return table((kind, "what it is"), rows)
+    return table(("figure" if kind in DRAWN else kind, "what it is"), rows)
 
 
 def methods() -> str:
@@ -118,7 +137,8 @@ def methods() -> str:
     rows = []
     for kind, folder in FOLDERS.items():
         links = [f"[`{name}`](docs/explanation/{folder}/{name}.md)" for name in KINDS[kind]]
-        rows.append((f"{len(links)} {folder}", ", ".join(links)))
+        what = "figures of studies" if kind == "study-figure" else folder
+        rows.append((f"{len(links)} {what}", ", ".join(links)))
     return table(("", "what there is"), rows)
 
 

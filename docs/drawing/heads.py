@@ -129,6 +129,65 @@ def draw_head_roles(a: Any) -> Figure:
     return figure
 
 
+def draw_qk_distance(a: Any) -> Figure:
+    """The mean distance of every head, by layer."""
+    values = columns(a, "qk_distance", "mean")
+    x, y, width, height, top = 66.0, 26.0, 650.0, 210.0, 20.0
+    figure = Figure(760, 300, "Mean distance between query and key of every head of MiniLM")
+    axes(figure, (x, y, width, height), (0, 5, 10, 15, 20), top, "mean distance (tokens)", digits=0)
+    layers, heads = values.shape
+    for layer in range(layers):
+        for head in range(heads):
+            at = x + (layer + (head + 1) / (heads + 1)) * width / layers
+            figure.dot(at, y + height * (1 - float(values[layer, head]) / top))
+        figure.text(x + (layer + 0.5) * width / layers, y + height + 18, f"layer {layer}", size=11, anchor="middle")
+    figure.text(x, y + height + 48, f"one dot per head; {len(a.tokens)} tokens", size=11, colour="muted")
+    return figure
+
+
+def draw_max_activation(a: Any) -> Figure:
+    """The largest weight of every head."""
+    figure = Figure(760, 262, "Largest weight of every head of MiniLM outside the first row and column")
+    figure.text(30, 14, "largest weight", bold=True)
+    grid(figure, 30, 38, a.measures["max_activation"]["weights"], 1.0)
+    figure.text(
+        30, 216, "layers down, heads across; without the first query and the first key", size=11, colour="muted"
+    )
+    figure.legend(30, 232, 1.0, signed=False)
+    return figure
+
+
+def draw_token_norms(a: Any) -> Figure:
+    """Attention and norms by class of token, a line per class over the layers."""
+    classes = {"first": "more-end", "separator": "more", "punct": "less", "other": "muted"}
+    figure = Figure(760, 300, "Attention and norms by class of token in the layers of MiniLM")
+    for panel, (part, title, top) in enumerate((("attention", "attention", 1.0), ("norm", "norm", 3.0))):
+        x, y, width, height = 66.0 + 366 * panel, 36.0, 300.0, 200.0
+        axes(figure, (x, y, width, height), tuple(np.linspace(0, top, 5)), top, title, digits=2)
+        for name, colour in classes.items():
+            values = columns(a, "token_norms", f"{part}_{name}", "norm").mean(-1)
+            points = [
+                (x + width * (layer + 0.5) / len(values), y + height * (1 - float(value) / top))
+                for layer, value in enumerate(values)
+            ]
+            figure.line(points, colour=colour, width=2)
+        for layer in range(len(values)):
+            figure.text(
+                x + width * (layer + 0.5) / len(values),
+                y + height + 17,
+                str(layer),
+                size=10,
+                anchor="middle",
+                colour="muted",
+            )
+    words = {"first": "[CLS]", "separator": "[SEP]", "punct": "punctuation", "other": "other tokens"}
+    for place, (name, colour) in enumerate(classes.items()):
+        figure.line([(66 + 120 * place, 282), (84 + 120 * place, 282)], colour=colour, width=2)
+        figure.text(90 + 120 * place, 286, words[name], size=11, colour="muted")
+    figure.text(560, 286, "by layer, mean over heads", size=11, colour="muted")
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "patterns": lambda: draw_patterns(samples.middle()),
     "special_tokens": lambda: draw_special_tokens(samples.middle()),
@@ -136,4 +195,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "connections": lambda: draw_connections(samples.tagged()),
     "sink": lambda: draw_sink(samples.middle()),
     "head_roles": lambda: draw_head_roles(samples.middle()),
+    "qk_distance": lambda: draw_qk_distance(samples.middle()),
+    "max_activation": lambda: draw_max_activation(samples.middle()),
+    "token_norms": lambda: draw_token_norms(samples.middle()),
 }

@@ -43,7 +43,7 @@ def middle() -> Any:
     lenses = ("weights", "effective", "effective-simplex", "norm")
     measures = (
         *("entropy", "null_share", "null_share_rows", "leverage", "special_broadcast"),
-        *("patterns", "special_tokens", "sink", "head_roles"),
+        *("patterns", "special_tokens", "sink", "head_roles", "qk_distance", "max_activation", "token_norms"),
     )
     return analysed(MIDDLE, lenses, measures)
 

@@ -22,6 +22,7 @@ import headscope
 from headscope import cli, errors
 from headscope.api.schemas import AnalysisDocument
 from headscope.figures import FIGURES
+from headscope.figures.studies import STUDY_FIGURES
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
@@ -120,6 +121,17 @@ def test_every_figure_has_a_page(name):
     known = FIGURES[name].params.model_fields
     assert (f"## Parameters\n\n<!-- generated: parameters:figure/{name} -->" in page) == bool(known)
     assert f"explanation/figures/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", STUDY_FIGURES)
+def test_every_figure_of_studies_has_a_page(name):
+    page = _text("explanation", "figures", "studies", f"{name}.md")
+    assert f"<!-- generated: declaration:study-figure/{name} -->" in page
+    for heading in ("How it is drawn", "Edge cases"):
+        assert f"\n## {heading}\n" in page
+    known = STUDY_FIGURES[name].params.model_fields
+    assert (f"## Parameters\n\n<!-- generated: parameters:study-figure/{name} -->" in page) == bool(known)
+    assert f"explanation/figures/studies/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
 @pytest.mark.parametrize("path", generate.pages(), ids=_name)
@@ -314,6 +326,9 @@ def test_python_in_the_docs_runs(path, request, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", WITH_SHELL, ids=_name)
 def test_shell_in_the_docs_runs(path, address, tmp_path):
+    """The blocks of a page one after another in one folder, with our commands where a shell finds them."""
+    found = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": found, "HEADSCOPE_HOME": str(tmp_path / "home"), "HEADSCOPE_HUB": "off"}
     for _, code, note in _blocks(path, "sh"):
         if note != "run":
             continue
@@ -323,6 +338,7 @@ def test_shell_in_the_docs_runs(path, address, tmp_path):
             capture_output=True,
             text=True,
             timeout=120,
+            env=environment,
             check=False,
         )
         assert ran.returncode == 0, ran.stderr
