@@ -242,13 +242,17 @@ PATHS = [
     *(get(f"model-path-{number}", f"/api/v1/models/{name}") for number, name in enumerate(
         [MARK, f"org/{MARK}", "..", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%2Fetc%2Fpasswd", "bert%2f..", "bert%00", "bert%5c..", "%252e%252e", "bert/",
          "//etc/passwd", "%EF%BC%8E%EF%BC%8E%EF%BC%8Fbert", "a" * 5000, "%ff%fe", "org%2fname.git", "org--name%2fx", "bert%0d%0aX-Evil:%201", "%c0%ae%c0%ae"])),
+    *(get(f"dataset-{number}", f"/api/v1/datasets/{name}") for number, name in enumerate(
+        [MARK, f"hub:{MARK}", f"hub:org/{MARK}/..", "hub:..%2f..", "0" * 32, "%2Fetc%2Fpasswd", "..%2f..%2fetc%2fpasswd", "%00", "%ff", "a" * 5000,
+         f"a?columns={MARK}", "a?columns=[]", "a?columns=%7B%22text%22:1%7D", f"{'0' * 32}?format={MARK}"])),
     *(get(f"page-{number}", path) for number, path in enumerate(
         [f"/{MARK}", "/..", "/%2e%2e/%2e%2e/etc/passwd", "/assets/..%2findex.html", "/assets/%2e%2e", "/assets/.", "/assets/%00", "/assets/" + "a" * 5000,
          "/assets/..%5c..", f"/assets/{MARK}", "/assets//etc/passwd", "/api", "/api/v1", "/api/v2/models", "/api/v1/analyses/", "/docs", "/redoc",
          "/api/v1/openapi.json/..", "/.git/config", "/server.lock", "/results.db", "/" + "a" * 15_000])),
     *(get(f"page-of-list-{number}", f"{path}?{query}") for number, (path, query) in enumerate(
         [(ANALYSES, "limit=0"), (ANALYSES, "limit=201"), (ANALYSES, f"limit={MARK}"), (ANALYSES, f"cursor={MARK}"), (ANALYSES, "cursor=" + "1" * 41),
-         ("/api/v1/models", "limit=0"), ("/api/v1/models", "limit=1e9"), ("/api/v1/models", "cursor=-1"), ("/api/v1/models", f"cursor={MARK}")])),
+         ("/api/v1/models", "limit=0"), ("/api/v1/models", "limit=1e9"), ("/api/v1/models", "cursor=-1"), ("/api/v1/models", f"cursor={MARK}"),
+         ("/api/v1/datasets", "limit=0"), ("/api/v1/datasets", f"cursor={MARK}")])),
 ]  # fmt: skip
 METHODS = [
     Case(f"method-{method}-{number}", method, path, headers={})
@@ -270,7 +274,15 @@ HEADERS = [
     Case("request-id-odd", body=b"{}", headers={**JSON, "X-Request-ID": f"{MARK} ' \" <b>"}),
     Case("forwarded", body=b"{}", headers={**JSON, "X-Forwarded-Host": MARK, "X-Forwarded-For": "1.2.3.4", "Forwarded": f"host={MARK}"}),
 ]  # fmt: skip
-CASES = [*TEXTS, *TOKENS, *FIELDS, *NAMES, *JSONS, *BATCHES, *PATHS, *METHODS, *HEADERS]
+FILES = [
+    Case(f"file-{number}", path=f"/api/v1/datasets?name={name}", body=body, headers={"Content-Type": "application/octet-stream"})
+    for number, (name, body) in enumerate(
+        [(f"{MARK}.csv", b""), (f"{MARK}.jsonl", f'{{"{MARK}": 1}}'.encode()), (f"a.{MARK}", MARK.encode()),
+         (f"a.csv&format={MARK}", MARK.encode()), ("a.parquet", MARK.encode()), ("a.tsv&format=conllu", f"{MARK}\n\n".encode()),
+         ("", b"One."), ("a" * 5000, b"One."), ("%00.txt", b"\0" * 100)]
+    )
+]  # fmt: skip
+CASES = [*FILES, *TEXTS, *TOKENS, *FIELDS, *NAMES, *JSONS, *BATCHES, *PATHS, *METHODS, *HEADERS]
 
 # Accepted by any tokenizer that takes bytes, and given back as they are.
 HOSTILE_TEXTS = {

@@ -187,9 +187,7 @@ def test_kept_over_a_restart(new_server: Callable[..., Server]) -> None:
     assert (document["rows"], document["bytes"]) == (6000, len(content))
     server.restart()
     place = f"{DATASETS}/{document['id']}"
-    assert (
-        server.client.get(place, params={"format": "tsv", "columns": '{"text": "column 1"}'}).json()["rows"] == 6000
-    )
+    assert server.client.get(place, params={"format": "tsv", "columns": '{"text": "column 1"}'}).json()["rows"] == 6000
     (file,) = (server.home / "files" / "results").rglob("file.safetensors")
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1

@@ -97,7 +97,11 @@ def test_our_own_page_may(server: Server, headers: dict[str, str]) -> None:
     assert ask(server, "POST", "/api/v1/analyses", **headers).status_code in (200, 202)
 
 
-@pytest.mark.parametrize("path", [path for method, path in CHANGES if method == "POST"])
+# A data set is a file as it is; its own tests say what else is refused.
+JSON_BODIES = [path for method, path in CHANGES if method == "POST" and not path.endswith("/datasets")]
+
+
+@pytest.mark.parametrize("path", JSON_BODIES)
 @pytest.mark.parametrize(
     "media",
     ["text/plain", "text/plain;application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/json",
