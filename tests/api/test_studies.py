@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,6 +92,16 @@ FORMS: dict[str, Callable[[bytes], int]] = {
     "parquet": lambda data: pq.read_table(io.BytesIO(data)).num_rows,
     "latex": lambda data: data.decode().partition("\\midrule")[2].partition("\\bottomrule")[0].count("\\\\"),
 }
+
+
+def test_for_headvis(embedded: Server) -> None:
+    """A zip, of a study that was asked for its metrics; any other is told what it lacks."""
+    id_ = studies.done(embedded, studies.asked(12, figures=["head-metrics"]))["id"]
+    answer = embedded.get(f"/studies/{id_}/export", params={"format": "headvis"})
+    assert answer.status_code == 200
+    assert zipfile.ZipFile(io.BytesIO(answer.content)).testzip() is None
+    other = studies.done(embedded, ASKED)["id"]
+    assert embedded.get(f"/studies/{other}/export", params={"format": "headvis"}).json()["code"] == "not-ready"
 
 
 def test_both_homes_give_the_same_numbers(embedded: Server, cluster: Cluster, tmp_path: Path) -> None:

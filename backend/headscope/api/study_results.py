@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, Response
 
 from ..figures.studies import STUDY_FIGURES, named
 from ..store import Stored, export
-from ..study import finding, tables, writing
+from ..study import finding, headvis, tables, writing
 from ..study.summary import Summary
 from . import figures
 from .asked import FoundHeads
@@ -130,15 +130,19 @@ async def table(
 async def export_file(
     id_: StudyId,
     service: ServiceDep,
-    format_: Annotated[Literal["safetensors"], Query(alias="format")] = "safetensors",
+    format_: Annotated[Literal["safetensors", "headvis"], Query(alias="format")] = "safetensors",
+    variant: Variant = 0,
 ) -> Response:
-    """The whole study as one file: all its numbers, which `Study.open` of the Python library reads."""
+    """The whole study as one file: all its numbers, which `Study.open` of the Python library reads; `headvis` is a variant as a zip for HeadVis."""
     handle, name = tempfile.mkstemp(prefix="export-", dir=service.results.staging)
     os.close(handle)
     path = Path(name)
 
     def write(stored: Stored) -> None:
-        export.write_safetensors(export.Flat({**stored.document, "id": id_}, stored.arrays), path)
+        if format_ == "headvis":
+            headvis.write(summary_of(stored), path, variant)
+        else:
+            export.write_safetensors(export.Flat({**stored.document, "id": id_}, stored.arrays), path)
 
     try:
         await read(service, id_, write, "study")
@@ -147,7 +151,7 @@ async def export_file(
         raise
     return FileResponse(
         path,
-        media_type="application/octet-stream",
-        filename=f"headscope-{id_[:8]}.{format_}",
+        media_type="application/zip" if format_ == "headvis" else "application/octet-stream",
+        filename=f"headscope-{id_[:8]}-headvis.zip" if format_ == "headvis" else f"headscope-{id_[:8]}.safetensors",
         background=BackgroundTask(path.unlink, missing_ok=True),
     )

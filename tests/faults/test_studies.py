@@ -1,0 +1,85 @@
+"""Whatever is killed in the middle of a study: it ends with the numbers of one that nothing happened to, and no input counts twice."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numpy.typing import NDArray
+
+from tests import studies
+from tests.cluster import Cluster
+from tests.server import Server, eventually
+
+Start = Callable[..., Server]
+INPUTS = 1_300
+BODY = studies.asked(INPUTS, seed=7)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(embedded: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[Any]]:
+    """The numbers of that study when nothing happens."""
+    return studies.arrays(embedded, studies.done(embedded, BODY)["id"], tmp_path_factory.mktemp("study"))
+
+
+def check(server: Server, id_: str, undisturbed: dict[str, NDArray[Any]], folder: Path) -> None:
+    """It is done, every input was counted once, and the numbers are those, to the last bit."""
+    document = studies.ended(server, id_)
+    assert document["status"] == "done", document["error"]
+    assert document["inputs"] == document["progress"]["of"] == INPUTS
+    assert server.settled("study_inputs_total") == INPUTS
+    studies.same(studies.arrays(server, id_, folder), undisturbed)
+
+
+def test_the_server_is_killed(new_server: Start, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
+    """With its child. What was done is not done again."""
+    server = new_server()
+    id_ = studies.submit(server, BODY)
+    studies.midway(server, id_)
+    server.restart(signal.SIGKILL)
+    assert studies.shown(server, id_)["progress"]["inputs"] > 0
+    check(server, id_, undisturbed, tmp_path)
+
+
+def test_the_child_is_killed(new_server: Start, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
+    """The chunk it was at is done by the next one."""
+    server = new_server()
+    id_ = studies.submit(server, BODY)
+    studies.midway(server, id_)
+    server.kill_child()
+    check(server, id_, undisturbed, tmp_path)
+    assert server.metric("worker_losses_total") == 1
+
+
+def test_a_worker_of_two_is_killed(models: Path, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
+    """And all of its processes: the other one ends the study."""
+    with Cluster(tmp_path / "home", models, workers=2) as cluster:
+        id_ = studies.submit(cluster, BODY)
+        studies.midway(cluster, id_)
+        busy = eventually(lambda: [part for part in cluster.record().parts(id_) if part.status == "running"], "a chunk")
+        worker = cluster.holder(busy[0].id)
+        child = worker.child()
+        worker.kill()
+        eventually(lambda: not child.is_running(), "the end of the worker's child")
+        check(cluster, id_, undisturbed, tmp_path)
+
+
+def test_results_of_chunks_that_are_gone_are_made_anew(
+    new_server: Start, undisturbed: dict[str, NDArray[Any]], tmp_path: Path
+) -> None:
+    """Somebody has removed them from the store, as for want of room: the study's own job does what is missing."""
+    server = new_server()
+    id_ = studies.submit(server, BODY)
+    studies.midway(server, id_)
+    server.kill()
+    gone = [path for path in (tmp_path / "home" / "results").rglob(f"{id_}.*") if path.is_dir()]
+    assert gone
+    for path in gone:
+        (path / "manifest.json").write_bytes(b"damaged")
+    server.start()
+    document = studies.ended(server, id_)
+    assert (document["status"], document["inputs"]) == ("done", INPUTS)
+    studies.same(studies.arrays(server, id_, tmp_path), undisturbed)
