@@ -1,0 +1,85 @@
+"""Files read in a process of their own: the same rows and the same refusals as in this one, and nothing that a file can do to this one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headscope.errors import HeadscopeError, InvalidDataset, InvalidRequest, Unknown
+from headscope.study.formats import read
+from headscope.study.reading import Bounds, read_apart
+from tests.malformed import CASES, Case
+
+MIB = 1024**2
+BOUNDS = Bounds(memory_bytes=512 * MIB, seconds=60, out_bytes=64 * MIB, text_bytes=32 * 1024)
+SOME = [
+    case for case in CASES if case.id in ("ragged", "conllu-empty-node", "utf-16", "surrogate", "mixed", "parquet-null")
+]
+
+
+@pytest.mark.parametrize("case", SOME, ids=lambda case: case.id)
+def test_the_same_as_here(case: Case, tmp_path: Path) -> None:
+    """Rows, bad rows and report are those of a reading in this process, and outlive the file."""
+    path = tmp_path / case.file
+    path.write_bytes(case.content())
+    here = read(path, text_bytes=BOUNDS.text_bytes)
+    rows = list(here.rows)
+    apart = read_apart(path, path.name, BOUNDS)
+    path.unlink()
+    assert list(apart.rows) == list(apart.rows) == rows
+    assert apart.report() == here.report()
+    assert (apart.total, apart.bad) == (here.total, here.bad)
+
+
+def test_many_rows(tmp_path: Path) -> None:
+    """More rows than are read at once from the spool, with all that a row may have."""
+    path = tmp_path / "a.tsv"
+    path.write_text("text\tlabel\n" + "".join(f"{'wörd ' * 40}{number}\t{number % 3}\n" for number in range(10_000)))
+    assert list(read_apart(path, path.name, BOUNDS).rows) == list(read(path).rows)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind"),
+    [
+        ({"format": "xml"}, Unknown),
+        ({"columns": {"text": "nothing"}}, InvalidRequest),
+        ({"bad_rows": "fail"}, InvalidDataset),
+    ],
+    ids=str,
+)
+def test_refusals_come_back(tmp_path: Path, wanted: dict[str, object], kind: type[HeadscopeError]) -> None:
+    """With code, sentence, pointer and numbers."""
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\nOne.,0\n,1\n")
+    with pytest.raises(kind) as here:
+        list(read(path, **wanted).rows)
+    with pytest.raises(kind) as apart:
+        read_apart(path, path.name, BOUNDS, **wanted)
+    for part in ("code", "detail", "pointer", "limit", "actual"):
+        assert getattr(apart.value, part) == getattr(here.value, part)
+
+
+def test_bounds(tmp_path: Path) -> None:
+    """A file that unpacks to more memory, to more rows, or takes longer than allowed is refused; this process does not grow, and no other is left."""
+    large, repeated = tmp_path / "large.parquet", tmp_path / "repeated.parquet"
+    pq.write_table(pa.table({"text": ["x" * 100 * MIB] * 8}), large, compression="zstd")
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), pa.array(["word " * 1000]))
+    pq.write_table(pa.table({"text": texts}), repeated)
+    assert large.stat().st_size + repeated.stat().st_size < MIB
+    before = psutil.Process().memory_info().rss
+    for path, bounds, problem in (
+        (large, replace(BOUNDS, memory_bytes=300 * MIB), "more than 314572800 bytes of memory"),
+        (repeated, BOUNDS, "more than 67108864 bytes"),
+        (repeated, replace(BOUNDS, seconds=0.01), "longer than 0.01 s"),
+    ):
+        with pytest.raises(InvalidDataset) as raised:
+            read_apart(path, path.name, bounds)
+        assert problem in raised.value.detail
+    assert psutil.Process().memory_info().rss - before < 64 * MIB
+    left = [child.cmdline() for child in psutil.Process().children() if "headscope.study.reading" in child.cmdline()]
+    assert left == []
