@@ -1,4 +1,4 @@
-"""python -m benchmarks [lenses] [costs] [targets] [memory] [long] [batch] [load] [growth] [page] [page_head] [page_peers]: prints a table each.
+"""python -m benchmarks [lenses] [costs] [targets] [memory] [long] [batch] [study] [load] [growth] [page] [page_head] [page_peers]: prints a table each.
 
 The last line is everything as one JSON document.
 """
@@ -19,6 +19,7 @@ BENCHMARKS = (
     "memory",
     "long",
     "batch",
+    "study",
     "load",
     "growth",
     "page",

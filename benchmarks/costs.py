@@ -118,9 +118,9 @@ def _analysis(
     setting = Setting(tuple(site.heads for site in sites), model.width, "self", sites[0].causal, axes)
 
     def run() -> None:
-        collector = Collector(request, planned, Memory(), lambda fraction, stage, detail: None)
-        collector._shown = frozenset()  # noqa: SLF001 - thumbnails are counted elsewhere
+        inputs = [(Memory(), lambda fraction, stage, detail: None)]
+        collector = Collector(request, planned, inputs, tiles=False)  # thumbnails are counted elsewhere
         begin = MECHANISMS[mechanism].begin
-        capture(model, encoded, anatomy, collector.wanted, "self", lambda: begin(request.mechanism, setting))
+        capture(model, encoded, anatomy, collector.wanted(), "self", lambda: begin(request.mechanism, setting))
 
     return run

@@ -29,11 +29,15 @@ NO_ROOM = "There is not enough memory for this analysis. Ask for fewer tokens or
 
 @dataclass(frozen=True)
 class Asked:
-    """One of the analyses that are run at a time: what is asked, where its maps go, and who hears how far it is (and may raise to stop it)."""
+    """One of the analyses that are run at a time: what is asked, where its maps go, and who hears how far it is (and may raise to stop it).
+
+    Without `tiles` no thumbnails are made.
+    """
 
     request: AnalysisRequest
     sink: Sink
     progress: Progress = lambda fraction, stage, detail: None
+    tiles: bool = True
 
 
 Outcome = Result | Exception
@@ -102,10 +106,10 @@ class _Ready:
     seconds: float  # that it took to get here
 
     @property
-    def group(self) -> tuple[str, int] | None:
+    def group(self) -> tuple[str, int, bool] | None:
         """The same for all that may share a forward pass; None for what has to go alone."""
         recipe = self.asked.request.recipe("")
-        return (recipe, len(self.encoded.tokens)) if recipe else None
+        return (recipe, len(self.encoded.tokens), self.asked.tiles) if recipe else None
 
 
 def _prepared(model: Model, asked: Asked, limit: int | None) -> _Ready | Exception:
@@ -161,40 +165,39 @@ def _attempt(
 
 
 def _pass(model: Model, group: Sequence[_Ready], keep_logits: bool) -> list[Outcome]:
-    started, request = time.perf_counter(), group[0].asked.request
-    collectors = [Collector(one.asked.request, one.planned, one.asked.sink, one.asked.progress) for one in group]
+    started, first = time.perf_counter(), group[0]
+    request, places = first.asked.request, [(one.asked.sink, one.asked.progress) for one in group]
+    collector = Collector(request, first.planned, places, tiles=first.asked.tiles)
     mechanism = MECHANISMS[request.mechanism.name]
     inputs = [
-        Input(one.encoded, collector.wanted, partial(mechanism.begin, one.asked.request.mechanism, one.setting))
-        for one, collector in zip(group, collectors, strict=True)
+        Input(one.encoded, collector.wanted(number), partial(mechanism.begin, one.asked.request.mechanism, one.setting))
+        for number, one in enumerate(group)
     ]
     with model.lock, model.using(request.dtype):
-        output, failures = capture_many(model, inputs, group[0].anatomy, request.kind)
-    own = sum(collector.reading_s + collector.writing_s for collector in collectors)
-    share = (time.perf_counter() - started - own) / len(group)
+        output, failures = capture_many(model, inputs, first.anatomy, request.kind, collector.take)
+    seconds = {"lenses": collector.reading_s, "write": collector.writing_s}
+    seconds = {"forward": time.perf_counter() - started - sum(seconds.values()), **seconds}
+    shares = {name: taken / len(group) for name, taken in seconds.items()}
     outcomes = list[Outcome]()
-    for row, (one, collector, failed) in enumerate(zip(group, collectors, failures, strict=True)):
+    for number, (one, failed) in enumerate(zip(group, failures, strict=True)):
         if failed is None:
-            logits = _logits(output, row) if keep_logits else None
-            outcomes.append(_finished(one, collector, share, logits))
+            logits = _logits(output, number) if keep_logits else None
+            outcomes.append(_finished(one, collector, number, shares, logits))
         else:
             outcomes.append(failed)
     return outcomes
 
 
-def _finished(one: _Ready, collector: Collector, share: float, logits: Array | None) -> Result:
-    """The result of one input, with its share of the forward pass in seconds."""
+def _finished(one: _Ready, collector: Collector, number: int, shares: dict[str, float], logits: Array | None) -> Result:
+    """The result of one input, with its share of the pass in seconds."""
     encoded, setting = one.encoded, one.setting
-    result = collector.result(setting.kind, setting.axes.queries, setting.axes.keys, one.head_width)
+    axes = (setting.axes.queries, setting.axes.keys)
+    result = collector.result(one.asked.request, setting.kind, *axes, one.head_width, number)
     result.warnings = [*encoded.warnings, *caveats(result, one.anatomy.lacks(one.asked.request.kind))]
     result.full_text, result.target_text = encoded.text, encoded.target_text
     result.generated, result.grid, result.picture = encoded.generated, encoded.grid, encoded.picture
     result.logits = logits
-    seconds = {
-        "forward": one.seconds + share,
-        "lenses": collector.reading_s,
-        "write": collector.writing_s,
-    }
+    seconds = {**shares, "forward": one.seconds + shares["forward"]}
     seconds["total"] = sum(seconds.values())
     result.timing_ms = {name: round(taken * 1e3, 1) for name, taken in seconds.items()}
     return result

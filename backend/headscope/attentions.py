@@ -107,11 +107,11 @@ def from_attentions(
     planned = budget.plan(request, dict.fromkeys(range(len(given.weights)), heads), queries, keys)
     budget.check(planned, int(psutil.virtual_memory().available * 0.9))
     sink = Memory()
-    collector = Collector(request, planned, sink, lambda fraction, stage, detail: None)
+    collector = Collector(request, planned, [(sink, lambda fraction, stage, detail: None)])
     for index, rule in enumerate(rules):
         _hand_on(_layer(given, index, rule), collector)
     width = given.values[0].shape[-1] if given.values else 0
-    result = collector.result(given.kind, given.axes.queries, given.axes.keys, width)
+    result = collector.result(request, given.kind, given.axes.queries, given.axes.keys, width)
     result.warnings = list(caveats(result, lacks))
     result.timing_ms = {"total": round((time.perf_counter() - started) * 1e3, 1)}
     digest = f"{given.digest()} {causal}"
@@ -259,7 +259,7 @@ def _hand_on(layer: Layer, collector: Collector) -> None:
         block = layer.select(frozenset(layer.heads[low : low + size]))
         if block is not None:
             collector.add_heads(block)
-    if collector.wanted.on_layer is not None:
+    if collector.wanted().on_layer is not None:
         collector.add_layer(layer)
 
 

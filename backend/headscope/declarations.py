@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from .types import Layer, Pass, Reading, Setting
+from .types import Layer, Pass, Reading, Setting, Token
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -119,6 +119,7 @@ class Measure(Declaration):
 
     compute: Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]
     shape: str
+    looks: Callable[[Token, Any], object] | None = None
     of: Literal["heads", "layer"] = "heads"
     lenses: tuple[str, ...] = ("weights",)
     reads: tuple[str, ...] = ()

@@ -5,5 +5,18 @@ from .check import examine
 from .passes import capture, capture_many
 from .recording import FAULTS, Input, Wanted
 from .separate import separate
+from .together import Together, by_input, part
 
-__all__ = ["FAULTS", "Anatomy", "Input", "Wanted", "capture", "capture_many", "examine", "separate"]
+__all__ = [
+    "FAULTS",
+    "Anatomy",
+    "Input",
+    "Together",
+    "Wanted",
+    "by_input",
+    "capture",
+    "capture_many",
+    "examine",
+    "part",
+    "separate",
+]

@@ -14,16 +14,21 @@ from ..errors import NonFinite
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from ..types import Keys, Kind, Layer, Pass
+from . import together
 from .anatomy import Anatomy
 from .attention import NAME, Call, Masks, implementation, recording
 from .recording import Input, Recording, Wanted
+from .together import Member, Take
 
 
 class Group:
     """The inputs that go through the model together, in one forward pass."""
 
-    def __init__(self, model: Model, anatomy: Anatomy, kind: Kind, inputs: Sequence[Input]) -> None:
+    def __init__(
+        self, model: Model, anatomy: Anatomy, kind: Kind, inputs: Sequence[Input], take: Take | None = None
+    ) -> None:
         self.masks, self.size = Masks(), len(inputs)
+        self._take = take if len(anatomy.sites) == len(anatomy.of(kind)) else None
         modules = dict(model.module.named_modules())
         self._recordings = [Recording(modules, anatomy, kind, one, row, self.size) for row, one in enumerate(inputs)]
 
@@ -33,8 +38,16 @@ class Group:
         return [recording.failed for recording in self._recordings]
 
     def attend(self, calls: Sequence[Call]) -> Tensor:
-        """Outputs of all heads [B, H, Q, D], input by input: one input's maps are in memory at a time."""
-        outputs = [recording.attend(call) for recording, call in zip(self._recordings, calls, strict=True)]
+        """Outputs of all heads [B, H, Q, D]. Of inputs that are computed together as many as fit into a block are in memory at a time, of others one."""
+        members = [Member(place, *both) for place, both in enumerate(zip(self._recordings, calls, strict=True))]
+        size = together.fitting(calls) if self._take else 1
+        outputs = list[Tensor]()
+        for low in range(0, len(members), size):
+            some = members[low : low + size]
+            if self._take and len(some) > 1:
+                outputs += together.attend(some, self._take)
+            else:
+                outputs += [member.recording.attend(member.call) for member in some]
         if all(self.failures):
             raise _Over
         return torch.stack(outputs)
@@ -75,9 +88,11 @@ def capture(
 
 
 def capture_many(
-    model: Model, inputs: Sequence[Input], anatomy: Anatomy, kind: Kind = "self"
+    model: Model, inputs: Sequence[Input], anatomy: Anatomy, kind: Kind = "self", take: Take | None = None
 ) -> tuple[Any, list[Exception | None]]:
     """The same for several inputs of equal length in one forward pass, nothing padded. More than one only where `separate` says so.
+
+    `take` gets heads of several inputs at once, where that can be done, and then `on_heads` of these inputs does not.
 
     Returns the model's own output (None if no input came through), and what went wrong with each input. Raises what ends the whole pass, such as a lack
     of memory.
@@ -86,7 +101,7 @@ def capture_many(
         (one,) = inputs
         return _eager(model, one, anatomy, kind), [None]
     inputs = [replace(one, padded=_padded(model, one, anatomy, kind)) for one in inputs]
-    group = Group(model, anatomy, kind, inputs)
+    group = Group(model, anatomy, kind, inputs, take)
     output = None
     with suppress(_Over):
         output = _forward(model, _stacked([model.inputs(one.encoded) for one in inputs]), group)

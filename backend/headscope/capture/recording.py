@@ -80,7 +80,7 @@ class Recording:
         self.failed: Exception | None = None
         self._row, self._size = row, size
         self._modules = modules
-        self._anatomy, self._axes = anatomy, one.encoded.axes(anatomy.of(kind)[0].kind)
+        self._anatomy, self.axes = anatomy, one.encoded.axes(anatomy.of(kind)[0].kind)
         self._wanted, self._padded, self._pass = one.wanted, one.padded, self._try(one.begin) or PLAIN
         self._sites = iter(anatomy.sites)
         self._mine = frozenset(id(site) for site in anatomy.of(kind))
@@ -104,21 +104,17 @@ class Recording:
 
     def attend(self, call: Call) -> Tensor:
         """Outputs of all heads [H, Q, D], as the model goes on with them; zeros once the input has failed."""
-        with _making_on(call.query.device):
+        with making_on(call.query.device):
             output = self._try(lambda: self._attend(call))
         return call.value.new_zeros(*call.query.shape[:2], call.value.shape[-1]) if output is None else output
 
     def _attend(self, call: Call) -> Tensor:
-        site = next(self._sites, None)
-        if site is None or self._modules[str(site.module)] is not call.module:
-            raise Unsupported(
-                "On this input the model attends in another order than on the probe, so it can't be captured."
-            )
+        site = self._next_site(call)
         mine = id(site) in self._mine
         pass_ = self._pass if mine else PLAIN
         output = call.query.new_empty(*call.query.shape[:2], call.value.shape[-1])
         sent = output
-        base = self._base(site, call, output) if mine else None
+        base = self.base(site, call, output) if mine else None
         whole = None
         if mine and self._wanted.whole:
             dtype = torch.promote_types(call.query.dtype, torch.float32)
@@ -130,9 +126,7 @@ class Recording:
             block = slice(low * per_group, high * per_group)
             torch.matmul(weights, call.value[low:high].repeat_interleave(per_group, dim=0), out=output[block])
             if not bool(output[block].isfinite().all()):
-                raise NonFinite(
-                    f"Layer {site.layer} of the model computes NaN or infinity on this input; its maps would mean nothing."
-                )
+                raise not_finite(site)
             left = pass_.leave(site.layer, scores.heads, output[block])
             if sent is output and left.data_ptr() != output[block].data_ptr():
                 sent = output.clone()
@@ -147,7 +141,41 @@ class Recording:
             self._layer_done(site, base if whole is None else replace(base, weights=whole))
         return sent
 
-    def _base(self, site: Site, call: Call, output: Tensor) -> Layer:
+    def _next_site(self, call: Call) -> Site:
+        """The place in the model that this call comes from."""
+        site = next(self._sites, None)
+        if site is None or self._modules[str(site.module)] is not call.module:
+            raise Unsupported(
+                "On this input the model attends in another order than on the probe, so it can't be captured."
+            )
+        return site
+
+    # -- the same in steps, for inputs that are computed together; see together.py --------------------------------------------------------
+
+    def next_site(self, call: Call) -> Site | None:
+        """The place in the model that this call comes from; None once the input has failed."""
+        return self._try(lambda: self._next_site(call))
+
+    @property
+    def attends_plainly(self) -> bool:
+        """Whether the mechanism leaves the weights as they are, so that nothing has to be known of the input."""
+        return type(self._pass).attend is Pass.attend
+
+    def weights(self, site: Site, call: Call) -> Tensor | None:
+        """Weights [H, Q, K] of all heads under the input's mechanism; None once the input has failed."""
+        return self._try(lambda: self._pass.attend(call.scores(site.layer, 0, call.key.shape[0])))
+
+    def done(self, site: Site, output: Tensor, layer: Callable[[], Layer]) -> Tensor:
+        """Hand on the whole layer, if that is wanted -> outputs [H, Q, D] as the model goes on with them; zeros once the input has failed."""
+        sent = self._try(lambda: self._pass.leave(site.layer, tuple(range(site.heads)), output))
+        if self._wanted.on_layer is not None and self.failed is None:
+            done = layer() if self._wanted.whole else replace(layer(), weights=output.new_empty(0))
+            self._try(lambda: self._layer_done(site, done))
+        return output.new_zeros(output.shape) if sent is None or self.failed else sent
+
+    # -------------------------------------------------------------------------------------------------------------------------------------
+
+    def base(self, site: Site, call: Call, output: Tensor) -> Layer:
         """The whole layer, but for the weights."""
         needs, groups = self._wanted.needs, call.key.shape[0]
         base = Layer(
@@ -158,7 +186,7 @@ class Recording:
             output=output,
             keys=call.mask.keys,
             epsilon=torch.finfo(call.value.dtype).eps,
-            axes=self._axes,
+            axes=self.axes,
             query=call.query,
             key=call.key,
             padded_values=self._padded.get(site.layer),
@@ -237,7 +265,7 @@ class Recording:
             return self._again(held.site, module, arguments, outputs)
 
         stream = Stream(after=after, replay=replay if self._size == 1 else None)
-        with _making_on(after.device):
+        with making_on(after.device):
             self._try(lambda: on_layer(replace(held.layer, stream=self._around(held, stream))))
         self._open = None
 
@@ -278,13 +306,20 @@ class Recording:
         return outputs.transpose(1, 2) if module is target else plain(query, key, value, rest)
 
 
+def not_finite(site: Site) -> NonFinite:
+    """The error of an input whose numbers overflow."""
+    return NonFinite(
+        f"Layer {site.layer} of the model computes NaN or infinity on this input; its maps would mean nothing."
+    )
+
+
 def first(output: Any) -> Tensor:
     """The hidden states of what a layer returned."""
     result: Tensor = output[0] if isinstance(output, tuple) else output
     return result
 
 
-def _making_on(device: torch.device) -> AbstractContextManager[Any]:
+def making_on(device: torch.device) -> AbstractContextManager[Any]:
     """Within this context new tensors of mechanisms, lenses and measures are made where the model is."""
     return nullcontext() if device.type == "cpu" else device
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..declarations import Measure
 from ..types import Layer, Reading
 from .entropy import row_entropy
+from .maps import nothing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,6 +65,7 @@ PARTICIPATION_RATIO = Measure(
     shape="L H Q",
     lenses=EVERY,
     compute=_of(participation),
+    looks=nothing,
 )
 
 ABSOLUTE_ENTROPY = Measure(
@@ -78,6 +80,7 @@ ABSOLUTE_ENTROPY = Measure(
     shape="L H Q",
     lenses=("weights", *SIGNED, "norm", "jump-map"),
     compute=_of(absolute_entropy),
+    looks=nothing,
 )
 
 NEGATIVE_SHARE = Measure(
@@ -90,4 +93,5 @@ NEGATIVE_SHARE = Measure(
     shape="L H Q",
     lenses=SIGNED,
     compute=_of(negative_share),
+    looks=nothing,
 )

@@ -31,6 +31,11 @@ class ConnectionsParams(BaseModel):
     )
 
 
+def looks(token: Token, params: ConnectionsParams) -> object:
+    """Which entity it belongs to, and whether it has a label at all."""
+    return _entity(token), token.label is None
+
+
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: ConnectionsParams) -> Tensor:
     """Number of edges, and of those that join each class of tokens, [H, C] in the order of COLUMNS.
 
@@ -121,4 +126,5 @@ CONNECTIONS = Measure(
     needs=("same-tokens",),
     lenses=("weights", "effective", "effective-simplex", "effective-published", "max-entropy", "norm", "jump-map"),
     compute=compute,
+    looks=looks,
 )

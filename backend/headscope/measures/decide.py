@@ -21,20 +21,29 @@ def settle(rule: Callable[..., int], scores: Tensor, thresholds: list[float]) ->
     import torch
 
     distance = scores - torch.tensor(thresholds, dtype=scores.dtype)  # [H, B]
-    reached = distance >= 0
-    table, turned = _table(rule)  # [2^B], [2^B, B]
-    code = (reached.long() << torch.arange(len(thresholds))).sum(-1)  # [H]
+    table, reachable = _tables(rule)  # [2^B], [2^B, 2^B]
+    bits = torch.ones(len(thresholds), dtype=torch.long) << torch.arange(len(thresholds))
+    code = ((distance >= 0) * bits).sum(-1)  # [H]
     found = table[code]
-    cost = distance.abs().nan_to_num(torch.inf).masked_fill(~turned[:, None], 0).amax(-1)  # [2^B, H]
-    changes = table[code ^ torch.arange(len(table))[:, None]] != found
-    return found, cost.masked_fill(~changes, torch.inf).amin(0)
+    # The cheapest set that gives another class is among the truths up to the one that costs most.
+    costs, order = distance.abs().nan_to_num(torch.inf).sort(-1)  # [H, B]
+    others = reachable[code[:, None], bits[order].cumsum(-1)] & ~(1 << found[:, None])
+    return found, costs.masked_fill(others == 0, torch.inf).amin(-1)
 
 
 @cache
-def _table(rule: Callable[..., int]) -> tuple[Tensor, Tensor]:
-    """The rule for every combination of truths, [2^B], and the truths of each combination, [2^B, B]."""
+def _tables(rule: Callable[..., int]) -> tuple[Tensor, Tensor]:
+    """The class of every combination of truths, [2^B]; and those of all combinations that turning over some of a set of truths leads to, [2^B, 2^B].
+
+    Combinations and sets are numbers whose bits are truths, sets of classes are numbers whose bits are classes.
+    """
     import torch
 
     bits = len(inspect.signature(rule).parameters)
-    truths = torch.arange(2**bits)[:, None].bitwise_right_shift(torch.arange(bits)).bitwise_and(1).bool()
-    return torch.tensor([rule(*row) for row in truths.tolist()]), truths
+    codes = torch.arange(2**bits)
+    truths = codes[:, None].bitwise_right_shift(torch.arange(bits)).bitwise_and(1).bool()
+    table = torch.tensor([rule(*row) for row in truths.tolist()])
+    reachable = (1 << table)[:, None]  # with nothing turned over
+    for bit in range(bits):  # sets with this truth: it is turned over or not
+        reachable = torch.cat([reachable, reachable | reachable[codes ^ (1 << bit)]], -1)
+    return table, reachable.to(torch.int16)

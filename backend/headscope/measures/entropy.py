@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..declarations import Measure
 from ..types import Layer, Reading
+from .maps import nothing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,4 +64,5 @@ ENTROPY = Measure(
     shape="L H Q",
     lenses=("weights", "max-entropy"),
     compute=compute,
+    looks=nothing,
 )

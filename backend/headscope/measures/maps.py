@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..types import Layer, Reading, Token
 
@@ -47,6 +47,16 @@ def is_causal(layer: Layer) -> bool:
     if mask is None:
         return layer.keys.rule == "prefix"
     return layer.axes.same and not bool(mask.triu(1).any())
+
+
+def nothing(token: Token, params: Any) -> object:
+    """What measures look at in a token that are about numbers of the map alone."""
+    return None
+
+
+def special(token: Token, params: Any) -> object:
+    """What measures look at in a token that have to know which tokens are special, and which of these are called alike."""
+    return token.text if token.kind == "special" else None
 
 
 def separators(tokens: tuple[Token, ...]) -> list[int]:

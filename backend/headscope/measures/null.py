@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..declarations import Measure
 from ..types import Layer, Reading
+from .maps import nothing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,6 +52,7 @@ NULL_SHARE = Measure(
     needs=("values",),
     reads=("effective",),
     compute=share,
+    looks=nothing,
 )
 
 NULL_SHARE_ROWS = Measure(
@@ -65,6 +67,7 @@ NULL_SHARE_ROWS = Measure(
     needs=("values",),
     reads=("effective",),
     compute=share_rows,
+    looks=nothing,
 )
 
 LEVERAGE = Measure(
@@ -79,4 +82,5 @@ LEVERAGE = Measure(
     needs=("values",),
     reads=("effective",),
     compute=leverage,
+    looks=nothing,
 )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Measure
-from ..types import Layer, Reading
-from .maps import PER_HEAD, distributions, is_causal, mean
+from ..types import Layer, Reading, Token
+from .maps import PER_HEAD, distributions, is_causal, mean, special
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,6 +102,14 @@ def ground(layer: Layer, params: PatternParams) -> Ground:
     return Ground(rows, keys & ~first if causal else keys, keys | first if causal else keys, causal)
 
 
+def looks(token: Token, params: PatternParams) -> object:
+    """Which tokens are special, to which text they belong, and for Clark's rules which of them are marks."""
+    from . import patterns_published as published
+
+    mark = token.text in published.MARKS if params.rules == "clark" else None
+    return special(token, params), token.segment == 1, mark
+
+
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: PatternParams) -> Tensor:
     """Scores, class (a number of CLASSES), margin and whether the class is unstable: [H, C] in the order of COLUMNS."""
     import torch
@@ -167,36 +175,30 @@ def diagonals(layer: Layer, land: Ground, rows: Tensor, best: Tensor, judged: Te
     """
     import torch
 
-    masses, shares, band = [], [], torch.zeros(len(rows))
-    for offset in OFFSETS:
-        queries, keys = slice(max(0, -offset), rows.shape[1] - max(0, offset)), slice(max(0, offset), None)
-        diagonal = rows.diagonal(offset, 1, 2)  # [H, Q - |offset|]
-        if diagonal.shape[1] == 0:
-            masses.append(torch.zeros(len(rows)))
-            shares.append(torch.zeros(len(rows)))
-            continue
-        free = ~land.taken[keys][: diagonal.shape[1]] & _visible(layer, offset, diagonal.shape[1])
-        valid = judged[:, queries] & free
-        places = torch.arange(rows.shape[1])[queries] + offset
-        common = 2 * valid.sum(-1) > judged.sum(-1)
-        masses.append(mean(diagonal, valid).where(common, 0))
-        shares.append(mean(best[:, queries] == places, valid).where(common, 0))
-        if abs(offset) <= 1:
-            band += (diagonal * valid).sum(-1)
-    mass, place = torch.stack(masses).max(0)
-    empty = judged.sum(-1) == 0
-    offset_ = torch.tensor(OFFSETS)[place].float().masked_fill(empty | (mass == 0), torch.nan)
-    found = {"diagonal": mass, "diagonal_argmax": torch.stack(shares).amax(0), "band": band / judged.sum(-1)}
-    return {name: score.masked_fill(empty, torch.nan) for name, score in found.items()} | {"offset": offset_}
+    _, count, keys = rows.shape
+    queries, offsets = torch.arange(count), torch.tensor(OFFSETS)
+    places = queries + offsets[:, None]  # [O, Q], of the token at each offset of each query
+    inside = (places >= 0) & (places < keys)
+    safe = places.clamp(0, keys - 1)
+    free = inside & ~land.taken[safe] & _visible(layer, queries, safe)
+    valid = judged[:, None] & free  # [H, O, Q]
+    numbers, judges = valid.sum(-1), judged.sum(-1)
+    masses = (rows[:, queries, safe] * valid).sum(-1)  # [H, O]
+    hits = ((best[:, None] == places) & valid).sum(-1)
+    rare = 2 * numbers <= judges[:, None]
+    mass, place = (masses / numbers).masked_fill(rare, 0).max(-1)
+    share = (hits / numbers).masked_fill(rare, 0).amax(-1)
+    empty = judges == 0
+    offset = offsets[place].float().masked_fill(empty | (mass == 0), torch.nan)
+    found = {"diagonal": mass, "diagonal_argmax": share, "band": masses[:, offsets.abs() <= 1].sum(-1) / judges}
+    return {name: score.masked_fill(empty, torch.nan) for name, score in found.items()} | {"offset": offset}
 
 
-def _visible(layer: Layer, offset: int, length: int) -> Tensor:
-    """Which queries may attend to the token at an offset: the diagonal of the mask, [length]."""
-    import torch
-
+def _visible(layer: Layer, queries: Tensor, places: Tensor) -> Tensor:
+    """Whether queries [Q] may attend to the tokens at places [O, Q]."""
     if layer.keys.mask is not None:
-        return layer.keys.mask.diagonal(offset)
-    return torch.full((length,), layer.keys.rule == "all" or offset <= 0)
+        return layer.keys.mask[queries, places]
+    return places <= queries if layer.keys.rule == "prefix" else places >= 0
 
 
 def block(layer: Layer, land: Ground, rows: Tensor, judged: Tensor) -> Tensor:
@@ -277,4 +279,5 @@ PATTERNS = Measure(
     needs=("same-tokens",),
     lenses=PER_HEAD,
     compute=compute,
+    looks=looks,
 )

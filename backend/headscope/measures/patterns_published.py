@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CLARK_BROAD = 3.8  # nats, meant for some 128 tokens
+MARKS = (".", ",")
 
 
 def classify(
@@ -54,7 +55,7 @@ def clark(layer: Layer, rows: Tensor, there: Tensor) -> Tensor:
 
     tokens, keys = layer.axes.keys, rows.shape[-1]
     first = [place for place, token in enumerate(tokens[:1]) if token.kind == "special"]
-    marks = [place for place, token in enumerate(tokens) if token.text in (".", ",")]
+    marks = [place for place, token in enumerate(tokens) if token.text in MARKS]
     number = there.sum(-1)
     smooth = 0.9999 * rows + 0.0001 / keys
     entropy = mean(-(smooth.log() * smooth).sum(-1), there) / max(log(keys), 1e-9)

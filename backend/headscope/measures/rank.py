@@ -12,6 +12,7 @@ from ..errors import Unsupported
 from ..types import Layer, Reading
 from . import spectrum
 from .concentration import EVERY
+from .maps import nothing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,4 +76,5 @@ RANK = Measure(
     lenses=EVERY,
     columns=("numerical", "stable", "effective", "participation"),
     compute=compute,
+    looks=nothing,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Measure
-from ..types import Layer, Reading
+from ..types import Layer, Reading, Token
 from .maps import PER_HEAD, clean, is_causal
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ class HeadRolesParams(BaseModel):
 
     exclude_bos: bool = Field(False, description="Leave out what goes to the first token.")
     exclude_current: bool = Field(False, description="Leave out what a token gives to itself.")
+
+
+def looks(token: Token, params: HeadRolesParams) -> object:
+    """Which tokens repeat others."""
+    return token.id
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: HeadRolesParams) -> Tensor:
@@ -99,4 +104,5 @@ HEAD_ROLES = Measure(
     needs=("same-tokens",),
     lenses=PER_HEAD,
     compute=compute,
+    looks=looks,
 )

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Measure
 from ..types import Layer, Reading
-from .maps import clean, is_causal
+from .maps import clean, is_causal, special
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,4 +68,5 @@ SINK = Measure(
     columns=COLUMNS,
     lenses=("weights", "effective", "effective-simplex", "effective-published", "max-entropy"),
     compute=compute,
+    looks=special,
 )

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Measure
 from ..types import Layer, Reading
+from .maps import special
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,4 +48,5 @@ SPECIAL_BROADCAST = Measure(
     needs=("values", "projection"),
     reads=("norm",),
     compute=compute,
+    looks=special,
 )

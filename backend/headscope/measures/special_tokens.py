@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Measure
 from ..types import Layer, Reading
-from .maps import PER_HEAD, clean, separators
+from .maps import PER_HEAD, clean, separators, special
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,4 +63,5 @@ SPECIAL_TOKENS = Measure(
     columns=COLUMNS,
     lenses=PER_HEAD,
     compute=compute,
+    looks=special,
 )

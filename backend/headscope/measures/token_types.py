@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Measure
 from ..types import Layer, Reading, Token
-from .maps import PER_HEAD, clean, separators
+from .maps import PER_HEAD, clean, separators, special
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,6 +44,11 @@ class TokenTypesParams(BaseModel):
     )
 
 
+def looks(token: Token, params: TokenTypesParams) -> object:
+    """Of which type it is, and of which word a part; of special tokens also their names, as those that close a text are called alike."""
+    return token.kind, token.word, token.pos, special(token, params)
+
+
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: TokenTypesParams) -> Tensor:
     """One number per type, [H, C] in the order of COLUMNS; NaN for types that the query does not see.
 
@@ -57,8 +62,8 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: To
     rows, there = rows[:, place], there[:, place]
     visible = layer.keys.allowed(*layer.weights.shape[1:])[place]  # [Q, K]
     found = torch.full((rows.shape[0], len(COLUMNS)), torch.nan, dtype=rows.dtype)
-    special = {name: places for name, places in _apart(layer.axes.keys).items() if places}
-    for kind, places in {**_places([token.kind for token in layer.axes.keys]), **special}.items():
+    apart = {name: places for name, places in _apart(layer.axes.keys).items() if places}
+    for kind, places in {**_places([token.kind for token in layer.axes.keys]), **apart}.items():
         found[:, COLUMNS.index(kind)] = _over_type(rows[..., places], visible[:, places], there, params.aggregate)
     words = _words(layer.axes.keys)
     if words:
@@ -140,4 +145,5 @@ TOKEN_TYPES = Measure(
     columns=COLUMNS,
     lenses=PER_HEAD,
     compute=compute,
+    looks=looks,
 )

@@ -1,0 +1,94 @@
+"""Inputs per second of what a study does with each of its inputs, beside the model's plain forward pass over the same batches.
+
+MiniLM on the CPU, sentences in batches of equal length, nothing padded. `sdpa` and `eager` are the model's own forward pass on ids that are tokens already, without its
+attentions. `analyses` tokenizes, runs the model, reads weights and effective attention of every head, and computes entropy, patterns and attention to special tokens.
+The ratio is the plain pass' time over that of the analyses, of the same turn each. Sentences are those of SST-2 where its file is beside the repository, else words drawn
+at random.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import headscope
+from headscope.analysis import Asked, run_many
+from headscope.request import AnalysisRequest
+from headscope.result import Memory, Result
+
+from .common import Spread, interleaved, ratios
+
+SST2 = Path(__file__).resolve().parents[2] / "shared" / "data" / "sst2" / "train.tsv"
+COUNT, LARGEST, REPEATS = 2_000, 64, 3
+MEASURES = ["entropy", "patterns", "special_tokens"]
+
+
+def measure(count: int = COUNT, repeats: int = REPEATS) -> list[dict[str, Any]]:
+    """One row per plain pass: inputs per second, and the share of its speed that is left."""
+    model = headscope.load("minilm")
+    batches = _batches(model, _sentences(model, count))
+    candidates: dict[str, Callable[[], None]] = {name: _plain(model, batches, name) for name in ("sdpa", "eager")}
+    candidates["analyses"] = _analyses(model, batches)
+    seconds = interleaved(candidates, repeats, 1)
+    rates = {name: Spread.of([count / one for one in taken]).text() for name, taken in seconds.items()}
+    return [
+        {
+            "inputs": count,
+            "batches": len(batches),
+            "plain pass": name,
+            "plain, inputs/s": rates[name],
+            "analyses, inputs/s": rates["analyses"],
+            "ratio": ratios(seconds[name], seconds["analyses"]).text(1, 2),
+        }
+        for name in ("sdpa", "eager")
+    ]
+
+
+def _sentences(model: headscope.Model, count: int) -> list[str]:
+    if SST2.exists():
+        return [line.split("\t")[0] for line in SST2.read_text("utf-8").splitlines()[:count]]
+    draw = np.random.default_rng(0)
+    words = sorted(word for word in model.tokenizer.get_vocab() if word.isascii() and word.isalpha())
+    return [" ".join(draw.choice(words, length)) for length in draw.integers(4, 40, count)]
+
+
+def _batches(model: headscope.Model, sentences: list[str]) -> list[list[tuple[str, list[int]]]]:
+    """Sentences with the ids of their tokens, of equal length in each batch."""
+    by_length: dict[int, list[tuple[str, list[int]]]] = defaultdict(list)
+    for sentence in sentences:
+        ids = [token.id for token in model.encode(sentence).tokens]
+        by_length[len(ids)].append((sentence, ids))
+    return [
+        group[low : low + LARGEST] for _, group in sorted(by_length.items()) for low in range(0, len(group), LARGEST)
+    ]
+
+
+def _plain(model: headscope.Model, batches: list[Any], implementation: str) -> Callable[[], None]:
+    inputs = [torch.tensor([ids for _, ids in batch]) for batch in batches]
+
+    def work() -> None:
+        model.module.set_attn_implementation(implementation)
+        with torch.inference_mode():
+            for ids in inputs:
+                model.module(input_ids=ids, attention_mask=torch.ones_like(ids))
+
+    return work
+
+
+def _analyses(model: headscope.Model, batches: list[Any]) -> Callable[[], None]:
+    def asked(sentence: str) -> Asked:
+        request = AnalysisRequest(model="minilm", text=sentence, measures=MEASURES, maps=False)
+        return Asked(request, Memory(), tiles=False)
+
+    def work() -> None:
+        for batch in batches:
+            outcomes = run_many(model, [asked(sentence) for sentence, _ in batch])
+            if not all(isinstance(outcome, Result) for outcome in outcomes):
+                raise RuntimeError("an analysis failed")
+
+    return work
