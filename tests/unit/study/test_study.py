@@ -248,37 +248,33 @@ from headscope.study import plan
 from tests.unit.study.texts import texts
 plan.INPUTS = 6
 
-def told(fraction, stage, detail):
-    print(detail, flush=True)
-
-s = headscope.study("minilm", texts(36), measures=("entropy", "patterns"), checkpoint=sys.argv[1], progress=told)
+s = headscope.study("minilm", texts(36), measures=("entropy", "patterns"), checkpoint=sys.argv[1])
 s.save(sys.argv[2])
 """
 
 
-def test_a_killed_study_goes_on_and_gives_the_same_digits(tmp_path: Path) -> None:
+def test_a_killed_study_goes_on_and_gives_the_same_digits(
+    minilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SIGKILL between two chunks' ends; afterwards no finished chunk is run again and every array is that of an undisturbed run."""
+    folder, path = tmp_path / "chunks", tmp_path / "study.safetensors"
+    command = [sys.executable, "-c", KILLED, str(folder), str(path)]
     root = Path(__file__).parents[3]
-
-    def started(checkpoint: str, to: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", KILLED, str(tmp_path / checkpoint), str(tmp_path / to)]
-        return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
-
-    undisturbed = started("undisturbed", "undisturbed.safetensors")
-    killed = started("killed", "killed.safetensors")
-    deadline = time.monotonic() + 120
-    while len(list((tmp_path / "killed").glob("*.safetensors"))) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "killed").glob("*.safetensors")}
+    with subprocess.Popen(command, cwd=root) as killed:
+        deadline = time.monotonic() + 200
+        while len(list(folder.glob("*.safetensors"))) < 2:
+            assert killed.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        killed.send_signal(signal.SIGKILL)
+    done = {file: file.stat().st_mtime_ns for file in folder.glob("*.safetensors")}
     assert 2 <= len(done) < 6
-    again = started("killed", "killed.safetensors")
-    assert undisturbed.wait(120) == again.wait(120) == 0
-    assert all(path.stat().st_mtime_ns == at for path, at in done.items())
-    assert len(list((tmp_path / "killed").glob("*.safetensors"))) == 6
-    one, other = (headscope.Study.open(tmp_path / f"{name}.safetensors") for name in ("undisturbed", "killed"))
-    assert one.id == other.id
-    same(one, other)
-    assert one.inputs == other.inputs == 36
+    subprocess.run(command, cwd=root, check=True, timeout=200)
+    assert all(file.stat().st_mtime_ns == at for file, at in done.items())
+    assert len(list(folder.glob("*.safetensors"))) == 6
+    monkeypatch.setattr(plan, "INPUTS", 6)
+    undisturbed = headscope.study(minilm, texts(36), measures=("entropy", "patterns"))
+    resumed = headscope.Study.open(path)
+    assert resumed.id == undisturbed.id
+    same(resumed, undisturbed)
+    assert resumed.inputs == 36
