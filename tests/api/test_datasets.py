@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from tests.api.users import Users, users
 from tests.cluster import Cluster
 from tests.hub import Hub
 from tests.malformed import CASES, Case
-from tests.server import API, Server, eventually
+from tests.server import API, Server, environment, eventually
 
 DATASETS = f"{API}/datasets"
 TABLE = "sentence1,sentence2,label\nOne cat.,Two cats.,0\nThree.,Four.,1\n,Five.,1\n"
@@ -260,6 +262,17 @@ def test_from_the_hub(new_server: Callable[..., Server], hub: Hub) -> None:
     finally:
         hub.down = False
     assert (answer.status_code, answer.json()["code"]) == (424, "dataset-unavailable")
+
+
+def test_the_library_fetches_too(hub: Hub, tmp_path: Path) -> None:
+    """Where a file is named, a data set of the hub may be."""
+    code = (
+        "from headscope.study.study import read\n"
+        "print([row.text for row in read('hub:org/one', {'text': 'sentence2'}, 'skip').rows])"
+    )
+    variables = environment(tmp_path / "home", HF_ENDPOINT=hub.url)
+    ended = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120)
+    assert ended.stdout.strip() == "['Two cats.', 'Four.', 'Five.']", ended.stderr
 
 
 def test_the_hub_is_not_asked_where_it_may_not(server: Server) -> None:

@@ -14,7 +14,7 @@ NAMED = re.compile(r"hub:(?P<repository>[\w.-]{1,96}/[\w.-]{1,96})(/(?P<path>[^\
 SHOWN = 10
 
 
-def fetch(name: str, most_bytes: int) -> Path:
+def fetch(name: str, most_bytes: int | None = None) -> Path:
     """The file of that name, fetched where it is not here yet; without a path the only one of a format that is read.
 
     Raises InvalidRequest, Unknown, DatasetUnavailable, or InvalidDataset for a file larger than `most_bytes`.
@@ -41,12 +41,12 @@ def fetch(name: str, most_bytes: int) -> Path:
         raise _unavailable() from error
 
 
-def _fetched(repository: str, path: str | None, most_bytes: int) -> Path:
+def _fetched(repository: str, path: str | None, most_bytes: int | None) -> Path:
     from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
 
     path = path or _only(repository)
     size = get_hf_file_metadata(hf_hub_url(repository, path, repo_type="dataset")).size
-    if size is None or size > most_bytes:
+    if most_bytes is not None and (size is None or size > most_bytes):
         raise InvalidDataset(
             f"The file on the hub has more than {most_bytes} bytes.", pointer="/dataset", limit=most_bytes, actual=size
         )

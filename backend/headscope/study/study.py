@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from ..errors import InvalidRequest, Unknown
 from ..query import Found
 from ..store import export
-from . import finding, formats, plan, subset
+from . import finding, formats, hub, plan, subset
 from .aggregate import Aggregate
 from .checkpoint import Checkpoint
 from .dataset import BadRows, Dataset, Row
@@ -95,12 +95,12 @@ def invalid(error: ValidationError) -> InvalidRequest:
 
 
 def read(data: Data, columns: Mapping[str, str] | None, bad_rows: BadRows) -> Dataset:
-    """A file as a data set, or inputs that come as they are: texts, pairs of texts, mappings with the fields of Row, or Rows.
+    """A file as a data set, one of the hub (`hub:org/name/path`), or inputs that come as they are: texts, pairs of texts, mappings with the fields of Row, or Rows.
 
-    Raises InvalidDataset, or InvalidRequest for what is none of these.
+    Raises InvalidDataset, Unknown, DatasetUnavailable, or InvalidRequest for what is none of these.
     """
     if isinstance(data, (str, Path)):
-        path = Path(data).expanduser()
+        path = hub.fetch(data) if isinstance(data, str) and data.startswith(hub.PREFIX) else Path(data).expanduser()
         if not path.is_file():
             raise InvalidRequest("There is no such file. Give the name of one, or a list of texts.", pointer="/dataset")
         return formats.read(path, columns=columns, bad_rows=bad_rows)
