@@ -144,11 +144,13 @@ class Service:
         name = stored_image(request)
         return request if name is None else request.model_copy(update={"image": self.inputs.get(name).decode()})
 
-    def cancel(self, id_: str, owner: str | None = None) -> bool:
+    def cancel(self, id_: str, owner: str | None = None, kind: JobKind = "analysis") -> bool:
         """Cancel a job that has not ended (True), or forget an ended one and its result (False). Raises Unknown.
 
         Of an owner only its own wish ends: what others asked for too goes on, or stays, for them, and is forgotten for the owner (False).
         """
+        if not self._is(id_, kind):
+            raise unknown(kind)
         if self.record.cancel(id_, owner):
             self.watcher.poke()
             return owner is None or self.record.may_read(id_, owner)
@@ -156,8 +158,19 @@ class Service:
         if owner is not None and not forgotten:
             return False
         if not self.results.delete(id_) and not forgotten:
-            raise unknown("analysis")
+            raise unknown(kind)
         return False
+
+    def _is(self, id_: str, kind: JobKind) -> bool:
+        """Whether nothing of that id is of another kind; what is damaged may be of any."""
+        job = self.record.get(id_)
+        if job is not None:
+            return job.kind == kind
+        try:
+            stored = self.results.get(id_)
+        except Corrupt:
+            return True
+        return stored is None or stored.document.get("kind_of", "analysis") == kind
 
     def find(self, id_: str, kind: JobKind = "analysis") -> tuple[Job | None, Stored | None]:
         """The job and the result of an analysis, or study, whichever there is. Raises Unknown, or Corrupt."""

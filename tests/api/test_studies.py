@@ -17,7 +17,7 @@ from tests import studies
 from tests.api.test_bad_input import check_problem
 from tests.api.users import API, NOBODY, OF_STUDY, Users, ask
 from tests.cluster import Cluster, both_homes
-from tests.server import SLOW, Server, eventually
+from tests.server import Server, eventually
 
 ASKED = studies.asked(40, figures=["entropy"])
 
@@ -206,7 +206,7 @@ def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:
         ({"model": "vit"}, 422, "invalid-request", "/image"),
         ({"mechanism": "jump", "model": "gpt2", "kind": "cross"}, 422, "unsupported", "/kind"),
         ({"limit": 0}, 422, "invalid-request", "/limit"),
-        ({"columns": {"text": "nothing"}}, 422, "invalid-request", "/columns"),
+        ({"columns": {"text": "nothing"}}, 422, "invalid-request", "/columns/text"),
         ({"dataset": {"name": "cats.jsonl", "data": ""}}, 422, "invalid-dataset", "/dataset"),
         ({"dataset": "f" * 32}, 404, "unknown-dataset", "/dataset"),
         ({"dataset": "../../etc/passwd"}, 404, "unknown-dataset", "/dataset"),
@@ -234,7 +234,8 @@ def test_too_much(new_server: Callable[..., Server]) -> None:
 
 def test_an_analysis_is_no_study(embedded: Server) -> None:
     """Nor the other way round: each is found at its own place only."""
-    analysis, study = embedded.analyse(**{**SLOW, "model": "gpt2"})["id"], studies.done(embedded, ASKED)["id"]
+    analysis = embedded.analyse(model="bert", text="No study.", lenses=["weights"])["id"]
+    study = studies.done(embedded, ASKED)["id"]
     for path, code in ((f"/studies/{analysis}", "unknown-study"), (f"/analyses/{study}", "unknown-analysis")):
         assert embedded.get(path).json()["code"] == code
         assert embedded.client.delete(f"{API}{path}").json()["code"] == code

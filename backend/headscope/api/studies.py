@@ -74,8 +74,7 @@ async def show(id_: StudyId, service: ServiceDep) -> StudyDocument:
 @router.delete("/{id}", status_code=202, responses={204: {"description": "It is forgotten."}})
 async def delete(id_: StudyId, service: ServiceDep, visitor: VisitorDep) -> Response:
     """Cancel a study that has not ended (202); forget one that has (204). What other users asked for, too, goes on for them (204)."""
-    await asyncio.to_thread(service.find_or_recompute, id_, "study")
-    if not await asyncio.to_thread(service.cancel, id_, visitor.owner):
+    if not await asyncio.to_thread(service.cancel, id_, visitor.owner, "study"):
         return Response(status_code=204)
     return JSONResponse((await _document(service, id_)).model_dump(mode="json"), 202)
 
