@@ -15,10 +15,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .samples import MIDDLE
+from .samples import LONG, MIDDLE, SHORT, TAGGED
 
 # What the page shows in the README: text and choices, as they stand in its address.
 SHOWN = {"text": MIDDLE, "head": "3.1", "compare": "side", "other": "effective"}
+
+# The study: what it asks for, and what of it is open.
+STUDIED = ("special-maps", "pattern-grid", "entropy", "head-entropy")
+DATA = "\n".join([SHORT, TAGGED, *re.split(r"(?<=[.:]) ", LONG)])
 
 
 @contextmanager
@@ -38,8 +42,18 @@ def server() -> Iterator[str]:
                 process.terminate()
 
 
+def study(address: str) -> str:
+    """The id of the study, once it is done."""
+    import httpx
+
+    asked = {"dataset": {"name": "town.txt", "data": DATA}, "model": "minilm", "figures": STUDIED}
+    url = f"{address}/api/v1/studies"
+    answer = httpx.post(url, json=asked, headers={"Prefer": "wait=120"}, timeout=180, trust_env=False)
+    return str(answer.raise_for_status().json()["id"])
+
+
 def take(target: Path) -> None:
-    """The page in light and dark."""
+    """The page, and a study on it, in light and dark."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -48,6 +62,7 @@ def take(target: Path) -> None:
     fragment = "&".join(f"{key}={quote(value)}" for key, value in SHOWN.items())
     with server() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium)
+        found = study(address)
         for scheme in ("light", "dark"):
             context = browser.new_context(
                 viewport={"width": 1440, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
@@ -58,6 +73,10 @@ def take(target: Path) -> None:
             page.wait_for_load_state("networkidle")
             page.wait_for_timeout(500)
             page.screenshot(path=target / f"page-{scheme}.png")
+            page.goto(f"{address}/?studies#study={found}&figures={','.join(STUDIED)}")
+            page.locator(".js-plotly-plot:has(.xtick)").nth(len(STUDIED) - 1).wait_for(timeout=120_000)
+            page.wait_for_timeout(500)
+            page.screenshot(path=target / f"study-{scheme}.png")
             context.close()
         browser.close()
 

@@ -137,7 +137,7 @@ def test_tables_are_files(visit: Visit, two: tuple[str, str]) -> None:
     place(visit, study=two[0], show="tables", table="inputs")
     table = visit.page.get_by_role("region", name="Numbers of inputs")
     expect(table.get_by_role("row").nth(1)).to_be_visible(timeout=WAIT)
-    visit.page.get_by_role("button", name="heads", exact=True).click()
+    visit.page.get_by_role("button", name="Heads", exact=True).click()
     files = visit.page.get_by_role("group", name="Files of heads")
     with visit.page.expect_download() as download:
         files.get_by_role("button", name="CSV").click()

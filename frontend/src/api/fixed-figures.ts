@@ -9,7 +9,7 @@ const fixed = data as unknown as { declared: WireFigure[]; light: Drawn; dark: D
 const keyOf = ({ name, params }: AskedFigure) => ('layer' in params ? `${name} by head` : name)
 
 export const fixedFigures: Figures = {
-  list: async () => fixed.declared.map(readInfo),
+  list: async () => fixed.declared.map((info) => readInfo({ ...info, asks: [] })),
   draw: async (_, asked) => fixed[asked.theme][keyOf(asked)],
   file: async (_, asked) => new Blob([fixed.tables[keyOf(asked)]], { type: 'text/csv' }),
   script: '/assets/plotly.js',

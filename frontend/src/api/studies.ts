@@ -122,6 +122,7 @@ export const requestBody = (asked: StudyRequest) => ({
   figures: asked.figures,
   ...(Object.keys(asked.reading.columns).length > 0 ? { columns: asked.reading.columns } : {}),
   ...(asked.limit === null ? {} : { limit: asked.limit, seed: asked.seed }),
+  ...(asked.maxTokens === null ? {} : { max_tokens: asked.maxTokens }),
   bad_rows: asked.badRows,
 })
 

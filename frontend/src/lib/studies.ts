@@ -129,6 +129,8 @@ export interface StudyRequest {
   /** Null: all rows. */
   limit: number | null
   seed: number
+  /** Tokens to which inputs are cut; null: none is. */
+  maxTokens: number | null
   badRows: 'skip' | 'fail'
 }
 

@@ -24,6 +24,8 @@ const START = {
   /** Empty: all rows. */
   limit: '',
   seed: '0',
+  /** Empty: inputs are taken whole. */
+  maxTokens: '',
   badRows: 'skip' as 'skip' | 'fail',
 }
 export type Choices = typeof START
@@ -138,7 +140,6 @@ export class Draft {
       now.against === 'mechanism'
         ? { model, mechanism: { name: now.than, params: now.thanParams } }
         : { model: now.than, mechanism: first }
-    const limit = Number(now.limit)
     return {
       dataset: now.dataset,
       reading: { format: now.format, columns: now.columns },
@@ -148,11 +149,18 @@ export class Draft {
       lenses: now.lenses,
       measures: now.measures,
       figures: now.figures,
-      limit: now.limit.trim() === '' || !Number.isInteger(limit) || limit < 1 ? null : limit,
+      limit: countOf(now.limit),
       seed: Math.max(0, Math.trunc(Number(now.seed)) || 0),
+      maxTokens: countOf(now.maxTokens),
       badRows: now.badRows,
     }
   }
+}
+
+/** A count that was typed; null for none. */
+function countOf(text: string): number | null {
+  const count = Number(text)
+  return text.trim() !== '' && Number.isInteger(count) && count >= 1 ? count : null
 }
 
 function readDraft(text: string): Partial<Choices> {
