@@ -640,7 +640,7 @@ export interface paths {
         };
         /**
          * Export File
-         * @description The whole study as one file: all its numbers, which `Study.open` of the Python library reads.
+         * @description The whole study as one file: all its numbers, which `Study.open` of the Python library reads; `headvis` is a variant as a zip for HeadVis.
          */
         get: operations["export_file_api_v1_studies__id__export_get"];
         put?: never;
@@ -4503,7 +4503,9 @@ export interface operations {
     export_file_api_v1_studies__id__export_get: {
         parameters: {
             query?: {
-                format?: "safetensors";
+                format?: "safetensors" | "headvis";
+                /** @description 0, or 1 for the second of two variants. */
+                variant?: number;
             };
             header?: never;
             path: {
