@@ -69,7 +69,7 @@ def head_entropy(study: Summary, params: VariantParams, palette: Palette) -> Dra
             plain_axis(palette, "mean entropy (nats)", rangemode="tozero"),
         ),
         Panel(
-            "Attention to special tokens",
+            "Special tokens",
             right,
             positions(palette, "layer", layers),
             plain_axis(palette, "mean attention", rangemode="tozero"),
