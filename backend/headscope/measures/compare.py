@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,18 @@ from ..declarations import Declaration
 from ..errors import InvalidRequest, Unsupported
 
 Array = NDArray[Any]
+# Entries turned into float64 at once.
+PART = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Declaration):
-    """A number for each two maps [Q, K] of equal shape; `signed` says whether they may be negative, `similar` whether more means more alike."""
+    """A number for each two maps [Q, K] of equal shape: `signed` says whether they may be negative, `similar` whether more means more alike.
 
-    compute: Callable[[Array, Array], float]
+    `compute` takes [N, Q, K] at once, in which rows without a reading are zeros, and gives [N].
+    """
+
+    compute: Callable[[Array, Array], Array]
     signed: bool = False
     similar: bool = False
 
@@ -33,32 +39,44 @@ class Comparison(Declaration):
             raise Unsupported(
                 f"{self.title} is defined for maps without negative entries only. Compare signed maps by their cosine."
             )
-        result = np.empty(a.shape[:-2])
-        for place in np.ndindex(result.shape):
-            one, other = a[place].astype(np.float64), b[place].astype(np.float64)
-            both = np.isfinite(one).all(-1) & np.isfinite(other).all(-1)  # rows that have a reading in both
-            result[place] = self.compute(one[both], other[both])
-        return result
+        shape = a.shape[-2:]
+        result, ours, theirs = np.empty(prod(a.shape[:-2])), a.reshape(-1, *shape), b.reshape(-1, *shape)
+        step = max(1, PART // max(1, prod(shape)))
+        for low in range(0, len(result), step):
+            one, other = (side[low : low + step].astype(np.float64) for side in (ours, theirs))
+            unread = ~(np.isfinite(one).all(-1) & np.isfinite(other).all(-1))  # rows without a reading in either
+            one[unread] = other[unread] = 0
+            result[low : low + step] = self.compute(one, other)
+        return result.reshape(a.shape[:-2])
 
 
-def cosine(a: Array, b: Array) -> float:
-    """Cosine of the angle between two maps [Q, K] as vectors, -1..1; NaN if one is all zeros."""
-    lengths = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
-    return float(np.clip(np.vdot(a, b) / lengths, -1, 1)) if lengths > 0 else np.nan
+def cosine(a: Array, b: Array) -> Array:
+    """Cosine of the angle between each two maps [N, Q, K] as vectors, [N], -1..1; NaN if one is all zeros."""
+    lengths = np.sqrt(_products(a, a)) * np.sqrt(_products(b, b))
+    found = np.divide(_products(a, b), lengths, out=np.full(len(a), np.nan), where=lengths > 0)
+    return np.asarray(np.clip(found, -1, 1))
 
 
-def js_divergence(a: Array, b: Array) -> float:
-    """Mean over rows of the Jensen-Shannon divergence, base 2, 0..1. Rows are scaled to sum to 1; those of zeros are left out, NaN if all are."""
+def _products(a: Array, b: Array) -> Array:
+    return np.asarray(np.einsum("nqk,nqk->n", a, b))
+
+
+def js_divergence(a: Array, b: Array) -> Array:
+    """Mean over rows of the Jensen-Shannon divergence of each two maps [N, Q, K], base 2, [N], 0..1.
+
+    Rows are scaled to sum to 1; those of zeros are left out, NaN if all are.
+    """
     sums = a.sum(-1), b.sum(-1)
-    defined = (sums[0] > 0) & (sums[1] > 0)
-    if not defined.any():
-        return np.nan
-    p, q = (side[defined] / total[defined, None] for side, total in zip((a, b), sums, strict=True))
+    defined = (sums[0] > 0) & (sums[1] > 0)  # [N, Q]
+    p, q = (side / np.where(defined, total, 1)[..., None] for side, total in zip((a, b), sums, strict=True))
     middle = (p + q) / 2
-    divergences = sum(
-        (side * np.log2(np.divide(side, middle, out=np.ones_like(side), where=side > 0))).sum(-1) / 2 for side in (p, q)
-    )
-    return float(np.clip(np.mean(divergences), 0, 1))
+    rows = np.zeros(defined.shape)
+    for side in (p, q):
+        ratio = np.divide(side, middle, out=np.ones_like(side), where=side > 0)
+        rows += np.einsum("nqk,nqk->nq", side, np.log2(ratio, out=ratio)) / 2
+    number = defined.sum(-1)
+    total = np.where(defined, rows, 0).sum(-1)
+    return np.asarray(np.clip(np.divide(total, number, out=np.full(len(a), np.nan), where=number > 0), 0, 1))
 
 
 COSINE = Comparison(
