@@ -43,7 +43,8 @@ const HABIT = 0.3
 
 /** Where a text looks at itself: how much goes to the token before, itself or the next; empty where none of them takes much. */
 export function habitSentence(map: Matrix): string {
-  const total = map.data.reduce((sum, value) => sum + (Number.isNaN(value) ? 0 : Math.abs(value)), 0)
+  let total = 0
+  for (let i = 0; i < map.data.length; i++) if (!Number.isNaN(map.data[i])) total += Math.abs(map.data[i])
   const shares = NEIGHBOURS.map(([offset, words]) => ({ words, share: diagonal(map, offset) / (total || 1) }))
   const strong = shares.filter(({ share }) => share >= HABIT).sort((a, b) => b.share - a.share)
   return strong.map(({ words, share }) => `${percent(share)} of all weight goes to ${words}.`).join(' ')

@@ -2,19 +2,22 @@
 import { type Head, headName, type Several } from '../lib/analysis'
 import { Cache } from '../lib/cache'
 import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/matrix'
-import { merged } from '../lib/several'
+import { MOST_HEADS, merged } from '../lib/several'
 import type { Source } from '../lib/source'
 
 type Numbers = (number | null)[]
 
-/** About 64 MB of maps at 512 tokens. */
-const MAPS_KEPT = 64
+/** As many maps as can be read as one, and what is fetched ahead; more of them while they are small. */
+const MAPS_KEPT = MOST_HEADS + 8
+const BYTES_KEPT = 64 * 2 ** 20
 
 export class Maps {
   /** Moves whenever something arrives; reading through `#seen` makes a view wait for it. */
   #arrivals = $state(0)
   #grids = new Cache<Tiles>(8)
-  #maps = new Cache<Matrix>(MAPS_KEPT)
+  #maps = new Cache<Matrix>(MAPS_KEPT, BYTES_KEPT, ({ data }) => data.byteLength)
+  /** The map that was wanted last: numbers wait until it has come. */
+  #latest: Promise<unknown> = Promise.resolve()
   #overviews = new Cache<Numbers[]>(64)
   #numbers = new Cache<Numbers>(512)
   #thumbnails = new Map<string, Matrix>()
@@ -74,15 +77,25 @@ export class Maps {
     return tiles && this.#coarse(`${lens} ${headName(head)}`, tiles, head)
   }
 
-  wantMap(lens: string, open: Head): void {
+  /** Settles once it has come, or has failed. */
+  async wantMap(lens: string, open: Head): Promise<void> {
     const head = this.#at(lens, open)
     if (head.among) {
-      for (const one of head.among.heads) this.wantMap(lens, one)
+      await Promise.all(head.among.heads.map((one) => this.wantMap(lens, one)))
       return
     }
     const key = `${lens} ${headName(head)}`
     if (this.#maps.peek(key)) return
-    void this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head)))
+    const coming = this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head)))
+    this.#latest = coming
+    await coming
+  }
+
+  /** What was opened by the same stroke of the hand comes first: every answer costs the map that is awaited a part of a frame. */
+  async #afterMap<T>(ask: () => Promise<T>): Promise<T> {
+    await Promise.resolve()
+    await this.#latest
+    return ask()
   }
 
   /** Several heads as one map, made anew when one of theirs arrives. */
@@ -137,6 +150,8 @@ export class Maps {
     if (head.among) return
     const key = `${measure} ${lens} ${headName(head)}`
     if (this.#numbers.peek(key)) return
-    void this.#announce(this.#numbers.get(key, () => this.source.measure(this.id, measure, lens, head)))
+    void this.#announce(
+      this.#numbers.get(key, () => this.#afterMap(() => this.source.measure(this.id, measure, lens, head))),
+    )
   }
 }
