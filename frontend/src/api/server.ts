@@ -146,8 +146,11 @@ function requestBody(request: Request): Partial<WireRequest> {
 }
 
 /** An image or token ids stand in the place of a text. */
-function inputOf({ text, textPair, ids, targetIds, image, generate }: Request): Partial<WireRequest> {
-  const written = generate ? { generate: generate as NonNullable<WireRequest['generate']> } : {}
+function inputOf({ text, textPair, ids, targetIds, image, generate, maxTokens }: Request): Partial<WireRequest> {
+  const written = {
+    ...(generate ? { generate: generate as NonNullable<WireRequest['generate']> } : {}),
+    ...(maxTokens ? { max_tokens: maxTokens } : {}),
+  }
   if (image) return { image }
   if (ids) return { token_ids: [...ids], ...(targetIds ? { target_ids: [...targetIds] } : {}), ...written }
   return { text, ...(textPair ? { text_pair: textPair } : {}), ...written }

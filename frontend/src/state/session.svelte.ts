@@ -45,6 +45,8 @@ export class Session {
   shown = $state.raw<Shown>()
   run = $state.raw<Run>()
   error = $state('')
+  /** The first so many tokens of what was refused would be taken; 0 where that is no matter of length. */
+  fits = $state(0)
   /** Milliseconds since the button was pressed. */
   elapsed = $state(0)
 
@@ -155,10 +157,15 @@ export class Session {
       this.onstranger()
       return
     }
-    this.error =
-      error instanceof SourceError
-        ? error.message
-        : `Something went wrong in the page: ${String(error)}. Your text is kept.`
+    if (!(error instanceof SourceError))
+      this.say(`Something went wrong in the page: ${String(error)}. Your text is kept.`)
+    else this.say(error.message, error.code === 'too-many-tokens' ? (error.limit ?? 0) : 0)
+  }
+
+  /** An error as it is shown. */
+  say(error: string, fits = 0): void {
+    this.error = error
+    this.fits = fits
   }
 
   #begin(ticket: Ticket): void {
@@ -244,4 +251,5 @@ const failure = ({ error }: Run) =>
     problemSentence(error ?? { title: '', detail: '', code: '', status: 500 }),
     error?.code ?? 'failed',
     error?.status ?? 500,
+    error?.limit ?? null,
   )
