@@ -1,16 +1,22 @@
 /** plotly.js, loaded once, when the first figure is opened. */
 import type { Head } from '../lib/analysis'
 import type { PlotlyFigure } from '../lib/figures'
+import { meets, type Spot } from '../lib/lit'
 
 interface Point {
   customdata?: unknown
 }
 interface Events {
-  on(name: 'plotly_click', call: (event: { points: Point[] }) => void): void
+  on(name: 'plotly_click' | 'plotly_hover', call: (event: { points: Point[] }) => void): void
+}
+interface Trace {
+  curveNumber: number
+  pointNumber: number
 }
 interface Plotly {
   react(to: HTMLElement, data: unknown, layout: unknown, config: unknown): Promise<HTMLElement & Events>
   purge(from: HTMLElement): void
+  Fx: { hover(on: HTMLElement, points: Trace[]): void; unhover(on: HTMLElement): void }
 }
 
 let loading: Promise<Plotly> | undefined
@@ -35,12 +41,14 @@ export interface Surface {
   height: number
   /** A head was clicked. */
   onchoose: (head: Head) => void
+  /** The hand is at what a point is about. */
+  onspot: (spot: Spot) => void
 }
 
-/** Figures say in their customdata which layer and head a point is about. */
-function headOf({ points }: { points: Point[] }): Head | undefined {
-  const [layer, head] = (points[0]?.customdata ?? []) as unknown[]
-  return typeof layer === 'number' && typeof head === 'number' ? { layer, head } : undefined
+/** Figures say in their customdata which layer and head a point is about; the head is null where it is about all of a layer. */
+function spotOf(customdata: unknown): Spot | undefined {
+  const [layer, head] = Array.isArray(customdata) ? customdata : []
+  return typeof layer === 'number' && (typeof head === 'number' || head === null) ? { layer, head } : undefined
 }
 
 /** Draws the figure, or draws it anew where it is. */
@@ -57,10 +65,30 @@ export async function drawFigure(to: HTMLElement, { data, layout }: PlotlyFigure
     { displayModeBar: false, doubleClick: false },
   )
   if (!first) return
-  drawn.on('plotly_click', (event) => {
-    const head = headOf(event)
-    if (head) surface.onchoose(head)
+  drawn.on('plotly_click', ({ points }) => {
+    const { layer, head = null } = spotOf(points[0]?.customdata) ?? {}
+    if (layer !== undefined && head !== null) surface.onchoose({ layer, head })
   })
+  drawn.on('plotly_hover', ({ points }) => {
+    const spot = spotOf(points[0]?.customdata)
+    // What is lit from elsewhere says so, too.
+    if (spot && to.matches(':hover')) surface.onspot(spot)
+  })
+}
+
+/** Lights the point that is about the spot, as if the hand were there. */
+export async function lightPoint(on: HTMLElement, { data }: PlotlyFigure, spot: Spot | null): Promise<void> {
+  const lib = await loading
+  if (!lib || !on.classList.contains('js-plotly-plot') || on.matches(':hover')) return
+  const points = data.flatMap(({ customdata }, curveNumber) =>
+    (Array.isArray(customdata) ? customdata : []).flatMap((about, pointNumber) => {
+      const own = spotOf(about)
+      return spot && own && meets(own, spot) ? [{ curveNumber, pointNumber }] : []
+    }),
+  )
+  // Of a spot that many points are about, none is it.
+  if (points.length === 1) lib.Fx.hover(on, points)
+  else lib.Fx.unhover(on)
 }
 
 export function clearFigure(from: HTMLElement): void {
