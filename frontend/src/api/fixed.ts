@@ -274,6 +274,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     params,
     shape: [LAYERS, name === 'rollout' ? 1 : HEADS, queries.length, n],
     signed: name === 'effective',
+    stored: request.maps !== false,
     identical: name === 'effective' ? identical : null,
     undefined: name === 'max-entropy' ? perHead(({ head }) => gapsOf(queries.length, head)) : null,
   })

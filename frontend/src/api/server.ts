@@ -133,7 +133,7 @@ export function server(key = ''): Source {
 }
 
 function requestBody(request: Request): Partial<WireRequest> {
-  const { model, kind, mechanism, lenses, measures } = request
+  const { model, kind, mechanism, lenses, measures, maps } = request
   const chosen = ({ name, params }: Method) => ({ ...params, name })
   return {
     model,
@@ -142,6 +142,7 @@ function requestBody(request: Request): Partial<WireRequest> {
     mechanism: chosen(mechanism) as WireRequest['mechanism'],
     lenses: lenses.map(chosen) as WireRequest['lenses'],
     measures: measures as WireRequest['measures'],
+    ...(maps === false ? { maps } : {}),
   }
 }
 

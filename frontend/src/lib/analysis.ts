@@ -76,6 +76,8 @@ export interface Run {
 export interface MapInfo {
   shape: number[]
   signed: boolean
+  /** Its maps are kept; else only thumbnails are. */
+  stored: boolean
   identical: boolean[][] | null
   /** Parameters of its lens. */
   params: Record<string, unknown>
@@ -187,6 +189,8 @@ export interface Request {
   mechanism: Method
   lenses: Method[]
   measures: string[]
+  /** False for thumbnails and numbers only. */
+  maps?: false
 }
 
 /** One map for all heads of a layer, not one for each. */

@@ -1,5 +1,5 @@
 /** The tensors of one analysis, fetched when wanted, kept while likely to be wanted again. */
-import { type Head, headName, type Several } from '../lib/analysis'
+import { type Analysis, type Head, headName, type Several } from '../lib/analysis'
 import { Cache } from '../lib/cache'
 import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/matrix'
 import { MOST_HEADS, merged } from '../lib/several'
@@ -10,6 +10,9 @@ type Numbers = (number | null)[]
 /** As many maps as can be read as one, and what is fetched ahead; more of them while they are small. */
 const MAPS_KEPT = MOST_HEADS + 8
 const BYTES_KEPT = 64 * 2 ** 20
+
+const isLayered = ({ maps, heads }: Pick<Analysis, 'maps' | 'heads'>, lens: string) =>
+  heads > 1 && maps[lens]?.shape[1] === 1
 
 export class Maps {
   /** Moves whenever something arrives; reading through `#seen` makes a view wait for it. */
@@ -28,12 +31,14 @@ export class Maps {
     private readonly source: Source,
     readonly id: string,
     private readonly failed: (error: unknown) => void,
-    /** Lenses that have one map per layer: whichever head is open, theirs is head 0. */
-    private readonly layered: () => ReadonlySet<string> = () => new Set(),
+    /** What is known of the analysis, once it is. */
+    private readonly about: () => Pick<Analysis, 'maps' | 'heads'> | undefined = () => undefined,
   ) {}
 
+  /** Of a lens with one map per layer, that is the map, whichever head is open. */
   #at(lens: string, head: Head): Head {
-    return this.layered().has(lens) ? { layer: head.layer, head: 0 } : head
+    const about = this.about()
+    return about && isLayered(about, lens) ? { layer: head.layer, head: 0 } : head
   }
 
   #seen<T>(value: T): T {
@@ -85,7 +90,7 @@ export class Maps {
       return
     }
     const key = `${lens} ${headName(head)}`
-    if (this.#maps.peek(key)) return
+    if (this.#maps.peek(key) || this.about()?.maps[lens]?.stored === false) return
     const coming = this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head)))
     this.#latest = coming
     await coming
