@@ -1,4 +1,4 @@
-"""python -m benchmarks [lenses] [costs] [targets] [memory] [long] [batch] [load] [growth] [page] [page_head] [page_peers]: prints a table each.
+"""python -m benchmarks [lenses] [costs] [targets] [memory] [long] [batch] [load] [growth] [page] [page_head] [page_live] [page_peers]: prints a table each.
 
 The last line is everything as one JSON document.
 """
@@ -23,6 +23,7 @@ BENCHMARKS = (
     "growth",
     "page",
     "page_head",
+    "page_live",
     "page_peers",
 )
 
