@@ -24,6 +24,8 @@ from ..errors import BudgetExceeded
 Array = NDArray[Any]
 MOST_LINES = 2_000_000
 MOST_ROWS = 200_000_000
+# Lines of a Parquet table that are written together.
+GROUP = 1_000_000
 COLUMNS = ("lens", "layer", "head", "query", "key", "query_token", "key_token", "value")
 TYPES = {"float32": "F32", "uint8": "U8", "int32": "I32", "int64": "I64", "bool": "BOOL"}
 
@@ -114,34 +116,42 @@ def write_csv(source: Source, path: Path) -> None:
 
 
 def write_parquet(source: Source, path: Path) -> None:
-    """The table of write_csv with types, tokens as they are, and the document in the metadata under `headscope`; a row group per head of every map.
+    """The table of write_csv with types, tokens as they are, and the document in the metadata under `headscope`; about a million lines in memory at a time.
 
     Raises BudgetExceeded if there are too many entries, Corrupt if the source is.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    document = source.document
-    check_lines(document, MOST_ROWS)
-    queries, keys = (pa.array([json.loads(text) for text in side]) for side in tokens_of(document))
-    names, number, text = pa.array(document["kept"]), pa.int32(), pa.dictionary(pa.int32(), pa.string())
+    check_lines(source.document, MOST_ROWS)
+    number, text = pa.int32(), pa.dictionary(pa.int32(), pa.string())
     types = (text, number, number, number, number, text, text, pa.float32())
-    schema = pa.schema(zip(COLUMNS, types, strict=True), {"headscope": json.dumps(document, allow_nan=False)})
+    about = {"headscope": json.dumps(source.document, allow_nan=False)}
+    schema = pa.schema(zip(COLUMNS, types, strict=True), about)
     with pq.ParquetWriter(path, schema, compression="zstd") as file:
-        for lens, layer, head, rows in _heads(source):
-            q, k = (pa.array(axis, number) for axis in np.nonzero(~np.isnan(rows)))
-            lenses = pa.array(np.full(len(q), document["kept"].index(lens)), number)
-            columns = [
-                pa.DictionaryArray.from_arrays(lenses, names),
-                pa.repeat(pa.scalar(layer, number), len(q)),
-                pa.repeat(pa.scalar(head, number), len(q)),
-                q,
-                k,
-                pa.DictionaryArray.from_arrays(q, queries),
-                pa.DictionaryArray.from_arrays(k, keys),
-                pa.array(rows[~np.isnan(rows)]),
-            ]
-            file.write_table(pa.Table.from_arrays(columns, schema=schema))
+        held: list[Any] = []
+        for table in _tables(source, schema):
+            held.append(table)
+            if sum(len(one) for one in held) >= GROUP:
+                file.write_table(pa.concat_tables(held))
+                held.clear()
+        if held:
+            file.write_table(pa.concat_tables(held))
+
+
+def _tables(source: Source, schema: Any) -> Iterator[Any]:
+    """The entries of each head of every map, as a pyarrow.Table."""
+    import pyarrow as pa
+
+    kept, number = source.document["kept"], pa.int32()
+    queries, keys = (pa.array([json.loads(text) for text in side]) for side in tokens_of(source.document))
+    for lens, layer, head, rows in _heads(source):
+        there = ~np.isnan(rows)
+        q, k = (pa.array(axis, number) for axis in np.nonzero(there))
+        of, layers, heads = (pa.repeat(pa.scalar(one, number), len(q)) for one in (kept.index(lens), layer, head))
+        texts = [pa.DictionaryArray.from_arrays(at, names) for at, names in ((q, queries), (k, keys))]
+        lenses = pa.DictionaryArray.from_arrays(of, pa.array(kept))
+        yield pa.Table.from_arrays([lenses, layers, heads, q, k, *texts, pa.array(rows[there])], schema=schema)
 
 
 def _heads(source: Source) -> Iterator[tuple[str, int, int | None, Array]]:
