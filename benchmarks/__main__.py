@@ -1,4 +1,4 @@
-"""python -m benchmarks [lenses] [costs] [targets] [memory] [long] [batch] [study] [study_memory] [load] [growth] [page] [page_head] [page_peers]: prints a table each.
+"""python -m benchmarks [lenses] [costs] [targets] [memory] [long] [batch] [study] [study_memory] [load] [growth] [page] [page_head] [page_live] [page_peers]: prints a table each.
 
 The last line is everything as one JSON document.
 """
@@ -25,6 +25,7 @@ BENCHMARKS = (
     "growth",
     "page",
     "page_head",
+    "page_live",
     "page_peers",
 )
 

@@ -1,6 +1,7 @@
 """Makes the pictures of README and docs: python docs/pictures.py [NAME ...]
 
-A name is that of a picture in docs/pictures, or "page" for those of the page itself, which need Chromium. Without names all are made.
+A name is that of a picture in docs/pictures, "figures" for all of plotly's, or "page" for those of the page itself; these two need Chromium. Without names all are
+made.
 """
 
 from __future__ import annotations
@@ -9,22 +10,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from drawing import PICTURES, page
+from drawing import PICTURES, page, plots
 
 TARGET = Path(__file__).resolve().parent / "pictures"
+# Many pictures at once, by a browser.
+TAKEN = {"figures": plots.take, "page": page.take}
 
 
 def main(wanted: Sequence[str]) -> None:
     """Make the pictures that are wanted, or all."""
-    unknown = [name for name in wanted if name not in PICTURES and name != "page"]
+    unknown = [name for name in wanted if name not in PICTURES and name not in TAKEN]
     if unknown:
-        sys.exit(f"There is no picture {', '.join(unknown)}; there are: page, {', '.join(PICTURES)}.")
+        sys.exit(f"There is no picture {', '.join(unknown)}; there are: {', '.join([*TAKEN, *PICTURES])}.")
     TARGET.mkdir(exist_ok=True)
-    for name in wanted or PICTURES:
-        if name != "page":
+    for name in wanted or [*PICTURES, *TAKEN]:
+        if name in TAKEN:
+            TAKEN[name](TARGET)
+        else:
             (TARGET / f"{name}.svg").write_text(PICTURES[name]().svg(), "utf-8")
-    if not wanted or "page" in wanted:
-        page.take(TARGET)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,11 @@ def new_server(tmp_path: Path, models: Path) -> Iterator[Callable[..., Server]]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
-    """The end of every living server's log, beside the failure."""
+    """The end of every living server's log beside the failure, what was written last at the end, and below it once more what failed."""
     report = yield
     if report.failed:
-        report.sections += [(f"log of {program}", program.log()[-4000:]) for program in Program.living]
+        latest = sorted(Program.living, key=Program.written)
+        report.sections += [(f"log of {program}", program.log()[-2000:]) for program in latest]
+        if call.excinfo is not None:
+            report.sections.append(("what failed", call.excinfo.exconly()[-2000:]))
     return report

@@ -98,6 +98,10 @@ class Program:
         """What it has written, over all its starts."""
         return self._log.read_text(errors="replace")
 
+    def written(self) -> float:
+        """When it wrote last, in s since 1970."""
+        return self._log.stat().st_mtime
+
 
 class Server(Program):
     """One server process and its home, asked with `token` if it has users; `host` is the address it listens on.

@@ -31,7 +31,18 @@ NOUNS = {
 PURE = {"mechanisms", "lenses", "measures"}
 ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "caveats", "collector", "result", "study", "figures"}
-ROOTS = {"library", "worker", "parts", "home", "admission", "runtime", "datasets", "studies", "attentions", "comparison"}
+ROOTS = {
+    "library",
+    "worker",
+    "parts",
+    "home",
+    "admission",
+    "runtime",
+    "datasets",
+    "studies",
+    "attentions",
+    "comparison",
+}
 # Room -> what it may import, beside itself.
 MAY_IMPORT = {
     "_version": set(),

@@ -82,6 +82,8 @@ def check(planned: Plan, limit: int) -> None:
     fitting_tokens = bisect_right(range(longest), limit, key=lambda n: _cut(planned, n).bytes) - 1
     hints = []
     if planned.kept and planned.work_bytes <= limit:
+        if len(planned.kept) > 1 and any(replace(planned, kept=[lens]).bytes <= limit for lens in planned.kept):
+            hints.append("fewer lenses at a time (lenses)")
         if fitting_layers := (limit - planned.work_bytes) * len(planned.layers) // planned.map_bytes:
             hints.append(f"{fitting_layers} layers at a time (layers)")
         hints.append("measures and thumbnails without the maps (maps: false)")

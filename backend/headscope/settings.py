@@ -77,7 +77,9 @@ class Settings(BaseSettings):
         default=GIB, ge=1, description="Largest data set: of a file that is sent or fetched, and of its rows unpacked."
     )
     dataset_memory_bytes: int = Field(
-        default=GIB, ge=256 * 1024 * 1024, description="Memory that reading a data set may take, in a process of its own."
+        default=GIB,
+        ge=256 * 1024 * 1024,
+        description="Memory that reading a data set may take, in a process of its own.",
     )
     dataset_seconds: float = Field(default=300, gt=0, description="Longest time that reading a data set may take.")
     study_inputs: int = Field(default=100_000, ge=1, description="Most inputs of one study.")

@@ -36,6 +36,12 @@ describe('headLayout', () => {
     expect((graph.height - graph.top) % graph.pitch).toBe(0)
   })
 
+  it('moves rows closer where all of them are then on screen, names still apart', () => {
+    const { graph } = headLayout(labels(40), room())
+    expect(graph.pitch).toBeGreaterThanOrEqual(14)
+    expect(graph.height).toBeGreaterThanOrEqual(graph.top + 40 * graph.pitch)
+  })
+
   it('puts the graph below where the column is narrow', () => {
     const { beside, map, graph } = headLayout(labels(34), room({ width: 360, height: Number.POSITIVE_INFINITY }))
     expect(beside).toBe(false)

@@ -31,15 +31,6 @@ describe('rasterise', () => {
       expect(wrong).toHaveLength(0)
     }
   })
-
-  it('draws 512 tokens well within a frame', () => {
-    const map: Matrix = { data: new Float32Array(512 * 512).fill(0.5), rows: 512, cols: 512, exact: true }
-    const pixels = new Uint32Array(420 * 420)
-    rasterise(map, linear, table, pixels, [420, 420])
-    const began = performance.now()
-    rasterise(map, linear, table, pixels, [420, 420])
-    expect(performance.now() - began).toBeLessThan(50)
-  })
 })
 
 describe('matrix', () => {

@@ -2,6 +2,7 @@ import { describe, expect, it, vi } from 'vitest'
 import { fixedSource } from '../src/api/fixed'
 import type { Request, Run } from '../src/lib/analysis'
 import { type Source, SourceError } from '../src/lib/source'
+import { Maps } from '../src/state/maps.svelte'
 import { Session } from '../src/state/session.svelte'
 
 const request: Request = {
@@ -14,6 +15,42 @@ const request: Request = {
   measures: ['entropy'],
 }
 const session = (over: Partial<Source> = {}, delayMs = 0) => new Session({ ...fixedSource(delayMs), ...over })
+
+describe('Maps', () => {
+  it('asks for numbers of a head once its map has come, or has failed', async () => {
+    const asked: string[] = []
+    let come = (_: boolean): void => {}
+    const map: Source['map'] = async () => {
+      asked.push('map')
+      const here = await new Promise<boolean>((resolve) => (come = resolve))
+      if (!here) throw new Error('gone')
+      return { data: new Float32Array(1), rows: 1, cols: 1, exact: true }
+    }
+    const measure: Source['measure'] = async () => {
+      asked.push('numbers')
+      return [1]
+    }
+    const failed = vi.fn()
+    const maps = new Maps({ ...fixedSource(), map, measure }, 'id', failed)
+    for (const [head, here] of [
+      [0, true],
+      [1, false],
+    ] as const) {
+      asked.length = 0
+      const at = { layer: 0, head }
+      // Whichever part of the page is first.
+      maps.wantNumbers('entropy', 'weights', at)
+      const coming = maps.wantMap('weights', at)
+      await Promise.resolve()
+      expect(asked).toEqual(['map'])
+      come(here)
+      await coming
+      await vi.waitFor(() => expect(maps.numbers('entropy', 'weights', at)).toEqual([1]))
+      expect(asked).toEqual(['map', 'numbers'])
+    }
+    expect(failed).toHaveBeenCalledOnce()
+  })
+})
 
 describe('Session', () => {
   it('shows an analysis together with its first grid', async () => {

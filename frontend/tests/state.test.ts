@@ -67,6 +67,21 @@ describe('Cache', () => {
     expect(cache.peek('a')).toBeUndefined()
     expect(cache.peek('bad')).toBeUndefined()
   })
+
+  it('keeps more than its number while all of them are small', async () => {
+    const cache = new Cache<number>(1, 10, (size) => size)
+    for (const [key, size] of [
+      ['a', 4],
+      ['b', 4],
+      ['c', 2],
+    ] as const)
+      await cache.get(key, async () => size)
+    expect(['a', 'b', 'c'].map((key) => cache.peek(key))).toEqual([4, 4, 2])
+    await cache.get('d', async () => 3)
+    expect(['a', 'b', 'c', 'd'].map((key) => cache.peek(key))).toEqual([undefined, 4, 2, 3])
+    await cache.get('e', async () => 99)
+    expect(['b', 'c', 'd', 'e'].map((key) => cache.peek(key))).toEqual([undefined, undefined, undefined, 99])
+  })
 })
 
 it('fixed text has as many tokens as asked', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Token } from '../src/lib/analysis'
+import { tokenAxis, wordAxis } from '../src/lib/axis'
 import { percent, short, weight } from '../src/lib/format'
 import { labelStep, shorten } from '../src/lib/labels'
 import {
@@ -27,8 +28,19 @@ const tokens = [token('[CLS]', 'special'), token('bank'), token('river'), token(
 
 describe('sentences', () => {
   it('adds up tokens spelled alike', () => {
-    expect(looksAt(Float32Array.of(0.2, 0.25, 0.3, 0.25), tokens)).toBe(
+    expect(looksAt(Float32Array.of(0.2, 0.25, 0.3, 0.25), tokenAxis(tokens))).toBe(
       'Looks most at \u201cbank\u201d: 50\u00a0% of all weight, then \u201criver\u201d (30\u00a0%) and [CLS] (20\u00a0%).',
+    )
+  })
+
+  it('speaks of words where these are read', () => {
+    const pieces = [
+      { ...token('un'), start: 0, end: 2 },
+      { ...token('tangle', 'subword'), start: 2, end: 8 },
+    ]
+    const read = wordAxis([token('[CLS]', 'special'), ...pieces])
+    expect(looksAt(Float32Array.of(0.4, 0.5, 0.1), read)).toBe(
+      'Looks most at \u201cuntangle\u201d: 60\u00a0% of all weight, then [CLS] (40\u00a0%).',
     )
   })
 

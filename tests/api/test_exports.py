@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load
 
@@ -139,6 +140,8 @@ def test_too_much_is_refused_before_it_is_written(tmp_path: Path, viewer: Path) 
     source = made()
     source.document["shapes"] = {"weights": [12, 12, 2048, 2048]}
     source.document["kept"] = ["weights"]
+    with pytest.raises(BudgetExceeded, match="too many for a table"):
+        export.write_parquet(source, tmp_path / "table.parquet")
     with pytest.raises(BudgetExceeded, match="too many for a web page"):
         standalone.write_html(source, tmp_path / "page.html", viewer, {})
     with pytest.raises(BudgetExceeded, match="too many for a table"):
@@ -167,3 +170,21 @@ def test_table_holds_hostile_tokens(tmp_path: Path) -> None:
     assert not [row for row in rows if row["query_token"][0] in "=+-@\t\r" or row["key_token"][0] in "=+-@\t\r"]
     values = np.array([row["value"] for row in rows if row["lens"] == "effective"], np.float32)
     np.testing.assert_array_equal(values, source.all["effective"].ravel())
+
+
+def test_parquet_is_the_same_table_with_types(tmp_path: Path) -> None:
+    """Row by row what the table in text says, tokens as they are, a head of a whole layer null, and the document beside it."""
+    source = made(len(HOSTILE), HOSTILE)
+    export.write_csv(source, tmp_path / "table.csv")
+    export.write_parquet(source, tmp_path / "table.parquet")
+    table = pq.read_table(tmp_path / "table.parquet")
+    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert table.column_names == list(lines[0])
+    for name in ("lens", "layer", "query", "key"):
+        assert [str(value) for value in table[name].to_pylist()] == [line[name] for line in lines]
+    assert table["head"].to_pylist() == [int(line["head"]) if line["head"] else None for line in lines]
+    for name in ("query_token", "key_token"):
+        assert table[name].to_pylist() == [json.loads(line[name]) for line in lines]
+    np.testing.assert_array_equal(table["value"].to_numpy(), np.array([line["value"] for line in lines], np.float32))
+    assert json.loads(table.schema.metadata[b"headscope"]) == source.document

@@ -236,3 +236,11 @@ def test_patches_over_their_image(visit: Visit, server: Server) -> None:
     row = load(server.get(f"/analyses/{made['id']}/maps/weights", params=params).content)["map"][0, 0][3]
     share = f"{100 * row[0]:.1f}" if row[0] < 0.1 else f"{100 * row[0]:.0f}"
     expect(visit.page.get_by_text(f"1 token without a patch: {share}\N{NO-BREAK SPACE}% of the weight")).to_be_visible()
+
+
+def test_the_head_under_the_hand_is_fetched(visit: Visit) -> None:
+    """A hand that rests on a head has its map there before it presses; nothing moves meanwhile."""
+    visit.open()
+    with visit.page.expect_response(re.compile(r"/maps/weights\?layer=0&head=7")):
+        visit.head(0, 7).hover()
+    expect(visit.image("Heat map of head 2.9")).to_be_visible()

@@ -95,13 +95,22 @@ def test_files(visit: Visit, tmp_path: Path) -> None:
 
 
 def test_nothing_is_cut(visit: Visit) -> None:
-    """A text that is too long for the model is refused with both numbers, and kept whole."""
+    """A text that is too long for the model is refused with both numbers, and kept whole; its beginning is analysed when that is asked for."""
     visit.network_errors_expected = True
     visit.open()
     text = "word " * 600
     drop(visit, "long.txt", "text/plain", text.encode())
     expect(visit.alert).to_contain_text("The text has 602 tokens and this model takes 512.")
     expect(visit.text).to_have_value(text.strip())
+    before = visit.now()
+    visit.page.get_by_role("button", name="Analyse the first 512 tokens").click()
+    visit.settled(before)
+    assert visit.tokens.count() == 512
+    expect(visit.text).to_have_value(text.strip())
+    expect(visit.page.get_by_text("Cut to the first 512 tokens, as asked").first).to_be_visible()
+    # Another text is read as a whole again.
+    visit.submit("word word")
+    expect(visit.page).not_to_have_url(re.compile("most="))
 
 
 def test_token_ids(visit: Visit) -> None:
@@ -144,6 +153,26 @@ def test_the_model_writes_on(visit: Visit) -> None:
     visit.page.get_by_role("spinbutton", name="seed").press("Enter")
     visit.settled(before)
     assert visit.tokens.all_inner_texts() != greedy
+
+
+def test_what_the_model_wrote_is_marked_in_the_history(visit: Visit) -> None:
+    """Opened again, and read through another lens, it is the same text of the model's own."""
+    visit.open(address(text="The dog", model="writer", generate='{"max_new_tokens":4}'))
+    written = visit.page.locator("button.written")
+    expect(written).not_to_have_count(0)
+    words = written.all_inner_texts()
+    visit.page.get_by_role("spinbutton", name="Let the model write on").fill("0")
+    before = visit.now()
+    visit.page.get_by_role("spinbutton", name="Let the model write on").press("Enter")
+    visit.settled(before)
+    expect(written).to_have_count(0)
+    visit.page.get_by_title("What you have had analysed").click()
+    before = visit.now()
+    visit.page.get_by_role("dialog", name="History").get_by_role("button", name="The dog").nth(1).click()
+    visit.painted("head", before)
+    expect(written).to_have_text(words)
+    visit.lens("norm")
+    expect(written).to_have_text(words)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

@@ -80,6 +80,29 @@ def test_a_head_is_opened_from_its_dot(visit: Visit) -> None:
     expect(visit.page.get_by_role("heading", name=re.compile("^Head 3.4"))).to_be_visible()
 
 
+def test_heads_and_figures_light_each_other(visit: Visit) -> None:
+    """The violin of a layer and the heads of that layer; the dot of a head and that head alone."""
+    visits = {"entropy": ("Entropy", "Layer 2", 12), "rank": ("Rank", "Head 2.5", 1)}
+    for figure, (title, named, count) in visits.items():
+        visit.page.goto("about:blank")
+        visit.open(address(text=TEXT, figures=figure, head="0.0"))
+        image = plot(visit, title)
+        expect(image.locator(".point").first).to_be_attached()
+        visit.head(2, 5).hover()
+        expect(image.locator(".hoverlayer")).to_contain_text(named)
+        visit.page.get_by_role("heading", name="Headscope").hover()
+        expect(image.locator(".hoverlayer")).to_be_empty()
+        image.scroll_into_view_if_needed()
+        box = image.locator(".point").nth(2 if figure == "entropy" else 29).bounding_box()
+        assert box
+        visit.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        lit = visit.page.locator("[role=gridcell].spot")
+        expect(lit).to_have_count(count)
+        expect(lit.first).to_have_attribute("aria-label", "Layer 2, head 0" if count > 1 else "Layer 2, head 5")
+        visit.page.mouse.move(2, 2)
+        expect(lit).to_have_count(0)
+
+
 def test_violins_by_layer_or_by_head(visit: Visit) -> None:
     """Of the layer of the open head."""
     visit.open(address(text=TEXT, figures="entropy", head="2.7"))

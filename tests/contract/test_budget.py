@@ -43,6 +43,9 @@ def test_refused_exactly_when_it_does_not_fit(layers: int, heads: int, tokens: i
     offered = refused.value.detail.partition("What would fit: ")[2]
     if found := re.search(r"(\d+) layers", offered):
         check(plan(int(found[1]), heads, tokens, lenses), limit)
+    if "fewer lenses" in offered:
+        check(min((replace(planned, kept=[lens]) for lens in planned.kept), key=lambda one: one.bytes), limit)
+        assert lenses > 1
     if "maps: false" in offered:
         check(replace(planned, kept=[]), limit)
     if found := re.search(r"(\d+) tokens", offered):

@@ -121,6 +121,7 @@ def test_every_figure_has_a_page(name):
     known = FIGURES[name].params.model_fields
     assert (f"## Parameters\n\n<!-- generated: parameters:figure/{name} -->" in page) == bool(known)
     assert f"explanation/figures/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert re.search(rf"!\[[^\]]{{10,}}\]\(\.\./\.\./pictures/figure-{name}\.png\)", page), "a picture, in words too"
 
 
 @pytest.mark.parametrize("name", STUDY_FIGURES)

@@ -130,7 +130,8 @@ def test_redis_restarted(cluster: Cluster, how: signal.Signals) -> None:
     stored = cluster.analyse(**quick())
     running = [cluster.submit(**slow()) for _ in range(2)]
     waiting = [cluster.submit(**quick()) for _ in range(5)]
-    cluster.forward(running[0])  # and not the other as well: a worker that has the model at hand is done while one that has to load it begins
+    # Not the other as well: a worker that has the model at hand is done while one that has to load it begins.
+    cluster.forward(running[0])
     cluster.broker.kill(how)
     for server in cluster.servers:
         answer = server.post(quick())

@@ -24,20 +24,25 @@ from .standalone import write_html
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"])
 
-Format = Literal["safetensors", "npz", "csv", "html"]
+Format = Literal["safetensors", "npz", "parquet", "csv", "html"]
 WRITERS: dict[str, Callable[[Stored, Path], None]] = {
     "safetensors": export.write_safetensors,
     "npz": export.write_npz,
+    "parquet": export.write_parquet,
     "csv": export.write_csv,
 }
-MEDIA = {"csv": "text/csv; charset=utf-8", "html": "text/html; charset=utf-8"}
+MEDIA = {
+    "parquet": "application/vnd.apache.parquet",
+    "csv": "text/csv; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+}
 
 
 @router.get("/export", response_class=FileResponse)
 async def export_file(
     id_: AnalysisId, service: ServiceDep, format_: Annotated[Format, Query(alias="format")] = "safetensors"
 ) -> Response:
-    """The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` has a line per entry of every map."""
+    """The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` and `parquet` have a line per entry of every map."""
     handle, name = tempfile.mkstemp(prefix="export-", dir=service.results.staging)
     os.close(handle)
     path = Path(name)

@@ -77,7 +77,7 @@ async def maps(
 def _encoded(values: Array, dtype: str, signed: bool, format_: Format) -> Response:
     if dtype == "float16" and np.nanmax(np.abs(values), initial=0) > np.finfo(np.float16).max:
         raise InvalidRequest("Some values are too large for float16. Ask for float32.", pointer="/dtype")
-    arrays = quantise(values, signed) if dtype == "uint8" else {"map": values.astype(dtype)}
+    arrays = quantise(values, signed) if dtype == "uint8" else {"map": values.astype(dtype, copy=False)}
     return answer(arrays, format_)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from ..models.generation import Generate
 from ..request import AnalysisRequest, Count, Tag
 from ..types import Kind, ModelKind, TokenKind
 
@@ -243,7 +244,9 @@ class AnalysisDocument(Strict):
         str | None, Field(description="What the offsets of tokens count in, with what the model wrote at its end.")
     ]
     target_text: Annotated[str | None, Field(description="The same of a decoder beside an encoder.")]
+    generate: Annotated[Generate | None, Field(description="How the model was asked to write on.")]
     generated: Annotated[int, Field(description="How many tokens at the end the model wrote itself.")]
+    max_tokens: Annotated[int | None, Field(description="How many tokens the input was to be cut to.")]
     grid: GridSchema | None
     layers: int
     heads: int

@@ -121,7 +121,15 @@ def encode(
             encoding.tokens, encoding.ids, segments, encoding.special_tokens_mask, encoding.offsets, strict=True
         )
     ]
-    return Encoded(_assemble(rows, (text, text_pair or ""), unknown), list(encoding.type_ids), text=text)
+    return Encoded(
+        _assemble(rows, (text, text_pair or ""), unknown), list(encoding.type_ids), text=text, warnings=_cut(encoding)
+    )
+
+
+def _cut(encoding: Any) -> tuple[Warned, ...]:
+    if not encoding.overflowing:
+        return ()
+    return (Warned("cut", f"Cut to the first {len(encoding.ids)} tokens, as asked: what follows was not read.", None),)
 
 
 def extend(

@@ -1,4 +1,4 @@
-"""A whole analysis as one file: safetensors, npz, or a table in text. The first is what the library saves and opens.
+"""A whole analysis as one file: safetensors, npz, or a table, in text or as Parquet. The first is what the library saves and opens.
 
 Tensors are named map/<lens>, measure/<measure>/<lens>, tile/<lens>/<part>, note/<lens>/<part>, keys and picture; the document stands in the safetensors metadata
 under `headscope`, in an npz as the string `headscope`.
@@ -24,7 +24,10 @@ from ..errors import BudgetExceeded
 
 Array = NDArray[Any]
 MOST_LINES = 2_000_000
-CSV_COLUMNS = ("lens", "layer", "head", "query", "key", "query_token", "key_token", "value")
+MOST_ROWS = 200_000_000
+# Lines of a Parquet table that are written together.
+GROUP = 1_000_000
+COLUMNS = ("lens", "layer", "head", "query", "key", "query_token", "key_token", "value")
 TYPES = {
     "float16": "F16",
     "float32": "F32",
@@ -122,27 +125,71 @@ def write_csv(source: Source, path: Path) -> None:
 
     Tokens stand as JSON strings, quotes included: no spreadsheet takes one for a formula, and json.loads gives it back.
     """
-    document = source.document
-    check_lines(document)
-    queries, keys = tokens_of(document)
+    check_lines(source.document)
+    queries, keys = tokens_of(source.document)
     with path.open("w", encoding="utf-8", newline="") as file:
         write = csv.writer(file, lineterminator="\n").writerow
-        write(CSV_COLUMNS)
-        for lens in document["kept"]:
-            for number, block in zip(document["layers"], _layers(source, lens), strict=True):
-                for place, rows in enumerate(block[0]):
-                    head = document["heads"][place] if document["shapes"][lens][1] > 1 else None
-                    for q, k in np.argwhere(~np.isnan(rows)):
-                        write((lens, number, head, q, k, queries[q], keys[k], rows[q, k]))
+        write(COLUMNS)
+        for lens, layer, head, rows in _heads(source):
+            for q, k in np.argwhere(~np.isnan(rows)):
+                write((lens, layer, head, q, k, queries[q], keys[k], rows[q, k]))
 
 
-def check_lines(document: dict[str, Any]) -> None:
-    """Raise BudgetExceeded if the maps have more entries than a table in text may have lines."""
+def write_parquet(source: Source, path: Path) -> None:
+    """The table of write_csv with types, tokens as they are, and the document in the metadata under `headscope`; about a million lines in memory at a time.
+
+    Raises BudgetExceeded if there are too many entries, Corrupt if the source is.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    check_lines(source.document, MOST_ROWS)
+    number, text = pa.int32(), pa.dictionary(pa.int32(), pa.string())
+    types = (text, number, number, number, number, text, text, pa.float32())
+    about = {"headscope": json.dumps(source.document, allow_nan=False)}
+    schema = pa.schema(zip(COLUMNS, types, strict=True), about)
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        held: list[Any] = []
+        for table in _tables(source, schema):
+            held.append(table)
+            if sum(len(one) for one in held) >= GROUP:
+                file.write_table(pa.concat_tables(held))
+                held.clear()
+        if held:
+            file.write_table(pa.concat_tables(held))
+
+
+def _tables(source: Source, schema: Any) -> Iterator[Any]:
+    """The entries of each head of every map, as a pyarrow.Table."""
+    import pyarrow as pa
+
+    kept, number = source.document["kept"], pa.int32()
+    queries, keys = (pa.array([json.loads(text) for text in side]) for side in tokens_of(source.document))
+    for lens, layer, head, rows in _heads(source):
+        there = ~np.isnan(rows)
+        q, k = (pa.array(axis, number) for axis in np.nonzero(there))
+        of, layers, heads = (pa.repeat(pa.scalar(one, number), len(q)) for one in (kept.index(lens), layer, head))
+        texts = [pa.DictionaryArray.from_arrays(at, names) for at, names in ((q, queries), (k, keys))]
+        lenses = pa.DictionaryArray.from_arrays(of, pa.array(kept))
+        yield pa.Table.from_arrays([lenses, layers, heads, q, k, *texts, pa.array(rows[there])], schema=schema)
+
+
+def _heads(source: Source) -> Iterator[tuple[str, int, int | None, Array]]:
+    """Lens, numbers of layer and head, and [Q, K], head by head; the head of a map of a whole layer is None."""
+    document = source.document
+    for lens in document["kept"]:
+        for layer, block in zip(document["layers"], _layers(source, lens), strict=True):
+            for place, rows in enumerate(block[0]):
+                yield lens, layer, document["heads"][place] if document["shapes"][lens][1] > 1 else None, rows
+
+
+def check_lines(document: dict[str, Any], most: int = MOST_LINES) -> None:
+    """Raise BudgetExceeded if the maps have more entries than a table may have lines; by default one in text."""
     lines = sum(math.prod(document["shapes"][lens]) for lens in document["kept"])
-    if lines > MOST_LINES:
+    if lines > most:
         raise BudgetExceeded(
-            "These maps are too many for a table in text. Export them as safetensors or npz, or analyse fewer layers, heads or lenses.",
-            limit=MOST_LINES,
+            "These maps are too many for a table. Export them as safetensors or npz, or analyse fewer layers, heads or lenses.",
+            limit=most,
             actual=lines,
         )
 

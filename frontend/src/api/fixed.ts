@@ -274,6 +274,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     params,
     shape: [LAYERS, name === 'rollout' ? 1 : HEADS, queries.length, n],
     signed: name === 'effective',
+    stored: request.maps !== false,
     identical: name === 'effective' ? identical : null,
     undefined: name === 'max-entropy' ? perHead(({ head }) => gapsOf(queries.length, head)) : null,
   })
@@ -293,7 +294,9 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     textPair: request.textPair,
     picture: request.image ? fixedPicture : null,
     image: request.image ?? '',
+    generate: request.generate ?? null,
     generated: writtenIn(request),
+    maxTokens: request.maxTokens ?? null,
     tokens: queries,
     keyTokens: keys,
     maps: Object.fromEntries(request.lenses.map((lens) => [lens.name, info(lens)])),

@@ -43,7 +43,7 @@ async function problem(response: Response, say: Say): Promise<SourceError> {
   const fallback = `The server answered ${status} ${statusText}`.trimEnd()
   const known: Partial<Problem> = await response.json().catch(() => ({}))
   const { title = fallback, detail = '', code = 'error', limit = null, actual = null } = known
-  return new SourceError(say({ title, detail, code, status, limit, actual }), code, status)
+  return new SourceError(say({ title, detail, code, status, limit, actual }), code, status, limit, actual)
 }
 
 /** `/analyses/{id}/...` with every part escaped and only the query that is set. */

@@ -184,7 +184,7 @@ export interface paths {
         };
         /**
          * Export File
-         * @description The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` has a line per entry of every map.
+         * @description The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` and `parquet` have a line per entry of every map.
          */
         get: operations["export_file_api_v1_analyses__id__export_get"];
         put?: never;
@@ -891,6 +891,8 @@ export interface components {
              * @description What the offsets of tokens count in, with what the model wrote at its end.
              */
             full_text: string | null;
+            /** @description How the model was asked to write on. */
+            generate: components["schemas"]["Generate"] | null;
             /**
              * Generated
              * @description How many tokens at the end the model wrote itself.
@@ -939,6 +941,11 @@ export interface components {
             maps: {
                 [key: string]: components["schemas"]["MapSchema"];
             };
+            /**
+             * Max Tokens
+             * @description How many tokens the input was to be cut to.
+             */
+            max_tokens: number | null;
             /** Measures */
             measures: string[];
             mechanism: components["schemas"]["MechanismSchema"];
@@ -3588,7 +3595,7 @@ export interface operations {
     export_file_api_v1_analyses__id__export_get: {
         parameters: {
             query?: {
-                format?: "safetensors" | "npz" | "csv" | "html";
+                format?: "safetensors" | "npz" | "parquet" | "csv" | "html";
             };
             header?: never;
             path: {

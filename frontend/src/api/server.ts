@@ -137,7 +137,7 @@ export function server(key = ''): Source {
 }
 
 function requestBody(request: Request): Partial<WireRequest> {
-  const { model, kind, mechanism, lenses, measures } = request
+  const { model, kind, mechanism, lenses, measures, maps } = request
   const chosen = ({ name, params }: Method) => ({ ...params, name })
   return {
     model,
@@ -146,12 +146,16 @@ function requestBody(request: Request): Partial<WireRequest> {
     mechanism: chosen(mechanism) as WireRequest['mechanism'],
     lenses: lenses.map(chosen) as WireRequest['lenses'],
     measures: measures as WireRequest['measures'],
+    ...(maps === false ? { maps } : {}),
   }
 }
 
 /** An image or token ids stand in the place of a text. */
-function inputOf({ text, textPair, ids, targetIds, image, generate }: Request): Partial<WireRequest> {
-  const written = generate ? { generate: generate as NonNullable<WireRequest['generate']> } : {}
+function inputOf({ text, textPair, ids, targetIds, image, generate, maxTokens }: Request): Partial<WireRequest> {
+  const written = {
+    ...(generate ? { generate: generate as NonNullable<WireRequest['generate']> } : {}),
+    ...(maxTokens ? { max_tokens: maxTokens } : {}),
+  }
   if (image) return { image }
   if (ids) return { token_ids: [...ids], ...(targetIds ? { target_ids: [...targetIds] } : {}), ...written }
   return { text, ...(textPair ? { text_pair: textPair } : {}), ...written }

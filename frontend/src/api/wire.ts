@@ -98,6 +98,8 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     image: wire.image ?? '',
     // The encoder reads what it is given: beside it only the decoder's text is written.
     generated: wire.kind === 'encoder' ? 0 : wire.generated,
+    generate: wire.generate,
+    maxTokens: wire.max_tokens,
     tokens: wire.tokens,
     keyTokens: wire.key_tokens ?? wire.tokens,
     maps: wire.maps,

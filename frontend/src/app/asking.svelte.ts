@@ -1,5 +1,6 @@
 /** What the page asks the source for: the request that the choices amount to, and when it is made. */
 import type { Analysis, Declaration, KindSupport, Method, Model, Reasons, Request } from '../lib/analysis'
+import { isPart } from '../lib/fitting'
 import { readParams } from '../lib/params'
 import { EXAMPLES } from '../state/examples'
 import { inputOf } from '../state/input'
@@ -124,7 +125,8 @@ export class Asking {
     const wanted = this.#request()
     if (!wanted) return
     const second = await rival.request(wanted, selection, session)
-    const key = JSON.stringify([wanted, second])
+    // Where not all lenses had room, another lens is another question.
+    const key = JSON.stringify([wanted, second, this.#shown && isPart(this.#shown.analysis) ? this.lens : ''])
     if (key === this.#asked && !again) return
     this.#asked = key
     const { lens } = this

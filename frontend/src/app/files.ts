@@ -13,7 +13,7 @@ export function files(asking: Asking, session: Session) {
       if ('text' in found) asking.choose({ text: found.text, pair: '', ids: '', targets: '' })
       else see(found.image)
     } catch (error) {
-      session.error = error instanceof Error ? error.message : String(error)
+      session.say(error instanceof Error ? error.message : String(error))
     }
   }
 
@@ -22,7 +22,7 @@ export function files(asking: Asking, session: Session) {
     const models = [asking.card, ...(session.catalogue?.models ?? [])]
     const seeing = models.find((model) => model?.kind === 'vision' && model.available)
     if (!seeing) {
-      session.error = BLIND
+      session.say(BLIND)
       return
     }
     asking.upload = image

@@ -76,6 +76,8 @@ export interface Run {
 export interface MapInfo {
   shape: number[]
   signed: boolean
+  /** Its maps are kept; else only thumbnails are. */
+  stored: boolean
   identical: boolean[][] | null
   /** Parameters of its lens. */
   params: Record<string, unknown>
@@ -100,8 +102,12 @@ export interface Analysis extends Run {
   picture: Picture | null
   /** The name under which the source keeps the image that was sent; empty for texts. */
   image: string
+  /** How the model was asked to write on; null where the text is taken as it is. */
+  generate: Params | null
   /** How many tokens at the end, along the queries, the model wrote itself. */
   generated: number
+  /** How many tokens the input was to be cut to; null where all of it is read. */
+  maxTokens: number | null
   /** Along the queries. */
   tokens: Token[]
   /** Along the keys: the same array, but for cross-attention. */
@@ -177,10 +183,14 @@ export interface Request {
   image?: string
   /** How the model shall write on; without it the text is taken as it is. */
   generate?: Params
+  /** Only that many tokens of the input are read. */
+  maxTokens?: number
   kind: string
   mechanism: Method
   lenses: Method[]
   measures: string[]
+  /** False for thumbnails and numbers only. */
+  maps?: false
 }
 
 /** One map for all heads of a layer, not one for each. */

@@ -3,7 +3,12 @@ export class Cache<T> {
   #entries = new Map<string, Promise<T>>()
   #settled = new Map<string, T>()
 
-  constructor(private readonly capacity: number) {}
+  /** So many answers; more of them as long as all together are no larger than `most`. */
+  constructor(
+    private readonly capacity: number,
+    private readonly most = 0,
+    private readonly sizeOf: (value: T) => number = () => 1,
+  ) {}
 
   get(key: string, make: () => Promise<T>): Promise<T> {
     const known = this.#entries.get(key)
@@ -15,7 +20,7 @@ export class Cache<T> {
     const made = make()
     this.#entries.set(key, made)
     made.then(
-      (value) => this.#entries.get(key) === made && this.#settled.set(key, value),
+      (value) => this.#settle(key, made, value),
       () => this.#entries.get(key) === made && this.#entries.delete(key),
     )
     this.#evict()
@@ -32,9 +37,19 @@ export class Cache<T> {
     this.#settled.clear()
   }
 
+  #settle(key: string, made: Promise<T>, value: T): void {
+    if (this.#entries.get(key) !== made) return
+    this.#settled.set(key, value)
+    this.#evict()
+  }
+
   #evict(): void {
+    let size = 0
+    for (const value of this.#settled.values()) size += this.sizeOf(value)
     for (const key of this.#entries.keys()) {
-      if (this.#entries.size <= this.capacity) return
+      if (this.#entries.size <= this.capacity || size <= this.most) return
+      const gone = this.#settled.get(key)
+      if (gone !== undefined) size -= this.sizeOf(gone)
       this.#entries.delete(key)
       this.#settled.delete(key)
     }

@@ -36,7 +36,7 @@ export const sourceOf = ({ id }: Analysis) => `Headscope, analysis ${id.slice(0,
 
 /** How near the numbers of a map are to those that were computed. */
 export function precisionOf({ exact, error }: Matrix): string {
-  if (!exact) return 'a thumbnail so far: each cell its largest entry'
+  if (!exact) return 'a thumbnail: each cell its largest entry'
   return error ? `rounded: off by at most ${short(error)}` : 'exact (float32)'
 }
 

@@ -18,6 +18,16 @@ export function oncePerFrame(draw: () => void): { request(): void; stop(): void 
   }
 }
 
+/** Tokens of a text short enough to be read in the frame in which its map is painted. */
+const SHORT = 128
+
+/** Reads a map of so many tokens: at once, or once the map is on screen, of which it would take several frames. Answers how to call it off. */
+export function besideMap(tokens: number, task: () => void): () => void {
+  if (tokens > SHORT) return afterPaint(task)
+  task()
+  return () => {}
+}
+
 /** Runs a task once the frame that is now in the making is on screen; answers how to call it off. */
 export function afterPaint(task: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined

@@ -13,6 +13,16 @@ export interface Lit {
   box: Box | null
 }
 
+/** A head, or with null all heads of a layer: what a point of a figure is about, or what the hand is at among the heads. */
+export interface Spot {
+  layer: number
+  head: number | null
+}
+
+/** Whether one of them is the other, or a part of it. */
+export const meets = (a: Spot, b: Spot) =>
+  a.layer === b.layer && (a.head === null || b.head === null || a.head === b.head)
+
 export const NOTHING: Lit = { queries: [], keys: [], box: null }
 
 export const isNothing = ({ queries, keys, box }: Lit) => queries.length + keys.length === 0 && box === null

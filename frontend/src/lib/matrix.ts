@@ -90,14 +90,24 @@ export function tilesMax(tiles: Tiles): number {
   return max
 }
 
-export function maxMagnitude(data: Float32Array): number {
+/** Several parts of the page ask the same of a map of millions of entries: it is reckoned once. */
+function once<K extends object, V>(reckon: (of: K) => V): (of: K) => V {
+  const known = new WeakMap<K, { value: V }>()
+  return (of) => {
+    const found = known.get(of) ?? { value: reckon(of) }
+    known.set(of, found)
+    return found.value
+  }
+}
+
+export const maxMagnitude = once((data: Float32Array): number => {
   let max = 0
   for (let i = 0; i < data.length; i++) {
     const size = Math.abs(data[i])
     if (size > max) max = size
   }
   return max
-}
+})
 
 /** a - b, cell by cell: what a lens adds to or takes from another. */
 export function difference(a: Matrix, b: Matrix): Matrix {
@@ -114,17 +124,18 @@ export const rounding = (error: number): Pick<Matrix, 'error'> => (error > 0 ? {
 export const isGap = (map: Matrix, row: number) => Number.isNaN(map.data[row * map.cols])
 
 /** Mean over queries of the magnitude each key receives, [K]; queries without a reading count for nothing. */
-export function columnMeans(map: Matrix): Float32Array {
-  const means = new Float32Array(map.cols)
-  let rows = 0
-  for (let q = 0; q < map.rows; q++) {
-    if (isGap(map, q)) continue
-    rows += 1
-    for (let k = 0; k < map.cols; k++) means[k] += Math.abs(map.data[q * map.cols + k])
+export const columnMeans = once(({ data, rows, cols }: Matrix): Float32Array => {
+  const means = new Float32Array(cols)
+  let read = 0
+  for (let q = 0; q < rows; q++) {
+    const from = q * cols
+    if (Number.isNaN(data[from])) continue
+    read += 1
+    for (let k = 0; k < cols; k++) means[k] += Math.abs(data[from + k])
   }
-  for (let k = 0; k < map.cols; k++) means[k] /= Math.max(1, rows)
+  for (let k = 0; k < cols; k++) means[k] /= Math.max(1, read)
   return means
-}
+})
 
 /** Indices of the largest magnitudes, largest first; without those that have no reading. */
 export function topIndices(values: Float32Array, count: number): number[] {

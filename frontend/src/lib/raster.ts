@@ -88,7 +88,7 @@ function isGaps(map: Matrix, [top, bottom]: [number, number]): boolean {
 }
 
 function rasteriseRow(
-  map: Matrix,
+  { data, cols }: Matrix,
   across: Int32Array,
   [top, bottom]: [number, number],
   colour: (value: number) => number,
@@ -97,11 +97,16 @@ function rasteriseRow(
 ): void {
   const width = across.length / 2
   for (let x = 0; x < width; x++) {
-    let strongest = 0
-    for (let row = top; row < bottom; row++) {
-      for (let i = row * map.cols + across[2 * x]; i < row * map.cols + across[2 * x + 1]; i++) {
-        const value = map.data[i]
-        if (Math.abs(value) > Math.abs(strongest)) strongest = value
+    let [strongest, size] = [0, 0]
+    const [first, last] = [across[2 * x], across[2 * x + 1]]
+    for (let row = top * cols; row < bottom * cols; row += cols) {
+      for (let i = row + first; i < row + last; i++) {
+        const value = data[i]
+        const magnitude = value < 0 ? -value : value
+        if (magnitude > size) {
+          size = magnitude
+          strongest = value
+        }
       }
     }
     pixels[at + x] = colour(strongest)

@@ -1,5 +1,5 @@
 /** Several heads read as one map. */
-import type { Head } from './analysis'
+import type { Analysis, Head } from './analysis'
 import { type Matrix, rounding } from './matrix'
 
 export type Merge = 'mean' | 'max'
@@ -26,6 +26,15 @@ export function merged(maps: readonly Matrix[], how: Merge): Matrix {
 const stronger = (a: number, b: number) => (Number.isNaN(a) ? a : b)
 
 export const sameHead = (a: Head, b: Head) => a.layer === b.layer && a.head === b.head
+
+/** The heads right, left, below and above, where there are any. */
+export function neighbours({ layer, head }: Head, { layers, heads }: Pick<Analysis, 'layers' | 'heads'>): Head[] {
+  const along = [1, -1].map((step) => ({ layer, head: head + step }))
+  const across = [1, -1].map((step) => ({ layer: layer + step, head }))
+  return [...along, ...across].filter(
+    (near) => near.layer >= 0 && near.layer < layers && near.head >= 0 && near.head < heads,
+  )
+}
 
 /** The selection with one head more, or without it if it was in. */
 export function toggled(heads: readonly Head[], head: Head): Head[] {

@@ -90,6 +90,10 @@ export class SourceError extends Error {
     message: string,
     readonly code: string,
     readonly status: number,
+    /** How much is taken, where something was too much. */
+    readonly limit: number | null = null,
+    /** How much there was. */
+    readonly actual: number | null = null,
   ) {
     super(message)
     this.name = 'SourceError'

@@ -1,5 +1,6 @@
 /** Sentences about a head. Every number the right column shows is said here. */
 import type { Analysis, Declaration, Token } from './analysis'
+import type { Axis } from './axis'
 import { duration, percent, plural, short } from './format'
 import { type Matrix, topIndices } from './matrix'
 
@@ -10,17 +11,17 @@ export function tokenLabel(token: Token | undefined): string {
   return text.trim() === '' ? '\u2423' : text
 }
 
-export const quote = (token: Token | undefined) => {
-  const label = tokenLabel(token)
-  return token?.kind === 'special' ? label : `\u201c${label}\u201d`
-}
+export const quote = (token: Token | undefined) => named(tokenLabel(token), token?.kind === 'special')
 
-/** Tokens spelled alike count as one: a repeated word is one thing looked at. */
-export function looksAt(means: Float32Array, tokens: readonly Token[]): string {
+/** As it stands in a sentence. */
+const named = (label: string, special: boolean) => (special ? label : `\u201c${label}\u201d`)
+
+/** The mean weight on each key token, said along an axis of tokens or of words. What is spelled alike counts as one: a repeated word is one thing looked at. */
+export function looksAt(means: Float32Array, { labels, special, of }: Axis): string {
   const shares = new Map<string, number>()
   let total = 0
   for (let k = 0; k < means.length; k++) {
-    const name = quote(tokens[k])
+    const name = named(labels[of[k]], special[of[k]])
     shares.set(name, (shares.get(name) ?? 0) + means[k])
     total += means[k]
   }
@@ -43,7 +44,8 @@ const HABIT = 0.3
 
 /** Where a text looks at itself: how much goes to the token before, itself or the next; empty where none of them takes much. */
 export function habitSentence(map: Matrix): string {
-  const total = map.data.reduce((sum, value) => sum + (Number.isNaN(value) ? 0 : Math.abs(value)), 0)
+  let total = 0
+  for (let i = 0; i < map.data.length; i++) if (!Number.isNaN(map.data[i])) total += Math.abs(map.data[i])
   const shares = NEIGHBOURS.map(([offset, words]) => ({ words, share: diagonal(map, offset) / (total || 1) }))
   const strong = shares.filter(({ share }) => share >= HABIT).sort((a, b) => b.share - a.share)
   return strong.map(({ words, share }) => `${percent(share)} of all weight goes to ${words}.`).join(' ')

@@ -39,6 +39,10 @@ export function visible({ geometry, top, width, height, scroll }: GraphLayout): 
   return geometry.kind === 'rows' ? within(geometry, scroll, width) : within(geometry, scroll + top, height - top)
 }
 
+/** Which tokens are on screen, counted from 0. */
+export const partWords = ([first, last]: readonly [number, number], tokens: number): string =>
+  `${first} to ${last - 1} of ${tokens}`
+
 function prepare(canvas: Surface, { width, height, top, scroll, geometry }: GraphLayout): Pen {
   const context = fitCanvas(canvas, width, height)
   context.clearRect(0, 0, width, height)

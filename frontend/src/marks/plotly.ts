@@ -1,15 +1,21 @@
 /** plotly.js, loaded once, when the first figure is opened. */
 import type { PlotlyFigure } from '../lib/figures'
+import { meets, type Spot } from '../lib/lit'
 
 interface Point {
   customdata?: unknown
 }
 interface Events {
-  on(name: 'plotly_click', call: (event: { points: Point[] }) => void): void
+  on(name: 'plotly_click' | 'plotly_hover', call: (event: { points: Point[] }) => void): void
+}
+interface Trace {
+  curveNumber: number
+  pointNumber: number
 }
 interface Plotly {
   react(to: HTMLElement, data: unknown, layout: unknown, config: unknown): Promise<HTMLElement & Events>
   purge(from: HTMLElement): void
+  Fx: { hover(on: HTMLElement, points: Trace[]): void; unhover(on: HTMLElement): void }
 }
 
 let loading: Promise<Plotly> | undefined
@@ -42,18 +48,15 @@ export interface Surface {
   script: string
   width: number
   height: number
-  onchoose: (chosen: Chosen) => void
+  /** A mark was clicked: what it is about. */
+  onchoose: (spot: Spot) => void
+  /** The hand is at what a point is about. */
+  onspot: (spot: Spot) => void
 }
 
-/** What a mark that was clicked is about: a head, or all heads of a layer. */
-export interface Chosen {
-  layer: number
-  head: number | null
-}
-
-/** Figures say in their customdata which layer and head a point is about. */
-function chosenOf({ points }: { points: Point[] }): Chosen | undefined {
-  const [layer, head] = (points[0]?.customdata ?? []) as unknown[]
+/** Figures say in their customdata which layer and head a point is about; the head is null where it is about all of a layer. */
+function spotOf(customdata: unknown): Spot | undefined {
+  const [layer, head] = Array.isArray(customdata) ? customdata : []
   return typeof layer === 'number' ? { layer, head: typeof head === 'number' ? head : null } : undefined
 }
 
@@ -71,10 +74,30 @@ export async function drawFigure(to: HTMLElement, { data, layout }: PlotlyFigure
     { displayModeBar: false, doubleClick: false },
   )
   if (!first) return
-  drawn.on('plotly_click', (event) => {
-    const chosen = chosenOf(event)
-    if (chosen) surface.onchoose(chosen)
+  drawn.on('plotly_click', ({ points }) => {
+    const spot = spotOf(points[0]?.customdata)
+    if (spot) surface.onchoose(spot)
   })
+  drawn.on('plotly_hover', ({ points }) => {
+    const spot = spotOf(points[0]?.customdata)
+    // What is lit from elsewhere says so, too.
+    if (spot && to.matches(':hover')) surface.onspot(spot)
+  })
+}
+
+/** Lights the point that is about the spot, as if the hand were there. */
+export async function lightPoint(on: HTMLElement, { data }: PlotlyFigure, spot: Spot | null): Promise<void> {
+  const lib = await loading
+  if (!lib || !on.classList.contains('js-plotly-plot') || on.matches(':hover')) return
+  const points = data.flatMap(({ customdata }, curveNumber) =>
+    (Array.isArray(customdata) ? customdata : []).flatMap((about, pointNumber) => {
+      const own = spotOf(about)
+      return spot && own && meets(own, spot) ? [{ curveNumber, pointNumber }] : []
+    }),
+  )
+  // Of a spot that many points are about, none is it.
+  if (points.length === 1) lib.Fx.hover(on, points)
+  else lib.Fx.unhover(on)
 }
 
 export function clearFigure(from: HTMLElement): void {

@@ -96,7 +96,7 @@ export class Comparison {
   }
 
   wantLikeness(lens: string, otherLens: string): void {
-    if (!this.headByHead) return
+    if (!this.headByHead || !this.#here(lens, otherLens)) return
     this.#want(`${lens} ${otherLens}`, ({ heads }) => heads(this.one.id, this.other.id, lens, otherLens))
   }
 
@@ -107,8 +107,13 @@ export class Comparison {
   }
 
   wantMatches(lens: string, head: Head): void {
-    if (this.refusal) return
+    if (this.refusal || !this.#here(lens, lens)) return
     this.#want(`${lens} ${headName(head)}`, ({ matches }) => matches(this.one.id, this.other.id, lens, head))
+  }
+
+  /** Thumbnails are not compared. */
+  #here(lens: string, otherLens: string): boolean {
+    return this.one.maps[lens]?.stored !== false && this.other.maps[otherLens]?.stored !== false
   }
 
   #want(key: string, ask: (source: Comparisons) => Promise<Likeness>): void {

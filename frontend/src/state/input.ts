@@ -4,7 +4,7 @@ import { generateOf } from '../lib/generation'
 import { parseIds } from '../lib/ids'
 import type { Selection } from './selection.svelte'
 
-export type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate'>
+export type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens'>
 
 /** `upload`: an image that the source does not keep yet. Undefined where there is nothing yet that the model takes. */
 export function inputOf(selection: Selection, kind: ModelKind, upload = ''): Input | undefined {
@@ -22,5 +22,6 @@ export function inputOf(selection: Selection, kind: ModelKind, upload = ''): Inp
     ...(ids ? { ids } : {}),
     ...(targetIds ? { targetIds } : {}),
     ...(generate ? { generate } : {}),
+    ...(selection.most > 0 ? { maxTokens: selection.most } : {}),
   }
 }

@@ -1,20 +1,26 @@
 /** The tensors of one analysis, fetched when wanted, kept while likely to be wanted again. */
-import { type Head, headName, type Several } from '../lib/analysis'
+import { type Analysis, type Head, headName, type Several } from '../lib/analysis'
 import { Cache } from '../lib/cache'
 import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/matrix'
-import { merged } from '../lib/several'
+import { MOST_HEADS, merged } from '../lib/several'
 import type { Source } from '../lib/source'
 
 type Numbers = (number | null)[]
 
-/** About 64 MB of maps at 512 tokens. */
-const MAPS_KEPT = 64
+/** As many maps as can be read as one, and what is fetched ahead; more of them while they are small. */
+const MAPS_KEPT = MOST_HEADS + 8
+const BYTES_KEPT = 64 * 2 ** 20
+
+const isLayered = ({ maps, heads }: Pick<Analysis, 'maps' | 'heads'>, lens: string) =>
+  heads > 1 && maps[lens]?.shape[1] === 1
 
 export class Maps {
   /** Moves whenever something arrives; reading through `#seen` makes a view wait for it. */
   #arrivals = $state(0)
   #grids = new Cache<Tiles>(8)
-  #maps = new Cache<Matrix>(MAPS_KEPT)
+  #maps = new Cache<Matrix>(MAPS_KEPT, BYTES_KEPT, ({ data }) => data.byteLength)
+  /** The map that was wanted last: numbers wait until it has come. */
+  #latest: Promise<unknown> = Promise.resolve()
   #overviews = new Cache<Numbers[]>(64)
   #numbers = new Cache<Numbers>(512)
   #thumbnails = new Map<string, Matrix>()
@@ -25,12 +31,14 @@ export class Maps {
     private readonly source: Source,
     readonly id: string,
     private readonly failed: (error: unknown) => void,
-    /** Lenses that have one map per layer: whichever head is open, theirs is head 0. */
-    private readonly layered: () => ReadonlySet<string> = () => new Set(),
+    /** What is known of the analysis, once it is. */
+    private readonly about: () => Pick<Analysis, 'maps' | 'heads'> | undefined = () => undefined,
   ) {}
 
+  /** Of a lens with one map per layer, that is the map, whichever head is open. */
   #at(lens: string, head: Head): Head {
-    return this.layered().has(lens) ? { layer: head.layer, head: 0 } : head
+    const about = this.about()
+    return about && isLayered(about, lens) ? { layer: head.layer, head: 0 } : head
   }
 
   #seen<T>(value: T): T {
@@ -74,15 +82,25 @@ export class Maps {
     return tiles && this.#coarse(`${lens} ${headName(head)}`, tiles, head)
   }
 
-  wantMap(lens: string, open: Head): void {
+  /** Settles once it has come, or has failed. */
+  async wantMap(lens: string, open: Head): Promise<void> {
     const head = this.#at(lens, open)
     if (head.among) {
-      for (const one of head.among.heads) this.wantMap(lens, one)
+      await Promise.all(head.among.heads.map((one) => this.wantMap(lens, one)))
       return
     }
     const key = `${lens} ${headName(head)}`
-    if (this.#maps.peek(key)) return
-    void this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head)))
+    if (this.#maps.peek(key) || this.about()?.maps[lens]?.stored === false) return
+    const coming = this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head)))
+    this.#latest = coming
+    await coming
+  }
+
+  /** What was opened by the same stroke of the hand comes first: every answer costs the map that is awaited a part of a frame. */
+  async #afterMap<T>(ask: () => Promise<T>): Promise<T> {
+    await Promise.resolve()
+    await this.#latest
+    return ask()
   }
 
   /** Several heads as one map, made anew when one of theirs arrives. */
@@ -137,6 +155,8 @@ export class Maps {
     if (head.among) return
     const key = `${measure} ${lens} ${headName(head)}`
     if (this.#numbers.peek(key)) return
-    void this.#announce(this.#numbers.get(key, () => this.source.measure(this.id, measure, lens, head)))
+    void this.#announce(
+      this.#numbers.get(key, () => this.#afterMap(() => this.source.measure(this.id, measure, lens, head))),
+    )
   }
 }

@@ -1,5 +1,5 @@
 /** What the hand points at, shared by every figure: hovering one lights all. */
-import { type Box, isNothing, type Lit, litKeys, litQueries, NOTHING } from '../lib/lit'
+import { type Box, isNothing, type Lit, litKeys, litQueries, NOTHING, type Spot } from '../lib/lit'
 
 const toggled = (list: readonly number[], item: number) =>
   list.includes(item) ? list.filter((other) => other !== item) : [...list, item]
@@ -9,6 +9,9 @@ export class Pointer {
   key = $state<number | null>(null)
   /** What a click or a drawn rectangle holds, until it is let go. */
   pins = $state.raw<Lit>(NOTHING)
+
+  /** Among the heads, or in a figure of them. */
+  spot = $state.raw<Spot | null>(null)
 
   lit: Lit = $derived({
     queries: this.query === null ? this.pins.queries : [...new Set([this.query, ...this.pins.queries])],

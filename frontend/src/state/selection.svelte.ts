@@ -25,6 +25,8 @@ const INITIAL = {
   image: '',
   /** How the model writes on, as JSON; empty where it does not. */
   generate: '',
+  /** How many tokens of the input are read; empty for all. */
+  most: '',
   kind: '',
   mechanism: 'softmax',
   params: '',
@@ -75,6 +77,7 @@ const SAID = {
   targets: '',
   image: '',
   generate: '',
+  most: '',
   model: '',
   kind: '',
   mechanism: 'softmax',
@@ -83,24 +86,42 @@ const SAID = {
 }
 /** A key opens one analysis, and what it is compared with is another. */
 const ALONE = { with: 'lens', than: '', thanparams: '', twin: '' }
+/** What is cut where there is too much of it: another one is read as a whole again. */
+const INPUT = ['text', 'pair', 'ids', 'targets'] as const
 const MINE = { analysis: '', share: '' }
 type Fields = typeof INITIAL
 /** A step is a new entry, unless the last one changed the same things a moment ago. */
 type History = 'push' | 'replace' | 'step'
 
-/** What an analysis is of, as it stands in the address. What the model wrote, or was given by number, is taken as it is: by its ids. */
+/** What an analysis is of, as it stands in the address; by the ids of its tokens where it was given by number. */
 function saidBy(analysis: Analysis): typeof SAID {
-  const { text, textPair, image, generated, model, kind, mechanism, params, maps, tokens, keyTokens } = analysis
+  const {
+    text,
+    textPair,
+    image,
+    generate,
+    generated,
+    maxTokens,
+    model,
+    kind,
+    mechanism,
+    params,
+    maps,
+    tokens,
+    keyTokens,
+  } = analysis
   const written = (values: object) => (Object.keys(values).length === 0 ? '' : JSON.stringify(values))
   const lensparams = Object.entries(maps).flatMap(([lens, { params }]) => (written(params) ? [[lens, params]] : []))
-  const numbers = kind !== 'decoder' && (generated > 0 || (text === '' && image === ''))
+  const given = keyTokens === tokens ? tokens.slice(0, tokens.length - generated) : keyTokens
+  const numbers = kind !== 'decoder' && text === '' && image === ''
   return {
     text,
     pair: textPair,
-    ids: numbers ? writeIds(keyTokens.map(({ id }) => id)) : '',
-    targets: numbers && keyTokens !== tokens ? writeIds(tokens.map(({ id }) => id)) : '',
+    ids: numbers ? writeIds(given.map(({ id }) => id)) : '',
+    targets: numbers && keyTokens !== tokens && !generate ? writeIds(tokens.map(({ id }) => id)) : '',
     image,
-    generate: '',
+    generate: generate ? written(generate) : '',
+    most: maxTokens ? String(maxTokens) : '',
     model,
     kind,
     mechanism,
@@ -152,7 +173,8 @@ export class Selection {
   set(patch: Partial<Fields>, history: History = 'step'): void {
     const push = history === 'push' || (history === 'step' && this.#begins(patch))
     if (push) this.settle()
-    Object.assign(this.#fields, patch)
+    const other = INPUT.some((name) => name in patch && patch[name] !== this.#fields[name])
+    Object.assign(this.#fields, other ? { most: '' } : {}, patch)
     if (push) this.#write('pushState')
     else this.#later ??= setTimeout(() => this.settle(), ADDRESS_MS)
   }
@@ -251,6 +273,10 @@ export class Selection {
   }
   get generate() {
     return this.#fields.generate
+  }
+  /** How many tokens of the input are read; 0 for all. */
+  get most() {
+    return Math.round(between(this.#fields.most, 0, 1_000_000, 0))
   }
   get mechanism() {
     return this.#fields.mechanism

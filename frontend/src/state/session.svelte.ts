@@ -1,6 +1,7 @@
 /** One reader at the page: what can be run, what runs, and the analysis on screen. */
 import type { Analysis, KindSupport, Request, Run } from '../lib/analysis'
 import { type Changes, changesOf, type Side } from '../lib/changes'
+import { firstThatFits, smaller, withLeftOut } from '../lib/fitting'
 import { mark } from '../lib/frame'
 import { latest } from '../lib/latest'
 import { problemSentence } from '../lib/problem'
@@ -34,10 +35,6 @@ export interface Shown {
   changes?: Changes | undefined
 }
 
-/** Names of the lenses with one map per layer. */
-export const layeredIn = ({ maps, heads }: Analysis): ReadonlySet<string> =>
-  new Set(Object.keys(maps).filter((lens) => heads > 1 && maps[lens].shape[1] === 1))
-
 export class Session {
   catalogue = $state.raw<Catalogue>()
   /** By model; what is not known yet counts as supported, and the server says otherwise. */
@@ -45,6 +42,8 @@ export class Session {
   shown = $state.raw<Shown>()
   run = $state.raw<Run>()
   error = $state('')
+  /** The first so many tokens of what was refused would be taken; 0 where that is no matter of length. */
+  fits = $state(0)
   /** Milliseconds since the button was pressed. */
   elapsed = $state(0)
 
@@ -52,7 +51,7 @@ export class Session {
   #ticket: Ticket = { ...OURS }
   #passing = new Passing((id) => this.source.cancel(id))
   #clock: ReturnType<typeof setInterval> | undefined
-  #task = latest((signal, ask: Ask, lens: string, ticket: Ticket) => this.#show(signal, ask, lens, ticket))
+  #task = latest((signal, asks: Ask[], lens: string, ticket: Ticket) => this.#fit(signal, asks, lens, ticket))
 
   /** `onstranger`: the source wants to know who asks. */
   constructor(
@@ -83,14 +82,17 @@ export class Session {
   submit(request: Request, lens: string, live = false, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
     mark('submit')
     // What was asked for in passing is to be forgotten, and its id known for that.
-    const ask: Ask = (signal) => this.source.submit(request, live ? new AbortController().signal : signal)
-    return this.#run(ask, lens, { ...OURS, live }, beside)
+    const ask =
+      (one: Request): Ask =>
+      (signal) =>
+        this.source.submit(one, live ? new AbortController().signal : signal)
+    return this.#run([request, ...smaller(request, lens)].map(ask), lens, { ...OURS, live }, beside)
   }
 
   /** Shows an analysis that somebody has asked for already, through another lens if it was not read through this one; answers whether it is on screen. */
   async read(id: string, lens: string): Promise<boolean> {
     const ask: Ask = (signal) => this.source.analysis(id, signal)
-    const done = await this.#run(ask, lens, { ...OURS, ours: false })
+    const done = await this.#run([ask], lens, { ...OURS, ours: false })
     if (done && this.shown) this.#name(this.shown.analysis)
     return done
   }
@@ -104,10 +106,11 @@ export class Session {
     this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, { ...known, ...unknown }] }
   }
 
-  async #run(ask: Ask, lens: string, ticket: Ticket, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
+  /** Of what is asked for, the first that the source has room for. */
+  async #run(asks: Ask[], lens: string, ticket: Ticket, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
     this.#begin(ticket)
     try {
-      const [first, second] = [this.#task(ask, lens, ticket), beside?.()]
+      const [first, second] = [this.#task(asks, lens, ticket), beside?.()]
       const shown = await first
       if (!shown || ticket.cancelled) return false
       const compared = await this.#compared(shown, await second)
@@ -155,10 +158,15 @@ export class Session {
       this.onstranger()
       return
     }
-    this.error =
-      error instanceof SourceError
-        ? error.message
-        : `Something went wrong in the page: ${String(error)}. Your text is kept.`
+    if (!(error instanceof SourceError))
+      this.say(`Something went wrong in the page: ${String(error)}. Your text is kept.`)
+    else this.say(error.message, error.code === 'too-many-tokens' ? (error.limit ?? 0) : 0)
+  }
+
+  /** An error as it is shown. */
+  say(error: string, fits = 0): void {
+    this.error = error
+    this.fits = fits
   }
 
   #begin(ticket: Ticket): void {
@@ -184,6 +192,11 @@ export class Session {
     this.run = undefined
   }
 
+  async #fit(signal: AbortSignal, asks: Ask[], lens: string, ticket: Ticket): Promise<Shown | undefined> {
+    const { found, refused } = await firstThatFits(asks, (ask) => this.#show(signal, ask, lens, ticket))
+    return found && refused ? { ...found, analysis: withLeftOut(found.analysis, refused) } : found
+  }
+
   async #show(signal: AbortSignal, ask: Ask, lens: string, ticket: Ticket): Promise<Shown | undefined> {
     const answer = await ask(signal)
     if (!ticket.live) this.#passing.keep(answer.id)
@@ -202,17 +215,17 @@ export class Session {
     if (run.status === 'failed') throw failure(run)
     if (run.status === 'cancelled')
       throw new SourceError('The analysis was cancelled. Your text is kept.', 'cancelled', 409)
-    let layered: ReadonlySet<string> = new Set()
+    let about: Analysis | undefined
     // Maps of what has left the screen are wanted no more, and may be gone.
     const failed = (error: unknown) => {
       if (this.shown?.maps === maps) this.fail(error)
     }
-    const maps: Maps = new Maps(this.source, run.id, failed, () => layered)
+    const maps: Maps = new Maps(this.source, run.id, failed, () => about)
     const opened = answer.lenses.includes(lens) ? lens : (answer.lenses[0] ?? lens)
     // The first picture needs the document and one grid: both at once.
     const document = run === answer ? answer : this.source.analysis(run.id, signal)
     const [analysis] = await Promise.all([document, maps.firstGrid(opened)])
-    layered = layeredIn(analysis)
+    about = analysis
     return { analysis, maps, lens: opened }
   }
 
@@ -244,4 +257,6 @@ const failure = ({ error }: Run) =>
     problemSentence(error ?? { title: '', detail: '', code: '', status: 500 }),
     error?.code ?? 'failed',
     error?.status ?? 500,
+    error?.limit ?? null,
+    error?.actual ?? null,
   )

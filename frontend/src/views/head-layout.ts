@@ -49,6 +49,12 @@ const LEAST_MAP = 330
 const LARGEST_CELL = 60
 const SCROLLBAR = 10
 const TWO_LINES = 430
+/** From row to row of a column. */
+const PITCH = 18
+/** The line of controls above a graph. */
+const CONTROLS = 26
+/** The line that says how much of a graph is on screen. */
+const PART = 20
 /** Several maps stand one below the other in less. */
 const NARROW = 560
 
@@ -84,16 +90,25 @@ function mapSide(
 function graphLayout(n: number, label: number, room: Room, beside: boolean, side: number): GraphRoom {
   const cell = side / n
   const aligned = beside && room.aligned !== false && cell >= LABEL_HEIGHT
-  const pitch = aligned ? cell : 18
   const wide = beside ? room.width - side - label - GAP - 2 : Math.min(room.width, room.along ? room.width : 560)
   // Controls that take two lines reach into the room above the columns.
   const top = aligned ? label : wide < TWO_LINES ? 50 : 26
-  const content = Math.ceil(top + n * pitch + 2)
   const free = graphHeight(label, room, beside, side)
+  // Rows move closer where all of them are then on screen.
+  const close = Math.min(PITCH, Math.floor((free - top - 2) / n))
+  const pitch = aligned ? cell : close >= LABEL_HEIGHT ? close : PITCH
+  const content = Math.ceil(top + n * pitch + 2)
   if (room.along || room.pictured)
-    return { width: Math.floor(wide) - SCROLLBAR, height: free, top, pitch, column: label - 4, characters: CHARACTERS }
+    return {
+      width: Math.floor(wide) - SCROLLBAR,
+      height: free - (room.along ? PART : 0),
+      top,
+      pitch,
+      column: label - 4,
+      characters: CHARACTERS,
+    }
   // Whole rows only, so that no name is cut in half.
-  const height = content <= free ? content : Math.floor(top + Math.floor((free - top) / pitch) * pitch)
+  const height = content <= free ? content : Math.floor(top + Math.floor((free - PART - top) / pitch) * pitch)
   const width = Math.floor(wide) - (content > height ? SCROLLBAR : 0)
   return { width, height, top, pitch, column: label - 4, characters: CHARACTERS }
 }
@@ -107,6 +122,6 @@ function graphHeight(
   if (!Number.isFinite(height)) return along || pictured ? 480 : 900
   return Math.max(
     150,
-    beside || view === 'graph' ? height - 40 : height - side - label - AROUND - (warned ? WARNING : 0) - 34,
+    beside || view === 'graph' ? height - CONTROLS : height - side - label - AROUND - (warned ? WARNING : 0) - 34,
   )
 }
