@@ -98,7 +98,7 @@ def test_a_redis_that_hangs_is_given_up(broker: Broker, record: RedisRecord) -> 
     started = time.monotonic()
     with pytest.raises(BrokerUnavailable):
         record.enqueue(work(1))
-    assert time.monotonic() - started < 0.2
+    assert time.monotonic() - started < 1.0
     broker.send(signal.SIGCONT)
     eventually(lambda: back(record), "the record")
     assert claimed(record).id == IDS[0]
@@ -193,31 +193,40 @@ def test_a_redis_that_refuses(broker: Broker, record: RedisRecord) -> None:
     assert record.waiting() == 2
 
 
-def test_a_full_queue_is_quick(record: RedisRecord) -> None:
-    """Claiming among 5,000 jobs of 50 owners takes milliseconds, and so does everything else that a request asks."""
-    owners = [f"user-{number}" for number in range(50)]
-    for number, owner in enumerate(owners):
-        record.enqueue(
-            [
-                Work(f"{100 * number + one:032x}", "{}", model="m", recipe="r", tokens=one, owner=owner)
-                for one in range(100)
+def test_a_full_queue_costs_no_more(broker: Broker, record: RedisRecord) -> None:
+    """Claiming among 5,000 jobs of 50 owners, and whatever else a request asks, takes no more commands than among 500."""
+
+    def fill(low: int, high: int) -> None:
+        for number in range(50):
+            jobs = [
+                Work(f"{100 * number + one:032x}", "{}", model="m", recipe="r", tokens=one, owner=f"user-{number}")
+                for one in range(low, high)
             ]
-        )
-    last = the(record, f"{4999:032x}")
+            record.enqueue(jobs)
 
-    def milliseconds(ask: Callable[[], object]) -> float:
-        started = time.perf_counter()
-        ask()
-        return (time.perf_counter() - started) * 1e3
+    with redis.Redis.from_url(broker.url) as watched:
 
-    batches = Claimant("w", warm=frozenset({"m"}), most_tokens=1000)
-    for ask in (
-        lambda: record.claim(WORKER),
-        lambda: record.claim(batches),
-        lambda: record.place(last),
-        lambda: record.get(last.id),
-        lambda: record.enqueue(work(9999, owner="ann")),
-        lambda: record.waiting("ann"),
-        lambda: record.page(50, float("inf"), "user-7"),
-    ):
-        assert min(milliseconds(ask) for _ in range(15)) < 10  # the least: others use this machine, too
+        def commands(ask: Callable[[], object]) -> int:
+            watched.config_resetstat()
+            ask()
+            return sum(of["calls"] for of in watched.info("commandstats").values())
+
+        def costs() -> list[int]:
+            last = record.page(1, float("inf"), "user-49")[0]
+            return [
+                commands(ask)
+                for ask in (
+                    lambda: record.claim(Claimant("w", warm=frozenset({"m"}), most_tokens=1)),
+                    lambda: record.place(last),
+                    lambda: record.get(last.id),
+                    lambda: record.enqueue(work(9999, owner="ann")),
+                    lambda: record.waiting("ann"),
+                    lambda: record.page(10, float("inf"), "user-7"),
+                )
+            ]
+
+        fill(0, 10)
+        few = costs()
+        record.cancel(work(9999, owner="ann")[0].id)
+        fill(10, 100)
+        assert all(many <= 2 * before for many, before in zip(costs(), few, strict=True)), few
