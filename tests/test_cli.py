@@ -14,7 +14,7 @@ import headscope
 from headscope.accounts import FILE, Accounts
 from tests.server import Server, environment
 
-COMMANDS = ["serve", "worker", "token", "analyze", "models", "mechanisms", "lenses", "measures", "doctor"]
+COMMANDS = ["serve", "worker", "token", "analyze", "study", "models", "mechanisms", "lenses", "measures", "doctor"]
 
 
 @pytest.fixture(scope="module")

@@ -177,6 +177,7 @@ def _pass(model: Model, group: Sequence[_Ready], keep_logits: bool) -> list[Outc
         output, failures = capture_many(model, inputs, first.anatomy, request.kind, collector.take)
     seconds = {"lenses": collector.reading_s, "write": collector.writing_s}
     seconds = {"forward": time.perf_counter() - started - sum(seconds.values()), **seconds}
+    seconds |= {f"lens/{name}": taken for name, taken in collector.lens_s.items()}
     shares = {name: taken / len(group) for name, taken in seconds.items()}
     outcomes = list[Outcome]()
     for number, (one, failed) in enumerate(zip(group, failures, strict=True)):
@@ -198,7 +199,7 @@ def _finished(one: _Ready, collector: Collector, number: int, shares: dict[str, 
     result.generated, result.grid, result.picture = encoded.generated, encoded.grid, encoded.picture
     result.logits = logits
     seconds = {**shares, "forward": one.seconds + shares["forward"]}
-    seconds["total"] = sum(seconds.values())
+    seconds["total"] = sum(seconds[name] for name in ("forward", "lenses", "write"))
     result.timing_ms = {name: round(taken * 1e3, 1) for name, taken in seconds.items()}
     return result
 

@@ -66,6 +66,7 @@ class Collector:
         self._joined: dict[tuple[int, str], torch.Tensor] = {}
         self._alike: dict[tuple[str, Places], list[Places]] = {}
         self.reading_s = self.writing_s = 0.0
+        self.lens_s = dict[str, float]()  # of reading_s, what each lens took
 
     def wanted(self, number: int = 0) -> Wanted:
         """What the capture shall hand on of an input."""
@@ -115,7 +116,7 @@ class Collector:
         self._keys[list(chosen.places), place] = block.keys.counts(*block.weights.shape[1:]).cpu().numpy()
         self._causal &= block.keys.rule == "prefix"
         readings = {
-            name: LENSES[name].read(block, params)
+            name: self._through(name, block, params)
             for name, params in self._lenses.items()
             if LENSES[name].of == "heads"
         }
@@ -123,6 +124,13 @@ class Collector:
             self._keep(key, values, chosen.places, place, head)
         self.reading_s += time.perf_counter() - started
         return self._maps(chosen, readings, place, head)
+
+    def _through(self, name: str, layer: Layer, params: Any) -> Reading:
+        """A layer read through a lens; how long that took is added up."""
+        started = time.perf_counter()
+        reading = LENSES[name].read(layer, params)
+        self.lens_s[name] = self.lens_s.get(name, 0.0) + time.perf_counter() - started
+        return reading
 
     def _measured(self, together: Together, readings: Readings) -> Iterator[tuple[Key, torch.Tensor]]:
         """What measures of heads give, [B h, ...] each. Inputs that are alike in what a measure looks at are computed at once, others one by one."""
@@ -176,7 +184,7 @@ class Collector:
         for name, params in self._lenses.items():
             join = LENSES[name].joining(params)
             if LENSES[name].of == "layer" and (place is not None or join is not None):
-                readings[name] = self._join(number, name, LENSES[name].read(layer, params), join)
+                readings[name] = self._join(number, name, self._through(name, layer, params), join)
         if place is not None:
             for key, values in (*self._notes(readings), *self._measured_layer(layer, readings)):
                 self._keep(key, values, (number,), place, 0)

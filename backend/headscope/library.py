@@ -400,8 +400,9 @@ def study(
 ) -> Study:
     """Many inputs through one model, or through two variants that are compared input by input; see Study for what comes of it.
 
-    `dataset` is the name of a file (jsonl, csv, tsv, parquet, CoNLL, CoNLL-U, text) or a list of texts, pairs, or mappings. `against` is the second model,
-    `against_mechanism` the second mechanism, by default the first. What `figures` need is added to lenses and measures. Chunks that are done are kept in the folder `checkpoint`.
+    `dataset` is the name of a file (jsonl, csv, tsv, parquet, CoNLL, CoNLL-U, text), `hub:org/name/path`, or a list of texts, pairs, or mappings.
+    `against` is the second model, `against_mechanism` the second mechanism, by default the first. What `figures` need is added to lenses and measures. Chunks that are done
+    are kept in the folder `checkpoint`.
 
     >>> import headscope
     >>> s = headscope.study("minilm", ["The cat sat.", "It rained all day."], measures=("entropy",))

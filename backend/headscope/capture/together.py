@@ -92,52 +92,45 @@ def fitting(calls: Sequence[Call]) -> int:
 
 def attend(members: Sequence[Member], take: Take) -> list[Tensor]:
     """Outputs [H, Q, D] of each input, as the model goes on with them, zeros of those that have failed. The others are handed on together."""
-    sent = {member.place: _zeros(member.call) for member in members}
     with making_on(members[0].call.query.device):
         sites = [member.recording.next_site(member.call) for member in members]
-        members = [member for member, site in zip(members, sites, strict=True) if site is not None]
-        if members:
-            site = next(site for site in sites if site is not None)
-            sent.update(_attended(site, members, take))
-    return list(sent.values())
+        alive = [member for member, site in zip(members, sites, strict=True) if site is not None]
+        site = next((site for site in sites if site is not None), None)
+        sent = {} if site is None else _attended(site, alive, take)
+    return [sent[member.place] if member.place in sent else _zeros(member.call) for member in members]
 
 
 def _attended(site: Site, members: Sequence[Member], take: Take) -> dict[int, Tensor]:
     """Place -> outputs [H, Q, D] of those that did not fail before they were handed on."""
-    weights, members = _weights(site, members)
-    if not members:
-        return {}
+    weights = None
+    if not all(member.recording.attends_plainly for member in members):
+        found = [member.recording.weights(site, member.call) for member in members]
+        members = [member for member, one in zip(members, found, strict=True) if one is not None]
+        if not members:
+            return {}
+        weights = torch.cat([one for one in found if one is not None])
     calls = [member.call for member in members]
     tensors = {name: torch.cat([getattr(call, name) for call in calls]) for name in ("query", "key", "value")}
-    tensors["weights"] = weights
-    tensors["output"] = weights @ _by_head(tensors["value"], calls[0])
+    tensors["weights"] = Pass().attend(_scores(site, calls, tensors)) if weights is None else weights
+    tensors["output"] = tensors["weights"] @ _by_head(tensors["value"], calls[0])
     finite = by_input(tensors["output"], len(members)).flatten(1).isfinite().all(-1).tolist()
     if not all(finite):
         numbers = [number for number, good in enumerate(finite) if good]
         for member, good in zip(members, finite, strict=True):
             member.recording.failed = None if good else not_finite(site)
-        tensors = {name: part(tensor, len(members), numbers) for name, tensor in tensors.items()}
+        tensors = {name: part(tensor, len(members), numbers) for name, tensor in tensors.items()} if numbers else {}
         members = [members[number] for number in numbers]
     return _handed_on(site, members, tensors, take) if members else {}
 
 
-def _weights(site: Site, members: Sequence[Member]) -> tuple[Tensor, Sequence[Member]]:
-    """Weights [B H, Q, K] of those whose mechanism did not fail."""
-    if all(member.recording.attends_plainly for member in members):
-        return Pass().attend(_scores(site, [member.call for member in members])), members
-    found = [member.recording.weights(site, member.call) for member in members]
-    members = [member for member, weights in zip(members, found, strict=True) if weights is not None]
-    return torch.cat([weights for weights in found if weights is not None] or [torch.empty(0)]), members
-
-
-def _scores(site: Site, calls: Sequence[Call]) -> Scores:
+def _scores(site: Site, calls: Sequence[Call], tensors: dict[str, Tensor]) -> Scores:
     """The scores of all inputs, as if they were heads of one; they have one mask, and so one bias."""
     first, size = calls[0].scores(site.layer, 0, calls[0].key.shape[0]), len(calls)
     return replace(
         first,
         heads=first.heads * size,
-        query=torch.cat([call.query for call in calls]),
-        key=_by_head(torch.cat([call.key for call in calls]), calls[0]),
+        query=tensors["query"],
+        key=_by_head(tensors["key"], calls[0]),
         bias=first.bias if first.bias is None or first.bias.shape[0] == 1 else first.bias.repeat(size, 1, 1),
         sink=None if first.sink is None else first.sink.repeat(size, 1, 1),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..declarations import Measure
 from ..types import Layer, Reading
-from .maps import clean
+from .maps import clean, nothing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,6 +61,7 @@ QK_DISTANCE = Measure(
     needs=("same-tokens",),
     lenses=("weights", "max-entropy"),
     compute=qk_distance,
+    looks=nothing,
 )
 
 MAX_ACTIVATION = Measure(
@@ -73,4 +74,5 @@ MAX_ACTIVATION = Measure(
     shape="L H",
     lenses=("weights", "max-entropy"),
     compute=max_activation,
+    looks=nothing,
 )

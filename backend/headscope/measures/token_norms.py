@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..declarations import Measure
 from ..types import Layer, Reading, Token
-from .maps import separators
+from .maps import separators, special
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 CLASSES = ("first", "separator", "punct", "other")
 PARTS = ("attention", "norm", "vector")
 COLUMNS = tuple(f"{part}_{kind}" for part in PARTS for kind in CLASSES)
+
+
+def looks(token: Token, params: Any) -> object:
+    """Whether it is punctuation, and of special tokens their names, as those that close a text are called alike."""
+    return token.kind == "punct", special(token, params)
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
@@ -67,4 +72,5 @@ TOKEN_NORMS = Measure(
     lenses=("norm",),
     reads=("norm",),
     compute=compute,
+    looks=looks,
 )

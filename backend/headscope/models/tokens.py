@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
@@ -383,7 +384,10 @@ def _trim(text: str, span: Span) -> Span:
 
 def _word_at(words: list[Span], position: int) -> int:
     """Index of the word that holds the position, else of the next one, else of the last."""
-    return min(bisect_right(words, position, key=lambda word: word[1]), len(words) - 1)
+    index = bisect_right(
+        words, (position, sys.maxsize)
+    )  # words that start there or before; the last of them may hold it
+    return min(index - (index > 0 and words[index - 1][1] > position), len(words) - 1)
 
 
 def _owners(words: list[Span], spans: list[Span]) -> dict[int, int]:

@@ -12,12 +12,13 @@ from pydantic import ValidationError
 from ..errors import InvalidRequest, Unknown
 from ..query import Found
 from ..store import export
-from . import finding, formats, hub, plan, subset
+from . import finding, formats, hub, plan, subset, tables
 from .aggregate import Aggregate
 from .checkpoint import Checkpoint
 from .dataset import BadRows, Dataset, Row
 from .request import StudyRequest
 from .summary import Summary
+from .writing import Table
 
 if TYPE_CHECKING:
     from ..figures import Theme
@@ -71,6 +72,15 @@ class Study(Summary):
         except ValidationError as error:
             raise invalid(error) from None
         return Figure(STUDY_FIGURES[name].drawn(self, chosen, theme).figure())
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables that can be made of this study."""
+        return tables.names(self.document)
+
+    def table(self, name: str, **params: Any) -> Table:
+        """A table of this study: `columns` and `rows`; `writing.WRITERS` turns one into JSON, CSV, Parquet or LaTeX. Raises Unknown, and what a figure raises."""
+        return tables.table(self, name, params)
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file with the document in its metadata; Study.open reads it."""

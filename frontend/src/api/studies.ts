@@ -183,6 +183,6 @@ export function studies(at: (parts: string[], query?: Query) => string): Studies
     async head(id, { layer, head }, lens, variant) {
       return readHead(await get<Schemas['StudyHead']>(of(id, ['heads', `${layer}`, `${head}`], { lens, variant })))
     },
-    exportUrl: (id, format) => PREFIX + of(id, ['export'], { format }),
+    exportUrl: (id, format, variant) => PREFIX + of(id, ['export'], { format, variant }),
   }
 }

@@ -188,7 +188,7 @@ export interface Studies {
   table(id: string, name: string, params: Readonly<Record<string, string | number>>, format: TableFormat): Promise<Blob>
   heads(id: string, where: string, lens: string, variant: number): Promise<FoundHeads>
   head(id: string, head: Head, lens: string, variant: number): Promise<StudyHead>
-  exportUrl(id: string, format: string): string | null
+  exportUrl(id: string, format: string, variant: number): string | null
 }
 
 export const isOver = ({ status }: { status: Status }) =>

@@ -85,7 +85,7 @@ def test_two_texts_with_tags(minilm: Model, lens: str) -> None:
     occurring = {
         name for name in MEASURES["token_types"].columns if not np.isnan(columns(a, "token_types", lens, 0)[name]).any()
     }
-    assert {*POS.split(), "special", "punct", "word", "subword"} == occurring
+    assert {*POS.split(), "special", "punct", "word", "subword", "first", "separator"} == occurring
 
 
 def test_what_is_known_of_minilm(minilm: Model) -> None:

@@ -141,6 +141,28 @@ def test_parquet(tmp_path: Path) -> None:
     assert _rows(dataset) == [Row(n + 1, f"Sentence {n}.", label=str(n % 2)) for n in range(1000)]
 
 
+def _with_features(table: pa.Table, features: object) -> pa.Table:
+    return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
+def test_classes_of_parquet(tmp_path: Path) -> None:
+    """Numbers of classes are read by the names that the file gives them; a number that has none stays, and notes that are wrong are no notes."""
+    table = pa.table({"tokens": [["Ann", "sleeps"], ["Bob"]], "ner_tags": [[1, 0], [1]], "label": [1, -1]})
+    names = {"names": ["O", "B-PER"], "_type": "ClassLabel"}
+    features = {"ner_tags": {"feature": names, "_type": "List"}, "label": {"names": ["bad", "good"]}, "tokens": {}}
+    path = tmp_path / "a.parquet"
+    pq.write_table(_with_features(table, features), path)
+    dataset = read(path)
+    assert dataset.chosen == {"words": "tokens", "labels": "ner_tags", "label": "label"}
+    assert _rows(dataset) == [
+        Row(1, "Ann sleeps", labels=("B-PER", "O"), label="good"),
+        Row(2, "Bob", labels=("B-PER",), label="-1"),
+    ]
+    for wrong in ([], {"label": 1}, {"label": {"names": [1]}}, {"label": {"feature": []}}):
+        pq.write_table(_with_features(table, wrong), path)
+        assert _rows(read(path))[0].label == "1"
+
+
 CONLL2003 = "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n. . O O\n\nPeter NNP B-NP B-PER\n"
 
 

@@ -100,6 +100,9 @@ def test_heads_are_found_and_described(study: Any) -> None:
     assert {number["measure"] for number in known["numbers"]} >= {"entropy", "patterns", "special_tokens"}
     assert len(known["neighbours"]) == 5
     assert sum(kind["count"] for kind in known["classes"]) == COUNT
+    assert {"heads", "pattern-shares"} <= set(study.tables)
+    assert len(study.table("heads").rows) >= 72
+    assert study.figure("pattern-shares").data
     with pytest.raises(Unknown, match="layers 0 to 5"):
         study.head(6, 0)
 

@@ -140,7 +140,7 @@ TUNING = StudyFigure(
     name="tuning",
     title="Before and after fine-tuning",
     doc="How alike the maps of each head are in two models (or under two mechanisms) on the same texts: the mean over inputs of the cosine between the two maps. "
-    "Darker is more different.",
+    "The stronger the colour, the more different (darker, in the papers).",
     not_="Not near 0 for unrelated heads: weights are never negative and share stripes, which raises the cosine; the Jensen-Shannon divergence does not have that. "
     "Maps are cropped to the tokens; "
     "the published notebook flattens padded ones.",

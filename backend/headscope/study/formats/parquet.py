@@ -1,7 +1,8 @@
-"""Parquet: read in small batches, and of its columns only those that are needed."""
+"""Parquet: read in small batches, and of its columns only those that are needed. Numbers that stand for classes are read as the classes' names."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ def _open(path: Path, wanted: Mapping[Role, str]) -> Table:
         if file.read(4) == b"PARE":
             raise InvalidDataset("The Parquet file is encrypted. Save it without encryption.")
     with _reading(), pq.ParquetFile(path) as file:
-        columns = check_columns(file.schema_arrow.names)
+        columns, classes = check_columns(file.schema_arrow.names), _classes(file.schema_arrow.metadata or {})
         usable = tuple(name for name, type_ in zip(columns, file.schema_arrow.types, strict=True) if _usable(type_))
     if len(set(columns)) != len(set(file.schema_arrow.names)):
         raise InvalidDataset("The Parquet file has two columns of one name. Rename one of them.")
@@ -33,7 +34,7 @@ def _open(path: Path, wanted: Mapping[Role, str]) -> Table:
             for batch in file.iter_batches(BATCH, columns=chosen, use_threads=False):
                 for values in batch.to_pylist():
                     number += 1
-                    yield Record(number, values)
+                    yield Record(number, {name: _named(value, classes.get(name)) for name, value in values.items()})
 
     return Table(columns, records, "Parquet")
 
@@ -48,6 +49,29 @@ def _usable(type_: Any) -> bool:
         return _usable(type_.value_type) and not types.is_nested(type_.value_type)
     plain = (types.is_string, types.is_large_string, types.is_string_view, types.is_integer)
     return any(kind(type_) for kind in (*plain, types.is_floating, types.is_boolean, types.is_null))
+
+
+def _classes(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    """The names of the classes of a column, as the library `datasets` writes them beside the schema."""
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+        found = {name: one.get("names") or one.get("feature", {}).get("names") for name, one in features.items()}
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return {}
+    return {
+        name: names
+        for name, names in found.items()
+        if isinstance(names, list) and all(isinstance(one, str) for one in names)
+    }
+
+
+def _named(value: Any, names: list[str] | None) -> Any:
+    """Class numbers, or a list of them, as names; a number without a name (-1 where a label is missing) stays."""
+    if names is None:
+        return value
+    if isinstance(value, list):
+        return [_named(one, names) for one in value]
+    return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
 
 
 @contextmanager

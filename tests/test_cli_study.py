@@ -1,0 +1,118 @@
+"""headscope study: figures and tables of a file, what is left out said, and going on after a kill."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.models import tiny_model
+from tests.server import environment, eventually
+from tests.studies import lines
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("model") / "bert")
+
+
+def command(model: Path, *arguments: str | Path) -> list[str]:
+    asked = ("study", *arguments, "--model", model)
+    return [sys.executable, "-m", "headscope", *(str(argument) for argument in asked)]
+
+
+def run(folder: Path, model: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command in a folder, with a home of its own there."""
+    return subprocess.run(
+        command(model, *arguments),
+        cwd=folder,
+        env=environment(folder / "home"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_figures_and_tables_of_a_file(tmp_path: Path, model: Path) -> None:
+    """In the formats that are asked for; what was guessed and what was left out is said."""
+    (tmp_path / "cats.jsonl").write_text(lines(12) + "no json\n")
+    asked = (
+        "--figure",
+        "entropy:lens=weights",
+        "--table",
+        "heads",
+        "--format",
+        "csv",
+        "--format",
+        "latex",
+        "--out",
+        "made",
+    )
+    done = run(tmp_path, model, "cats.jsonl", *asked)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "made").iterdir()} == {"entropy.csv", "heads.csv", "heads.tex"}
+    assert "12 inputs of cats.jsonl" in done.stdout
+    assert "columns: text is sentence, label is label" in done.stdout
+    assert "1 rows can't be used\n  row 13: " in done.stdout
+    with (tmp_path / "made" / "heads.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["layer"], row["head"]) for row in rows] == [(str(i), str(j)) for i in range(2) for j in range(4)]
+
+
+def test_without_anything_asked_it_prints_every_head(tmp_path: Path, model: Path) -> None:
+    """One line each; as JSON the whole document."""
+    (tmp_path / "cats.txt").write_text("The cat sat.\nA mat.\n")
+    done = run(tmp_path, model, "cats.txt", "--measure", "entropy", "--lens", "weights")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[-8:]] == [
+        f"{i}.{j}" for i in range(2) for j in range(4)
+    ]
+    document = json.loads(run(tmp_path, model, "cats.txt", "--measure", "entropy", "--json").stdout)
+    assert (document["inputs"], document["measures"].keys()) == (2, {"entropy"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nothing.tsv",), "There is no such file"),
+        (("cats.txt", "--figure", "smile"), "There is no such figure"),
+        (("cats.txt", "--figure", "entropy:joy=1"), "does not take that"),
+        (("cats.txt", "--table", "smile"), "Invalid value for '--table'"),
+        (("cats.txt", "--column", "text=nothing"), "invalid-request"),
+    ],
+)
+def test_mistakes(tmp_path: Path, model: Path, arguments: tuple[str, ...], said: str) -> None:
+    """One sentence each, and an exit status that is not 0."""
+    (tmp_path / "cats.txt").write_text("The cat sat.\n")
+    done = run(tmp_path, model, *arguments)
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_it_goes_on_after_a_kill(tmp_path: Path, model: Path) -> None:
+    """The same command, started again, ends with the numbers of one that was never stopped."""
+    data = tmp_path / "cats.jsonl"
+    data.write_text(lines(1_300))
+    asked = (data, "--measure", "entropy", "--lens", "weights", "--table", "heads")
+    (tmp_path / "whole").mkdir()
+    assert run(tmp_path / "whole", model, *asked).returncode == 0
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    first = subprocess.Popen(
+        command(model, *asked), cwd=killed, env=environment(killed / "home"), stdout=subprocess.DEVNULL
+    )
+    kept = killed / "home" / "studies"
+    try:
+        eventually(lambda: list(kept.rglob("*.safetensors")), "a chunk that is done")
+    finally:
+        first.kill()
+        first.wait()
+    assert not (killed / "heads.csv").exists()
+    assert run(killed, model, *asked).returncode == 0
+    assert (killed / "heads.csv").read_bytes() == (tmp_path / "whole" / "heads.csv").read_bytes()
+    assert not list(kept.iterdir())
