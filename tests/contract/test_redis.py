@@ -17,7 +17,7 @@ import redis
 from headscope.errors import BrokerUnavailable
 from headscope.jobs import Claimant, Record, RedisRecord, Watcher, Work
 from tests.broker import Broker
-from tests.contract.records import IDS, WORKER, accept, claimed, order, running, the, work
+from tests.contract.records import IDS, WORKER, accept, claimed, order, running, work
 from tests.server import eventually
 
 START = Callable[..., Broker]
