@@ -135,9 +135,9 @@ def study(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Run the inputs of DATASET, a file, through a model, and draw what is asked for.
+    """Run a data set through a model; figures and tables of it.
 
-    One that was stopped goes on where it was when it is started again in the same way.
+    DATASET is a file, or hub: and the name of one of the hub. A study that was stopped goes on where it was when it is started again in the same way.
     """
     drawn = _figures(figures)
     tabled = [name for name in listed if name in STUDY_FIGURES]
