@@ -70,7 +70,7 @@ def test_no_sideways_scrolling(visit: Visit, choice: dict[str, str]) -> None:
 
 def test_nothing_jumps_between_texts(visit: Visit) -> None:
     """Grid, tokens, map and words begin where they began, whatever the length of the text."""
-    places = """() => ['[role=grid]', '#text-title', '#numbers-title', '#head-title', '.map canvas']
+    places = """() => ['[role=grid]', '#text-title', '#numbers-title', '#head-title', '[role=img][aria-label^="Heat map"] canvas']
       .map((name) => { const { x, y } = document.querySelector(name).getBoundingClientRect(); return [x, y] })"""
     visit.open()
     before = visit.page.evaluate(places)

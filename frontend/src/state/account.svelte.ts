@@ -22,10 +22,11 @@ export class Account {
     this.home = visit?.home
   }
 
-  ask = (): void => {
+  /** What the page asks by itself opens the panel once; who has closed it is asked again at what they want themselves. */
+  ask = (insist = true): void => {
+    if (insist || !this.wanted) this.open = true
     this.user = null
     this.wanted = true
-    this.open = true
   }
 
   /** Answers whether the token was taken. */

@@ -29,7 +29,7 @@ export class Rival {
   /** What was to be analysed besides when the analysis on screen was asked for. */
   #asked = ''
 
-  constructor(source: Source, onstranger: () => void) {
+  constructor(source: Source, onstranger: (insist: boolean) => void) {
     this.#session = new Session(source, onstranger)
   }
 

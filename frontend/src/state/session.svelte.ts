@@ -56,7 +56,7 @@ export class Session {
   /** `onstranger`: the source wants to know who asks. */
   constructor(
     readonly source: Source,
-    readonly onstranger: () => void = () => {},
+    readonly onstranger: (insist: boolean) => void = () => {},
   ) {}
 
   get busy(): boolean {
@@ -121,7 +121,7 @@ export class Session {
     } catch (error) {
       if (this.#ticket !== ticket || ticket.cancelled) return false
       this.#end()
-      if (!ticket.live || isStranger(error)) this.fail(error)
+      if (!ticket.live || isStranger(error)) this.fail(error, !ticket.live)
       return false
     }
   }
@@ -153,9 +153,10 @@ export class Session {
     await this.source.cancel(id).catch(() => {})
   }
 
-  fail = (error: unknown): void => {
+  /** `insist`: the reader wanted what failed, the page did not ask for it by itself. */
+  fail = (error: unknown, insist = false): void => {
     if (isStranger(error)) {
-      this.onstranger()
+      this.onstranger(insist)
       return
     }
     if (!(error instanceof SourceError))
