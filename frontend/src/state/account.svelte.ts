@@ -22,11 +22,22 @@ export class Account {
     this.home = visit?.home
   }
 
-  /** What the page asks by itself opens the panel once; who has closed it is asked again at what they want themselves. */
-  ask = (insist = true): void => {
-    if (insist || !this.wanted) this.open = true
+  ask = (): void => {
     this.user = null
     this.wanted = true
+    this.open = true
+  }
+
+  /**
+   * Something was refused: to the reader (`insist`), or to the page, which asks for some things by itself. Who has closed the panel is left alone by the
+   * page, and so is who has signed in since.
+   */
+  refused = async (insist: boolean): Promise<void> => {
+    if (!insist) {
+      if (this.wanted) return
+      await this.learn()
+    }
+    if (insist || this.user === null) this.ask()
   }
 
   /** Answers whether the token was taken. */
