@@ -29,6 +29,16 @@ def shown(answer: httpx.Response) -> tuple[Any, ...]:
     return answer.status_code, headers, answer.content
 
 
+def test_a_long_document_travels_compressed(embedded: Server) -> None:
+    """To whoever takes it so, the first time and again; to others as it is."""
+    id_ = embedded.analyse(**BODY, text="The cat sat on the mat because it was tired. " * 20)["id"]
+    plain, zipped = ({"Accept-Encoding": coding} for coding in ("identity", "gzip"))
+    told = [embedded.get(f"/analyses/{id_}", headers=headers) for headers in (zipped, plain) * 2]
+    assert [answer.headers.get("content-encoding") for answer in told] == ["gzip", None] * 2
+    assert len({answer.content for answer in told}) == 1
+    assert 5 * int(told[0].headers["content-length"]) < len(told[1].content)
+
+
 @both_homes
 @pytest.mark.parametrize("path", PATHS)
 def test_the_second_answer_is_the_first(server: Server, path: str) -> None:

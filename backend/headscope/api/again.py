@@ -23,7 +23,7 @@ from .access import Visitor
 # Questions that are kept, and the most characters that one may have with its headers.
 MOST, LONGEST = 1000, 1000
 # Headers that an answer may depend on.
-NAMES = frozenset({b"accept", b"if-none-match"})
+NAMES = frozenset({b"accept", b"accept-encoding", b"if-none-match"})
 
 Asked = tuple[Any, ...]
 

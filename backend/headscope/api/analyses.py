@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 from collections.abc import AsyncIterator
@@ -27,6 +28,8 @@ from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
 
 LONGEST_WAIT = 60.0
+# Bytes of a document above which it travels compressed to whoever takes it so: that of 2,048 tokens is larger than all thumbnails.
+LONG_DOCUMENT = 16 * 1024
 
 
 @router.post("", status_code=202, response_model=AnalysisDocument, responses={200: {"model": AnalysisDocument}})
@@ -79,9 +82,13 @@ async def recent(
 async def show(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
     """An analysis: how far it is, and when it is done tokens, shapes, summaries and links."""
     recent = request.app.state.recent
+    zipped = "gzip" in request.headers.get("accept-encoding", "")
 
     def answer() -> Response:
-        return Response(_shown(service, recent, id_), media_type="application/json")
+        shown, headers = _shown(service, recent, id_), {"Vary": "Accept-Encoding"}
+        if zipped and len(shown) > LONG_DOCUMENT:
+            shown, headers = gzip.compress(shown, 1, mtime=0), headers | {"Content-Encoding": "gzip"}
+        return Response(shown, headers=headers, media_type="application/json")
 
     response = await asyncio.to_thread(answer)
     keep(request, id_, answer)
