@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from safetensors.numpy import load
 
 from tests.browser.visit import Visit, address, picture
-from tests.server import Server
+from tests.server import Server, eventually
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 # Longer than the 32 dimensions of a head of MiniLM, so that lenses differ.
@@ -36,6 +36,20 @@ def test_opens_on_a_picture(visit: Visit) -> None:
         assert picture(visit.image(name))[0] > 10
     expect(visit.page.get_by_text("of this map reaches nothing.")).to_be_visible()
     assert visit.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+
+
+def test_a_reader_quicker_than_the_page(visit: Visit) -> None:
+    """What is sent off before the page knows the models is analysed once it does; nothing half-made is asked for."""
+    held: list[Route] = []
+    visit.page.route("**/api/v1/models", lambda route: held.append(route))
+    visit.page.goto(visit.root)
+    visit.text.fill("Snow lay on the mat.")
+    visit.text.press("Enter")
+    eventually(lambda: visit.page.evaluate("1") and held, "the question for the models")
+    for route in held:
+        route.continue_()
+    visit.painted("head")
+    visit.shows("Snow", "lay", "on", "the", "mat", ".")
 
 
 def test_data_take_two_thirds(visit: Visit) -> None:

@@ -121,6 +121,8 @@ export class Asking {
   async analyse(again = false, live = false): Promise<void> {
     const { selection, session, rival, pointer } = this.#parts
     selection.leave()
+    // Before it is known what is on offer nothing can be asked; then `show` asks for what the address says.
+    if (!session.catalogue) return
     await session.learn(this.model)
     const wanted = this.#request()
     if (!wanted) return
