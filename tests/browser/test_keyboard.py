@@ -80,7 +80,8 @@ def test_single_keys(visit: Visit) -> None:
     keyboard.type("c]?")
     expect(visit.text).to_have_value("c]?")
     expect(compare.get_by_role("radio", name="off", exact=True)).to_be_checked()
-    visit.idle()  # while an analysis runs, Escape cancels it
+    visit.shows("c", "]", "?")  # typed, and so analysed at the pause; while an analysis runs, Escape cancels it
+    visit.idle()
     keyboard.press("Escape")
     expect(visit.text).not_to_be_focused()
     keyboard.press("?")
