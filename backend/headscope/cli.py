@@ -24,7 +24,7 @@ from .mechanisms import MECHANISMS
 from .models.catalog import Catalog
 from .models.tokens import check_text
 from .settings import Settings
-from .terminal import JSON, MethodType, listed, summary, table
+from .terminal import JSON, KIND, MODEL, Bar, MethodType, listed, summary, table
 from .terminal import pair as parameter
 
 
@@ -53,7 +53,7 @@ def main() -> None:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="An image instead of TEXT, for vision models.",
 )
-@click.option("-m", "--model", default="minilm", show_default=True, help="Catalogue name, local directory, or hub id.")
+@MODEL
 @click.option(
     "--mechanism",
     default="softmax",
@@ -85,13 +85,7 @@ def main() -> None:
     type=MethodType("measure", MEASURES),
     help="Measure; may be given several times; `headscope measures` lists them.  [default: entropy, null_share]",
 )
-@click.option(
-    "--kind",
-    default="self",
-    show_default=True,
-    type=click.Choice(["self", "encoder", "decoder", "cross"]),
-    help="Which attention of an encoder-decoder.",
-)
+@KIND
 @click.option("--generate", metavar="N", type=click.IntRange(1, 4096), help="Let the model add up to N tokens first.")
 @click.option("--max-tokens", type=click.IntRange(1), help="Cut the text to that many tokens.")
 @click.option(
@@ -111,7 +105,7 @@ def analyze(model: str, out: Path | None, as_json: bool, words: bool, **asked: A
     from .library import analyze as run
     from .library import load
 
-    bar = _Bar(quiet=as_json)
+    bar = Bar(quiet=as_json)
     bar(0.0, "loading", model)
     a = run(load(model), **request, maps=out is not None or words, progress=bar)
     bar.close()
@@ -150,22 +144,6 @@ def _request(
         "generate": None if generate is None else {"max_new_tokens": generate},
         **rest,
     }
-
-
-class _Bar:
-    """Progress on a terminal; silent anywhere else."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._shown = not quiet and sys.stderr.isatty()
-
-    def __call__(self, fraction: float, stage: str, detail: str) -> None:
-        if self._shown:
-            filled = round(fraction * 24)
-            click.echo(f"\r\033[K{'━' * filled}{'╌' * (24 - filled)} {stage} {detail}", nl=False, err=True)
-
-    def close(self) -> None:
-        if self._shown:
-            click.echo("\r\033[K", nl=False, err=True)
 
 
 def _list_methods(what: str, known: Mapping[str, Declaration]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,47 @@ if TYPE_CHECKING:
     from .library import Analysis
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+MODEL = click.option(
+    "-m", "--model", default="minilm", show_default=True, help="Catalogue name, local directory, or hub id."
+)
+KIND = click.option(
+    "--kind",
+    default="self",
+    show_default=True,
+    type=click.Choice(["self", "encoder", "decoder", "cross"]),
+    help="Which attention of an encoder-decoder.",
+)
+
+
+class Bar:
+    """Progress on a terminal, with the time left by the pace of this run; silent anywhere else."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._shown = not quiet and sys.stderr.isatty()
+        self._began: tuple[float, float] | None = None
+
+    def __call__(self, fraction: float, stage: str, detail: str) -> None:
+        if self._shown:
+            filled = round(fraction * 24)
+            left = self._left(fraction)
+            click.echo(f"\r\033[K{'━' * filled}{'╌' * (24 - filled)} {stage} {detail}{left}", nl=False, err=True)
+
+    def _left(self, fraction: float) -> str:
+        now = time.monotonic()
+        if fraction <= 0:
+            return ""
+        if self._began is None:
+            self._began = (now, fraction)
+        began, first = self._began
+        if fraction <= first or fraction >= 1:
+            return ""
+        seconds = round((now - began) * (1 - fraction) / (fraction - first))
+        return f", {seconds // 60} min {seconds % 60} s left" if seconds >= 60 else f", {seconds} s left"
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._shown:
+            click.echo("\r\033[K", nl=False, err=True)
 
 
 class MethodType(click.ParamType[dict[str, Any]]):

@@ -6,8 +6,6 @@ import asyncio
 import hashlib
 import json
 import shutil
-import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,7 @@ from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
 from ..settings import Settings
 from ..study import tables, writing
-from ..terminal import JSON, MethodType, pair
+from ..terminal import JSON, KIND, MODEL, Bar, MethodType, pair
 
 if TYPE_CHECKING:
     from ..study.study import Study
@@ -39,7 +37,7 @@ NAMED = 5
 
 @click.command()
 @click.argument("dataset")
-@click.option("-m", "--model", default="minilm", show_default=True, help="Catalogue name, local directory, or hub id.")
+@MODEL
 @click.option("--against", metavar="MODEL", help="A second model, compared with the first input by input.")
 @click.option(
     "--mechanism",
@@ -117,13 +115,7 @@ NAMED = 5
     help="Leave rows out that can't be read, or stop.",
 )
 @click.option("--max-tokens", type=click.IntRange(1), help="Cut every input to that many tokens.")
-@click.option(
-    "--kind",
-    default="self",
-    show_default=True,
-    type=click.Choice(["self", "encoder", "decoder", "cross"]),
-    help="Which attention of an encoder-decoder.",
-)
+@KIND
 @JSON
 def study(
     dataset: str,
@@ -203,37 +195,6 @@ def _run(dataset: str, wanted: dict[str, Any], *, quiet: bool) -> Study:
     bar.close()
     shutil.rmtree(checkpoint, ignore_errors=True)
     return found
-
-
-class Bar:
-    """Progress on a terminal, with the time left by the pace of this run; silent anywhere else."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._shown = not quiet and sys.stderr.isatty()
-        self._began: tuple[float, float] | None = None
-
-    def __call__(self, fraction: float, stage: str, detail: str) -> None:
-        if self._shown:
-            filled = round(fraction * 24)
-            left = self._left(fraction)
-            click.echo(f"\r\033[K{'━' * filled}{'╌' * (24 - filled)} {stage} {detail}{left}", nl=False, err=True)
-
-    def _left(self, fraction: float) -> str:
-        now = time.monotonic()
-        if fraction <= 0:
-            return ""
-        if self._began is None:
-            self._began = (now, fraction)
-        began, first = self._began
-        if fraction <= first or fraction >= 1:
-            return ""
-        seconds = round((now - began) * (1 - fraction) / (fraction - first))
-        return f", {seconds // 60} min {seconds % 60} s left" if seconds >= 60 else f", {seconds} s left"
-
-    def close(self) -> None:
-        """Take the bar away."""
-        if self._shown:
-            click.echo("\r\033[K", nl=False, err=True)
 
 
 def _drawings(found: Study, drawn: Sequence[tuple[str, Any]], formats: Sequence[str]) -> list[tuple[str, bytes]]:
