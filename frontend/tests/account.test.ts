@@ -9,6 +9,15 @@ import { Sharing } from '../src/state/sharing.svelte'
 const refused = () => Promise.reject(new SourceError('Sign in.', 'unauthorized', 401))
 const KEY = 'f'.repeat(32)
 
+/** Refuses, but only once told to. */
+function late(): { who: Accounts['who']; answer: () => void } {
+  let answer = () => {}
+  const told = new Promise<void>((resolve) => {
+    answer = resolve
+  })
+  return { who: () => told.then(refused), answer }
+}
+
 function accounts(over: Partial<Accounts> = {}): Accounts {
   return {
     who: async () => ({ user: 'ada', home: 'cluster' }),
@@ -48,6 +57,28 @@ describe('Account', () => {
     expect(it.open).toBe(true)
     expect(await it.signIn('right')).toBe(true)
     expect([it.user, it.wanted, it.open, it.error]).toEqual(['ada', false, false, ''])
+  })
+
+  it('leaves who has signed in alone, whatever is refused late', async () => {
+    const { who, answer } = late()
+    const it = new Account(accounts({ who }))
+    const [learnt, asked] = [it.learn(), it.refused(false)]
+    await it.refused(true)
+    expect(await it.signIn('right')).toBe(true)
+    answer()
+    await Promise.all([learnt, asked])
+    expect([it.user, it.wanted, it.open]).toEqual(['ada', false, false])
+  })
+
+  it('does not open again what the reader has closed, whatever is refused late', async () => {
+    const { who, answer } = late()
+    const it = new Account(accounts({ who }))
+    const asked = it.refused(false)
+    await it.refused(true)
+    it.open = false
+    answer()
+    await asked
+    expect([it.wanted, it.open]).toEqual([true, false])
   })
 
   it('says why signing in failed where the token is not to blame', async () => {

@@ -12,12 +12,16 @@ export class Account {
   open = $state(false)
   error = $state('')
   busy = $state(false)
+  /** Counts who has signed in: what was asked before the last one did speaks of somebody else. */
+  #comings = 0
 
   constructor(readonly accounts: Accounts | undefined) {}
 
   /** Learns who is signed in. A server that wants to know says so by itself, on whatever is asked first. */
   async learn(): Promise<void> {
+    const coming = this.#comings
     const visit = await this.accounts?.who().catch(() => null)
+    if (coming !== this.#comings) return
     this.user = visit?.user ?? null
     this.home = visit?.home
   }
@@ -34,10 +38,10 @@ export class Account {
    */
   refused = async (insist: boolean): Promise<void> => {
     if (!insist) {
-      if (this.wanted) return
-      await this.learn()
+      if (!this.wanted) await this.learn()
+      if (this.wanted || this.user !== null) return
     }
-    if (insist || this.user === null) this.ask()
+    this.ask()
   }
 
   /** Answers whether the token was taken. */
@@ -47,6 +51,7 @@ export class Account {
     this.error = ''
     try {
       this.user = await this.accounts.signIn(token)
+      this.#comings += 1
       this.wanted = false
       this.open = false
       return true
