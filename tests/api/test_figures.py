@@ -6,7 +6,6 @@ import csv
 import io
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,9 +80,8 @@ def test_vectors(embedded: Server) -> None:
     assert b"entropy (nats)" in drawn.content
     assert b"<script" not in drawn.content
     assert ask(embedded, id_, "entropy", format="pdf").content.startswith(b"%PDF-")
-    before = time.monotonic()
-    assert ask(embedded, id_, "entropy", format="svg").content == drawn.content
-    assert time.monotonic() - before < 1, "it was drawn before"
+    again = ask(embedded, id_, "entropy", format="svg")
+    assert again.content == drawn.content, "it is drawn once: every drawing has ids of its own"
 
 
 def test_parameters_are_those_of_the_figure(embedded: Server) -> None:

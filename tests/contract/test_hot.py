@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,8 +66,10 @@ def test_without_a_cache() -> None:
 
 
 @pytest.mark.parametrize("how", ["killed", "stopped", "full"])
-def test_a_cache_that_is_away_is_a_miss(cache: Broker, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits longer than a moment, nobody asks again for a while, and all is well when it is back."""
+def test_a_cache_that_is_away_is_a_miss(
+    cache: Broker, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody asks again for a while, and all is well when it is back."""
     kept = Hot(cache.url)
     kept.put("a", "text/plain", b"a")
     if how == "killed":
@@ -79,9 +80,8 @@ def test_a_cache_that_is_away_is_a_miss(cache: Broker, how: str, monkeypatch: py
         with redis.Redis.from_url(cache.url) as client:
             client.config_set("maxmemory", "1")
         kept.put("b", "text/plain", b"b")
-    started = time.perf_counter()
     assert [kept.get("a") for _ in range(50)] == [None] * 50
-    assert time.perf_counter() - started < 1
+    assert caplog.text.count("did not answer") == 1
     monkeypatch.setattr(link, "PAUSE", 0.1)
     kept._link._again = 0.0
     if how == "killed":

