@@ -24,7 +24,7 @@ serve: $(VENV)/.serve $(PAGE)
 test: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python tests/system.py
 	cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 # Goes on where it was stopped: finished runs are in build/faults.json.
 faults: $(VENV)/.serve $(VENV)/.test
