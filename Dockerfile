@@ -11,6 +11,10 @@ RUN make wheel
 
 
 FROM python:3.12-slim-bookworm
+# The browser and the letters with which the server draws figures as PNG, SVG and PDF.
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends chromium fonts-dejavu-core \
+ && rm -rf /var/lib/apt/lists/*
 # An index with CPU builds of torch makes the image several gigabytes smaller; see .env.example.
 ARG PIP_EXTRA_INDEX_URL=""
 RUN --mount=type=bind,from=wheel,source=/src/dist,target=/wheels \

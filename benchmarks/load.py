@@ -1,10 +1,10 @@
 """What one server process answers of finished analyses, beside a bare FastAPI route that returns the same bytes, in the same run.
 
-`metadata` is the document of an analysis, `map` the weights of one head of 128 tokens (64 KB), `maps` the same where each connection asks another question;
-in both homes, in the cluster with a hot cache. The bare route runs on the same
-uvicorn with the same settings, without anything of Headscope. `requests/s` is what 32 connections get that ask again at once; ratios are of the same turn each. The times are those
-of 60 % of that rate at fixed moments, counted from when a request was meant to be sent. `crowd` are 500 connections that ask for the document every two seconds for a minute.
-The visitors run on the same machine and take a core of their own.
+`metadata` is the document of an analysis, `map` the weights of one head of 128 tokens (64 KB); with `each` every request is about another analysis, or another
+head of one. In both homes, in the cluster with a hot cache. The bare route runs on the same uvicorn with the same settings, without anything of Headscope.
+`requests/s` is what 32 connections get that ask again at once; ratios are of the same turn each. The times are those of 60 % of that rate at fixed moments,
+counted from when a request was meant to be sent. `crowd` are 500 connections that ask for the document every two seconds for a minute. The visitors run on the
+same machine and take a core of their own.
 
 python -m benchmarks.load [--short] [NOTE] also measures `growth` and writes the tables of docs/reliability.md. Homes that are finished are in build/load.json, and are not
 measured again unless that is removed.
@@ -27,12 +27,14 @@ from tests.server import API, Server
 
 from . import growth
 from .common import Spread, machine, ratios
-from .visitors import OWN, Tally, closed, open_loop
+from .visitors import Tally, closed, open_loop
 
 ROOT = Path(__file__).resolve().parents[1]
 FINISHED, TABLE = ROOT / "build" / "load.json", ROOT / "docs" / "measured" / "load.json"
 VISITORS, CROWD, PAUSE, SHARE = 32, 500, 2.0, 0.6
-BODY = {"model": "gpt2", "text": "cats sat on mats. " * 40, "max_tokens": 128, "lenses": ["weights"], "measures": ["entropy"]}  # fmt: skip
+BODY = {"model": "gpt2", "max_tokens": 128, "lenses": ["weights"], "measures": ["entropy"]}
+# Analyses, each of another text, and the layers and heads of their model: many more questions than any server remembers.
+ANALYSES, LAYERS, HEADS = 64, 6, 8
 
 Row = dict[str, Any]
 
@@ -42,7 +44,7 @@ def measure(repeats: int = 5, seconds: float = 10.0) -> list[Row]:
     rows: dict[str, Row] = json.loads(FINISHED.read_text("utf-8")) if FINISHED.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         models = Path(folder) / "models"
-        tiny_model(models / "gpt2", "gpt2")
+        tiny_model(models / "gpt2", "gpt2", layers=LAYERS, heads=HEADS)
         for home in ("embedded", "cluster"):
             if f"{home} crowd {seconds:g}" not in rows:
                 rows |= _measure(home, Path(folder) / home / "home", models, repeats, seconds)
@@ -55,29 +57,36 @@ def _measure(home: str, folder: Path, models: Path, repeats: int, seconds: float
     folder.parent.mkdir()
     server = Server(folder, models) if home == "embedded" else Cluster(folder, models, cache=True)
     with server, ExitStack() as bare:
-        document = f"{API}/analyses/{server.analyse(**BODY)['id']}"
         rows = {}
-        one_map = f"{document}/maps/weights?layer=0&head=0"
-        for name, path in (("metadata", document), ("map", one_map), ("maps", f"{one_map}&key=0:{OWN}")):
-            answer = server.client.get(path.replace(OWN, "1000"))
+        for name, paths in _questions(server).items():
+            answer = server.client.get(paths[0])
             other = bare.enter_context(_bare(answer.content, answer.headers["content-type"], folder.parent / name))
             rows[f"{home} {name} {seconds:g}"] = {
                 "home": home,
                 "answer": name,
                 "bytes": len(answer.content),
-                **_side_by_side(server.url, path, other, repeats, seconds),
+                **_side_by_side(server.url, paths, other, repeats, seconds),
             }
         rows[f"{home} crowd {seconds:g}"] = {
             "home": home,
             "answer": "crowd",
-            **_crowd(server.url, document, 6 * seconds),
+            **_crowd(server.url, _questions(server)["metadata"], 6 * seconds),
         }
         return rows
 
 
-def _side_by_side(address: str, path: str, other: str, repeats: int, seconds: float) -> Row:
+def _questions(server: Server) -> dict[str, list[str]]:
+    """The paths of each kind of answer. Of texts that differ in one number the documents are equally long."""
+    texts = [f"{number} cats sat on mats. " * 40 for number in range(100, 100 + ANALYSES)]
+    documents = [f"{API}/analyses/{server.analyse(**BODY, text=text)['id']}" for text in texts]
+    heads = [f"maps/weights?layer={layer}&head={head}" for layer in range(LAYERS) for head in range(HEADS)]
+    maps = [f"{document}/{head}" for head in heads for document in documents]
+    return {"metadata": documents[:1], "metadata each": documents, "map": maps[:1], "map each": maps}
+
+
+def _side_by_side(address: str, paths: list[str], other: str, repeats: int, seconds: float) -> Row:
     """Both in turn: what they can do at most, and how long an answer takes at SHARE of what Headscope can."""
-    places = {"headscope": (address, path), "bare": (other, "/")}
+    places = {"headscope": (address, paths), "bare": (other, ["/"])}
     rates: dict[str, list[float]] = {name: [] for name in places}
     times: dict[str, list[Tally]] = {name: [] for name in places}
     for place in places.values():
@@ -96,9 +105,9 @@ def _side_by_side(address: str, path: str, other: str, repeats: int, seconds: fl
     return row
 
 
-def _crowd(address: str, path: str, seconds: float) -> Row:
+def _crowd(address: str, paths: list[str], seconds: float) -> Row:
     """Many connections at once, each asking now and then."""
-    tally = closed(address, path, CROWD, seconds, PAUSE)
+    tally = closed(address, paths, CROWD, seconds, PAUSE)
     return {
         "connections": CROWD,
         "requests": len(tally.seconds),
@@ -137,6 +146,7 @@ def _serve(file: str, media: str) -> None:
 
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
+    listening.listen(2048)  # who is told the address may come before uvicorn does
     print(f"127.0.0.1:{listening.getsockname()[1]}", flush=True)
     config = uvicorn.Config(app, log_level="warning", access_log=False, http="h11", backlog=2048)
     uvicorn.Server(config).run(sockets=[listening])

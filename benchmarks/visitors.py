@@ -1,15 +1,13 @@
-"""Visitors of a server: connections that stay open, each asking the same again and again, with as little work of their own as possible."""
+"""Visitors of a server: connections that stay open, each asking one thing after another, with as little work of their own as possible."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-
-# Stands in a path for a number of four digits that each visitor has for itself.
-OWN = "OWN"
+from itertools import cycle
 
 
 @dataclass
@@ -27,12 +25,12 @@ class Tally:
 
 
 class Visitor:
-    """One connection."""
+    """One connection, which asks for these paths in turn, over and over."""
 
-    def __init__(self, address: str, path: str) -> None:
+    def __init__(self, address: str, paths: Sequence[str]) -> None:
         self._host, _, port = address.partition(":")
         self._port = int(port)
-        self._request = f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode()
+        self._requests = cycle([f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode() for path in paths])
 
     async def __aenter__(self) -> Visitor:
         self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
@@ -44,7 +42,7 @@ class Visitor:
     async def ask(self, tally: Tally, meant: float) -> None:
         """One request, which was meant to be sent at that time (time.perf_counter): a server that is late with others is late with this one, too."""
         try:
-            self._writer.write(self._request)
+            self._writer.write(next(self._requests))
             head = await self._reader.readuntil(b"\r\n\r\n")
             length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
             await self._reader.readexactly(int(length))
@@ -59,7 +57,7 @@ class Visitor:
             tally.refused += 1
 
 
-def closed(address: str, path: str, visitors: int, seconds: float, pause: float = 0.0) -> Tally:
+def closed(address: str, paths: Sequence[str], visitors: int, seconds: float, pause: float = 0.0) -> Tally:
     """Each asks again as soon as it has its answer, and `pause` s later: what the server can do at most."""
 
     async def visit(visitor: Visitor, tally: Tally, number: int) -> None:
@@ -69,10 +67,10 @@ def closed(address: str, path: str, visitors: int, seconds: float, pause: float 
             await visitor.ask(tally, now)
             await asyncio.sleep(max(pause - (time.perf_counter() - now), 0))
 
-    return asyncio.run(_all(address, path, visitors, visit))
+    return asyncio.run(_all(address, paths, visitors, visit))
 
 
-def open_loop(address: str, path: str, visitors: int, seconds: float, rate: float) -> Tally:
+def open_loop(address: str, paths: Sequence[str], visitors: int, seconds: float, rate: float) -> Tally:
     """Together `rate` requests a second, at fixed times whatever becomes of those before; times count from when a request was meant to be sent."""
 
     async def visit(visitor: Visitor, tally: Tally, number: int) -> None:
@@ -82,16 +80,18 @@ def open_loop(address: str, path: str, visitors: int, seconds: float, rate: floa
             await asyncio.sleep(max(meant - time.perf_counter(), 0))
             await visitor.ask(tally, meant)
 
-    return asyncio.run(_all(address, path, visitors, visit))
+    return asyncio.run(_all(address, paths, visitors, visit))
 
 
 async def _all(
-    address: str, path: str, visitors: int, visit: Callable[[Visitor, Tally, int], Awaitable[None]]
+    address: str, paths: Sequence[str], visitors: int, visit: Callable[[Visitor, Tally, int], Awaitable[None]]
 ) -> Tally:
+    """Each begins at another of the paths."""
     tally = Tally()
 
     async def one(number: int) -> None:
-        async with Visitor(address, path.replace(OWN, str(1000 + number))) as visitor:
+        first = number * len(paths) // visitors
+        async with Visitor(address, [*paths[first:], *paths[:first]]) as visitor:
             await visit(visitor, tally, number)
 
     await asyncio.gather(*(one(number) for number in range(visitors)))

@@ -206,6 +206,11 @@ class Service:
         looks = job is None or job.status in ("done", "queued", "running")
         return job, self.results.get(id_) if looks else None
 
+    def settled(self, id_: str) -> bool:
+        """Whether no job of that id is under way, or has failed: nothing but its result says any more what it is. Raises BrokerUnavailable."""
+        job = self.record.get(id_)
+        return job is None or job.status == "done"
+
     def place(self, job: Job) -> int | None:
         """How many jobs are taken before this one; None if it does not wait, or nobody can say now."""
         try:

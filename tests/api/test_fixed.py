@@ -52,9 +52,9 @@ def id_(cached: Server) -> str:
     return str(cached.analyse(**BODY)["id"])
 
 
-def seen(server: Server, path: str) -> tuple[Any, ...]:
+def seen(server: Server, path: str, **headers: str) -> tuple[Any, ...]:
     """All that a reader sees of an answer."""
-    answer = server.get(path)
+    answer = server.get(path, headers=headers)
     assert answer.status_code == 200, answer.text
     return (*(answer.headers[name] for name in ("content-type", "etag", "cache-control", "vary")), answer.content)
 
@@ -69,9 +69,11 @@ def hits(cache: Broker) -> int:
 def test_the_cache_answers_as_the_store_does(
     cached: Server, server: Server, cache: Broker, id_: str, path: str
 ) -> None:
-    """The second answer comes from the cache, and is the first one to the byte; a server without a cache says the same."""
+    """A server that does not remember its answer has it from the cache, to the byte; a server without a cache says the same."""
     first, before = seen(cached, f"/analyses/{id_}/{path}"), hits(cache)
     assert seen(cached, f"/analyses/{id_}/{path}") == first
+    assert hits(cache) == before
+    assert seen(cached, f"/analyses/{id_}/{path}", **{"Accept-Encoding": "identity"}) == first  # another question
     assert hits(cache) == before + 1
     assert server.analyse(**BODY)["id"] == id_
     elsewhere = server.get(f"/analyses/{id_}/{path}")

@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from headscope.api.metrics import COUNTERS, HISTOGRAMS
 from headscope.jobs import BUCKETS
 from headscope.lenses import LENSES
-from tests.server import Server
+from tests.cluster import Cluster
+from tests.server import API, SLOW, Server, eventually
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 Labels = frozenset[tuple[str, str]]
@@ -67,6 +68,20 @@ def test_where_the_time_went(used: Server, name: str) -> None:
     ]
     assert counts == sorted(counts)
     assert by_name(used, f"headscope_{name}_bucket", le="+Inf") == 2
+
+
+def test_each_class_of_device_has_a_queue(cluster: Cluster) -> None:
+    """Of a cluster; it is as long as what waits for its workers, and empty in the end."""
+
+    def depth() -> float | None:
+        return samples(cluster).get(("headscope_queue_depth", frozenset({("device", "cpu")})))
+
+    ids = [cluster.submit(**{**SLOW, "max_tokens": 200 + number}) for number in range(4)]
+    eventually(depth, "messages in the queue")
+    for id_ in ids:
+        cluster.client.delete(f"{API}/analyses/{id_}")
+    cluster.analyse(model="bert", text="The last one in the queue.")
+    eventually(lambda: depth() == 0, "an empty queue")
 
 
 def test_requests_are_counted_by_template(used: Server) -> None:

@@ -10,16 +10,16 @@ from tests.server import API, Server
 def test_room_is_bounded_and_the_least_used_goes() -> None:
     """What is asked for stays; what is larger than the room does not stay at all."""
     recent = Recent(room=10)
-    recent.put("a", b"1234")
-    recent.put("b", b"1234")
+    recent.put("a", b"1234", 4)
+    recent.put("b", b"1234", 4)
     assert recent.get("a") == b"1234"
-    recent.put("c", b"1234")
+    recent.put("c", b"1234", 4)
     assert (recent.get("a"), recent.get("b"), recent.get("c")) == (b"1234", None, b"1234")
-    recent.put("a", b"12345")
+    recent.put("a", b"12345", 5)
     assert (recent.get("a"), recent.get("c")) == (b"12345", b"1234")
-    recent.put("d", b"x" * 11)
+    recent.put("d", b"x" * 11, 11)
     assert [recent.get(key) for key in "acd"] == [None, None, None]
-    recent.put("e", b"1234567890")
+    recent.put("e", b"1234567890", 10)
     assert recent.get("e") == b"1234567890"
 
 

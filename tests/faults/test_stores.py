@@ -71,7 +71,8 @@ def test_without_redis_results_are_read_and_written(
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
 def test_redis_restarts_empty(place: Place, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that go on running make the index again by themselves, one of them at a time."""
-    monkeypatch.setattr(housekeeper, "EVERY_SECONDS", 0.02)
+    for name_ in ("NOTE_SECONDS", "TIDY_SECONDS"):
+        monkeypatch.setattr(housekeeper, name_, 0.02)
     servers = [place.open() for _ in range(3)]
     keepers = [Housekeeper(results) for results in servers]
     for number in (1, 2):

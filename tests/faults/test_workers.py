@@ -75,7 +75,7 @@ def test_server_stopped_mid_job(new_server: Start) -> None:
         server.forward(slow)
         child = server.child()
         server.kill(how)
-        eventually(lambda child=child: not child.is_running(), "the orphan's end", 10)
+        eventually(lambda child=child: not child.is_running(), "the orphan's end")
         server.start()
         assert server.get(f"/analyses/{before['id']}").json() == before
         document = server.ended(slow)

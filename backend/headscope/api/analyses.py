@@ -20,9 +20,8 @@ from ..runtime import Service
 from ..store import Stored
 from ..store.mapfile import Corrupt
 from . import documents
-from .again import keep
 from .deps import AnalysisId, ServiceDep, VisitorDep
-from .recent import Recent
+from .reads import found
 from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, BatchRequest, Page
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
@@ -81,18 +80,20 @@ async def recent(
 @router.get("/{id}", response_model=AnalysisDocument)
 async def show(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
     """An analysis: how far it is, and when it is done tokens, shapes, summaries and links."""
-    recent = request.app.state.recent
     zipped = "gzip" in request.headers.get("accept-encoding", "")
 
     def answer() -> Response:
-        shown, headers = _shown(service, recent, id_), {"Vary": "Accept-Encoding"}
+        job, stored = service.find_or_recompute(id_)
+        document = _described(service, id_, job, stored)
+        shown, headers = document.model_dump_json().encode(), {"Vary": "Accept-Encoding"}
         if zipped and len(shown) > LONG_DOCUMENT:
             shown, headers = gzip.compress(shown, 1, mtime=0), headers | {"Content-Encoding": "gzip"}
-        return Response(shown, headers=headers, media_type="application/json")
+        response = Response(shown, headers=headers, media_type="application/json")
+        if stored is not None and document.status == "done":
+            found(request, id_, stored, response)
+        return response
 
-    response = await asyncio.to_thread(answer)
-    keep(request, id_, answer)
-    return response
+    return await asyncio.to_thread(answer)
 
 
 @router.delete("/{id}", status_code=202, responses={204: {"description": "It is forgotten."}})
@@ -131,19 +132,6 @@ async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[Serve
             "attempts": document.attempts,
         }
         yield ServerSentEvent(json.dumps({**last, "error": None}), event="progress", id=str(after))
-
-
-def _shown(service: Service, recent: Recent, id_: str) -> bytes:
-    """The document as JSON. Once it is done it changes only with its result and its job, and is put together once."""
-    job, stored = service.find_or_recompute(id_)
-    key = stored and (id_, stored.digest, job and (job.batch, job.attempts))
-    shown = recent.get(key) if key else None
-    if shown is None:
-        document = _described(service, id_, job, stored)
-        shown = document.model_dump_json().encode()
-        if key and document.status == "done":
-            recent.put(key, shown)
-    return shown
 
 
 def _described(service: Service, id_: str, job: Job | None, stored: Stored | None) -> AnalysisDocument:

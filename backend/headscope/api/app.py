@@ -32,9 +32,9 @@ from . import (
     study_results,
 )
 from .access import Access
-from .again import Again
 from .frontpage import serve_page
 from .guard import Guard
+from .reads import Reads
 from .recent import Recent
 from .traffic import Traffic
 
@@ -93,7 +93,8 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     larger = dict.fromkeys((f"{PREFIX}/analyses", f"{PREFIX}/analyses/batch"), settings.image_body_bytes)
     files = {f"{PREFIX}/datasets"}
     larger |= dict.fromkeys(files, settings.dataset_bytes)
-    app.add_middleware(Again, record=service.record)
+    reads = {"recent": app.state.recent, "simple": maps.simple, "route": maps.ROUTE}
+    app.add_middleware(Reads, service=service, **reads)
     app.add_middleware(Access, accounts=accounts, shared=service.record.shared)
     app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes, larger=larger, files=files)
     app.add_middleware(Traffic, registry=app.state.registry, prefix=PREFIX)

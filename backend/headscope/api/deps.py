@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Path, Request
@@ -86,7 +86,7 @@ async def read(service: Service, id_: str, reader: Callable[[Stored], T], kind: 
     raise NotReady("The stored result was damaged and is being computed again. Try again in a moment.")
 
 
-def places(what: str, asked: str | None, numbers: list[int]) -> slice:
+def places(what: str, asked: str | None, numbers: Sequence[int]) -> slice:
     """`4` or `2:5` in the model's numbering -> places in the selection that was analysed. Raises InvalidRequest or Unknown."""
     if asked is None:
         return slice(0, len(numbers))

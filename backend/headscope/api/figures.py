@@ -129,10 +129,10 @@ async def _picture(request: Request, answer: Response, image: Image, width: int,
     """The file drawn from a figure's JSON, or drawn from it lately."""
     recent, renderer = cast("Recent", request.app.state.recent), cast("Renderer", request.app.state.renderer)
     key = ("picture", answer.headers["ETag"])
-    drawn = recent.get(key)
+    drawn: bytes | None = recent.get(key)
     if drawn is None:
         drawn = await renderer.render(json.loads(bytes(answer.body)), image, width, height)
-        recent.put(key, drawn)
+        recent.put(key, drawn, len(drawn))
     return drawn
 
 

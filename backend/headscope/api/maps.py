@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from ..declarations import Measure
 from ..errors import InvalidRequest, NotReady, Unknown, Unsupported
@@ -18,11 +22,13 @@ from ..measures import edges as edge_rules
 from ..measures.entropy import Unit, convert
 from ..query.search import TOKEN_AXES, token_mean
 from ..store import Stored
+from ..store.mapfile import values_of
 from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places
-from .fixed import fixed
+from .fixed import fixed, named, question_of
 from .grouping import By, Groups, KeyGroups, grouping
+from .reads import Asked, Reading
 from .schemas import Edge, Edges, MeasureValues
-from .tensors import MEDIA, Array, Format, answer, check_size, chosen_format
+from .tensors import MEDIA, Array, Format, answer, check_size, chosen_format, format_of
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"])
 
@@ -33,6 +39,10 @@ TENSOR: dict[int | str, dict[str, Any]] = {
 }
 # No answer holds more edges than a person or a drawing can take in.
 MOST_EDGES = 20_000
+# So many bytes are read and verified at once; more of them are for a thread.
+QUICK = 256 * 1024
+MAPS = re.compile(r"/maps/([a-z-]+)")
+AXES = frozenset({"layer", "head", "query", "key"})
 
 
 @router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
@@ -57,21 +67,70 @@ async def maps(
     uint8 [L', H', Q'], 1 for rows without a reading, which stand as 0 in the map.
     """
     format_ = chosen_format(request, format_)
+    cut = Cut(lens, layer, head, query, key, dtype, by, groups, key_groups, format_)
+    return await fixed(request, service, id_, format_, cut.answer, computed=cut.computed)
 
-    def cut(stored: Stored) -> Response:
-        check_kept(stored, lens)
+
+ROUTE = router.routes[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is asked of the maps of a lens."""
+
+    lens: str
+    layer: str | None = None
+    head: str | None = None
+    query: str | None = None
+    key: str | None = None
+    dtype: Literal["float32", "float16", "uint8"] = "float32"
+    by: Literal["token", "word"] = "token"
+    groups: str | None = None
+    key_groups: str | None = None
+    format: Format = "safetensors"
+
+    @property
+    def computed(self) -> bool:
+        """Whether more is done than reading."""
+        plain = (self.dtype, self.by, self.groups, self.key_groups) == ("float32", "token", None, None)
+        return not plain or self.format == "json"
+
+    def answer(self, stored: Stored, *, wait: bool = True) -> Response:
+        """Read from a result. Raises BlockingIOError rather than `wait` for a disk, or for more than QUICK bytes."""
+        check_kept(stored, self.lens)
         document = stored.document
-        together = grouping(document, by, groups, key_groups)
-        layers, heads = places("layer", layer, document["layers"]), places("head", head, heads_of(document, lens))
-        _, _, q, k = document["shapes"][lens]
+        together = grouping(document, self.by, self.groups, self.key_groups)
+        layers = places("layer", self.layer, document["layers"])
+        heads = places("head", self.head, heads_of(document, self.lens))
+        _, _, q, k = document["shapes"][self.lens]
         rows, columns = len(together.queries or range(q)), len(together.keys or range(k))
-        queries, keys = places("query", query, list(range(rows))), places("key", key, list(range(columns)))
-        check_size((layers.stop - layers.start) * (heads.stop - heads.start) * q * k, 4)
-        values = together.apply(stored.maps(lens, layers, heads))[:, :, queries, keys]
-        return _encoded(values, dtype, LENSES[lens].signed, format_)
+        queries = places("query", self.query, range(rows))
+        keys = places("key", self.key, range(columns))
+        count = (layers.stop - layers.start) * (heads.stop - heads.start) * q * k
+        check_size(count, 4)
+        if not wait and count * 4 > QUICK:
+            raise BlockingIOError
+        if not self.computed and (self.format, self.query, self.key) == ("safetensors", None, None):
+            return Response(stored.map_file(self.lens, layers, heads, wait=wait), media_type=MEDIA[self.format])
+        values = values_of(stored.map_file(self.lens, layers, heads, wait=wait))
+        values = together.apply(values)[:, :, queries, keys]
+        return _encoded(values, self.dtype, LENSES[self.lens].signed, self.format)
 
-    computed = dtype != "float32" or format_ == "json" or by != "token" or bool(groups or key_groups)
-    return await fixed(request, service, id_, format_, cut, computed=computed)
+
+def simple(scope: Scope, asked: Asked) -> Reading | None:
+    """How to answer a question that asks for numbers as they are stored; None for any other."""
+    lens, query = MAPS.fullmatch(asked.part), asked.question[1].decode("latin-1")
+    parts = [part.partition("=") for part in query.split("&")] if query else []
+    axes = {name: value for name, _, value in parts if name != "share"}
+    format_ = format_of(asked.accept)
+    if lens is None or format_ == "json" or not axes.keys() <= AXES or len({name for name, _, _ in parts}) < len(parts):
+        return None
+    cut = Cut(lens[1], **axes, format=format_)
+
+    def reading(stored: Stored, *, wait: bool) -> Response:
+        return named(stored, question_of(scope), format_, "", partial(cut.answer, wait=wait))
+
+    return reading
 
 
 def _encoded(values: Array, dtype: str, signed: bool, format_: Format) -> Response:

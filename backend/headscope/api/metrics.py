@@ -60,7 +60,7 @@ class _Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield _gauge("info", "The version that runs.", {(__version__,): 1}, "version")
         try:
-            found = [*_of_record(self._service.record), *self._of_results()]
+            found = [*_of_record(self._service.record), *self._of_queues(), *self._of_results()]
         except HeadscopeError:  # the rest is worth reading even now
             found = []
         yield _gauge("record_up", "Whether the record of jobs can be read.", {(): int(bool(found))})
@@ -68,6 +68,12 @@ class _Metrics(Collector):
         hot = self._service.hot
         for name, number in (("cache_hits", hot.hits), ("cache_misses", hot.misses)):
             yield CounterMetricFamily(f"headscope_{name}", "Looks of this process into the hot cache.", value=number)
+
+    def _of_queues(self) -> Iterator[Metric]:
+        depths: dict[tuple[str, ...], float] = {
+            (device,): number for device, number in self._service.jobs.depths().items()
+        }
+        yield _gauge("queue_depth", "Messages that wait for a worker, by class of device.", depths, "device")
 
     def _of_results(self) -> Iterator[Metric]:
         count, size = self._service.results.usage()

@@ -5,31 +5,32 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
+from typing import Any
 
 # Room for all of them, in bytes.
-ROOM = 16 * 1024 * 1024
+ROOM = 64 * 1024 * 1024
 
 
 class Recent:
-    """Bytes by a key that names all they depend on; the least used go first. Safe for threads."""
+    """Answers by a key that names all they depend on; the least used go first. Safe for threads."""
 
     def __init__(self, room: int = ROOM) -> None:
         self._room = room
         self._lock = threading.Lock()
-        self._answers: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._answers: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
-    def get(self, key: Hashable) -> bytes | None:
+    def get(self, key: Hashable) -> Any | None:
         """The answer, if it is still here."""
         with self._lock:
-            found = self._answers.get(key)
+            found, _ = self._answers.get(key, (None, 0))
             if found is not None:
                 self._answers.move_to_end(key)
             return found
 
-    def put(self, key: Hashable, answer: bytes) -> None:
-        """Keep an answer; one larger than all the room there is goes at once."""
+    def put(self, key: Hashable, answer: Any, size: int) -> None:
+        """Keep an answer of `size` bytes; one larger than all the room there is goes at once."""
         with self._lock:
-            self._room -= len(answer) - len(self._answers.pop(key, b""))
-            self._answers[key] = answer
+            self._room += self._answers.pop(key, (None, 0))[1] - size
+            self._answers[key] = answer, size
             while self._room < 0:
-                self._room += len(self._answers.popitem(last=False)[1])
+                self._room += self._answers.popitem(last=False)[1][1]

@@ -27,10 +27,12 @@ MOST_BYTES = 256 * 1024 * 1024
 
 
 def chosen_format(request: Request, asked: Format | None) -> Format:
-    """?format= wins over Accept; safetensors otherwise."""
-    if asked:
-        return asked
-    accept = request.headers.get("accept", "")
+    """?format= wins over Accept."""
+    return asked or format_of(request.headers.get("accept", ""))
+
+
+def format_of(accept: str) -> Format:
+    """The format that an Accept header asks for; safetensors if none."""
     return next((name for name, media in MEDIA.items() if media in accept), "safetensors")
 
 

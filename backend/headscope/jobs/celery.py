@@ -37,9 +37,14 @@ VISIBLE_SECONDS = 60.0
 STOP_SECONDS = 8.0
 
 
+def class_of(device: str) -> str:
+    """What a device is one of: that of cuda:1 is cuda."""
+    return device.partition(":")[0]
+
+
 def queue(device: str) -> str:
     """The name of the queue of a device's class: that of cuda:1 is headscope.cuda."""
-    return f"headscope.{device.partition(':')[0]}"
+    return f"headscope.{class_of(device)}"
 
 
 def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery:

@@ -10,7 +10,7 @@ import redis
 from kombu.exceptions import OperationalError
 
 from ..errors import BrokerUnavailable
-from .celery import TASK, application, queue
+from .celery import TASK, application, class_of, queue
 from .job import Record, WorkerState, settle
 
 logger = logging.getLogger("headscope.jobs")
@@ -35,6 +35,7 @@ class Cluster:
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._reached: float | None = None  # since when the broker answers; None while it does not
         self._looked = self._trimmed = 0.0
+        self._classes: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._tend, name="cluster", daemon=True)
 
     def start(self) -> None:
@@ -55,12 +56,21 @@ class Cluster:
         """Whether jobs can be taken: the broker answers."""
         return self._thread.is_alive() and self._reached is not None
 
+    def depths(self) -> dict[str, int]:
+        """How many messages wait in the queue of each class of device of which this server has heard a worker. Raises BrokerUnavailable."""
+        try:
+            return {name: int(self._broker.llen(queue(name))) for name in sorted(self._classes)}
+        except redis.RedisError as error:
+            raise BrokerUnavailable("The server can't reach its Redis now. Try again in a few seconds.") from error
+
     def _tend(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
                 states = self._record.workers()
-                self._publish({queue(state.claimant.device) for state in states})
+                listed = {class_of(state.claimant.device) for state in states}
+                self._classes |= listed
+                self._publish({queue(name) for name in listed})
                 if time.monotonic() - self._looked >= TICK_SECONDS:
                     self._looked = time.monotonic()
                     self._reconcile({state.claimant.name: state for state in states})

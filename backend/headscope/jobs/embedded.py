@@ -82,6 +82,10 @@ class Embedded:
         """Whether jobs are being taken."""
         return self._thread.is_alive()
 
+    def depths(self) -> dict[str, int]:
+        """Nothing: there are no queues beside the record."""
+        return {}
+
     @property
     def child(self) -> int | None:
         """Process id of the child, if there is one now."""

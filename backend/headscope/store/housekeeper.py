@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Protocol
 
+from .results import Results
+
 logger = logging.getLogger("headscope.store")
-# So often (s) each server asks whether it is its turn.
-EVERY_SECONDS = 60.0
+# So often (s) each server says what was used, and asks whether it is its turn to tidy.
+NOTE_SECONDS = 1.0
+TIDY_SECONDS = 60.0
 
 
 class Tidied(Protocol):
@@ -19,10 +23,10 @@ class Tidied(Protocol):
 
 
 class Housekeeper:
-    """Tidies stores once before anything is written, and then in a thread of its own whenever it is this server's turn."""
+    """Notes the uses of results, and tidies stores once before anything is written, and then in a thread of its own whenever it is this server's turn."""
 
-    def __init__(self, *stores: Tidied) -> None:
-        self._stores = stores
+    def __init__(self, results: Results, *others: Tidied) -> None:
+        self._results, self._stores = results, (results, *others)
         self._stop = threading.Event()
 
     def start(self) -> None:
@@ -36,9 +40,13 @@ class Housekeeper:
         self._stop.set()
 
     def _run(self) -> None:
-        while not self._stop.wait(EVERY_SECONDS):
+        tidied = time.monotonic()
+        while not self._stop.wait(NOTE_SECONDS):
             try:
-                self._tidy()
+                self._results.note_uses()
+                if time.monotonic() - tidied > TIDY_SECONDS:
+                    tidied = time.monotonic()
+                    self._tidy()
             except Exception:  # the next turn comes
                 logger.exception("the store could not be tidied")
 

@@ -5,9 +5,11 @@ An index may lag behind its shelf, for a process can be killed between the two; 
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 import uuid
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,8 +31,8 @@ class Index(Protocol):
     def has(self, id_: str) -> bool | None:
         """Whether the result is here; None where only the shelf can tell."""
 
-    def touch(self, id_: str) -> None:
-        """Note that a result is used now, if it is in the index."""
+    def touch(self, ids: Collection[str]) -> None:
+        """Note that results are used now, those that are in the index."""
 
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
         """Enter a result, used now unless a time is given, and take out the least used others until all fit the quota; those."""
@@ -75,11 +77,18 @@ class SqliteIndex:
         row = self._connection.execute("SELECT 1 FROM results WHERE id = ?", (id_,)).fetchone()
         return True if row else None  # a look at the shelf beside it costs nothing
 
-    def touch(self, id_: str) -> None:
-        row = self._connection.execute("SELECT used FROM results WHERE id = ?", (id_,)).fetchone()
-        if row is not None and time.time() - row[0] > SAME_USE_SECONDS:
-            with suppress(sqlite3.OperationalError):  # reading goes on when the disk is full
-                self._connection.execute("UPDATE results SET used = ? WHERE id = ?", (time.time(), id_))
+    def touch(self, ids: Collection[str]) -> None:
+        now, named = time.time(), json.dumps(list(ids))
+        looked = self._connection.execute(
+            "SELECT id FROM results WHERE id IN (SELECT value FROM json_each(?)) AND used < ?",
+            (named, now - SAME_USE_SECONDS),
+        )
+        if due := [(now, id_) for (id_,) in looked.fetchall()]:
+            with (
+                suppress(sqlite3.OperationalError),
+                self._database.change() as connection,
+            ):  # a full disk keeps nobody from reading
+                connection.executemany("UPDATE results SET used = ? WHERE id = ?", due)
 
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
         with self._database.change() as connection:
@@ -148,8 +157,10 @@ return victims
 """
 REMOVE = f"{TAKE_OUT} return take_out(ARGV[1])"
 TOUCH = f"""{NOW}
-local used = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if used and now - used > {SAME_USE_SECONDS} then redis.call('ZADD', KEYS[1], string.format('%.6f', now), ARGV[1]) end
+for _, id in ipairs(ARGV) do
+    local used = redis.call('ZSCORE', KEYS[1], id)
+    if used and now - used > {SAME_USE_SECONDS} then redis.call('ZADD', KEYS[1], string.format('%.6f', now), id) end
+end
 """
 
 # Only if Redis has not restarted empty since the turn began.
@@ -175,8 +186,8 @@ class RedisIndex:
         found = self._link.ask(look)
         return bool(found[0]) if found is not None and any(found) else None
 
-    def touch(self, id_: str) -> None:
-        self._run(TOUCH, id_)
+    def touch(self, ids: Collection[str]) -> None:
+        self._run(TOUCH, *ids)
 
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
         found = self._run(ADD, id_, size, quota, "" if used is None else used)

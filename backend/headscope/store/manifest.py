@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
 from functools import cached_property
 from typing import Any
 
 from .mapfile import Corrupt
 
-NAME = "manifest.json"
+NAME, SMALL = "manifest.json", "small.safetensors"
 # What stands between the sealed fields and the end: the seal itself.
 _SEAL = ', "sha256": "{}"}}'
 _SEAL_SIZE = len(_SEAL.format("0" * 64))
+# Bytes of all manifests that are kept open. Parsed they take some times as much.
+ROOM = 4 * 1024 * 1024
 
 
 class Manifest:
     """What is in a result. Verified when it is made, parsed when it is asked. Raises Corrupt unless the data is exactly what was sealed for that id."""
 
     def __init__(self, id_: str, data: bytes) -> None:
-        self.id, self._data = id_, data
+        self.id, self.data = id_, data
         self.digest = hashlib.sha256(data[:-_SEAL_SIZE] + b"}").hexdigest()
         if data[-_SEAL_SIZE:] != _SEAL.format(self.digest).encode() or not data.startswith(_begin(id_)):
             raise Corrupt
@@ -38,10 +43,20 @@ class Manifest:
         """Seconds since 1970."""
         return float(self._fields["made"])
 
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """The names of all its files."""
+        return (NAME, SMALL, *(f"{lens}.safetensors" for lens in self.digests["maps"]))
+
+    @property
+    def length(self) -> int:
+        """Bytes of the manifest itself."""
+        return len(self.data)
+
     @property
     def size(self) -> int:
         """Bytes of all the result's files."""
-        return int(self._fields["bytes"]) + len(self._data)
+        return int(self._fields["bytes"]) + self.length
 
     @property
     def document(self) -> dict[str, Any]:
@@ -57,7 +72,7 @@ class Manifest:
 
     @cached_property
     def _fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = json.loads(self._data)
+        fields: dict[str, Any] = json.loads(self.data)
         return fields
 
 
@@ -79,3 +94,43 @@ def sound(id_: str, data: bytes | None) -> Manifest | None:
 def _begin(id_: str) -> bytes:
     """How the manifest of that id begins."""
     return f'{{"id": {json.dumps(id_)}, '.encode()
+
+
+class Open:
+    """Manifests read lately, each with the stamp that the result's files bore then. Nobody may change what is in them. Safe for threads."""
+
+    def __init__(self, room: int = ROOM) -> None:
+        self._room = room
+        self._lock = threading.Lock()
+        self._manifests: OrderedDict[str, tuple[Hashable, Manifest]] = OrderedDict()
+        self._used: set[str] = set()
+
+    def get(self, id_: str) -> tuple[Hashable, Manifest] | tuple[None, None]:
+        """The stamp and the manifest, if it is still here."""
+        with self._lock:
+            found = self._manifests.get(id_)
+            if found is None:
+                return None, None
+            self._manifests.move_to_end(id_)
+            return found
+
+    def use(self, id_: str) -> None:
+        """Remember that somebody uses the result."""
+        with self._lock:
+            self._used.add(id_)
+
+    def put(self, stamp: Hashable, manifest: Manifest) -> None:
+        """Keep a manifest; the least used go where there is no room."""
+        with self._lock:
+            _, before = self._manifests.pop(manifest.id, (None, None))
+            self._room += before.length if before else 0
+            self._manifests[manifest.id] = stamp, manifest
+            self._room -= manifest.length
+            while self._room < 0:
+                self._room += self._manifests.popitem(last=False)[1][1].length
+
+    def used(self) -> set[str]:
+        """The ids that were used since the last call."""
+        with self._lock:
+            used, self._used = self._used, set()
+            return used

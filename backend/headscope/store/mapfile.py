@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,10 @@ class Corrupt(Exception):
     """What is on disk is not what was written."""
 
 
+@lru_cache(256)
 def header(shape: Shape) -> bytes:
     """The safetensors header of such a file, padded so that the data is aligned."""
-    size = int(np.prod(shape, dtype=np.int64)) * 4
+    size = math.prod(shape) * 4
     text = json.dumps({"map": {"dtype": "F32", "shape": list(shape), "data_offsets": [0, size]}}, separators=(",", ":"))
     text += " " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text.encode()
@@ -95,19 +98,30 @@ def _write_all(file: Any, data: memoryview) -> None:
         data = data[file.write(data) :]
 
 
-def read_heads(fill: Fill, shape: Shape, layers: slice, heads: slice, digests: list[str]) -> Array:
-    """Layers and heads of a map file, [L', H', Q, K], verified. `fill` reads from that file. Raises Corrupt."""
+def read_heads(fill: Fill, shape: Shape, layers: slice, heads: slice, digests: list[str]) -> memoryview:
+    """Layers and heads of a map file as such a file of their own, verified. `fill` reads from the whole one. Raises Corrupt."""
     size = shape[2] * shape[3] * 4
-    chosen_layers, chosen_heads = range(*layers.indices(shape[0])), range(*heads.indices(shape[1]))
-    result = np.empty((len(chosen_layers), len(chosen_heads), shape[2], shape[3]), np.float32)
+    chosen_layers, chosen_heads = range(shape[0])[layers], range(shape[1])[heads]
+    count = len(chosen_heads)
+    start = header((len(chosen_layers), count, *shape[2:]))
+    file = memoryview(bytearray(len(start) + len(chosen_layers) * count * size))
+    file[: len(start)] = start
+    rooms = [file[len(start) + place * size :][:size] for place in range(len(chosen_layers) * count)]
     first = len(header(shape)) + chosen_heads.start * size
-    fill([(first + layer * shape[1] * size, _bytes(result[i])) for i, layer in enumerate(chosen_layers)])
-    for i, layer in enumerate(chosen_layers):
-        for j, head in enumerate(chosen_heads):
-            if hashlib.sha256(result[i, j].data).hexdigest() != digests[layer * shape[1] + head]:
-                raise Corrupt
-    return result
+    fill(
+        [
+            (first + layer * shape[1] * size, file[len(start) + i * count * size :][: count * size])
+            for i, layer in enumerate(chosen_layers)
+        ]
+    )
+    wanted = [digests[layer * shape[1] + head] for layer in chosen_layers for head in chosen_heads]
+    if any(hashlib.sha256(room).hexdigest() != digest for room, digest in zip(rooms, wanted, strict=True)):
+        raise Corrupt
+    return file
 
 
-def _bytes(array: Array) -> memoryview:
-    return array.reshape(-1).data.cast("B")
+def values_of(file: memoryview) -> Array:
+    """The map [L, H, Q, K] in a file that read_heads made."""
+    length = struct.unpack_from("<Q", file)[0]
+    shape = json.loads(bytes(file[8 : 8 + length]))["map"]["shape"]
+    return np.frombuffer(file, np.float32, offset=8 + length).reshape(shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,9 @@ class RemoteShelf:
         self.staging = staging
         staging.mkdir(parents=True, exist_ok=True, mode=0o700)
 
+    def stamp(self, id_: str, files: Sequence[str]) -> None:
+        return None
+
     def manifest(self, id_: str) -> bytes | None:
         with suppress(Corrupt), self._reaching(reading=True):
             data: bytes = self._files.cat_file(f"{self._root}/{id_}/{NAME}")
@@ -50,7 +53,9 @@ class RemoteShelf:
             data: bytes = self._files.cat_file(f"{self._root}/{id_}/{folder}/{file}")
             return data
 
-    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece]) -> None:
+    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece], *, wait: bool = True) -> None:
+        if not wait:
+            raise BlockingIOError
         path = f"{self._root}/{id_}/{folder}/{file}"
         starts, ends = zip(*((start, start + len(room)) for start, room in pieces), strict=True)
         with self._reaching(reading=True):

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,13 @@ from safetensors.numpy import load, save
 
 from ..errors import StorageFull, StoreUnavailable
 from .index import Index, RedisIndex, SqliteIndex
-from .manifest import NAME, Manifest, sealed
-from .mapfile import Corrupt, MapWriter, read_heads, storing
+from .manifest import NAME, SMALL, Manifest, Open, sealed
+from .mapfile import Corrupt, MapWriter, read_heads, storing, values_of
 from .remote import RemoteShelf
 from .shelf import LocalShelf, Shelf, unavailable
 
 Array = NDArray[Any]
-SMALL = "small.safetensors"
 ALL = slice(None)
-# Who reads a map of an analysis reads more of them: the manifest is verified and parsed once. Nobody may change what is in it.
-_manifest = lru_cache(16)(Manifest)
 
 
 @dataclass(frozen=True)
@@ -65,10 +62,14 @@ class Stored:
 
     def maps(self, lens: str, layers: slice, heads: slice) -> Array:
         """Map of `lens` for places layers, heads of the selection: [L', H', Q, K] float32. Raises Corrupt."""
+        return values_of(self.map_file(lens, layers, heads))
+
+    def map_file(self, lens: str, layers: slice, heads: slice, *, wait: bool = True) -> memoryview:
+        """The same as a safetensors file with one tensor, `map`. Raises Corrupt, and BlockingIOError rather than `wait` for a disk."""
         shape = tuple(self.document["shapes"][lens])
         id_, folder = self.manifest.id, self.manifest.folder
         return read_heads(
-            lambda pieces: self.shelf.fill(id_, folder, f"{lens}.safetensors", pieces),
+            lambda pieces: self.shelf.fill(id_, folder, f"{lens}.safetensors", pieces, wait=wait),
             shape,
             layers,
             heads,
@@ -101,6 +102,7 @@ class Results:
 
     def __init__(self, shelf: Shelf, index: Index, quota_bytes: int) -> None:
         self._shelf, self._index, self._quota = shelf, index, quota_bytes
+        self._open = Open()
 
     @classmethod
     def local(cls, home: Path, quota_bytes: int) -> Results:
@@ -135,6 +137,33 @@ class Results:
 
     def get(self, id_: str) -> Stored | None:
         """The result, marked as used now; None if it is not here. Raises Corrupt, or StoreUnavailable."""
+        manifest = self._unchanged(id_) or self._read(id_)
+        if manifest is None:
+            return None
+        self._index.touch([id_])
+        return Stored(self._shelf, manifest)
+
+    def opened(self, id_: str) -> Stored | None:
+        """The result if it was read lately and no file of it has changed since, had without waiting; None otherwise. `note_uses` marks it as used."""
+        manifest = self._unchanged(id_)
+        if manifest is None:
+            return None
+        self._open.use(id_)
+        return Stored(self._shelf, manifest)
+
+    def note_uses(self) -> None:
+        """Mark as used what was `opened` since the last call."""
+        if used := self._open.used():
+            self._index.touch(used)
+
+    def _unchanged(self, id_: str) -> Manifest | None:
+        """The manifest if it was read lately and no file of the result has changed since."""
+        stamp, manifest = self._open.get(id_)
+        return manifest if manifest and stamp and stamp == self._shelf.stamp(id_, manifest.files) else None
+
+    def _read(self, id_: str) -> Manifest | None:
+        """The manifest as it is stored. Raises Corrupt also where the index knows of a result and the shelf does not."""
+        before = self._shelf.stamp(id_, (NAME,))
         data = self._shelf.manifest(id_)
         if data is None:
             if not self._index.has(id_):
@@ -142,9 +171,11 @@ class Results:
             data = self._shelf.manifest(id_)  # which may have come between the two looks
         if data is None:
             raise Corrupt
-        stored = Stored(self._shelf, _manifest(id_, data))
-        self._index.touch(id_)
-        return stored
+        _, known = self._open.get(id_)
+        manifest = known if known is not None and known.data == data else Manifest(id_, data)
+        stamp = self._shelf.stamp(id_, manifest.files)
+        self._open.put(stamp if stamp and before == stamp[:1] else None, manifest)
+        return manifest
 
     @contextmanager
     def writer(self, id_: str) -> Iterator[Writer]:

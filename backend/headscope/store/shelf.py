@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +32,13 @@ ASIDE = 10
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO})
 # And when a folder can't be renamed because its name is taken.
 TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
+# And when what is asked for is not in memory, or the file system can't tell.
+WAITING = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
+# Reads what is in memory and nothing else; None where the system knows no such reading.
+NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+
+# Inode, time of change (ns) and size of each file.
+Stamp = tuple[tuple[int, int, int], ...]
 
 
 class Shelf(Protocol):
@@ -43,14 +52,17 @@ class Shelf(Protocol):
     def staging(self) -> Path:
         """A folder of this machine for what is being written."""
 
+    def stamp(self, id_: str, files: Sequence[str]) -> Stamp | None:
+        """What is another one once any of these files of a result is, had without reading them; None if one is not here, or where that takes a while."""
+
     def manifest(self, id_: str) -> bytes | None:
         """The manifest of a result; None if it is not here. Raises Corrupt if something else stands in its place."""
 
     def whole(self, id_: str, folder: str, file: str) -> bytes:
         """A file of a result; `folder` as its manifest says. Raises Corrupt if it is not there."""
 
-    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece]) -> None:
-        """Fill each piece with the bytes from its place in a file on. Raises Corrupt if there are fewer."""
+    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece], *, wait: bool = True) -> None:
+        """Fill each piece with the bytes from its place in a file on. Raises Corrupt if there are fewer, and BlockingIOError rather than `wait` for a disk."""
 
     def publish(self, id_: str, folder: Path) -> bool:
         """Make the result in a folder of staging visible; False if there is one already. Raises StorageFull."""
@@ -76,6 +88,13 @@ class LocalShelf:
         for folder in (self._results, self.staging, self._aside):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
+    def stamp(self, id_: str, files: Sequence[str]) -> Stamp | None:
+        try:
+            found = [os.stat(self._file(id_, file)) for file in files]  # noqa: PTH116
+        except OSError:
+            return None
+        return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
+
     def manifest(self, id_: str) -> bytes | None:
         try:
             with _reading():
@@ -89,15 +108,14 @@ class LocalShelf:
         with _reading():
             return (self._place(id_) / file).read_bytes()
 
-    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece]) -> None:
-        with _reading(), (self._place(id_) / file).open("rb", buffering=0) as source:
+    def fill(self, id_: str, folder: str, file: str, pieces: list[Piece], *, wait: bool = True) -> None:
+        with _reading(), open(self._file(id_, file), "rb", buffering=0) as source:  # noqa: PTH123
             for start, room in pieces:
-                source.seek(start)
                 while room:
-                    count = source.readinto(room)
+                    count = _read(source, start, room) if wait else _read_now(source, start, room)
                     if not count:
                         raise Corrupt
-                    room = room[count:]
+                    start, room = start + count, room[count:]
 
     def publish(self, id_: str, folder: Path) -> bool:
         target = self._place(id_)
@@ -125,6 +143,10 @@ class LocalShelf:
     def _place(self, id_: str) -> Path:
         return self._results / id_[:2] / id_
 
+    def _file(self, id_: str, file: str) -> str:
+        """The path of a file that every read opens; a Path would take longer to make than to open."""
+        return f"{self._results}/{id_[:2]}/{id_}/{file}"
+
     def _sound(self, id_: str) -> bool:
         try:
             return sound(id_, self.manifest(id_)) is not None
@@ -137,6 +159,23 @@ class LocalShelf:
         moved = _moved(place, aside)
         _erase(aside)
         return moved
+
+
+def _read(source: FileIO, start: int, room: memoryview) -> int:
+    source.seek(start)
+    return source.readinto(room)
+
+
+def _read_now(source: FileIO, start: int, room: memoryview) -> int:
+    """What is in memory. Raises BlockingIOError where nothing is, or nobody can tell."""
+    if NOWAIT is None:
+        raise BlockingIOError
+    try:
+        return os.preadv(source.fileno(), [room], start, NOWAIT)
+    except OSError as error:
+        if error.errno in WAITING:
+            raise BlockingIOError from None
+        raise
 
 
 def sweep(staging: Path, patience: float) -> None:
@@ -155,6 +194,8 @@ def _reading() -> Iterator[None]:
     """A file that is not there, or can't be read any more, is Corrupt; a system that can't open files now is StoreUnavailable."""
     try:
         yield
+    except BlockingIOError:
+        raise
     except OSError as error:
         if error.errno in GONE:
             raise Corrupt from None

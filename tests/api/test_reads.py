@@ -1,26 +1,23 @@
-"""A question asked again is answered as it was the first time, for as long as that is still true, and to nobody who may not ask it."""
+"""What is answered from memory or straight from a file is what the route says, for as long as that is still true, and to nobody who may not ask it."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
+import sqlite3
+from contextlib import closing
+from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
-from starlette.responses import Response
 
-from headscope.api.access import Visitor
-from headscope.api.again import MOST, Again, Question
 from tests.api.users import Users, refused
 from tests.cluster import Cluster, both_homes
+from tests.faults.test_storage import folder
 from tests.server import API, Server
 
 BODY = {"model": "bert", "lenses": ["weights"], "measures": ["entropy"]}
 PATHS = ["", "/maps/weights?layer=0", "/maps/weights?layer=0&format=json", "/grid/weights", "/measures/entropy", "/edges/weights?layer=0&head=0"]  # fmt: skip
-LOCAL = Visitor("local", everything=True)
 
 
 def shown(answer: httpx.Response) -> tuple[Any, ...]:
@@ -85,6 +82,74 @@ def test_what_one_user_asks_again_stays_theirs(lab: Users, path: str) -> None:
     assert {lab.ada.get(address).status_code for _ in range(2)} == {404}
 
 
+@both_homes
+def test_a_slice_is_cut_as_the_route_cuts_it(server: Server) -> None:
+    """Whoever has read the analysis before is answered without the route: with the same bytes."""
+    document = f"/analyses/{server.analyse(**BODY, text='Cut in slices.')['id']}"
+    assert {server.get(document).status_code for _ in range(2)} == {200}
+    slices = ("", "layer=1&head=2", "head=0:2", "query=1:3&layer=0", "key=2", "layer=0%3A1")
+    for slice_, accept in product(slices, ("*/*", "application/x-npy")):
+        asked, routed = (
+            server.get(f"{document}/maps/weights?{slice_}{more}", headers={"Accept": accept})
+            for more in ("", "&by=token")
+        )
+        assert (asked.status_code, asked.headers["content-type"]) == (200, routed.headers["content-type"]), slice_
+        assert asked.content == routed.content, slice_
+
+
+def test_refusals_are_those_of_the_route(embedded: Server) -> None:
+    """What a simple question gets wrong is said as ever."""
+    document = f"/analyses/{embedded.analyse(**BODY, text='Cut wrongly.')['id']}"
+    assert {embedded.get(document).status_code for _ in range(2)} == {200}
+    wrong = {
+        "layer=9": 404,
+        "layer=x": 422,
+        "layer=": 422,
+        "layer=0&layer=1": 200,
+        "layers=0": 200,
+        f"layer={'0' * 21}": 422,
+    }
+    assert {query: embedded.get(f"{document}/maps/weights?{query}").status_code for query in wrong} == wrong
+    assert embedded.get(f"{document}/maps/norm?layer=0").json()["code"] == "unknown-lens"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_is_in_memory_does_not_hide_damage(embedded: Server, path: str) -> None:
+    """A file that has changed since an answer was given is looked at, put aside, and computed again; the answer is the same."""
+    id_ = embedded.analyse(**BODY, text=f"Damaged behind {path}.")["id"]
+    address, counted = f"/analyses/{id_}{path}", embedded.settled("corrupt_results_total")
+    before = [embedded.get(address) for _ in range(3)][-1]
+    small = path in ("", "/grid/weights", "/measures/entropy")
+    (folder(embedded, id_) / ("small.safetensors" if small else "weights.safetensors")).write_bytes(b"cut")
+    embedded.get(address)
+    embedded.ended(id_)
+    after = embedded.get(address)
+    assert embedded.metric("corrupt_results_total") == counted + 1
+    assert after.status_code == 200
+    if path:
+        assert after.headers["etag"] != before.headers["etag"]
+        assert sorted(after.content) == sorted(before.content)
+
+
+def test_what_may_still_be_cancelled_is_asked_of_the_record(embedded: Server) -> None:
+    """A result is there before its job has ended; if that is cancelled then, there is none."""
+    body = {**BODY, "text": "Cancelled at the last moment."}
+    asked = embedded.client.post(f"{API}/analyses", json=body, headers={"Prefer": "wait=60"})
+    assert asked.status_code == 200  # and nobody has read it yet
+    id_ = asked.json()["id"]
+    paths = [f"/analyses/{id_}{path}" for path in PATHS]
+
+    def becomes(status: str) -> None:
+        with closing(sqlite3.connect(embedded.home / "jobs.db")) as record, record:
+            record.execute("UPDATE jobs SET status = ? WHERE id = ?", (status, id_))
+
+    becomes("running")
+    assert {embedded.get(path).status_code for path in paths for _ in range(2)} == {200}
+    becomes("cancelled")
+    assert embedded.get(paths[0]).json()["status"] == "cancelled"
+    assert {embedded.get(path).json()["code"] for path in paths[1:]} == {"not-ready"}
+
+
 def test_questions_asked_again_are_counted_and_logged(tmp_path: Path, models: Path) -> None:
     """Under the route that answered them first."""
     with Server(tmp_path / "home", models, log_format="json", log_level="debug") as server:
@@ -97,76 +162,3 @@ def test_questions_asked_again_are_counted_and_logged(tmp_path: Path, models: Pa
         lines = [line for line in server.log().splitlines() if '"again-' in line]
         assert len(lines) == 3
         assert all('"route": "/api/v1/analyses/{id}/grid/{lens}"' in line for line in lines)
-
-
-class Asked:
-    """The middleware alone, before a route whose answers are numbered and wait until they may be given."""
-
-    def __init__(self) -> None:
-        self.given, self.routed, self.begun, self.open = 0, 0, threading.Event(), threading.Event()
-        self.again = Again(self._route, record=SimpleNamespace())
-
-    def answer(self) -> Response:
-        self.given += 1
-        mine = str(self.given)
-        self.begun.set()
-        self.open.wait(30)
-        return Response(mine)
-
-    async def _route(self, scope: Any, receive: Any, send: Any) -> None:
-        self.routed += 1
-        scope["headscope.again"] = Question("a" * 32, self.answer, None)
-        await Response("routed")(scope, receive, send)
-
-    async def ask(self, path: str = "/x", visitor: Visitor = LOCAL) -> str:
-        """One GET; the body of its answer."""
-        said: list[Any] = []
-
-        async def send(message: Any) -> None:
-            said.append(message)
-
-        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": [], "visitor": visitor}
-        await self.again(scope, None, send)
-        return b"".join(message.get("body", b"") for message in said).decode()
-
-
-def test_those_who_wait_share_the_answer_that_is_begun_next() -> None:
-    """Nobody gets one that was begun before they asked; users share nothing with each other."""
-
-    async def asked() -> None:
-        one = Asked()
-        assert await one.ask() == "routed"
-        first = asyncio.create_task(one.ask())
-        assert await asyncio.to_thread(one.begun.wait, 30)
-        later = [asyncio.create_task(one.ask()) for _ in range(50)]
-        leaves = asyncio.create_task(one.ask())
-        await asyncio.sleep(0)
-        leaves.cancel()
-        one.open.set()
-        assert await first == "1"
-        assert set(await asyncio.gather(*later)) == {"2"}
-        other = Visitor("emmy", shared="a" * 32)
-        assert await one.ask(visitor=other) == "routed"
-        assert set(await asyncio.gather(one.ask(), one.ask(visitor=other))) == {"3", "4"}
-        assert (one.given, one.routed) == (4, 2)
-        assert not one.again._begun
-        assert not one.again._next
-
-    asyncio.run(asked())
-
-
-def test_questions_are_bounded() -> None:
-    """Those that were asked for the first time longest ago are forgotten, long ones are never kept."""
-
-    async def asked() -> None:
-        one = Asked()
-        one.open.set()
-        for number in range(MOST + 1):
-            await one.ask(f"/{number}")
-        assert len(one.again._questions) == MOST
-        assert await one.ask("/0") == "routed"
-        assert await one.ask(f"/{MOST}") == "1"
-        for _ in range(2):
-            assert await one.ask("/" + "x" * 1000) == "routed"
-
-    asyncio.run(asked())
