@@ -11,7 +11,7 @@ ROWS = [Row(number, f"Text {number}.") for number in range(1, 1001)]
 
 
 def _numbers(limit: int | None, seed: int = 0) -> list[int]:
-    return [row.number for row in choose(iter(ROWS), limit, seed)]
+    return [row.number for row in choose(ROWS, limit, seed)]
 
 
 def test_same_seed_same_rows_in_order() -> None:
