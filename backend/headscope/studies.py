@@ -13,8 +13,8 @@ from .errors import BudgetExceeded
 from .jobs import LOCAL, Job, Limits, Record, Work
 from .settings import Settings
 from .store import Inputs, Results
-from .study import subset
-from .study.dataset import BadRows, Dataset, Row
+from .study.data import subset
+from .study.data.dataset import BadRows, Dataset, Row
 from .study.plan import Chunk, Plan
 from .study.request import InlineData, StudyRequest
 

@@ -15,7 +15,7 @@ from tempfile import SpooledTemporaryFile
 import numpy as np
 from tokenizers import Tokenizer
 
-from .dataset import Row
+from .data.dataset import Row
 
 # Most inputs of a chunk, and most tokens of all of them: what is lost when a worker is killed, and what is in memory at a time.
 INPUTS, TOKENS = 256, 16_384

@@ -12,14 +12,15 @@ from pydantic import ValidationError
 from ..errors import InvalidRequest, Unknown
 from ..query import Found
 from ..store import export
-from . import finding, formats, hub, subset, tables
 from .aggregate import Aggregate
 from .checkpoint import Checkpoint
-from .dataset import BadRows, Dataset, Row
+from .data import formats, hub, subset
+from .data.dataset import BadRows, Dataset, Row
 from .plan import Plan
 from .request import StudyRequest
-from .summary import Summary
-from .writing import Table
+from .results import finding, tables
+from .results.summary import Summary
+from .results.writing import Table
 
 if TYPE_CHECKING:
     from ..figures import Theme

@@ -21,7 +21,7 @@ from headscope import MEASURES, Model
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
 from headscope.study import chunk, plan
 from headscope.study.aggregate import Aggregate
-from headscope.study.dataset import Row
+from headscope.study.data.dataset import Row
 from headscope.study.request import Against, StudyRequest
 
 from ..test_combinations import vit
