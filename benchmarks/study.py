@@ -81,9 +81,10 @@ def _plain(model: headscope.Model, batches: list[Any], implementation: str) -> C
 
 
 def _analyses(model: headscope.Model, batches: list[Any]) -> Callable[[], None]:
+    request = AnalysisRequest(model="minilm", text="-", measures=MEASURES, maps=False)
+
     def asked(sentence: str) -> Asked:
-        request = AnalysisRequest(model="minilm", text=sentence, measures=MEASURES, maps=False)
-        return Asked(request, Memory(), tiles=False)
+        return Asked(request.model_copy(update={"text": sentence}), Memory(), tiles=False)
 
     def work() -> None:
         for batch in batches:

@@ -167,6 +167,28 @@ def test_imports_follow_the_layers(path: Path) -> None:
     assert not wrong
 
 
+# Folders of study: what each may import of ours, beside itself. Data sets know no study; what is read of a study does not compute one.
+STUDY_MAY_IMPORT = {
+    "data": {"errors", "models"},
+    "results": {"errors", "lenses", "measures", "query", "figures", "study.sequences"},
+}
+
+
+@pytest.mark.parametrize("folder", STUDY_MAY_IMPORT)
+def test_a_study_has_three_parts(folder: str) -> None:
+    """Rows of files, the computation, and what is read of it."""
+    allowed = STUDY_MAY_IMPORT[folder] | {f"study.{folder}"}
+    files = [path for path in FILES if name_of(path).startswith(f"study/{folder}/")]
+    assert files
+    wrong = [
+        f"{name_of(path)}:{found.line} imports {found.module}"
+        for path in files
+        for found in imports(path)
+        if found.ours and not any(f"{found.module}.".startswith(f"{one}.") for one in allowed)
+    ]
+    assert not wrong
+
+
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_transformers_stay_in_two_places(path: Path) -> None:
     """Only models/loading and capture use transformers."""

@@ -18,7 +18,7 @@ from .mechanisms import MECHANISMS
 from .models.loading import Model
 from .models.memory import out_of_memory
 from .models.tokens import Encoded
-from .request import AnalysisRequest, check_needs
+from .request import TEXT, AnalysisRequest, check_needs
 from .result import Array, Result, Sink
 from .types import Setting
 
@@ -78,12 +78,15 @@ def run_many(
     """
     outcomes: dict[int, Outcome] = {}
     groups: dict[Any, dict[int, _Ready]] = {}
+    recipes: dict[tuple[int, ...], str] = {}
     for place, asked in enumerate(several):
         ready = _prepared(model, asked, limit)
         if isinstance(ready, Exception):
             outcomes[place] = ready
         else:
-            groups.setdefault(ready.group or place, {})[place] = ready
+            recipe = _recipe(asked.request, recipes)
+            alike = (recipe, len(ready.encoded.tokens), asked.tiles) if recipe else place
+            groups.setdefault(alike, {})[place] = ready
     for members in groups.values():
         places, group = list(members), list(members.values())
         most = _most(model, group, limit)
@@ -105,11 +108,13 @@ class _Ready:
     head_width: int
     seconds: float  # that it took to get here
 
-    @property
-    def group(self) -> tuple[str, int, bool] | None:
-        """The same for all that may share a forward pass; None for what has to go alone."""
-        recipe = self.asked.request.recipe("")
-        return (recipe, len(self.encoded.tokens), self.asked.tiles) if recipe else None
+
+def _recipe(request: AnalysisRequest, known: dict[tuple[int, ...], str]) -> str:
+    """The recipe of a request: made once for all that share their parts, as the inputs of a study do; empty for one that has to go alone."""
+    parts = tuple([id(value) for name, value in request if name not in TEXT])
+    if parts not in known:
+        known[parts] = request.recipe("")
+    return known[parts]
 
 
 def _prepared(model: Model, asked: Asked, limit: int | None) -> _Ready | Exception:

@@ -17,6 +17,7 @@ from .capture import Together, Wanted, by_input, part
 from .errors import HeadscopeError
 from .lenses import LENSES
 from .measures import MEASURES
+from .measures.maps import sums
 from .measures.thumbnail import pool, quantise
 from .request import AnalysisRequest
 from .result import Array, Result, Sink
@@ -156,7 +157,7 @@ class Collector:
             looks, params, marks = MEASURES[name].looks, self._measures[name], dict[Any, list[int]]()
             for place, axes in enumerate(together.axes):
                 tokens = axes.keys if axes.queries is axes.keys else (*axes.queries, *axes.keys)
-                mark = place if looks is None else tuple(looks(token, params) for token in tokens)
+                mark = place if looks is None else tuple([looks(token, params) for token in tokens])
                 marks.setdefault(mark, []).append(place)
             self._alike[key] = [tuple(places) for places in marks.values()]
         return self._alike[key]
@@ -303,13 +304,13 @@ def _twins(readings: Readings) -> dict[str, str]:
     """Lens -> `weights`, where its map is the weights themselves and their rows sum to 1: what is said of one is then said of the other, whatever it is divided by."""
     weights = readings.get("weights")
     same = [name for name, reading in readings.items() if weights is not None and reading.map is weights.map]
-    if weights is None or len(same) < 2 or float((weights.map.sum(-1) - 1).abs().max()) > ROUNDING:
+    if weights is None or len(same) < 2 or float((weights.once(sums) - 1).abs().max()) > ROUNDING:
         return {}
     return dict.fromkeys(same, "weights")
 
 
 def _of(reading: Reading, size: int, places: Places) -> Reading:
-    tensors = {field.name: getattr(reading, field.name) for field in fields(reading) if field.name != "signed"}
+    tensors = {one.name: getattr(reading, one.name) for one in fields(reading) if one.init and one.name != "signed"}
     parts: dict[str, Any] = {name: part(one, size, places) for name, one in tensors.items() if one is not None}
     return replace(reading, **parts)
 

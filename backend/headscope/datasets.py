@@ -18,10 +18,10 @@ from .jobs import Record
 from .settings import Settings
 from .store import Files
 from .store.files import digest_of
-from .study import hub
-from .study.dataset import SAMPLE, BadRows, Dataset
-from .study.formats import FORMATS
-from .study.reading import Bounds, read_apart
+from .study.data import hub
+from .study.data.dataset import SAMPLE, BadRows, Dataset
+from .study.data.formats import FORMATS
+from .study.data.reading import Bounds, read_apart
 from .study.request import InlineData
 
 ID = re.compile(r"[0-9a-f]{32}")

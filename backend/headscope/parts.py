@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Protocol
 
-from .errors import CorruptModel, InvalidDataset
+from .errors import CorruptModel, InvalidDataset, ModelError
 from .jobs import Job, Line
 from .models.catalog import Catalog, Located
 from .models.loading import Model
@@ -24,6 +24,8 @@ from .study.request import StudyRequest
 
 # How often one looks whether another worker has ended the chunk that is waited for, in s.
 LOOK_SECONDS = 0.2
+# Jobs of one study are accepted within this; one that is sent again is accepted later.
+SENT_SECONDS = 1.0
 
 
 class Progress(Protocol):
@@ -34,11 +36,12 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """A chunk: its id in the store, that of its content, and where its rows are."""
+    """A chunk: its id in the store, that of its content, where its rows are, and what it is of."""
 
     id: str
     content: str
     blob: str
+    sent: tuple[str, float]  # the study, and when it was accepted
 
 
 class Parts:
@@ -54,12 +57,13 @@ class Parts:
     ) -> None:
         self._settings, self._catalog = settings, catalog
         self._results, self._inputs, self._model = results, inputs, model
+        self._lost: tuple[tuple[str, float], ModelError] | None = None  # the latest study whose models can't be had
 
     def chunk(self, job: Job, line: Line, progress: Progress) -> None:
         """Do a chunk, unless it is done already."""
         asked = json.loads(job.payload)
         if not self._results.has(asked["study"]) and not self._results.has(job.id):
-            self._compute(Part(job.id, asked["part"], asked["blob"]), line, progress)
+            self._compute(Part(job.id, asked["part"], asked["blob"], (asked["study"], job.created)), line, progress)
 
     def study(self, job: Job, line: Line, progress: Progress) -> None:
         """Put the chunks together, in their order. Those that others are at are waited for; what is missing then is done here."""
@@ -67,7 +71,8 @@ class Parts:
             return
         asked = json.loads(job.payload)
         parts = [
-            Part(part_id(job.id, n, content), content, blob) for n, (content, blob, *_) in enumerate(asked["chunks"])
+            Part(part_id(job.id, n, content), content, blob, (job.id, job.created))
+            for n, (content, blob, *_) in enumerate(asked["chunks"])
         ]
         total: Aggregate | None = None
         for number, part in enumerate(parts):
@@ -109,9 +114,9 @@ class Parts:
         if data is None:
             raise InvalidDataset("The rows of this study made room for newer data. Send it again.", pointer="/dataset")
         head, _, lines = data.partition(b"\n")
-        request, rows = StudyRequest.model_validate_json(head), Chunk.read(lines)
-        models = [self._model(located, line, progress) for located in self._located(request, rows, part.content)]
-        size = len(rows.rows)
+        request, rows = StudyRequest.model_validate_json(head), Chunk(lines)
+        models = self._models(part, request, rows, line, progress)
+        size = len(rows)
 
         def tell(done: int) -> None:
             progress(done / size, "forward", f"{done} of {size} inputs")
@@ -129,6 +134,19 @@ class Parts:
             line.count("written_bytes", writer.finish(document, aggregate.arrays))
         line.count("study_inputs", size)
         return aggregate
+
+    def _models(self, part: Part, request: StudyRequest, rows: Chunk, line: Line, progress: Progress) -> list[Model]:
+        """The models of a chunk. Where they can't be had, as from a hub that does not answer, that is waited for once, and said of the study's other chunks at once."""
+        study, accepted = part.sent
+        if self._lost is not None:
+            (other, then), error = self._lost
+            if other == study and abs(accepted - then) < SENT_SECONDS:
+                raise error
+        try:
+            return [self._model(located, line, progress) for located in self._located(request, rows, part.content)]
+        except ModelError as error:
+            self._lost = part.sent, error.with_traceback(None)
+            raise
 
     def _located(self, request: StudyRequest, rows: Chunk, content: str) -> list[Located]:
         """Where the models of a chunk are. Raises CorruptModel if their files are not those that it was accepted for."""

@@ -34,7 +34,8 @@ SCHEMA = 1
 # What stands in place of an image that is stored already: this, and the image's SHA-256.
 STORED_IMAGE = "sha256:"
 # The fields that hold the input; the others say what is done with it.
-INPUT = {"text", "text_pair", "token_ids", "target_ids", "image", "pos", "labels"}
+TEXT = frozenset({"text", "text_pair", "token_ids", "pos", "labels"})
+INPUT = {*TEXT, "target_ids", "image"}
 # Needs of methods that run the input, or a layer, once more by itself.
 ALONE = frozenset({"replay", "padding"})
 

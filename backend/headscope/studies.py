@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from . import logs
@@ -13,9 +13,9 @@ from .errors import BudgetExceeded
 from .jobs import LOCAL, Job, Limits, Record, Work
 from .settings import Settings
 from .store import Inputs, Results
-from .study import plan, subset
-from .study.dataset import BadRows, Dataset, Row
-from .study.plan import Chunk
+from .study.data import subset
+from .study.data.dataset import BadRows, Dataset, Row
+from .study.plan import Chunk, Plan
 from .study.request import InlineData, StudyRequest
 
 logger = logging.getLogger("headscope")
@@ -56,25 +56,17 @@ class Studies:
         digests, tokenizer = self._admission.study(request)
         named, dataset = self._datasets.take(request.dataset, request.columns, request.bad_rows, owner)
         request = request.model_copy(update={"dataset": named})
-        rows = self._chosen(dataset, request)
-        counts = plan.counted(tokenizer, rows, request.max_tokens)
+        planned = Plan(self._chosen(dataset, request), tokenizer, request.max_tokens)
         if tokenizer:
-            self._admission.study_size(request, max(counts))
-        chunks = plan.plan(rows, counts)
-        id_ = request.key(digests, plan.digest(chunks))
+            self._admission.study_size(request, planned.longest)
+        id_ = request.key(digests, planned.digest)
         if self._results.has(id_):
             if owner:
                 self._record.grant(id_, owner)
             return id_
-        tokens = {row.number: count for row, count in zip(rows, counts, strict=True)}
         parts = [
-            [
-                request.part(digests, chunk.digest),
-                self._keep(request, chunk),
-                len(chunk.rows),
-                sum(tokens[row.number] for row in chunk.rows),
-            ]
-            for chunk in chunks
+            [request.part(digests, chunk.digest), self._keep(request, chunk), len(chunk), chunk.tokens]
+            for chunk in planned
         ]
         payload = {"study": id_, "chunks": parts, **described(request, {**dataset.report(), "id": named})}
         self._enqueue(
@@ -85,19 +77,17 @@ class Studies:
         )
         return id_
 
-    def _chosen(self, dataset: Dataset, request: StudyRequest) -> list[Row]:
-        """The rows to analyse. Raises BudgetExceeded for more than a study may have."""
+    def _chosen(self, dataset: Dataset, request: StudyRequest) -> Iterator[Row]:
+        """The rows to analyse. Raises BudgetExceeded at the first one that is more than a study may have."""
         most = self._settings.study_inputs
-        rows = []
-        for row in subset.choose(dataset.rows, request.limit, request.seed):
-            rows.append(row)
-            if len(rows) > most:
+        for number, row in enumerate(subset.choose(dataset.rows, request.limit, request.seed)):
+            if number == most:
                 raise BudgetExceeded(
                     f"The data set has more inputs than a study may have. Ask for at most {most} of them (limit).",
                     pointer="/limit",
                     limit=most,
                 )
-        return rows
+            yield row
 
     def _keep(self, request: StudyRequest, chunk: Chunk) -> str:
         """Where a worker finds what it has to know to do a chunk."""

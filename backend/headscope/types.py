@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -288,6 +288,13 @@ class Reading:
     undefined: Tensor | None = None
     kept: Tensor | None = None
     leverage: Tensor | None = None
+    _made: dict[Callable[[Tensor], Tensor], Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, make: Callable[[Tensor], Tensor]) -> Tensor:
+        """What `make` makes of the map: computed for the first measure that asks, and handed to the others."""
+        if make not in self._made:
+            self._made[make] = make(self.map)
+        return self._made[make]
 
 
 @dataclass(frozen=True, slots=True)

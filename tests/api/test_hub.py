@@ -15,6 +15,7 @@ import pytest
 from tests.hub import Hub
 from tests.models import tiny_model
 from tests.server import Server, environment
+from tests.studies import asked, done, ended, submit
 
 # Files beside the weights that nobody may fetch.
 UNWANTED = ("pytorch_model.bin", "model.pkl", "evil.py", "README.md")
@@ -25,7 +26,7 @@ def module_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A hub with a good model, one that has pickles and code beside it, one with pickles only, and one that wants code."""
     top = tmp_path_factory.mktemp("hub")
     good = tiny_model(top / "org" / "tiny")
-    for name in ("mixed", "pickled", "coded", "large"):
+    for name in ("mixed", "pickled", "coded", "large", "late"):
         shutil.copytree(good, top / "org" / name)
     for name in ("mixed", "pickled"):
         for file in UNWANTED:
@@ -104,6 +105,17 @@ def test_hub_down_and_up_again(open_server: Server, hub: Hub) -> None:
     assert outcome() == "model-unavailable"
     hub.broken = None
     assert outcome() == "done"
+
+
+def test_a_study_waits_once_for_a_hub_that_is_down(open_server: Server, hub: Hub) -> None:
+    """Its first chunk does, whatever their number, and the study fails with that reason; sent again, it is done once all is well."""
+    body = asked(600, model="org/late", measures=["entropy"])
+    before, hub.down = open_server.settled("model_loads_total"), True
+    document = ended(open_server, submit(open_server, body))
+    hub.down = False
+    assert document["error"]["code"] == "model-unavailable"
+    assert open_server.settled("model_loads_total") == before + 1
+    assert done(open_server, body)["inputs"] == 600
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from ..figures.studies import STUDY_FIGURES, StudyFigure
 from ..jobs import JobKind
 from ..runtime import Service
 from ..store import Stored
-from ..study.summary import Summary
+from ..study.results.summary import Summary
 from .deps import AnalysisId, ServiceDep
 from .fixed import fixed
 from .recent import Recent

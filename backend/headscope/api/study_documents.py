@@ -8,7 +8,7 @@ from typing import Any
 
 from ..jobs import Job, Part
 from ..store import Stored
-from ..study import tables
+from ..study.results import tables
 from . import documents
 from .studied import StudyDocument, StudyEvent, StudyItem, StudyProgress
 

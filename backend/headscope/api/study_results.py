@@ -13,8 +13,8 @@ from starlette.responses import FileResponse, Response
 
 from ..figures.studies import STUDY_FIGURES, named
 from ..store import Stored, export
-from ..study import finding, headvis, tables, writing
-from ..study.summary import Summary
+from ..study.results import finding, headvis, tables, writing
+from ..study.results.summary import Summary
 from . import figures
 from .asked import FoundHeads
 from .deps import ServiceDep, StudyId, read

@@ -226,18 +226,20 @@ def current(module: Any) -> str:
 @contextmanager
 def implementation(module: Any, name: str) -> Iterator[None]:
     """The module in eval mode with attention implementation `name`; put back as it was afterwards."""
-    before, training = current(module), module.training
+    before, training = current(module), [part for part in module.modules() if part.training]
     module.set_attn_implementation(name)
     try:
         if current(module) != name:
             raise Unsupported(
                 "This model's attention does not go through transformers' AttentionInterface, so it can't be captured."
             )
-        module.eval()
+        if training:
+            module.eval()
         yield
     finally:
         module.set_attn_implementation(before)
-        module.train(training)
+        for part in training:
+            part.training = True
 
 
 @contextmanager

@@ -122,8 +122,10 @@ def _forward(model: Model, inputs: dict[str, Any], group: Group) -> Any:
 
 def _padded(model: Model, one: Input, anatomy: Anatomy, kind: Kind) -> dict[int, Tensor]:
     """Layer -> values [H, P, D] of the same input padded to P tokens, where they are wanted; nothing if it is longer than that."""
+    if one.wanted.pad_to is None:
+        return {}
     inputs, count = model.inputs(one.encoded), len(one.encoded.axes(anatomy.of(kind)[0].kind).keys)
-    missing = (one.wanted.pad_to or 0) - count
+    missing = one.wanted.pad_to - count
     if missing < 0:
         return {}
     filler = {"input_ids": int(getattr(model.module.config, "pad_token_id", None) or 0)}

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..types import BLOCK_BYTES, Axes, Layer, Pass, Scores
 from .anatomy import Site
 from .attention import Call
-from .recording import Recording, making_on, not_finite
+from .recording import Recording, all_finite, making_on, not_finite
 
 # What has one entry per head, and what has one per key/value head.
 BY_HEAD = ("weights", "output", "query", "projection_factors")
@@ -113,7 +113,7 @@ def _attended(site: Site, members: Sequence[Member], take: Take) -> dict[int, Te
     tensors = {name: torch.cat([getattr(call, name) for call in calls]) for name in ("query", "key", "value")}
     tensors["weights"] = Pass().attend(_scores(site, calls, tensors)) if weights is None else weights
     tensors["output"] = tensors["weights"] @ _by_head(tensors["value"], calls[0])
-    finite = by_input(tensors["output"], len(members)).flatten(1).isfinite().all(-1).tolist()
+    finite = all_finite(by_input(tensors["output"], len(members))).tolist()
     if not all(finite):
         numbers = [number for number, good in enumerate(finite) if good]
         for member, good in zip(members, finite, strict=True):

@@ -21,7 +21,7 @@ from ..lenses import LENSES
 from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
 from ..settings import Settings
-from ..study import tables, writing
+from ..study.results import tables, writing
 from ..terminal import JSON, KIND, MODEL, Bar, MethodType, pair
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ def row_entropy(weights: Tensor) -> Tensor:
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
     """Entropy [H, Q] in nats of a map whose rows are distributions; NaN for rows without a reading."""
-    return row_entropy(readings[lens].map)
+    return readings[lens].once(row_entropy)
 
 
 def convert(nats: NDArray[Any], unit: Unit, keys: NDArray[Any]) -> NDArray[Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 CLASSES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous", "unclassified")
 VERTICAL, DIAGONAL, MIXED, BLOCK, HETEROGENEOUS, UNCLASSIFIED = range(len(CLASSES))
 OFFSETS = (-2, -1, 0, 1, 2)
+MARKS = (".", ",")  # that Clark's rules look at
 SCORES = (
     "special",
     "special_argmax",
@@ -104,10 +105,7 @@ def ground(layer: Layer, params: PatternParams) -> Ground:
 
 def looks(token: Token, params: PatternParams) -> object:
     """Which tokens are special, to which text they belong, and for Clark's rules which of them are marks."""
-    from . import patterns_published as published
-
-    mark = token.text in published.MARKS if params.rules == "clark" else None
-    return special(token, params), token.segment == 1, mark
+    return special(token, params), token.segment == 1, params.rules == "clark" and token.text in MARKS
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: PatternParams) -> Tensor:
@@ -118,14 +116,15 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Pa
 
     whole, there = distributions(lens, readings[lens])
     land = ground(layer, params)
-    found = scores(layer, land, whole, there & land.rows, params)
+    judged = there & land.rows
+    found = scores(layer, land, readings[lens], whole, judged, params)
     shape = torch.full((len(whole), len(YANG)), torch.nan)
     if params.rules == "yang":
         shape = published.yang(whole, there)
         kind, margin = torch.full((len(whole),), UNCLASSIFIED), torch.full((len(whole),), torch.nan)
     elif params.rules == "v1":
         kind, margin = classify(found, params)
-        few = (there & land.rows).sum(-1) < params.min_rows
+        few = judged.sum(-1) < params.min_rows
         kind, margin = kind.masked_fill(few, UNCLASSIFIED), margin.masked_fill(few, torch.nan)
     else:
         kind, margin = published.classify(params.rules, layer, whole, there)
@@ -134,7 +133,9 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Pa
     return torch.stack([column.float() for column in columns], -1)
 
 
-def scores(layer: Layer, land: Ground, rows: Tensor, judged: Tensor, params: PatternParams) -> dict[str, Tensor]:
+def scores(
+    layer: Layer, land: Ground, reading: Reading, rows: Tensor, judged: Tensor, params: PatternParams
+) -> dict[str, Tensor]:
     """The scores of rules v1, each [H], of maps [H, Q, K] whose rows are distributions; `judged` [H, Q] are the queries that count."""
     import torch
 
@@ -154,43 +155,59 @@ def scores(layer: Layer, land: Ground, rows: Tensor, judged: Tensor, params: Pat
     # Of equal weights the one on a special token counts, else the first.
     most, best = rows.max(-1)  # [H, Q]
     marked = land.special.nonzero()[:, 0]
-    upon = rows[..., marked].amax(-1) if len(marked) else torch.full_like(most, -1)
-    averages = (judged[:, None] / judged.sum(-1).clamp_min(1)[:, None, None]) @ rows  # [H, 1, K]
-    energy = rows.norm(dim=-1).square()  # [H, Q]
-    several = judged & (counts > 1)
-    found["special"] = mean(rows @ land.special.float(), judged)
-    found["special_argmax"] = mean(upon >= most, judged)
-    found["stripes"] = averages[:, 0].square().sum(-1) / mean(energy, judged)
-    found["broad"] = mean(row_entropy(rows) / counts.clamp_min(2).log(), several)
+    upon = rows.index_select(-1, marked).amax(-1) if len(marked) else torch.full_like(most, -1)
+    several = (counts > 1).to(rows.dtype)
+    entropies = reading.once(row_entropy) if rows is reading.map else row_entropy(rows)
+    spread = entropies * (several / counts.clamp_min(2).log())
+    # What every query says, [H, S, Q], added up over those that count at once: everything else is about heads.
+    said = torch.stack([(upon >= most).to(rows.dtype), rows.norm(dim=-1).square(), spread], 1)
+    free, along = diagonals(layer, land, rows, best.where(upon < most, -1))
+    counted = judged.to(rows.dtype)
+    upon_special, energy, broad, *rest_of = (torch.cat([said, along], 1) @ counted[..., None])[..., 0].unbind(1)
+    number, numbers = counted.sum(-1), counted @ torch.cat([free, several[None]]).mT  # [H], [H, O + 1]
+    averages = ((counted / number[:, None])[:, None] @ rows)[:, 0]  # [H, K]
+    found["special"] = averages @ land.special.to(rows.dtype)
+    found["special_argmax"] = upon_special / number
+    found["stripes"] = averages.square().sum(-1) * number / energy
+    found["broad"] = broad / numbers[:, -1]
     found["block"] = block(layer, land, rows, judged)
-    return found | diagonals(layer, land, rows, best.where(upon < most, -1), judged)
+    masses, hits = torch.stack(rest_of, -1).chunk(2, -1)
+    return found | diagonal(masses, hits, numbers[:, :-1], number)
 
 
-def diagonals(layer: Layer, land: Ground, rows: Tensor, best: Tensor, judged: Tensor) -> dict[str, Tensor]:
-    """Mean mass and share of queries at the offset where they are largest, that offset, and the mean mass on a token and its neighbours: each [H].
+def diagonals(layer: Layer, land: Ground, rows: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
+    """Which queries have a token to look at at each offset, 0 or 1, [O, Q]; and of each query its weight there, and whether that is its largest, [H, 2 O, Q].
 
-    `best` [H, Q] is the place of each query's largest weight, -1 where that is on a special token.
-    Special tokens (and the sink) belong to the vertical scores, so that a column is never a diagonal as well. An offset counts when more than half of
-    the queries have a token there.
+    `best` [H, Q] is the place of each query's largest weight, -1 where that is on a special token. Special tokens (and the sink) belong to the vertical
+    scores, so that a column is never a diagonal as well.
     """
     import torch
 
     _, count, keys = rows.shape
-    queries, offsets = torch.arange(count), torch.tensor(OFFSETS)
-    places = queries + offsets[:, None]  # [O, Q], of the token at each offset of each query
-    inside = (places >= 0) & (places < keys)
+    queries = torch.arange(count)
+    places = queries + torch.tensor(OFFSETS)[:, None]  # [O, Q], of the token at each offset of each query
     safe = places.clamp(0, keys - 1)
-    free = inside & ~land.taken[safe] & _visible(layer, queries, safe)
-    valid = judged[:, None] & free  # [H, O, Q]
-    numbers, judges = valid.sum(-1), judged.sum(-1)
-    masses = (rows[:, queries, safe] * valid).sum(-1)  # [H, O]
-    hits = ((best[:, None] == places) & valid).sum(-1)
-    rare = 2 * numbers <= judges[:, None]
+    free = (places == safe) & ~land.taken[safe] & _visible(layer, queries, safe)
+    entries = rows.flatten(1).index_select(1, (queries * keys + safe).flatten()).view(-1, *safe.shape)
+    hits = (best[:, None] == places) & free
+    weight = free.to(rows.dtype)
+    return weight, torch.cat([entries * weight, hits.to(rows.dtype)], 1)
+
+
+def diagonal(masses: Tensor, hits: Tensor, numbers: Tensor, judged: Tensor) -> dict[str, Tensor]:
+    """Mean mass and share of queries at the offset where they are largest, that offset, and the mean mass on a token and its neighbours: each [H].
+
+    masses, hits, numbers [H, O]  over the queries that count: their weight at an offset, how many look most there, how many have a token there
+    judged [H]  how many count. An offset counts when more than half of them have a token there.
+    """
+    import torch
+
+    offsets = torch.tensor(OFFSETS)
+    rare, empty = 2 * numbers <= judged[:, None], judged == 0
     mass, place = (masses / numbers).masked_fill(rare, 0).max(-1)
     share = (hits / numbers).masked_fill(rare, 0).amax(-1)
-    empty = judges == 0
     offset = offsets[place].float().masked_fill(empty | (mass == 0), torch.nan)
-    found = {"diagonal": mass, "diagonal_argmax": share, "band": masses[:, offsets.abs() <= 1].sum(-1) / judges}
+    found = {"diagonal": mass, "diagonal_argmax": share, "band": masses[:, offsets.abs() <= 1].sum(-1) / judged}
     return {name: score.masked_fill(empty, torch.nan) for name, score in found.items()} | {"offset": offset}
 
 

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from ..types import Layer
 from .decide import settle
 from .maps import mean, separators
-from .patterns import DIAGONAL, HETEROGENEOUS, UNCLASSIFIED, VERTICAL
+from .patterns import DIAGONAL, HETEROGENEOUS, MARKS, UNCLASSIFIED, VERTICAL
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CLARK_BROAD = 3.8  # nats, meant for some 128 tokens
-MARKS = (".", ",")
 
 
 def classify(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import unicodedata
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -178,7 +177,8 @@ def _annotate(encoded: Encoded, name: str, values: Sequence[str]) -> Encoded:
         by_word = dict(zip(numbers, values, strict=True))
         marked = [t if t.word is None else replace(t, **{name: by_word.get(t.word)}) for t in every]
     elif len(values) == len(written):  # of which some share a token, or were cut off
-        marked = [t if t.word is None else replace(t, **{name: values[_word_at(written, t.start)]}) for t in every]
+        places = _places(written, len(encoded.text or ""))
+        marked = [t if t.word is None else replace(t, **{name: values[places[t.start]]}) for t in every]
     elif len(values) == len(given):
         marked = [replace(t, **{name: value}) for t, value in zip(given, values, strict=True)]
         marked += every[len(given) :]
@@ -206,25 +206,27 @@ class _Row:
 def _assemble(rows: list[_Row], texts: tuple[str, str], unknown: str | None) -> list[Token]:
     spans = [(0, 0) if row.span is None else _trim(texts[row.segment], row.span) for row in rows]
     words = [find_words(part) for part in texts]
+    places = [_places(*both) for both in zip(words, map(len, texts), strict=True)]
     owners = [
         _owners(
-            words[segment],
+            len(words[segment]),
+            places[segment],
             [s for s, row in zip(spans, rows, strict=True) if row.span is not None and row.segment == segment],
         )
         for segment in (0, 1)
     ]
-    first = [0, max(owners[0].values(), default=-1) + 1]
+    first = [0, max(owners[0], default=-1) + 1]
     tokens = []
     for row, span in zip(rows, spans, strict=True):
         segment = row.segment
         if row.span is None:
             tokens.append(Token(row.piece, row.id, 0, 0, None, segment, "special"))
             continue
-        source = texts[segment][span[0] : span[1]]
-        owner = owners[segment].get(_word_at(words[segment], span[0]))
-        word = None if owner is None else owner + first[segment]
+        source, place = texts[segment][span[0] : span[1]], places[segment][span[0]]
+        word = None if place < 0 else owners[segment][place] + first[segment]
         shown = row.piece if row.piece == unknown else source or row.piece
-        tokens.append(Token(shown, row.id, *span, word, segment, _kind(source, span, words[segment])))
+        kind = _kind(source, span, None if place < 0 else words[segment][place])
+        tokens.append(Token(shown, row.id, *span, word, segment, kind))
     return _mark_pieces(tokens)
 
 
@@ -329,9 +331,10 @@ def find_words(text: str) -> list[Span]:
     open_kind = ""  # what the last word can still take: letters, emoji, a flag's second half
     for index, char in enumerate(text):
         kind = _char_kind(char)
-        joins = (
-            kind == "join" or (kind == open_kind == "letter") or (kind == open_kind == "flag") or open_kind == "joiner"
-        )
+        if kind == open_kind == "letter":
+            words[-1][1] = index + 1
+            continue
+        joins = kind == "join" or (kind == open_kind == "flag") or open_kind == "joiner"
         if kind == "space":
             open_kind = ""
         elif joins and words and words[-1][1] == index and open_kind:
@@ -382,38 +385,36 @@ def _trim(text: str, span: Span) -> Span:
     return start + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
 
 
-def _word_at(words: list[Span], position: int) -> int:
-    """Index of the word that holds the position, else of the next one, else of the last."""
-    index = bisect_right(
-        words, (position, sys.maxsize)
-    )  # words that start there or before; the last of them may hold it
-    return min(index - (index > 0 and words[index - 1][1] > position), len(words) - 1)
+def _places(words: list[Span], length: int) -> list[int]:
+    """Of every position of a text, its end included: index of the word that holds it, else of the next one, else of the last; -1 where there is none."""
+    places: list[int] = []
+    for index, (_, end) in enumerate(words):
+        places += [index] * (end - len(places))
+    return places + [len(words) - 1] * (length + 1 - len(places))
 
 
-def _owners(words: list[Span], spans: list[Span]) -> dict[int, int]:
-    """Word index -> number of the word after joining those that share a token: a word is never finer than a token."""
+def _owners(words: int, places: list[int], spans: list[Span]) -> list[int]:
+    """Of every word its number after joining those that share a token: a word is never finer than a token."""
     joined: set[int] = set()
     for start, end in spans:
         if words and end > start:
-            joined.update(range(_word_at(words, start), _word_at(words, end - 1)))  # word i is joined with word i + 1
-    owners, number = {}, 0
-    for index in range(len(words)):
-        owners[index] = number
-        number += index not in joined
-    return owners
+            joined.update(range(places[start], places[end - 1]))  # word i is joined with word i + 1
+    numbers = accumulate((index not in joined for index in range(words - 1)), initial=0)
+    return [*numbers][:words]
 
 
 def _is_punctuation(text: str) -> bool:
     return bool(text) and all(_char_kind(char) == "punct" for char in text)
 
 
-def _kind(source: str, span: Span, words: list[Span]) -> TokenKind:
-    if _is_punctuation(source.strip()):
+def _kind(source: str, span: Span, word: Span | None) -> TokenKind:
+    """What a token is that says `source` at `span` and begins in `word`."""
+    said = source.strip()
+    if _is_punctuation(said):
         return "punct"
-    if not words or not source.strip():
+    if word is None or not said:
         return "word"
-    start, end = words[_word_at(words, span[0])]
-    return "word" if span[0] <= start and span[1] >= end else "subword"
+    return "word" if span[0] <= word[0] and span[1] >= word[1] else "subword"
 
 
 def _mark_pieces(tokens: list[Token]) -> list[Token]:

@@ -17,9 +17,9 @@ from ..errors import InvalidRequest
 from ..measures import MEASURES
 from ..measures.compare import COMPARISONS
 from . import sequences, shown, statistics
-from .dataset import Row
+from .data.dataset import Row
 from .request import StudyRequest
-from .summary import Summary
+from .results.summary import Summary
 
 Array = NDArray[Any]
 # Inputs that failed beyond these are only counted.

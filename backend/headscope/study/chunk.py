@@ -17,7 +17,7 @@ from ..request import AnalysisRequest, check_needs
 from ..result import Memory, Result
 from . import sequences, shown, statistics
 from .aggregate import KEPT_FAILED, Aggregate, collected, shapes, with_rows
-from .dataset import Row
+from .data.dataset import Row
 from .pairs import Alike, Pairs
 from .plan import counted
 from .request import StudyRequest

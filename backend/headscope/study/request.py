@@ -16,7 +16,7 @@ from ..errors import InvalidRequest, Unknown
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..request import AnalysisRequest, LensChoice, MeasureChoice, MechanismChoice, canonical, versions
-from .dataset import Row
+from .data.dataset import Row
 
 # Raised whenever the same study would give other numbers than before.
 SCHEMA = 1

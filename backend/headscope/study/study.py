@@ -12,13 +12,15 @@ from pydantic import ValidationError
 from ..errors import InvalidRequest, Unknown
 from ..query import Found
 from ..store import export
-from . import finding, formats, hub, plan, subset, tables
 from .aggregate import Aggregate
 from .checkpoint import Checkpoint
-from .dataset import BadRows, Dataset, Row
+from .data import formats, hub, subset
+from .data.dataset import BadRows, Dataset, Row
+from .plan import Plan
 from .request import StudyRequest
-from .summary import Summary
-from .writing import Table
+from .results import finding, tables
+from .results.summary import Summary
+from .results.writing import Table
 
 if TYPE_CHECKING:
     from ..figures import Theme
@@ -149,26 +151,28 @@ def conduct(
     from . import chunk
 
     chunk.check(models, request)
-    rows = list(subset.choose(dataset.rows, request.limit, request.seed))
-    chunks = plan.plan(rows, plan.counted(models[0].tokenizer, rows, request.max_tokens))
+    rows = subset.choose(dataset.rows, request.limit, request.seed)
+    planned = Plan(rows, models[0].tokenizer, request.max_tokens)
     digests = [model.digest for model in models]
     kept = None if checkpoint is None else Checkpoint(checkpoint)
     whole: Aggregate | None = None
     done = 0
-    for part in chunks:
+    for part in planned:
         id_ = request.part(digests, part.digest)
         found = kept.get(id_) if kept else None
         if found is None:
-            found = chunk.run(models, part.rows, request, limit=limit, progress=_telling(progress, done, len(rows)))
+            found = chunk.run(
+                models, part.rows, request, limit=limit, progress=_telling(progress, done, planned.inputs)
+            )
             if kept:
                 kept.put(id_, found)
-        done += len(part.rows)
-        progress(done / len(rows), "inputs", f"{done} of {len(rows)}")
+        done += len(part)
+        progress(done / planned.inputs, "inputs", f"{done} of {planned.inputs}")
         whole = found if whole is None else whole.merge(found)
     if whole is None:
         raise InvalidRequest("The data set has no row that can be analysed.", pointer="/dataset")
     found_ = whole.summary(request, dataset.report())
-    return Study(found_.document, found_.arrays, request.key(digests, plan.digest(chunks)))
+    return Study(found_.document, found_.arrays, request.key(digests, planned.digest))
 
 
 def _telling(progress: Callable[[float, str, str], None], before: int, inputs: int) -> Callable[[int], None]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import HeadscopeError, InvalidDataset
-from headscope.study.dataset import Dataset
-from headscope.study.formats import read
+from headscope.study.data.dataset import Dataset
+from headscope.study.data.formats import read
 from tests.malformed import CASES, Case
 
 TEXT_BYTES = 32 * 1024

@@ -12,7 +12,8 @@ import pytest
 
 import headscope
 from headscope.errors import NotReady, Unknown
-from headscope.study import headvis, sequences
+from headscope.study import sequences
+from headscope.study.results import headvis
 
 from .texts import texts
 

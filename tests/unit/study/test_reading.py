@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headscope.errors import HeadscopeError, InvalidDataset, InvalidRequest, Unknown
-from headscope.study.formats import read
-from headscope.study.reading import Bounds, read_apart
+from headscope.study.data.formats import read
+from headscope.study.data.reading import Bounds, read_apart
 from tests.malformed import CASES, Case
 
 MIB = 1024**2
@@ -83,5 +83,7 @@ def test_bounds(tmp_path: Path) -> None:
             read_apart(path, path.name, bounds)
         assert problem in raised.value.detail
     assert psutil.Process().memory_info().rss - before < 64 * MIB
-    left = [child.cmdline() for child in psutil.Process().children() if "headscope.study.reading" in child.cmdline()]
+    left = [
+        child.cmdline() for child in psutil.Process().children() if "headscope.study.data.reading" in child.cmdline()
+    ]
     assert left == []

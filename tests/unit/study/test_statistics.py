@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headscope.study import statistics
-from headscope.study.summary import STAT_PARTS, Stat
+from headscope.study.results.summary import STAT_PARTS, Stat
 
 Array = NDArray[Any]
 SEED = 7

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from headscope import MEASURES, Model
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
 from headscope.study import chunk, plan
 from headscope.study.aggregate import Aggregate
-from headscope.study.dataset import Row
+from headscope.study.data.dataset import Row
 from headscope.study.request import Against, StudyRequest
 
 from ..test_combinations import vit
@@ -226,12 +228,15 @@ def test_chunks_merge_to_the_same_floats_whoever_made_them(minilm: Model, monkey
     request = StudyRequest(
         dataset="x", model="minilm", against=Against(mechanism="hopfield"), measures=["entropy", "patterns"]
     )
-    chunks = plan.plan(rows(COUNT), plan.counted(minilm.tokenizer, rows(COUNT)))
+    planned = plan.Plan(rows(COUNT), minilm.tokenizer)
+    chunks = [*planned]
+    assert (planned.inputs, len(planned)) == (COUNT, len(chunks))
+    assert planned.longest == max(plan.counted(minilm.tokenizer, rows(COUNT)))
     assert sorted(row.number for one in chunks for row in one.rows) == list(range(1, COUNT + 1))
-    assert chunks == plan.plan(rows(COUNT)[::-1], plan.counted(minilm.tokenizer, rows(COUNT)[::-1]))
+    assert chunks == [*plan.Plan(rows(COUNT)[::-1], minilm.tokenizer)]
     models = [minilm, minilm]
     in_order = [chunk.run(models, one.rows, request) for one in chunks]
-    backwards = [chunk.run(models, plan.Chunk.read(one.data).rows, request) for one in chunks[::-1]][::-1]
+    backwards = [chunk.run(models, plan.Chunk(one.data).rows, request) for one in chunks[::-1]][::-1]
     first, second = in_order[0], backwards[0]
     for one, other in zip(in_order[1:], backwards[1:], strict=True):
         first, second = first.merge(one), second.merge(other)
@@ -242,6 +247,22 @@ def test_chunks_merge_to_the_same_floats_whoever_made_them(minilm: Model, monkey
     same(Aggregate(first.merge(empty).document, first.merge(empty).arrays), first)
     assert empty.merge(first).document["failed_count"] == 1
     same(empty.merge(first), first)
+
+
+def test_a_plan_holds_no_texts() -> None:
+    """Of rows of 45 MB less than 16 MB are in memory at a time, while they are planned and while they are read."""
+
+    def long() -> Iterator[Row]:
+        for number in range(20_000):
+            yield Row(number, f"{number} " * 400)
+
+    tracemalloc.start()
+    planned = plan.Plan(long(), None)
+    read = sum(len(one) for one in planned)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert read == planned.inputs == 20_000
+    assert most < 16e6
 
 
 KILLED = """

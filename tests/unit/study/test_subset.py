@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headscope.study.dataset import Row
-from headscope.study.subset import choose
+from headscope.study.data.dataset import Row
+from headscope.study.data.subset import choose
 
 ROWS = [Row(number, f"Text {number}.") for number in range(1, 1001)]
 
 
 def _numbers(limit: int | None, seed: int = 0) -> list[int]:
-    return [row.number for row in choose(iter(ROWS), limit, seed)]
+    return [row.number for row in choose(ROWS, limit, seed)]
 
 
 def test_same_seed_same_rows_in_order() -> None:

@@ -14,8 +14,8 @@ import pytest
 import headscope
 from headscope.errors import InvalidRequest, Unknown
 from headscope.figures.studies import STUDY_FIGURES
-from headscope.study import tables, writing
-from headscope.study.writing import Table
+from headscope.study.results import tables, writing
+from headscope.study.results.writing import Table
 
 from .texts import texts
 

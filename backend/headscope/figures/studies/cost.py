@@ -8,7 +8,7 @@ from typing import Any
 from ...declarations import NoParams
 from ...errors import NotReady
 from ...lenses import LENSES
-from ...study.summary import Summary
+from ...study.results.summary import Summary
 from ..figure import Cell, Drawing
 from ..paper import Palette, axis, layout, plain, said
 from .figure import StudyFigure, titles

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...declarations import Declaration
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...study.summary import Stat, Summary
+from ...study.results.summary import Stat, Summary
 from ..figure import Drawing
 from ..paper import PALETTES, Palette, Theme
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...study.summary import Summary
+from ...study.results.summary import Summary
 from ..figure import Cell, Drawing
 from ..paper import ABOVE, Palette, listed, plain, positions, said
 from .figure import BOUNDS, Array, Means, StudyFigure, VariantParams, column, mean_of, means, picked

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...declarations import NoParams
-from ...study.summary import Summary
+from ...study.results.summary import Summary
 from ..figure import Cell, Drawing
 from ..paper import ABOVE, Palette, layout, listed, plain, positions
 from ..residual import log_ticks

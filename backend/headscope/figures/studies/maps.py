@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS
-from ...study.summary import Summary
+from ...study.results.summary import Summary
 from ..figure import Cell, Drawing
 from ..paper import Palette, layout, plain, said
 from .figure import (

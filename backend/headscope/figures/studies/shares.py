@@ -12,7 +12,7 @@ from pydantic import Field
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...study.summary import Summary
+from ...study.results.summary import Summary
 from ..figure import Cell, Drawing
 from ..paper import ABOVE, Palette, axis, layout, plain, positions, said
 from ..patterns import SHORT, class_colours

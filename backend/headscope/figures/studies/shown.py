@@ -11,7 +11,7 @@ from pydantic import Field
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...study.summary import Summary
+from ...study.results.summary import Summary
 from ..figure import Cell, Drawing
 from ..paper import Palette, plain, said
 from .figure import Array, MapParams, StudyFigure, VariantParams, maps_of_heads, titles

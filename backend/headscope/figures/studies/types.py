@@ -8,7 +8,7 @@ from pydantic import Field
 from ...errors import Unknown
 from ...lenses import LENSES
 from ...measures.token_types import APART, KINDS, PARTS_OF_SPEECH
-from ...study.summary import Summary
+from ...study.results.summary import Summary
 from ..figure import Cell, Drawing
 from ..paper import Palette, plain, said
 from .figure import BOUNDS, Means, StudyFigure, VariantParams, column, maps_of_heads, means

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ...errors import Unknown
 from ...measures.hidden import BINS
-from ...study.summary import Summary
+from ...study.results.summary import Summary
 from ..figure import Cell, Drawing
 from ..paper import ABOVE, Palette, layout, listed, plain, positions
 from ..violin import Violin, density_of_counts, violins

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ...errors import InvalidDataset
+from ....errors import InvalidDataset
 from ..dataset import Role
 from ..table import LOOKED_AT, Format, Record, Table, check_columns
 from .lines import Line, encoding, lines

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from ...errors import InvalidDataset
+from ....errors import InvalidDataset
 from ..columns import KNOWN
 from ..dataset import Role
 from ..table import LOOKED_AT, Format, Record, Table, check_columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..errors import DatasetUnavailable, HeadscopeError, InvalidDataset, InvalidRequest, Unknown
+from ...errors import DatasetUnavailable, HeadscopeError, InvalidDataset, InvalidRequest, Unknown
 from .formats import FORMATS
 
 PREFIX = "hub:"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import InvalidDataset
+from ....errors import InvalidDataset
 
 # Longer lines are passed over without being kept in memory.
 LINE_BYTES = 1024 * 1024

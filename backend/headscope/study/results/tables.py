@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from ..errors import InvalidRequest, Unknown
-from ..figures.studies import STUDY_FIGURES
-from ..measures import MEASURES
+from ...errors import InvalidRequest, Unknown
+from ...figures.studies import STUDY_FIGURES
+from ...measures import MEASURES
 from .summary import Stat, Summary
 from .writing import Cell, Table
 

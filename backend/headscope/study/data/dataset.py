@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 # What a column is for. `words` are the words of a text already cut; `pos` and `labels` have one entry per word, `label` is one for the whole row.
@@ -32,13 +32,16 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """The row as JSON, without what it does not have."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Row:
         """The row of that JSON."""
         tags: dict[str, Any] = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         return cls(**(values | tags))
+
+
+_FIELDS = tuple(one.name for one in fields(Row))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import InvalidDataset, InvalidRequest
+from ...errors import InvalidDataset, InvalidRequest
 from .dataset import ROLES, Role
 
 # Texts that come in pairs, as common data sets call them: the first one first.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
-from ...errors import InvalidDataset, Unknown
+from ....errors import InvalidDataset, Unknown
 from .. import columns as roles
 from ..dataset import BadRows, Dataset
 from ..rows import Rows

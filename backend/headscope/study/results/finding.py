@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import Unsupported
-from ..lenses import LENSES
-from ..measures import MEASURES
-from ..query.search import Found, Subject
-from ..query.search import find as search
+from ...errors import Unsupported
+from ...lenses import LENSES
+from ...measures import MEASURES
+from ...query.search import Found, Subject
+from ...query.search import find as search
 from .summary import Stat, Summary
 
 Array = NDArray[Any]

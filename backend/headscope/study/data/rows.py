@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ..errors import InvalidDataset, InvalidText
-from ..models.tokens import check_text, find_words
+from ...errors import InvalidDataset, InvalidText
+from ...models.tokens import check_text, find_words
 from .dataset import BadRows, Dataset, Role, Row
 from .table import Record, Span, Table
 

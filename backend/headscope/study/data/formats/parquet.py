@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ...errors import InvalidDataset
+from ....errors import InvalidDataset
 from ..dataset import Role
 from ..table import Format, Record, Table, check_columns
 

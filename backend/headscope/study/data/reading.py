@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import HeadscopeError, InvalidDataset, InvalidRequest, Unknown
+from ...errors import HeadscopeError, InvalidDataset, InvalidRequest, Unknown
 from .dataset import BadRow, BadRows, Dataset, Row
 
 # What the process may raise; whatever else ends it is a fault of the file, too.
@@ -82,7 +82,12 @@ def read_apart(
 
 def _run(asked: dict[str, Any], rows: IO[bytes], bounds: Bounds) -> subprocess.CompletedProcess[bytes] | None:
     """The process that has read the file; None for one that took too long."""
-    command = [sys.executable, "-m", "headscope.study.reading", json.dumps([bounds.memory_bytes, bounds.out_bytes])]
+    command = [
+        sys.executable,
+        "-m",
+        "headscope.study.data.reading",
+        json.dumps([bounds.memory_bytes, bounds.out_bytes]),
+    ]
     try:
         return subprocess.run(  # noqa: S603 - our own module
             command,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
-from ...errors import InvalidDataset
+from ....errors import InvalidDataset
 from .lines import encoding, lines
 
 LOOK = 8192

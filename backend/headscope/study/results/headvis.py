@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NotReady
-from ..figures.studies.figure import means
-from ..figures.studies.heads import METRICS, metric
-from ..measures.distance import STARTS
-from . import sequences
+from ...errors import NotReady
+from ...figures.studies.figure import means
+from ...figures.studies.heads import METRICS, metric
+from ...measures.distance import STARTS
+from .. import sequences
 from .summary import Summary
 
 Array = NDArray[Any]

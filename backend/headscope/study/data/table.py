@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidDataset
+from ...errors import InvalidDataset
 from .dataset import Role
 
 # Records that are looked at before it is decided what the columns are.

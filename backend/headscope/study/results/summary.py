@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import NotReady, Unknown, Unsupported
+from ...errors import NotReady, Unknown, Unsupported
 
 Array = NDArray[Any]
 
