@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,10 +24,10 @@ class PastaParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    vectors: list[Vectors] = Field(
+    vectors: Annotated[list[Vectors], Field(max_length=256)] | Literal["trained"] = Field(
         default=[],
-        max_length=256,
-        description="One list per layer, of one vector per special token of the input, as wide as the model. None changes nothing.",
+        description="One list per layer, of one vector per special token of the input, as wide as the model. None changes nothing. "
+        '"trained": those that came with a model that was tuned this way.',
     )
     layers: list[Annotated[int, Field(ge=0, le=9_999)]] | None = Field(
         default=None,
@@ -37,30 +38,33 @@ class PastaParams(BaseModel):
 
 @dataclass
 class _Pasta(Pass):
-    vectors: dict[int, list[list[float]]]
+    vectors: dict[int, Any]  # [specials, d]
     places: list[int]
 
     def enter(self, layer: int, hidden: Tensor) -> Tensor:
         if layer not in self.vectors:
             return hidden
+        import torch
+
         added = hidden.clone()
-        added[self.places] += hidden.new_tensor(self.vectors[layer])  # [specials, d]
+        added[self.places] += torch.as_tensor(self.vectors[layer], dtype=hidden.dtype, device=hidden.device)
         return added
 
 
 def begin(params: PastaParams, setting: Setting) -> Pass:
     """The pass that adds vectors[i][k] to the k-th special token's hidden state before layers[i]. Raises InvalidRequest unless counts and width fit."""
-    if not params.vectors and not params.layers:
+    given = _given(params, setting)
+    if not len(given) and not params.layers:
         return Pass()
-    layers = _layers(params, list(setting.heads_of))
+    layers = _layers(params.layers, len(given), list(setting.heads_of))
     places = [place for place, token in enumerate(setting.axes.queries) if token.kind == "special"]
-    for vectors in params.vectors:
+    for vectors in given:
         if len(vectors) != len(places):
             raise _refuse("The special tokens of this input", "vectors for every layer", len(places), len(vectors))
         for vector in vectors:
             if len(vector) != setting.width:
                 raise _refuse("The width of this model", "numbers in every vector", setting.width, len(vector))
-    return _Pasta(dict(zip(layers, params.vectors, strict=True)), places)
+    return _Pasta(dict(zip(layers, given, strict=True)), places)
 
 
 def _refuse(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:
@@ -69,10 +73,18 @@ def _refuse(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:
     )
 
 
-def _layers(params: PastaParams, attending: list[int]) -> list[int]:
+def _given(params: PastaParams, setting: Setting) -> Sequence[Any]:
+    """[layers, specials, d], or nothing. InvalidRequest for a model that came without vectors."""
+    if params.vectors != "trained":
+        return params.vectors
+    if setting.vectors is None:
+        raise InvalidRequest("This model came without vectors of its own. Give some.", pointer="/mechanism/vectors")
+    return list(setting.vectors)
+
+
+def _layers(named: list[int] | None, wanted: int, attending: list[int]) -> list[int]:
     """The layer of each list of vectors. InvalidRequest unless they are as many different layers of the model that attend."""
-    wanted = len(params.vectors)
-    layers = attending[:wanted] if params.layers is None else params.layers
+    layers = attending[:wanted] if named is None else named
     if len(layers) != wanted:
         raise InvalidRequest(
             f"There are vectors for {wanted} layers, but {len(layers)} layers to add them in. Give one list of vectors for each.",
@@ -91,8 +103,8 @@ def _layers(params: PastaParams, attending: list[int]) -> list[int]:
 PASTA = Mechanism(
     name="pasta",
     title="PASTA",
-    doc="Vectors of your own are added to the special tokens' hidden states before chosen layers, so that what these tokens broadcast through attention changes.",
-    not_="Not tuning: nothing is learned here, the vectors are yours. Without vectors the model is as it was trained.",
+    doc="Vectors are added to the special tokens' hidden states before chosen layers, so that what these tokens broadcast through attention changes.",
+    not_="Not tuning: nothing is learned here. The vectors are yours, or those that the model came with; without vectors its attention is plain softmax.",
     citation="Yang et al. 2023, Parameter-Efficient Tuning with Special Token Adaptation",
     range=(0.0, 1.0),
     params=PastaParams,

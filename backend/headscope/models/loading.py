@@ -6,12 +6,14 @@ import importlib.util
 import inspect
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers.models.auto import image_processing_auto, modeling_auto
 
@@ -25,7 +27,7 @@ from ..errors import (
     Unsupported,
 )
 from . import facts, safety, tokens
-from .catalog import Located
+from .catalog import NOT_HERE, Located
 from .memory import out_of_memory
 from .model import DTYPES, NO_TOKENIZER, Model
 
@@ -116,12 +118,14 @@ def load(located: Located, device: str | None = None, fetching: Fetching = lambd
     folder = located.folder or fetch(located, fetching)
     config = safety.check(folder)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    with tempfile.TemporaryDirectory(prefix="headscope-") as target:
+    with _silence(), tempfile.TemporaryDirectory(prefix="headscope-") as target:
         staged = safety.stage(folder, Path(target))
         kind = facts.read(config).kind
         module = _module(staged, _model_class(config, kind), device)
         beside, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
+        vectors = _vectors(staged)
     model = wrap(module, beside, located.name)
+    model.vectors = vectors
     model.no_tokenizer = reason or model.no_tokenizer
     model.source = Located(located.name, folder, located.hub, located.revision)
     return model
@@ -134,6 +138,8 @@ def fetch(located: Located, fetching: Fetching = lambda done, total: None) -> Pa
     """
     from huggingface_hub import snapshot_download
 
+    if located.hub is None:
+        raise ModelUnavailable(NOT_HERE)
     allowed = list(safety.ALLOWED)
     try:
         folder = Path(
@@ -191,9 +197,22 @@ def _model_class(config: dict[str, Any], kind: str) -> Any:
     return getattr(transformers, named) if named else transformers.AutoModel
 
 
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Within it transformers says nothing: what is to be said of a model's files, we say. Whoever loads one without us is to hear it."""
+    spoken = transformers.utils.logging
+    before, shown = spoken.get_verbosity(), spoken.is_progress_bar_enabled()
+    spoken.disable_progress_bar()
+    spoken.set_verbosity_error()
+    try:
+        yield
+    finally:
+        spoken.set_verbosity(before)
+        if shown:
+            spoken.enable_progress_bar()
+
+
 def _module(staged: Path, cls: Any, device: str) -> Any:
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
     try:
         module, report = cls.from_pretrained(
             staged,
@@ -218,6 +237,17 @@ def _module(staged: Path, cls: Any, device: str) -> Any:
             f"{len(missing) + len(report['mismatched_keys'])} of the model's parameters are missing or of another shape in its weight files."
         )
     return module
+
+
+def _vectors(staged: Path) -> torch.Tensor | None:
+    """What a model that was tuned by its special tokens adds to them, [layers, specials, width]; None for every other."""
+    path = staged / safety.VECTORS
+    if not path.is_file():
+        return None
+    vectors: torch.Tensor | None = load_file(path).get("vectors")
+    if vectors is None or vectors.dim() != 3 or not bool(vectors.isfinite().all()):
+        raise CorruptModel(f"The model's {safety.VECTORS} holds no vectors for layers and special tokens.")
+    return vectors.float()
 
 
 def _tokenizer(staged: Path) -> tuple[Any, str | None]:
