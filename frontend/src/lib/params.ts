@@ -6,6 +6,7 @@ export interface ParamField {
   label: string
   hint: string
   kind: 'number' | 'boolean' | 'choice' | 'list'
+  /** Of a choice; of a list, words that may stand in its place. */
   options: string[]
   min: number | undefined
   max: number | undefined
@@ -33,16 +34,27 @@ export function fieldsOf(params: unknown): ParamField[] {
   return Object.entries(properties).map(([name, schema]) => fieldOf(name, schema))
 }
 
+/** The same parameters with other defaults, where there are any. */
+export function withDefaults(params: unknown, values: Params): unknown {
+  const { properties = {}, ...rest } = params as Schema
+  const entries = Object.entries(properties).map(([name, schema]) => {
+    const value = name in values ? values[name] : schema.default
+    return [name, { ...schema, default: value }]
+  })
+  return { ...rest, properties: Object.fromEntries(entries) }
+}
+
 function fieldOf(name: string, outer: Schema): ParamField {
   // A parameter that may be left out is written as one schema or null.
   const schema = { ...outer, ...(outer.anyOf?.find(({ type }) => type !== 'null') ?? {}) }
+  const words = outer.anyOf?.flatMap((one) => one.const ?? []) ?? []
   const numeric = schema.type === 'number' || schema.type === 'integer'
   return {
     name,
     label: name.replaceAll('_', ' '),
     hint: outer.description ?? '',
     kind: schema.enum ? 'choice' : schema.type === 'boolean' ? 'boolean' : numeric ? 'number' : 'list',
-    options: (schema.enum ?? []).map(String),
+    options: (schema.enum ?? words).map(String),
     min: schema.minimum ?? schema.exclusiveMinimum,
     max: schema.maximum ?? schema.exclusiveMaximum,
     step: schema.type === 'integer' ? 1 : 'any',
@@ -62,7 +74,7 @@ export function parsed(field: ParamField, text: string): unknown {
   const trimmed = text.trim()
   if (trimmed === '') return undefined
   if (field.kind === 'number') return Number.isFinite(Number(trimmed)) ? Number(trimmed) : undefined
-  if (field.kind !== 'list') return trimmed
+  if (field.kind !== 'list' || field.options.includes(trimmed)) return trimmed
   if (trimmed.startsWith('[')) return parsedJson(trimmed)
   return trimmed.split(/[\s,]+/).map((item) => (numbers(field) ? Number(item) : item))
 }
