@@ -4,6 +4,7 @@ import { fixedCatalogue } from '../src/api/fixed'
 import type { Analysis, Model } from '../src/lib/analysis'
 import { asTrained, atWork, mechanismTitle, ownOf, sameMethod, twinName, twinsOf } from '../src/lib/mechanism'
 import { fieldsOf, parsed, writeParams } from '../src/lib/params'
+import { EXAMPLES, examplesWith } from '../src/state/examples'
 import { Selection } from '../src/state/selection.svelte'
 
 const [minilm] = fixedCatalogue.models
@@ -53,6 +54,17 @@ describe('twins', () => {
   it('are siblings that can be had', () => {
     expect(twinsOf(models, 'soft').map(twinName)).toEqual(['hop'])
     expect([twinsOf(models, 'minilm'), twinsOf(models, 'org/other')]).toEqual([[], []])
+  })
+})
+
+describe('examples', () => {
+  it('of twins are offered where both can be had', () => {
+    const [softmax, hopfield] = ['twin-bert-softmax', 'twin-bert-hopfield'].map((name) => twin(name))
+    const all = examplesWith([minilm, softmax, hopfield])
+    expect(all.slice(0, EXAMPLES.length)).toEqual(EXAMPLES)
+    expect(all.slice(EXAMPLES.length).map(({ title }) => title)).toEqual(['Two mechanisms'])
+    expect(examplesWith([minilm, softmax])).toEqual(EXAMPLES)
+    expect(examplesWith([softmax, { ...hopfield, available: false }])).toEqual(EXAMPLES)
   })
 })
 
