@@ -154,7 +154,7 @@ class Setting:
     causal: bool
     axes: Axes
     layers: tuple[int, ...] | None = None
-    vectors: Tensor | None = None
+    vectors: list[list[list[float]]] | None = None
 
     @property
     def heads_of(self) -> dict[int, int]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -38,27 +37,32 @@ class PastaParams(BaseModel):
 
 @dataclass
 class _Pasta(Pass):
-    vectors: dict[int, Any]  # [specials, d]
+    vectors: dict[int, list[list[float]]]
     places: list[int]
 
     def enter(self, layer: int, hidden: Tensor) -> Tensor:
         if layer not in self.vectors:
             return hidden
-        import torch
-
         added = hidden.clone()
-        added[self.places] += torch.as_tensor(self.vectors[layer], dtype=hidden.dtype, device=hidden.device)
+        added[self.places] += hidden.new_tensor(self.vectors[layer])  # [specials, d]
         return added
 
 
 def begin(params: PastaParams, setting: Setting) -> Pass:
     """The pass that adds vectors[i][k] to the k-th special token's hidden state before layers[i]. Raises InvalidRequest unless counts and width fit."""
     given = _given(params, setting)
-    if not len(given) and not params.layers:
+    if not given and not params.layers:
         return Pass()
     layers = _layers(params.layers, len(given), list(setting.heads_of))
     places = [place for place, token in enumerate(setting.axes.queries) if token.kind == "special"]
     for vectors in given:
+        if len(vectors) != len(places) and params.vectors == "trained":
+            raise InvalidRequest(
+                f"This model was tuned on inputs with {len(vectors)} special tokens, and this one has {len(places)}. Take another input or another mechanism.",
+                pointer="/mechanism",
+                limit=len(vectors),
+                actual=len(places),
+            )
         if len(vectors) != len(places):
             raise _refuse("The special tokens of this input", "vectors for every layer", len(places), len(vectors))
         for vector in vectors:
@@ -73,13 +77,13 @@ def _refuse(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:
     )
 
 
-def _given(params: PastaParams, setting: Setting) -> Sequence[Any]:
+def _given(params: PastaParams, setting: Setting) -> list[list[list[float]]]:
     """[layers, specials, d], or nothing. InvalidRequest for a model that came without vectors."""
     if params.vectors != "trained":
         return params.vectors
     if setting.vectors is None:
         raise InvalidRequest("This model came without vectors of its own. Give some.", pointer="/mechanism/vectors")
-    return list(setting.vectors)
+    return setting.vectors
 
 
 def _layers(named: list[int] | None, wanted: int, attending: list[int]) -> list[int]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 import transformers
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers.models.auto import image_processing_auto, modeling_auto
 
@@ -26,7 +25,7 @@ from ..errors import (
     UnsafeWeights,
     Unsupported,
 )
-from . import facts, safety, tokens
+from . import facts, safety, tokens, trained
 from .catalog import NOT_HERE, Located
 from .memory import out_of_memory
 from .model import DTYPES, NO_TOKENIZER, Model
@@ -64,7 +63,8 @@ def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
 
     Raises UnsafeModel or Unsupported.
     """
-    known = facts.read({**module.config.to_dict(), "architectures": [type(module).__name__]})
+    config = module.config.to_dict()
+    known = facts.read({**config, "architectures": [type(module).__name__]})
     if known.kind == "vision":
         # Of a model with two towers only one sees the image.
         if "input_ids" in inspect.signature(module.forward).parameters:
@@ -84,6 +84,7 @@ def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
         unknown=getattr(tokenizer, "unk_token", None),
         target_tokenizer=_target_tokenizer(tokenizer) if known.kind == "encoder-decoder" and not slow else None,
         no_tokenizer=SLOW if slow else NO_TOKENIZER,
+        vectors=trained.vectors(config),
     )
 
 
@@ -123,9 +124,7 @@ def load(located: Located, device: str | None = None, fetching: Fetching = lambd
         kind = facts.read(config).kind
         module = _module(staged, _model_class(config, kind), device)
         beside, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
-        vectors = _vectors(staged)
     model = wrap(module, beside, located.name)
-    model.vectors = vectors
     model.no_tokenizer = reason or model.no_tokenizer
     model.source = Located(located.name, folder, located.hub, located.revision)
     return model
@@ -237,17 +236,6 @@ def _module(staged: Path, cls: Any, device: str) -> Any:
             f"{len(missing) + len(report['mismatched_keys'])} of the model's parameters are missing or of another shape in its weight files."
         )
     return module
-
-
-def _vectors(staged: Path) -> torch.Tensor | None:
-    """What a model that was tuned by its special tokens adds to them, [layers, specials, width]; None for every other."""
-    path = staged / safety.VECTORS
-    if not path.is_file():
-        return None
-    vectors: torch.Tensor | None = load_file(path).get("vectors")
-    if vectors is None or vectors.dim() != 3 or not bool(vectors.isfinite().all()):
-        raise CorruptModel(f"The model's {safety.VECTORS} holds no vectors for layers and special tokens.")
-    return vectors.float()
 
 
 def _tokenizer(staged: Path) -> tuple[Any, str | None]:

@@ -59,7 +59,7 @@ class Model:
     target_tokenizer: Tokenizer | None = None  # where the decoder's text is written otherwise than the encoder's
     processor: Any = None
     no_tokenizer: str = NO_TOKENIZER  # why there is none
-    vectors: torch.Tensor | None = None  # [layers, specials, width], of a model tuned by its special tokens
+    vectors: list[list[list[float]]] | None = None  # [layers, specials, width], of a model tuned by its special tokens
     lock: RLock = field(default_factory=RLock, repr=False)
 
     @cached_property

@@ -31,8 +31,6 @@ ALLOWED = (
     "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
     "preprocessor_config.json", "processor_config.json", "model.safetensors.index.json", "*.safetensors",
 )  # fmt: skip
-# Holds the vectors of a model that was tuned by its special tokens, beside its weights.
-VECTORS = "pasta.safetensors"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 LARGEST_JSON = 4 * 1024 * 1024
 LARGEST_TOKENIZER = 64 * 1024 * 1024
@@ -53,8 +51,7 @@ def check(folder: Path) -> dict[str, Any]:
             refuse_code(read_json(folder / name))
     if (folder / "tokenizer.json").is_file():
         read_json(folder / "tokenizer.json", LARGEST_TOKENIZER)
-    vectors = folder / VECTORS
-    for shard in [*weight_files(folder), *([vectors] if vectors.is_file() else [])]:
+    for shard in weight_files(folder):
         check_header(shard)
     return config
 
