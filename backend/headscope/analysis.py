@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -79,6 +79,7 @@ def run_many(
     outcomes: dict[int, Outcome] = {}
     groups: dict[Any, dict[int, _Ready]] = {}
     for place, asked in enumerate(several):
+        asked = replace(asked, request=asked.request.settled(model.facts.mechanism))
         ready = _prepared(model, asked, limit)
         if isinstance(ready, Exception):
             outcomes[place] = ready

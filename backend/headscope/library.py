@@ -274,7 +274,7 @@ def analyze(
         max_tokens=max_tokens,
         dtype=dtype,
         maps=maps,
-    ).settled(model.facts.mechanism)
+    )
     sink = Memory()
     limit = int(psutil.virtual_memory().available * 0.9)
     result = analysis.run(model, request, sink, limit=limit, progress=progress, keep_logits=keep_logits)

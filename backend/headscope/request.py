@@ -222,8 +222,8 @@ class AnalysisRequest(BaseModel):
 
     @property
     def methods(self) -> list[Declaration]:
-        """Everything that takes part: the mechanism first, which is known by now, then lenses and measures."""
-        return [MECHANISMS[self.mechanism.name], *self._readers]
+        """Everything that takes part: the mechanism first, if one is named, then lenses and measures."""
+        return [*([MECHANISMS[self.mechanism.name]] if self.mechanism else []), *self._readers]
 
     @property
     def _readers(self) -> list[Declaration]:

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { fixedCatalogue } from '../src/api/fixed'
 import type { Analysis, Model } from '../src/lib/analysis'
 import { asTrained, atWork, mechanismTitle, ownOf, sameMethod, twinName, twinsOf } from '../src/lib/mechanism'
-import { fieldsOf, parsed, writeParams } from '../src/lib/params'
+import { fieldsOf, writeParams } from '../src/lib/params'
 import { EXAMPLES, examplesWith } from '../src/state/examples'
 import { Selection } from '../src/state/selection.svelte'
 
@@ -41,12 +41,6 @@ describe('what is at work', () => {
     const hopfield = { name: 'hopfield', params: { rho: 1 } }
     expect(asTrained(jump, hopfield)).toBe(jump)
     expect([mechanismTitle(jump, own), mechanismTitle(jump, hopfield)]).toEqual(['Jump, as trained', 'Jump'])
-  })
-
-  it('takes a word in the place of numbers where there is one', () => {
-    const schema = { anyOf: [{ type: 'array' }, { const: 'trained', type: 'string' }], default: [] }
-    const [field] = fieldsOf({ properties: { vectors: schema } })
-    expect([parsed(field, 'trained'), parsed(field, '[[[1]]]')]).toEqual(['trained', [[[1]]]])
   })
 })
 

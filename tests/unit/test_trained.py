@@ -116,13 +116,13 @@ def test_vectors_that_came_with_the_model(twin: Callable[..., Path]) -> None:
     given = {"name": "pasta", "vectors": vectors}
     model = headscope.load(twin("bert", given))
     own = headscope.analyze(model, TEXT)
-    assert own.mechanism == model.facts.mechanism == {"name": "pasta", "vectors": "trained", "layers": None}
+    assert own.mechanism == model.facts.mechanism == {"name": "pasta", "vectors": None, "layers": None}
     assert same(own, headscope.analyze(headscope.load(twin("bert")), TEXT, mechanism=given))
     assert not same(own, headscope.analyze(model, TEXT, mechanism="softmax"))
     with pytest.raises(InvalidRequest, match="inputs with 2 special tokens, and this one has 3"):
         headscope.analyze(model, TEXT, "Two texts have one more.")
     with pytest.raises(InvalidRequest, match="without vectors of its own"):
-        headscope.analyze(headscope.load(twin("bert")), TEXT, mechanism={"name": "pasta", "vectors": "trained"})
+        headscope.analyze(headscope.load(twin("bert")), TEXT, mechanism={"name": "pasta", "vectors": None})
 
 
 def test_it_does_not_write_otherwise_than_it_was_trained(twin: Callable[..., Path]) -> None:
@@ -154,7 +154,7 @@ def test_studies_of_twins(twin: Callable[..., Path]) -> None:
         {"mechanism": {"name": "hopfield", "alpha": 1}},
         {"mechanism": {"name": "hopfield", "alpha": "0.5"}},
         {"mechanism": {"name": "hopfield", "beta": 0.5}},
-        {"mechanism": {"name": "pasta", "vectors": "trained"}},
+        {"mechanism": {"name": "pasta", "vectors": None}},
         {"mechanism": {"name": "pasta", "vectors": [[["a"]]]}},
     ],
 )

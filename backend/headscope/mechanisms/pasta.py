@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,10 +23,11 @@ class PastaParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    vectors: Annotated[list[Vectors], Field(max_length=256)] | Literal["trained"] = Field(
+    vectors: list[Vectors] | None = Field(
         default=[],
-        description="One list per layer, of one vector per special token of the input, as wide as the model. None changes nothing. "
-        '"trained": those that came with a model that was tuned this way.',
+        max_length=256,
+        description="One list per layer, of one vector per special token of the input, as wide as the model. An empty list changes nothing; "
+        "null stands for those that came with a model that was tuned this way.",
     )
     layers: list[Annotated[int, Field(ge=0, le=9_999)]] | None = Field(
         default=None,
@@ -56,7 +57,7 @@ def begin(params: PastaParams, setting: Setting) -> Pass:
     layers = _layers(params.layers, len(given), list(setting.heads_of))
     places = [place for place, token in enumerate(setting.axes.queries) if token.kind == "special"]
     for vectors in given:
-        if len(vectors) != len(places) and params.vectors == "trained":
+        if len(vectors) != len(places) and params.vectors is None:
             raise InvalidRequest(
                 f"This model was tuned on inputs with {len(vectors)} special tokens, and this one has {len(places)}. Take another input or another mechanism.",
                 pointer="/mechanism",
@@ -79,7 +80,7 @@ def _refuse(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:
 
 def _given(params: PastaParams, setting: Setting) -> list[list[list[float]]]:
     """[layers, specials, d], or nothing. InvalidRequest for a model that came without vectors."""
-    if params.vectors != "trained":
+    if params.vectors is not None:
         return params.vectors
     if setting.vectors is None:
         raise InvalidRequest("This model came without vectors of its own. Give some.", pointer="/mechanism/vectors")

@@ -12,14 +12,15 @@ from ..mechanisms import MECHANISMS
 
 # Of models that say nothing.
 SOFTMAX: Mapping[str, Any] = {"name": "softmax"}
-# Stands in requests and documents for vectors that came with the model, which would make them long.
-OWN = "trained"
 
 
 def mechanism(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Its name and all its parameters, but vectors of its own are only named. Raises UnsafeModel for one that Headscope does not have, or that has no such parameters."""
+    """Its name and all its parameters; in the place of vectors None, which stands for them and keeps requests and documents short.
+
+    Raises UnsafeModel for one that Headscope does not have, or that has no such parameters.
+    """
     found = _checked(config)
-    return {**found, "vectors": OWN} if found.get("vectors") else found
+    return {**found, "vectors": None} if found.get("vectors") else found
 
 
 def vectors(config: Mapping[str, Any]) -> list[list[list[float]]] | None:
@@ -43,7 +44,7 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UnsafeModel(
             f"The model's config.json gives its mechanism, {name}, parameters that it does not take{f', the first of them {place}' if place else ''}."
         ) from None
-    if found.get("vectors") == OWN:
+    if found.get("vectors", ()) is None:
         raise UnsafeModel("The model's config.json gives its mechanism, pasta, no vectors.")
     return found
 

@@ -2347,10 +2347,10 @@ export interface components {
             name: "pasta";
             /**
              * Vectors
-             * @description One list per layer, of one vector per special token of the input, as wide as the model. None changes nothing. "trained": those that came with a model that was tuned this way.
+             * @description One list per layer, of one vector per special token of the input, as wide as the model. An empty list changes nothing; null stands for those that came with a model that was tuned this way.
              * @default []
              */
-            vectors: number[][][] | "trained";
+            vectors: number[][][] | null;
         };
         /** PatternsChoice */
         PatternsChoice: {

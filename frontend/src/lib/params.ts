@@ -6,7 +6,6 @@ export interface ParamField {
   label: string
   hint: string
   kind: 'number' | 'boolean' | 'choice' | 'list'
-  /** Of a choice; of a list, words that may stand in its place. */
   options: string[]
   min: number | undefined
   max: number | undefined
@@ -47,14 +46,13 @@ export function withDefaults(params: unknown, values: Params): unknown {
 function fieldOf(name: string, outer: Schema): ParamField {
   // A parameter that may be left out is written as one schema or null.
   const schema = { ...outer, ...(outer.anyOf?.find(({ type }) => type !== 'null') ?? {}) }
-  const words = outer.anyOf?.flatMap((one) => one.const ?? []) ?? []
   const numeric = schema.type === 'number' || schema.type === 'integer'
   return {
     name,
     label: name.replaceAll('_', ' '),
     hint: outer.description ?? '',
     kind: schema.enum ? 'choice' : schema.type === 'boolean' ? 'boolean' : numeric ? 'number' : 'list',
-    options: (schema.enum ?? words).map(String),
+    options: (schema.enum ?? []).map(String),
     min: schema.minimum ?? schema.exclusiveMinimum,
     max: schema.maximum ?? schema.exclusiveMaximum,
     step: schema.type === 'integer' ? 1 : 'any',
@@ -74,7 +72,7 @@ export function parsed(field: ParamField, text: string): unknown {
   const trimmed = text.trim()
   if (trimmed === '') return undefined
   if (field.kind === 'number') return Number.isFinite(Number(trimmed)) ? Number(trimmed) : undefined
-  if (field.kind !== 'list' || field.options.includes(trimmed)) return trimmed
+  if (field.kind !== 'list') return trimmed
   if (trimmed.startsWith('[')) return parsedJson(trimmed)
   return trimmed.split(/[\s,]+/).map((item) => (numbers(field) ? Number(item) : item))
 }
