@@ -231,7 +231,7 @@ class AnalysisRequest(BaseModel):
 
     def settled(self, trained: Mapping[str, Any]) -> Self:
         """The same with the mechanism that the model was `trained` with, where none is named."""
-        return self.model_copy(update={"mechanism": settled(self.mechanism, trained)})
+        return self if self.mechanism else self.model_copy(update={"mechanism": settled(None, trained)})
 
     def key(self, model_digest: str) -> str:
         """The analysis' id: 128 bits of SHA-256 over everything that decides its numbers, as 32 hexadecimal digits."""
