@@ -175,17 +175,15 @@ def request_fields() -> str:
         kind = " or ".join(kind.strip("[]").replace("'", "`") for kind in kinds)
         kind = kind.replace("array", "list").replace("integer", "whole number")
         if name == "mechanism":
-            kind, default = "string or object", '`{"name": "softmax"}`'
-        else:
-            value = field.get("default")
-            default = "required" if name in schema.get("required", []) else f"`{json.dumps(value)}`"
+            kind = "string, object or null"
+        value = field.get("default")
+        default = "required" if name in schema.get("required", []) else f"`{json.dumps(value)}`"
         rows.append((f"`{name}`", kind, default, field.get("description", "")))
     return table(("field", "value", "default", "meaning"), rows)
 
 
 def models() -> str:
-    """The catalogue."""
-    entries = tomllib.loads((DOCS.parent / "models" / "catalog.toml").read_text("utf-8"))
+    """The catalogue, but for the models that come with a clone."""
     rows = [
         (
             f"`{name}`",
@@ -197,11 +195,26 @@ def models() -> str:
             entry["license"],
             entry.get("reason", "yes"),
         )
-        for name, entry in entries.items()
+        for name, entry in _entries().items()
+        if "folder" not in entry
     ]
     return table(
         ("name", "model", "kind", "layers × heads", "head width", "most tokens", "licence", "can be analysed"), rows
     )
+
+
+def twins() -> str:
+    """The models that come with a clone, and which of them are siblings."""
+    rows = [
+        (f"`{name}`", entry["title"], entry["description"], entry["group"], entry["license"])
+        for name, entry in _entries().items()
+        if "folder" in entry
+    ]
+    return table(("name", "model", "what it is", "group", "licence"), rows)
+
+
+def _entries() -> dict[str, Any]:
+    return tomllib.loads((DOCS.parent / "models" / "catalog.toml").read_text("utf-8"))
 
 
 def signature(name: str) -> str:
@@ -295,6 +308,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "route-table": route_table,
     "request": request_fields,
     "models": models,
+    "twins": twins,
     "signature": signature,
     "faults": measured.faults,
     "load": measured.load,

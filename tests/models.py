@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import string
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 Family = Literal["bert", "gpt2", "llama", "t5", "vit"]
+# Of a twin; and all of its parameters, as documents say them.
+HOPFIELD = {"name": "hopfield", "alpha": 0.5}
+HOPFIELD_IN_FULL = {**HOPFIELD, "initial": "zero"}
 CORPUS = [
     "The cat sat on the mat because it was tired.",
     "A researcher types a sentence and sees what every head attends to.",
@@ -114,8 +118,27 @@ def tiny_model(
 
 
 def small_models(folder: Path) -> Path:
-    """A tiny model per family, and `slow`, whose forward pass takes seconds, in subfolders of `folder`."""
+    """A tiny model per family, `slow`, whose forward pass takes seconds, and two twins of the catalogue, in subfolders of `folder`."""
     for family in get_args(Family):
         tiny_model(folder / family, family)
     tiny_model(folder / "slow", "gpt2", layers=40, width=128, heads=8, positions=1024)
+    tiny_twin(folder / "twin-bert-softmax")
+    tiny_twin(folder / "twin-bert-hopfield", mechanism=HOPFIELD)
+    return folder
+
+
+def tiny_twin(folder: Path, family: Family = "bert", mechanism: dict[str, Any] | None = None, **shape: int) -> Path:
+    """The same random model as one that was trained with `mechanism`, in the format of those in models/twins: half precision, and a warning for other loaders."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    tiny_model(folder, family, **shape)
+    weights = folder / "model.safetensors"
+    tensors = {name: tensor.half() for name, tensor in load_file(weights).items()}
+    if mechanism is not None:
+        config = folder / "config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), "headscope": {"mechanism": mechanism}}))
+        name = f"headscope.this_model_attends_by_{mechanism['name']}_load_it_with_headscope"
+        tensors[name] = torch.zeros(1, dtype=torch.float16)
+    save_file(tensors, weights, metadata={"format": "pt"})
     return folder

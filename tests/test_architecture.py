@@ -56,7 +56,7 @@ MAY_IMPORT = {
     "words": {"types", "errors"},
     "alignment": {"types", "errors", "words"},
     **{room: {"types", "declarations", "errors", "adjacency"} for room in PURE},
-    "models": NOUNS,
+    "models": NOUNS | {"mechanisms"},
     "capture": NOUNS | {"models", "mechanisms"},
     "store": {"types", "errors", "database"},
     "jobs": {"types", "errors", "database"},

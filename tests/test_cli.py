@@ -178,6 +178,17 @@ def test_models(home: Path, models: Path) -> None:
     assert {"minilm", "bert", "gpt2"} <= {card["name"] for card in cards}
     table = run(home, "models", models=models).stdout.splitlines()
     assert [line.split()[0] for line in table] == [card["name"] for card in cards]
+    (twin,) = [line for line in table if line.startswith("twin-bert-hopfield ")]
+    assert "attends by hopfield; beside twin-bert-softmax, " in twin
+
+
+def test_analyze_with_a_model_that_has_a_mechanism(home: Path, models: Path) -> None:
+    """Without --mechanism its own holds, and -p changes its parameters."""
+    arguments = ["analyze", "The cat sat.", "-m", "twin-bert-hopfield", "--json"]
+    for given, alpha in (([], 0.5), (["-p", "alpha=0.25"], 0.25)):
+        ended = run(home, *arguments, *given, models=models)
+        assert ended.returncode == 0, ended.stderr
+        assert json.loads(ended.stdout)["mechanism"] == {"name": "hopfield", "alpha": alpha, "initial": "zero"}
 
 
 def test_doctor(home: Path) -> None:

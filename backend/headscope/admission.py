@@ -12,6 +12,7 @@ from .jobs import LOCAL, Work
 from .models import safety, support, tokens
 from .models.catalog import Catalog, Located, file_digest
 from .models.facts import Facts
+from .models.trained import SOFTMAX
 from .request import INPUT, AnalysisRequest, check_needs
 from .settings import Settings
 from .study.request import StudyRequest
@@ -32,7 +33,7 @@ class Admission:
         Raises InvalidRequest, Unknown, Unsupported, ModelError or BudgetExceeded.
         """
         try:
-            located, count = self._check(request)
+            request, located, count = self._check(request)
         except HeadscopeError as error:
             if place is not None and error.pointer is not None and error.pointer[1:] in INPUT:
                 error.pointer = f"/inputs/{place}{error.pointer}"
@@ -41,34 +42,37 @@ class Admission:
         payload = request.model_dump_json() if request.image is None else json.dumps(request.record)
         return Work(request.key(digest), payload, digest, request.recipe(digest), count, owner, request_id)
 
-    def _check(self, request: AnalysisRequest) -> tuple[Located, int | None]:
-        """Where the model is, and how many tokens the input has, if that is known already."""
+    def _check(self, request: AnalysisRequest) -> tuple[AnalysisRequest, Located, int | None]:
+        """The request with its mechanism, where the model is, and how many tokens the input has, if that is known already."""
         limit = self._settings.text_bytes
         for text, pointer in ((request.text, "/text"), (request.text_pair, "/text_pair")):
             if text is not None:
                 tokens.check_text(text, pointer, limit)
-        located, facts = self._carried(request)
-        return located, self._check_size(located, facts, request) if facts else None
+        located, facts = self._known(request.model)
+        request = request.settled(facts.mechanism if facts else SOFTMAX)
+        if facts is None:
+            return request, located, None
+        _check_carried(facts, request)
+        return request, located, self._check_size(located, facts, request)
 
-    def _carried(self, request: AnalysisRequest) -> tuple[Located, Facts | None]:
-        """The model, and what is known of it; that it can carry what is asked has been checked if anything is known."""
-        located = self._catalog.locate(request.model)
+    def _known(self, model: str) -> tuple[Located, Facts | None]:
+        """A model that can be used, and what is known of it before it is loaded."""
+        located = self._catalog.locate(model)
         self._catalog.check(located)
-        facts = self._catalog.facts(located)
-        if facts is not None:
-            lacks = support.lacks(facts, request.kind)
-            support.check_input(facts, request)
-            check_needs(request.methods, lacks)
-        return located, facts
+        return located, self._catalog.facts(located)
 
-    def study(self, request: StudyRequest) -> tuple[list[str], Tokenizer | None]:
-        """Digests of the models of a study, and the tokenizer of the first one where it is here.
+    def study(self, request: StudyRequest) -> tuple[StudyRequest, list[str], Tokenizer | None]:
+        """The request with its mechanisms, digests of the models, and the tokenizer of the first one where it is here.
 
         Raises Unknown, Unsupported or ModelError. What it says of an input is said before there is one, and so of all.
         """
         pair = {"text_pair": "-"} if request.kind in ("decoder", "cross") else {}  # whether a row has one is seen later
-        found = [self._carried(one.model_copy(update=pair))[0] for one in request.requests]
-        return [located.digest() for located in found], self._tokenizer(found[0])
+        known = [self._known(one.model) for one in request.variants]
+        request = request.settled([facts.mechanism if facts else SOFTMAX for _, facts in known])
+        for (_, facts), one in zip(known, request.requests, strict=True):
+            if facts is not None:
+                _check_carried(facts, one.model_copy(update=pair))
+        return request, [located.digest() for located, _ in known], self._tokenizer(known[0][0])
 
     def study_size(self, request: StudyRequest, tokens: int) -> None:
         """Raise BudgetExceeded where an input of that many tokens would not fit; more than a model takes is refused input by input."""
@@ -129,3 +133,10 @@ class Admission:
             except Exception as error:  # tokenizers raises nothing more precise
                 raise CorruptModel("The model's tokenizer can't be read.") from error
         return self._tokenizers[digest]
+
+
+def _check_carried(facts: Facts, request: AnalysisRequest) -> None:
+    """Raise InvalidRequest or Unsupported for an input or a method that such a model does not take."""
+    lacks = support.lacks(facts, request.kind)
+    support.check_input(facts, request)
+    check_needs(request.methods, lacks)

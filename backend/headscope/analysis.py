@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -80,6 +80,7 @@ def run_many(
     groups: dict[Any, dict[int, _Ready]] = {}
     recipes: dict[tuple[int, ...], str] = {}
     for place, asked in enumerate(several):
+        asked = replace(asked, request=asked.request.settled(model.facts.mechanism))
         ready = _prepared(model, asked, limit)
         if isinstance(ready, Exception):
             outcomes[place] = ready
@@ -105,6 +106,7 @@ class _Ready:
     encoded: Encoded
     planned: budget.Plan
     setting: Setting
+    trained: Mapping[str, Any]  # the mechanism that the model was trained with
     head_width: int
     seconds: float  # that it took to get here
 
@@ -130,8 +132,9 @@ def _prepared(model: Model, asked: Asked, limit: int | None) -> _Ready | Excepti
         if limit is not None:
             budget.check(planned, limit)
         asked.progress(0.0, "forward", f"layer 1 of {numbers[-1] + 1}")
-        setting = Setting(heads, model.width, sites[0].kind, sites[0].causal, axes, numbers)
-        return _Ready(asked, anatomy, encoded, planned, setting, sites[0].width, time.perf_counter() - started)
+        setting = Setting(heads, model.width, sites[0].kind, sites[0].causal, axes, numbers, model.vectors)
+        seconds = time.perf_counter() - started
+        return _Ready(asked, anatomy, encoded, planned, setting, model.facts.mechanism, sites[0].width, seconds)
     except FAULTS as error:
         return error
 
@@ -199,7 +202,7 @@ def _finished(one: _Ready, collector: Collector, number: int, shares: dict[str, 
     encoded, setting = one.encoded, one.setting
     axes = (setting.axes.queries, setting.axes.keys)
     result = collector.result(one.asked.request, setting.kind, *axes, one.head_width, number)
-    result.warnings = [*encoded.warnings, *caveats(result, one.anatomy.lacks(one.asked.request.kind))]
+    result.warnings = [*encoded.warnings, *caveats(result, one.anatomy.lacks(one.asked.request.kind), one.trained)]
     result.full_text, result.target_text = encoded.text, encoded.target_text
     result.generated, result.grid, result.picture = encoded.generated, encoded.grid, encoded.picture
     result.logits = logits

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from .lenses import LENSES
+from .mechanisms import MECHANISMS
+from .models.trained import SOFTMAX
 from .types import Warned
 
 if TYPE_CHECKING:
     from .result import Array, Result
 
 
-def caveats(result: Result, lacks: dict[str, str]) -> Iterator[Warned]:
-    """About each lens that was asked for: identical to the weights, dependent or ill-conditioned values, rows without a reading; about the weights themselves."""
+def caveats(result: Result, lacks: dict[str, str], trained: Mapping[str, Any] = SOFTMAX) -> Iterator[Warned]:
+    """About each lens that was asked for: identical to the weights, dependent or ill-conditioned values, rows without a reading; about the weights themselves.
+
+    `trained` is the mechanism that the model was trained with: of one trained with softmax it is no news that another mechanism is a what-if.
+    """
+    chosen = result.request.mechanism.model_dump()
+    if trained["name"] != "softmax" and chosen != trained:
+        same = "other parameters of " if chosen["name"] == trained["name"] else ""
+        yield Warned(
+            "trained-otherwise",
+            f"This is a what-if: the model was trained with {same}the mechanism {MECHANISMS[trained['name']].title}.",
+        )
     for lens, notes in result.notes.items():
         if lens in result.shapes:
             if "identical" in notes:

@@ -56,10 +56,8 @@ def main() -> None:
 @MODEL
 @click.option(
     "--mechanism",
-    default="softmax",
-    show_default=True,
     type=MethodType("mechanism", MECHANISMS),
-    help="How the model attends; `headscope mechanisms` lists them.",
+    help="How the model attends; `headscope mechanisms` lists them.  [default: as it was trained]",
 )
 @click.option(
     "-p",
@@ -67,7 +65,7 @@ def main() -> None:
     "params",
     multiple=True,
     metavar="PARAMETER=VALUE",
-    help="Parameter of the mechanism; may be given several times.",
+    help="Parameter of the mechanism, or of the model's own; may be given several times.",
 )
 @click.option(
     "-l",
@@ -95,9 +93,9 @@ def main() -> None:
     "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Save everything as a safetensors file."
 )
 @JSON
-def analyze(model: str, out: Path | None, as_json: bool, words: bool, **asked: Any) -> None:
+def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool, words: bool, **asked: Any) -> None:
     """Analyse TEXT ("-" reads standard input) or an image, and print a summary of every head."""
-    request = _request(**asked)
+    request, given = _request(**asked), dict(parameter(one) for one in params)
     if not Path(model).expanduser().is_dir():
         Catalog(Settings(hub="any")).locate(model, pointer=None)
 
@@ -107,7 +105,10 @@ def analyze(model: str, out: Path | None, as_json: bool, words: bool, **asked: A
 
     bar = Bar(quiet=as_json)
     bar(0.0, "loading", model)
-    a = run(load(model), **request, maps=out is not None or words, progress=bar)
+    loaded = load(model)
+    if given:
+        request["mechanism"] = {**(request["mechanism"] or loaded.facts.mechanism), **given}
+    a = run(loaded, **request, maps=out is not None or words, progress=bar)
     bar.close()
     if out is not None:
         try:
@@ -121,8 +122,7 @@ def _request(
     text: str | None,
     pair: str | None,
     image: Path | None,
-    mechanism: dict[str, Any],
-    params: tuple[str, ...],
+    mechanism: dict[str, Any] | None,
     lenses: tuple[dict[str, Any], ...],
     measures: tuple[dict[str, Any], ...],
     generate: int | None,
@@ -138,7 +138,7 @@ def _request(
         "text": text,
         "text_pair": pair,
         "image": image,
-        "mechanism": mechanism | dict(parameter(one) for one in params),
+        "mechanism": mechanism,
         "lenses": lenses or ("weights", "effective"),
         "measures": measures or ("entropy", "null_share"),
         "generate": None if generate is None else {"max_new_tokens": generate},
@@ -177,9 +177,10 @@ def models(as_json: bool) -> None:
             if card["local"]
             else "fetched from the hub on first use"
         )
-        click.echo(
-            f"{card['name']:<22} {card['layers']:>3} layers × {card['heads']:>2} heads  {card['kind']:<16} {state}"
-        )
+        trained = "" if card["mechanism"]["name"] == "softmax" else f"; attends by {card['mechanism']['name']}"
+        beside = f"; beside {', '.join(card['siblings'])}" if card["available"] and card["siblings"] else ""
+        shape = f"{card['layers']:>3} layers × {card['heads']:>2} heads  {card['kind']}" if card["layers"] else ""
+        click.echo(f"{card['name']:<22} {shape:<40} {state}{trained}{beside}")
 
 
 main.add_command(study)

@@ -224,7 +224,7 @@ def analyze(
     *,
     token_ids: Sequence[int] | None = None,
     image: Any = None,
-    mechanism: Method = "softmax",
+    mechanism: Method | None = None,
     target_ids: Sequence[int] | None = None,
     lenses: Sequence[Method] = ("weights", "effective"),
     measures: Sequence[Method] = ("entropy",),
@@ -242,7 +242,8 @@ def analyze(
 ) -> Analysis:
     """One input through one model, read through some lenses.
 
-    `model` is what load() gives, or what it takes. The maps are float32 [L, H, Q, K]; with maps=False only thumbnails and measures are kept.
+    `model` is what load() gives, or what it takes. Without a `mechanism` it attends as it was trained, which is softmax for most models. The maps are float32
+    [L, H, Q, K]; with maps=False only thumbnails and measures are kept.
     `layers` and `heads` choose some, counted from 0. `max_tokens` cuts the input, special tokens included.
 
     Raises a HeadscopeError whose `code` and `detail` say what is wrong and what to do.
@@ -281,7 +282,7 @@ def analyze(
 
 
 def request_of(
-    mechanism: Method, lenses: Iterable[Method], measures: Iterable[Method], **fields: Any
+    mechanism: Method | None, lenses: Iterable[Method], measures: Iterable[Method], **fields: Any
 ) -> AnalysisRequest:
     """The request, or InvalidRequest in our words where a value is of the wrong type."""
     try:
@@ -295,7 +296,7 @@ def request_of(
         raise invalid(error) from None
 
 
-def _choice(method: Method) -> Any:
+def _choice(method: Method | None) -> Any:
     return dict(method) if isinstance(method, Mapping) else method
 
 
@@ -384,7 +385,7 @@ def study(
     dataset: Data,
     against: Any = None,
     *,
-    mechanism: Method = "softmax",
+    mechanism: Method | None = None,
     against_mechanism: Method | None = None,
     lenses: Sequence[Method] = ("weights", "effective"),
     measures: Sequence[Method] = ("entropy", "patterns", "special_tokens"),
@@ -401,8 +402,8 @@ def study(
     """Many inputs through one model, or through two variants that are compared input by input; see Study for what comes of it.
 
     `dataset` is the name of a file (jsonl, csv, tsv, parquet, CoNLL, CoNLL-U, text), `hub:org/name/path`, or a list of texts, pairs, or mappings.
-    `against` is the second model, `against_mechanism` the second mechanism, by default the first. What `figures` need is added to lenses and measures. Chunks that are done
-    are kept in the folder `checkpoint`.
+    `against` is the second model, `against_mechanism` the second mechanism, by default the first; where none is named, each model attends as it was trained.
+    What `figures` need is added to lenses and measures. Chunks that are done are kept in the folder `checkpoint`.
 
     >>> import headscope
     >>> s = headscope.study("minilm", ["The cat sat.", "It rained all day."], measures=("entropy",))
@@ -432,10 +433,12 @@ def study(
             max_tokens=max_tokens,
             kind=kind,
         )
+        models = [first, second][: len(request.variants)]
+        request = request.settled([each.facts.mechanism for each in models])
     except ValidationError as error:
         raise invalid(error) from None
     return conduct(
-        [first, second][: len(request.variants)],
+        models,
         read(dataset, columns, bad_rows),
         request,
         checkpoint=None if checkpoint is None else Path(checkpoint),

@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    TypeAdapter,
     create_model,
     field_validator,
     model_validator,
@@ -72,6 +73,9 @@ def _choices(what: str, known: Mapping[str, Declaration]) -> Any:
 
 POINTERS = {"mechanism": "/mechanism", "lens": "/lenses", "measure": "/measures"}
 MechanismChoice: Any = _choices("mechanism", MECHANISMS)
+# None stands for the one that the model was trained with.
+MechanismWish: Any = MechanismChoice | None
+_MECHANISM: TypeAdapter[Any] = TypeAdapter(MechanismChoice)
 LensChoice: Any = _choices("lens", LENSES)
 MeasureChoice: Any = _choices("measure", MEASURES)
 
@@ -104,10 +108,9 @@ class AnalysisRequest(BaseModel):
     labels: list[Tag] | None = Field(
         default=None, max_length=100_000, description="Entity labels: one per word, or one per token."
     )
-    mechanism: MechanismChoice = Field(
-        default="softmax",
-        validate_default=True,
-        description="How the model attends: a name, or an object with name and parameters.",
+    mechanism: MechanismWish = Field(
+        default=None,
+        description="How the model attends: a name, or an object with name and parameters. Without one as it was trained, which is softmax for most models.",
     )
     lenses: list[LensChoice] = Field(
         default=["weights", "effective"],
@@ -161,7 +164,7 @@ class AnalysisRequest(BaseModel):
             raise InvalidRequest("target_ids go with token_ids.", pointer="/target_ids")
         if not self.lenses and not self.measures:
             raise InvalidRequest("Ask for at least one lens or measure.", pointer="/lenses")
-        if self.dtype in ("bfloat16", "float16") and any("values" in one.needs for one in self.methods[1:]):
+        if self.dtype in ("bfloat16", "float16") and any("values" in one.needs for one in self._readers):
             raise Unsupported(
                 'Lenses and measures that look at the values need them in float32 or wider. Ask for dtype "float32".',
                 pointer="/dtype",
@@ -220,9 +223,16 @@ class AnalysisRequest(BaseModel):
 
     @property
     def methods(self) -> list[Declaration]:
-        """Everything that takes part: the mechanism first, then lenses and measures."""
-        lenses = [LENSES[name] for name in self.readings]
-        return [MECHANISMS[self.mechanism.name], *lenses, *(MEASURES[name] for name in self.measure_names)]
+        """Everything that takes part: the mechanism first, if one is named, then lenses and measures."""
+        return [*([MECHANISMS[self.mechanism.name]] if self.mechanism else []), *self._readers]
+
+    @property
+    def _readers(self) -> list[Declaration]:
+        return [*(LENSES[name] for name in self.readings), *(MEASURES[name] for name in self.measure_names)]
+
+    def settled(self, trained: Mapping[str, Any]) -> Self:
+        """The same with the mechanism that the model was `trained` with, where none is named."""
+        return self if self.mechanism else self.model_copy(update={"mechanism": settled(None, trained)})
 
     def key(self, model_digest: str) -> str:
         """The analysis' id: 128 bits of SHA-256 over everything that decides its numbers, as 32 hexadecimal digits."""
@@ -243,6 +253,11 @@ class AnalysisRequest(BaseModel):
         record = {**versions(), "model_digest": model_digest, "request": request}
         canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def settled(mechanism: Any, trained: Mapping[str, Any]) -> Any:
+    """The mechanism that was chosen, or else the one that the model was trained with."""
+    return _MECHANISM.validate_python(dict(trained)) if mechanism is None else mechanism
 
 
 def stored_image(request: AnalysisRequest) -> str | None:

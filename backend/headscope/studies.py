@@ -53,7 +53,7 @@ class Studies:
 
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
-        digests, tokenizer = self._admission.study(request)
+        request, digests, tokenizer = self._admission.study(request)
         named, dataset = self._datasets.take(request.dataset, request.columns, request.bad_rows, owner)
         request = request.model_copy(update={"dataset": named})
         planned = Plan(self._chosen(dataset, request), tokenizer, request.max_tokens)

@@ -144,7 +144,8 @@ class Pass:
 class Setting:
     """What a mechanism may know before the forward pass: heads of every layer, model width, kind of attention, whether it is causal, and the tokens.
 
-    `layers` are the numbers of the layers that attend, for models in which some do not; None stands for 0, 1, 2, ...
+    `layers` are the numbers of the layers that attend, for models in which some do not; None stands for 0, 1, 2, ... `vectors` [layers, specials, d] are
+    those that the model was tuned with, if it was tuned by special tokens.
     """
 
     heads: tuple[int, ...]
@@ -153,6 +154,7 @@ class Setting:
     causal: bool
     axes: Axes
     layers: tuple[int, ...] | None = None
+    vectors: list[list[list[float]]] | None = None
 
     @property
     def heads_of(self) -> dict[int, int]:

@@ -143,7 +143,7 @@ describe('Session', () => {
     expect(cancel).not.toHaveBeenCalled()
 
     const selection = new Selection(`#analysis=${id}&share=${KEY}&head=1.2`)
-    selection.adopt(it.shown!.analysis)
+    selection.adopt(it.shown!.analysis, { name: 'softmax', params: {} })
     expect([selection.text, selection.model, selection.mechanism, selection.params]).toEqual([
       'One.',
       'theirs',

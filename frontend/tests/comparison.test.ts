@@ -80,17 +80,33 @@ describe('what it is compared with', () => {
     expect(rivalOf(chosen('with=mechanism&than=jump&compare=difference'))).not.toBe('')
   })
 
+  const softmax = { name: 'softmax', params: {} }
+  const hopfield = { name: 'hopfield', params: { alpha: 0.7, initial: 'zero' } }
+  const own = (name: string) => (name === 'twin' ? hopfield : softmax)
+  const known = { own, support: undefined }
+
+  it('attends as it was trained, unless another mechanism was chosen for the first', () => {
+    const twin = chosen('with=model&than=twin&compare=side')
+    expect(rivalRequest(request, twin, known).mechanism).toEqual(hopfield)
+    const jump = { name: 'jump', params: {} }
+    expect(rivalRequest({ ...request, mechanism: jump }, twin, known).mechanism).toEqual(jump)
+    const first = { ...request, model: 'twin', mechanism: { ...hopfield, params: { initial: 'zero', alpha: 0.7 } } }
+    expect(rivalRequest(first, chosen('with=model&than=gpt&compare=side'), known).mechanism).toEqual(softmax)
+    const again = chosen('with=mechanism&than=hopfield&thanparams=%7B%22alpha%22%3A0%7D&compare=side')
+    expect(rivalRequest(first, again, known).mechanism.params).toEqual({ alpha: 0, initial: 'zero' })
+  })
+
   it('is asked for as the first but for one thing', () => {
     const jump = chosen('with=mechanism&than=jump&thanparams=%7B%22order%22%3A2%7D&compare=side')
-    expect(rivalRequest(request, jump, undefined)).toEqual({
+    expect(rivalRequest(request, jump, known)).toEqual({
       ...request,
       measures: [],
       mechanism: { name: 'jump', params: { order: 2 } },
     })
-    const text = rivalRequest(request, chosen('with=text&than=Four.&compare=side'), undefined)
+    const text = rivalRequest(request, chosen('with=text&than=Four.&compare=side'), known)
     expect(text).toEqual({ ...request, measures: [], text: 'Four.' })
     const support = { kind: 'self', lenses: { effective: 'no values' }, mechanisms: {}, measures: {} }
-    const model = rivalRequest(request, chosen('with=model&than=gpt&compare=side'), support)
+    const model = rivalRequest(request, chosen('with=model&than=gpt&compare=side'), { ...known, support })
     expect([model.model, model.lenses.map(({ name }) => name)]).toEqual(['gpt', ['weights']])
   })
 })

@@ -143,7 +143,6 @@ FIELDS = [
     post("mechanism-number", with_(mechanism=1)),
     post("mechanism-list", with_(mechanism=["softmax"])),
     post("mechanism-list-name", with_(mechanism={"name": ["softmax"]})),
-    post("mechanism-null", with_(mechanism=None)),
     post("mechanism-surrogate", with_(mechanism="\ud800")),
     post("kind-unknown", with_(kind=MARK)),
     post("kind-not-this-model", with_(kind="cross")),

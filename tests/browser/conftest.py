@@ -11,17 +11,21 @@ from playwright.sync_api import Browser
 
 from tests.browser.visit import Visit
 from tests.chromium import chromium
-from tests.models import tiny_model
+from tests.models import HOPFIELD, tiny_model, tiny_twin
 from tests.server import Server
 
 
 @pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`deep`, whose analysis takes seconds, so that a person can watch, cancel, or lose it; one with an encoder and a decoder, one of images, and one that writes on."""
+    """`deep`, whose analysis takes seconds, so that a person can watch, cancel, or lose it; one with an encoder and a decoder, one of images, one that writes on; and
+    two twins, of other weights so that their maps differ to the eye.
+    """
     folder = tmp_path_factory.mktemp("browser-models")
     tiny_model(folder / "t5", "t5")
     tiny_model(folder / "vit", "vit")
     tiny_model(folder / "writer", "gpt2")
+    tiny_twin(folder / "twin-bert-softmax", layers=3, width=64, seed=1)
+    tiny_twin(folder / "twin-bert-hopfield", mechanism=HOPFIELD, layers=3, width=64, seed=2)
     tiny_model(folder / "deep", "gpt2", layers=60, width=256, heads=2, positions=1024)
     return folder
 

@@ -36,7 +36,7 @@ REQUESTS = st.fixed_dictionaries(
 
 def key(body: dict[str, Any], digest: str = DIGEST) -> str:
     """The id of a request."""
-    return AnalysisRequest(**body).key(digest)
+    return AnalysisRequest(**body).settled({"name": "softmax"}).key(digest)
 
 
 def meaning(body: dict[str, Any]) -> dict[str, Any]:
@@ -105,6 +105,8 @@ def test_defaults_are_spelled_out() -> None:
     }
     assert key(short) == key(long)
     assert key(short) == key({**short, "mechanism": {"name": "softmax"}})
+    trained = AnalysisRequest(**short).settled({"name": "hopfield", "alpha": 0.5, "initial": "zero"})
+    assert trained.key(DIGEST) == key({**short, "mechanism": "hopfield"}) != key(short)
 
 
 def test_a_name_is_an_id() -> None:
@@ -117,7 +119,7 @@ def test_a_name_is_an_id() -> None:
 def test_the_name_is_the_same_in_every_process(seed: str) -> None:
     """Neither PYTHONHASHSEED nor the process has a part in it."""
     body = {"model": "m", "text": "Größe \U0001f600", "lenses": ["effective", "weights"], "heads": [3, 1]}
-    code = f"from headscope.request import AnalysisRequest; print(AnalysisRequest(**{body!r}).key({DIGEST!r}))"
+    code = f"from headscope.request import AnalysisRequest; print(AnalysisRequest(**{body!r}).settled({{'name': 'softmax'}}).key({DIGEST!r}))"
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"}
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert shown.stdout.strip() == key(body)

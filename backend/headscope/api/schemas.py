@@ -27,7 +27,10 @@ class Page(Strict, Generic[T]):
 
 
 class ModelCard(Strict):
-    """A model on offer. `available` false comes with the reason; `local` false means it is fetched on first use."""
+    """A model on offer. `available` false comes with the reason; `local` false means it is fetched on first use.
+
+    `mechanism` is the one it was trained with, which holds where a request names none. `siblings` differ from it in little: in their mechanism, say.
+    """
 
     name: str
     title: str
@@ -43,6 +46,8 @@ class ModelCard(Strict):
     heads: int
     head_width: int
     max_tokens: int | None
+    mechanism: MechanismSchema
+    siblings: list[str]
 
 
 class ModelDetail(ModelCard):
@@ -186,7 +191,7 @@ class Summary(Spread):
 
 
 class MechanismSchema(BaseModel):
-    """Name and parameters of the mechanism that was used."""
+    """Name and parameters of a mechanism."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -41,10 +41,8 @@ NAMED = 5
 @click.option("--against", metavar="MODEL", help="A second model, compared with the first input by input.")
 @click.option(
     "--mechanism",
-    default="softmax",
-    show_default=True,
     type=MethodType("mechanism", MECHANISMS),
-    help="How the model attends.",
+    help="How the model attends.  [default: as it was trained]",
 )
 @click.option(
     "--against-mechanism",

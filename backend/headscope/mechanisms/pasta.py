@@ -23,10 +23,11 @@ class PastaParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    vectors: list[Vectors] = Field(
+    vectors: list[Vectors] | None = Field(
         default=[],
         max_length=256,
-        description="One list per layer, of one vector per special token of the input, as wide as the model. None changes nothing.",
+        description="One list per layer, of one vector per special token of the input, as wide as the model. An empty list changes nothing; "
+        "null stands for those that came with a model that was tuned this way.",
     )
     layers: list[Annotated[int, Field(ge=0, le=9_999)]] | None = Field(
         default=None,
@@ -50,17 +51,25 @@ class _Pasta(Pass):
 
 def begin(params: PastaParams, setting: Setting) -> Pass:
     """The pass that adds vectors[i][k] to the k-th special token's hidden state before layers[i]. Raises InvalidRequest unless counts and width fit."""
-    if not params.vectors and not params.layers:
+    given = _given(params, setting)
+    if not given and not params.layers:
         return Pass()
-    layers = _layers(params, list(setting.heads_of))
+    layers = _layers(params.layers, len(given), list(setting.heads_of))
     places = [place for place, token in enumerate(setting.axes.queries) if token.kind == "special"]
-    for vectors in params.vectors:
+    for vectors in given:
+        if len(vectors) != len(places) and params.vectors is None:
+            raise InvalidRequest(
+                f"This model was tuned on inputs with {len(vectors)} special tokens, and this one has {len(places)}. Take another input or another mechanism.",
+                pointer="/mechanism",
+                limit=len(vectors),
+                actual=len(places),
+            )
         if len(vectors) != len(places):
             raise _refuse("The special tokens of this input", "vectors for every layer", len(places), len(vectors))
         for vector in vectors:
             if len(vector) != setting.width:
                 raise _refuse("The width of this model", "numbers in every vector", setting.width, len(vector))
-    return _Pasta(dict(zip(layers, params.vectors, strict=True)), places)
+    return _Pasta(dict(zip(layers, given, strict=True)), places)
 
 
 def _refuse(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:
@@ -69,10 +78,18 @@ def _refuse(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:
     )
 
 
-def _layers(params: PastaParams, attending: list[int]) -> list[int]:
+def _given(params: PastaParams, setting: Setting) -> list[list[list[float]]]:
+    """[layers, specials, d], or nothing. InvalidRequest for a model that came without vectors."""
+    if params.vectors is not None:
+        return params.vectors
+    if setting.vectors is None:
+        raise InvalidRequest("This model came without vectors of its own. Give some.", pointer="/mechanism/vectors")
+    return setting.vectors
+
+
+def _layers(named: list[int] | None, wanted: int, attending: list[int]) -> list[int]:
     """The layer of each list of vectors. InvalidRequest unless they are as many different layers of the model that attend."""
-    wanted = len(params.vectors)
-    layers = attending[:wanted] if params.layers is None else params.layers
+    layers = attending[:wanted] if named is None else named
     if len(layers) != wanted:
         raise InvalidRequest(
             f"There are vectors for {wanted} layers, but {len(layers)} layers to add them in. Give one list of vectors for each.",
@@ -91,8 +108,8 @@ def _layers(params: PastaParams, attending: list[int]) -> list[int]:
 PASTA = Mechanism(
     name="pasta",
     title="PASTA",
-    doc="Vectors of your own are added to the special tokens' hidden states before chosen layers, so that what these tokens broadcast through attention changes.",
-    not_="Not tuning: nothing is learned here, the vectors are yours. Without vectors the model is as it was trained.",
+    doc="Vectors are added to the special tokens' hidden states before chosen layers, so that what these tokens broadcast through attention changes.",
+    not_="Not tuning: nothing is learned here. The vectors are yours, or those that the model came with; without vectors its attention is plain softmax.",
     citation="Yang et al. 2023, Parameter-Efficient Tuning with Special Token Adaptation",
     range=(0.0, 1.0),
     params=PastaParams,

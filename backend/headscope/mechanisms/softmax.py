@@ -1,4 +1,4 @@
-"""Plain softmax attention, as the model was trained."""
+"""Plain softmax attention, as nearly every model was trained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def begin(params: Any, setting: Setting) -> Pass:
 SOFTMAX = Mechanism(
     name="softmax",
     title="Softmax",
-    doc="Softmax of the scaled dot products, as the model was trained.",
+    doc="Softmax of the scaled dot products, as nearly every model was trained.",
     not_="Not a change of the model: its outputs are exactly what they are without Headscope.",
     citation="Vaswani et al. 2017, Attention Is All You Need, eq. 1",
     range=(0.0, 1.0),

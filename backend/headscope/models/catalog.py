@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,18 +16,19 @@ from typing import Any
 
 from ..errors import CorruptModel, HeadscopeError, InvalidRequest, ModelUnavailable, Unknown
 from ..settings import Settings
-from . import facts, safety
+from . import facts, safety, support, trained
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 # The facts that stand on a model's card, and in the catalogue for models that are not here yet.
 CARD = ("family", "kind", "layers", "heads", "head_width", "max_tokens")
 _HERE = Path(__file__).resolve().parent
+NOT_HERE = "Not in this installation. It comes with a clone of the repository; put its folder into a model folder."
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A model and where its files are: in `folder`, or still on the hub (folder is None)."""
+    """A model and where its files are: in `folder`, or still on the hub (folder is None). With neither it is not here, and can't be fetched."""
 
     name: str
     folder: Path | None
@@ -112,8 +114,7 @@ class Catalog:
             if folder:
                 return Located(name, folder)
             if entry := self._entries.get(name):
-                packaged = _package_folder(str(entry.get("package", "")))
-                return packaged_or_hub(name, packaged, str(entry["hub"]), str(entry.get("revision", "main")))
+                return _located(name, entry)
             raise Unknown(
                 "model", "There is no model of that name here. GET /api/v1/models lists the names.", pointer=pointer
             )
@@ -134,8 +135,12 @@ class Catalog:
         return Located(folder.resolve().name, folder.resolve())
 
     def check(self, located: Located) -> None:
-        """Raise Unsupported for a model that takes neither text nor images, ModelUnavailable for one that is not here and may not be fetched."""
-        self.facts(located)
+        """Raise Unsupported for a model that Headscope can't analyse, ModelUnavailable for one that is not here and may not be fetched."""
+        known = self.facts(located)
+        if known is not None:
+            support.check_trained(known)
+        if located.folder is None and located.hub is None:
+            raise ModelUnavailable(NOT_HERE)
         if located.folder is None and self._settings.hub == "off":
             raise ModelUnavailable(
                 "The model is not on this machine and fetching is switched off (HEADSCOPE_HUB=off). "
@@ -148,10 +153,8 @@ class Catalog:
             found = facts.read(safety.read_json(located.folder / "config.json"))
             processor = located.folder / "preprocessor_config.json"
             return facts.through(found, safety.read_json(processor)) if found.patches and processor.is_file() else found
-        entry = self._entries.get(located.name)
-        if entry is None:
-            return None
-        return facts.Facts(**{key: entry[key] for key in CARD})
+        entry = self._entries.get(located.name, {})
+        return facts.Facts(**{key: entry[key] for key in CARD}) if set(CARD) <= entry.keys() else None
 
     def describe(self, name: str) -> dict[str, Any]:
         """What the API and the page say about a model; `available` and `reason` say whether it can be analysed."""
@@ -172,14 +175,37 @@ class Catalog:
             "heads": 0,
             "head_width": 0,
             "max_tokens": None,
+            "mechanism": trained.SOFTMAX,
+            "siblings": self._siblings(name),
         }
         try:
             known = self.facts(located)
-            card |= {key: getattr(known, key) for key in CARD} if known else {}
+            card |= {key: getattr(known, key) for key in (*CARD, "mechanism")} if known else {}
             self.check(located)
         except HeadscopeError as error:
             card |= {"available": False, "reason": error.detail}
         return card
+
+    def _siblings(self, name: str) -> list[str]:
+        """Models of the catalogue that differ from this one in little, by their common group."""
+        group = self._entries.get(name, {}).get("group")
+        return [
+            other for other, entry in self._entries.items() if group and entry.get("group") == group and other != name
+        ]
+
+
+def _located(name: str, entry: Mapping[str, Any]) -> Located:
+    """A model of the catalogue: in the folder beside it or the package that the entry names, or on the hub."""
+    if "folder" in entry:
+        folder = _catalog_file().parent / str(entry["folder"])
+        return Located(name, folder if _is_whole(folder) else None)
+    packaged = _package_folder(str(entry.get("package", "")))
+    return packaged_or_hub(name, packaged, str(entry["hub"]), str(entry.get("revision", "main")))
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether it holds a configuration and weights: what was fetched or checked out in part does not."""
+    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
 
 
 def _stays_inside(folder: Path, base: Path) -> bool:
@@ -215,8 +241,7 @@ def _cached(hub: str, revision: str) -> Path | None:
     except (OSError, ValueError):
         return None
     folder = Path(found)
-    whole = (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
-    return folder if whole else None
+    return folder if _is_whole(folder) else None
 
 
 def _package_folder(spec: str) -> Path | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import UnsafeModel, Unsupported
 from ..types import Kind, ModelKind
+from . import trained
 from .families import AUDIO, DECODERS, ENCODER_DECODERS, ENCODERS, IMAGES, READERS
 
 # Configurations name the same thing differently; the first name present wins.
@@ -107,6 +108,7 @@ class Facts:
     """Numbers of a model: layers, heads per layer, head width, and the most tokens it takes (None: no limit known).
 
     `towers` holds the same for every kind of attention: "self", or "encoder", "decoder" and "cross". The numbers beside it are those of the first.
+    `mechanism` is the one that it was trained with, by name and parameters.
     """
 
     family: str
@@ -117,6 +119,7 @@ class Facts:
     max_tokens: int | None
     towers: Mapping[str, Tower] = field(default_factory=dict)
     patches: Patches | None = None
+    mechanism: Mapping[str, Any] = field(default_factory=lambda: trained.SOFTMAX)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -135,8 +138,13 @@ class Facts:
 def read(config: Mapping[str, Any]) -> Facts:
     """The facts of a config.json.
 
-    Raises UnsafeModel where a number is missing or absurd, Unsupported for a family that neither reads text nor attends from patch to patch.
+    Raises UnsafeModel where a number is missing or absurd or the mechanism is none, Unsupported for a family that neither reads text nor attends from patch
+    to patch.
     """
+    return replace(_read(config), mechanism=trained.mechanism(config))
+
+
+def _read(config: Mapping[str, Any]) -> Facts:
     family, names = config.get("model_type", ""), config.get("architectures") or []
     if not isinstance(family, str) or not isinstance(names, list):
         raise UnsafeModel("The model's config.json names its architecture in a way that nothing can be made of.")

@@ -6,7 +6,8 @@ import importlib.util
 import inspect
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from ..errors import (
     UnsafeWeights,
     Unsupported,
 )
-from . import facts, safety, tokens
-from .catalog import Located
+from . import facts, safety, tokens, trained
+from .catalog import NOT_HERE, Located
 from .memory import out_of_memory
 from .model import DTYPES, NO_TOKENIZER, Model
 
@@ -62,7 +63,8 @@ def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
 
     Raises UnsafeModel or Unsupported.
     """
-    known = facts.read({**module.config.to_dict(), "architectures": [type(module).__name__]})
+    config = module.config.to_dict()
+    known = facts.read({**config, "architectures": [type(module).__name__]})
     if known.kind == "vision":
         # Of a model with two towers only one sees the image.
         if "input_ids" in inspect.signature(module.forward).parameters:
@@ -82,6 +84,7 @@ def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
         unknown=getattr(tokenizer, "unk_token", None),
         target_tokenizer=_target_tokenizer(tokenizer) if known.kind == "encoder-decoder" and not slow else None,
         no_tokenizer=SLOW if slow else NO_TOKENIZER,
+        vectors=trained.vectors(config),
     )
 
 
@@ -116,7 +119,7 @@ def load(located: Located, device: str | None = None, fetching: Fetching = lambd
     folder = located.folder or fetch(located, fetching)
     config = safety.check(folder)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    with tempfile.TemporaryDirectory(prefix="headscope-") as target:
+    with _silence(), tempfile.TemporaryDirectory(prefix="headscope-") as target:
         staged = safety.stage(folder, Path(target))
         kind = facts.read(config).kind
         module = _module(staged, _model_class(config, kind), device)
@@ -134,6 +137,8 @@ def fetch(located: Located, fetching: Fetching = lambda done, total: None) -> Pa
     """
     from huggingface_hub import snapshot_download
 
+    if located.hub is None:
+        raise ModelUnavailable(NOT_HERE)
     allowed = list(safety.ALLOWED)
     try:
         folder = Path(
@@ -191,9 +196,22 @@ def _model_class(config: dict[str, Any], kind: str) -> Any:
     return getattr(transformers, named) if named else transformers.AutoModel
 
 
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Within it transformers says nothing: what is to be said of a model's files, we say. Whoever loads one without us is to hear it."""
+    spoken = transformers.utils.logging
+    before, shown = spoken.get_verbosity(), spoken.is_progress_bar_enabled()
+    spoken.disable_progress_bar()
+    spoken.set_verbosity_error()
+    try:
+        yield
+    finally:
+        spoken.set_verbosity(before)
+        if shown:
+            spoken.enable_progress_bar()
+
+
 def _module(staged: Path, cls: Any, device: str) -> Any:
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
     try:
         module, report = cls.from_pretrained(
             staged,

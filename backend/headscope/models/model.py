@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from ..errors import InvalidRequest, TooManyTokens, Unsupported
 from ..types import Kind, Token, Warned
-from . import generation, images, tokens
+from . import generation, images, support, tokens
 from .catalog import Located
 from .facts import Facts
 from .generation import Generate
@@ -59,6 +59,7 @@ class Model:
     target_tokenizer: Tokenizer | None = None  # where the decoder's text is written otherwise than the encoder's
     processor: Any = None
     no_tokenizer: str = NO_TOKENIZER  # why there is none
+    vectors: list[list[list[float]]] | None = None  # [layers, specials, width], of a model tuned by its special tokens
     lock: RLock = field(default_factory=RLock, repr=False)
 
     @cached_property
@@ -213,6 +214,7 @@ class Model:
         return tokens.extend(self.tokenizer, encoded, added, self.special_ids, self.unknown)
 
     def _write(self, encoded: Encoded, generate: Generate, most: int | None, used: int) -> list[int]:
+        support.check_writing(self.facts)
         room = generate.max_new_tokens if most is None else most - used
         if room < 1:
             raise TooManyTokens(

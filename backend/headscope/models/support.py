@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ..declarations import NEEDS
 from ..errors import InvalidRequest, Unsupported
+from ..mechanisms import MECHANISMS
 from ..types import Kind
 from . import images
 from .facts import Facts
@@ -65,6 +66,25 @@ def lacks(facts: Facts, kind: Kind) -> dict[str, str]:
     return {need: reason for need, reason in found.items() if need in NEEDS}
 
 
+def check_trained(facts: Facts) -> None:
+    """Raise Unsupported for a model that can't carry the mechanism that it is said to be trained with."""
+    mechanism, lacking = MECHANISMS[facts.mechanism["name"]], lacks(facts, "self")
+    reason = next((lacking[need] for need in mechanism.needs if need in lacking), None)
+    if reason is not None:
+        raise Unsupported(
+            f"The model's config.json says that it was trained with {mechanism.title}, which can't be. {reason}"
+        )
+
+
+def check_writing(facts: Facts) -> None:
+    """Raise Unsupported for a model that Headscope can't let write as it was trained to."""
+    if facts.mechanism["name"] != "softmax":
+        raise Unsupported(
+            f"This model was trained with {MECHANISMS[facts.mechanism['name']].title}, and a text is continued with softmax only. Leave generate out.",
+            pointer="/generate",
+        )
+
+
 def check_input(facts: Facts, given: Input) -> None:
     """Raise InvalidRequest or Unsupported for an input that this kind of model does not take; of an image only the first bytes are looked at."""
     if facts.kind == "vision":
@@ -80,6 +100,8 @@ def check_input(facts: Facts, given: Input) -> None:
         raise Unsupported(
             "This model can't continue a text: only decoders can. Leave generate out.", pointer="/generate"
         )
+    if given.generate is not None:
+        check_writing(facts)
     if given.target_ids is not None and facts.kind != "encoder-decoder":
         raise InvalidRequest("Only encoder-decoder models take target_ids.", pointer="/target_ids")
     needs_target = given.kind in ("decoder", "cross") and facts.family not in LISTENING

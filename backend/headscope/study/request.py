@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -15,7 +15,7 @@ from ..declarations import Declaration
 from ..errors import InvalidRequest, Unknown
 from ..lenses import LENSES
 from ..measures import MEASURES
-from ..request import AnalysisRequest, LensChoice, MeasureChoice, MechanismChoice, canonical, versions
+from ..request import AnalysisRequest, LensChoice, MeasureChoice, MechanismWish, canonical, settled, versions
 from .data.dataset import Row
 
 # Raised whenever the same study would give other numbers than before.
@@ -40,8 +40,9 @@ class Against(BaseModel):
     model_config = _STRICT
 
     model: str | None = Field(default=None, min_length=1, max_length=200, description="Its model; the same if missing.")
-    mechanism: MechanismChoice = Field(
-        default="softmax", validate_default=True, description="How it attends: a name, or an object with parameters."
+    mechanism: MechanismWish = Field(
+        default=None,
+        description="How it attends: a name, or an object with parameters. Without one as its model was trained.",
     )
 
 
@@ -63,10 +64,9 @@ class StudyRequest(BaseModel):
         "`hub:org/name/path/in/repository`, or the data itself.",
     )
     model: str = Field(min_length=1, max_length=200, description="Catalogue name, name of a local model, or hub id.")
-    mechanism: MechanismChoice = Field(
-        default="softmax",
-        validate_default=True,
-        description="How the model attends: a name, or an object with name and parameters.",
+    mechanism: MechanismWish = Field(
+        default=None,
+        description="How the model attends: a name, or an object with name and parameters. Without one as it was trained.",
     )
     against: Against | None = Field(default=None, description="A second variant to read the same inputs with.")
     lenses: list[LensChoice] = Field(
@@ -132,6 +132,13 @@ class StudyRequest(BaseModel):
                 pointer="/against",
             )
         return self
+
+    def settled(self, trained: Sequence[Mapping[str, Any]]) -> Self:
+        """The same with the mechanisms that the models of the variants were `trained` with, where none is named. Raises InvalidRequest if both are the same then."""
+        chosen = [settled(one.mechanism, its) for one, its in zip(self.variants, trained, strict=True)]
+        against = self.against and self.against.model_copy(update={"mechanism": chosen[1]})
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate({**fields, "mechanism": chosen[0], "against": against})
 
     @property
     def variants(self) -> list[Variant]:

@@ -57,6 +57,8 @@ const model = (name: string, title: string, over: Partial<Model> = {}): Model =>
   local: true,
   isDefault: false,
   reason: null,
+  mechanism: { name: 'softmax', params: {} },
+  siblings: [],
   ...over,
 })
 

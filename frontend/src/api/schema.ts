@@ -833,10 +833,9 @@ export interface components {
         Against: {
             /**
              * Mechanism
-             * @description How it attends: a name, or an object with parameters.
-             * @default softmax
+             * @description How it attends: a name, or an object with parameters. Without one as its model was trained.
              */
-            mechanism: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate");
+            mechanism?: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate") | null;
             /**
              * Model
              * @description Its model; the same if missing.
@@ -1084,10 +1083,9 @@ export interface components {
             measures: ((components["schemas"]["EntropyChoice"] | components["schemas"]["NullShareChoice"] | components["schemas"]["NullShareRowsChoice"] | components["schemas"]["LeverageChoice"] | components["schemas"]["SpecialBroadcastChoice"] | components["schemas"]["ParticipationRatioChoice"] | components["schemas"]["AbsoluteEntropyChoice"] | components["schemas"]["NegativeShareChoice"] | components["schemas"]["RankChoice"] | components["schemas"]["ResidualRatioChoice"] | components["schemas"]["TokenSimilarityChoice"] | components["schemas"]["FrequencyChoice"] | components["schemas"]["OutputOverlapChoice"] | components["schemas"]["QkSpectrumChoice"] | components["schemas"]["QkSpectrumLayerChoice"] | components["schemas"]["HeadDimensionChoice"] | components["schemas"]["PatternsChoice"] | components["schemas"]["SpecialTokensChoice"] | components["schemas"]["TokenTypesChoice"] | components["schemas"]["ConnectionsChoice"] | components["schemas"]["SinkChoice"] | components["schemas"]["HeadRolesChoice"] | components["schemas"]["MixingRatioChoice"] | components["schemas"]["QkDistanceChoice"] | components["schemas"]["MaxActivationChoice"] | components["schemas"]["TokenNormsChoice"]) | ("entropy" | "null_share" | "null_share_rows" | "leverage" | "special_broadcast" | "participation_ratio" | "absolute_entropy" | "negative_share" | "rank" | "residual_ratio" | "token_similarity" | "frequency" | "output_overlap" | "qk_spectrum" | "qk_spectrum_layer" | "head_dimension" | "patterns" | "special_tokens" | "token_types" | "connections" | "sink" | "head_roles" | "mixing_ratio" | "qk_distance" | "max_activation" | "token_norms"))[];
             /**
              * Mechanism
-             * @description How the model attends: a name, or an object with name and parameters.
-             * @default softmax
+             * @description How the model attends: a name, or an object with name and parameters. Without one as it was trained, which is softmax for most models.
              */
-            mechanism: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate");
+            mechanism?: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate") | null;
             /**
              * Model
              * @description Catalogue name, name of a local model, or hub id.
@@ -1282,10 +1280,9 @@ export interface components {
             measures: ((components["schemas"]["EntropyChoice"] | components["schemas"]["NullShareChoice"] | components["schemas"]["NullShareRowsChoice"] | components["schemas"]["LeverageChoice"] | components["schemas"]["SpecialBroadcastChoice"] | components["schemas"]["ParticipationRatioChoice"] | components["schemas"]["AbsoluteEntropyChoice"] | components["schemas"]["NegativeShareChoice"] | components["schemas"]["RankChoice"] | components["schemas"]["ResidualRatioChoice"] | components["schemas"]["TokenSimilarityChoice"] | components["schemas"]["FrequencyChoice"] | components["schemas"]["OutputOverlapChoice"] | components["schemas"]["QkSpectrumChoice"] | components["schemas"]["QkSpectrumLayerChoice"] | components["schemas"]["HeadDimensionChoice"] | components["schemas"]["PatternsChoice"] | components["schemas"]["SpecialTokensChoice"] | components["schemas"]["TokenTypesChoice"] | components["schemas"]["ConnectionsChoice"] | components["schemas"]["SinkChoice"] | components["schemas"]["HeadRolesChoice"] | components["schemas"]["MixingRatioChoice"] | components["schemas"]["QkDistanceChoice"] | components["schemas"]["MaxActivationChoice"] | components["schemas"]["TokenNormsChoice"]) | ("entropy" | "null_share" | "null_share_rows" | "leverage" | "special_broadcast" | "participation_ratio" | "absolute_entropy" | "negative_share" | "rank" | "residual_ratio" | "token_similarity" | "frequency" | "output_overlap" | "qk_spectrum" | "qk_spectrum_layer" | "head_dimension" | "patterns" | "special_tokens" | "token_types" | "connections" | "sink" | "head_roles" | "mixing_ratio" | "qk_distance" | "max_activation" | "token_norms"))[];
             /**
              * Mechanism
-             * @description How the model attends: a name, or an object with name and parameters.
-             * @default softmax
+             * @description How the model attends: a name, or an object with name and parameters. Without one as it was trained, which is softmax for most models.
              */
-            mechanism: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate");
+            mechanism?: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate") | null;
             /**
              * Model
              * @description Catalogue name, name of a local model, or hub id.
@@ -2088,7 +2085,7 @@ export interface components {
         };
         /**
          * MechanismSchema
-         * @description Name and parameters of the mechanism that was used.
+         * @description Name and parameters of a mechanism.
          */
         MechanismSchema: {
             /** Name */
@@ -2107,6 +2104,8 @@ export interface components {
         /**
          * ModelCard
          * @description A model on offer. `available` false comes with the reason; `local` false means it is fetched on first use.
+         *
+         *     `mechanism` is the one it was trained with, which holds where a request names none. `siblings` differ from it in little: in their mechanism, say.
          */
         ModelCard: {
             /** Available */
@@ -2134,10 +2133,13 @@ export interface components {
             local: boolean;
             /** Max Tokens */
             max_tokens: number | null;
+            mechanism: components["schemas"]["MechanismSchema"];
             /** Name */
             name: string;
             /** Reason */
             reason: string | null;
+            /** Siblings */
+            siblings: string[];
             /** Title */
             title: string;
         };
@@ -2180,12 +2182,15 @@ export interface components {
             max_tokens: number | null;
             /** Measures */
             measures: components["schemas"]["Support"][];
+            mechanism: components["schemas"]["MechanismSchema"];
             /** Mechanisms */
             mechanisms: components["schemas"]["Support"][];
             /** Name */
             name: string;
             /** Reason */
             reason: string | null;
+            /** Siblings */
+            siblings: string[];
             /** Title */
             title: string;
         };
@@ -2342,10 +2347,10 @@ export interface components {
             name: "pasta";
             /**
              * Vectors
-             * @description One list per layer, of one vector per special token of the input, as wide as the model. None changes nothing.
+             * @description One list per layer, of one vector per special token of the input, as wide as the model. An empty list changes nothing; null stands for those that came with a model that was tuned this way.
              * @default []
              */
-            vectors: number[][][];
+            vectors: number[][][] | null;
         };
         /** PatternsChoice */
         PatternsChoice: {
@@ -2966,10 +2971,9 @@ export interface components {
             measures: ((components["schemas"]["EntropyChoice"] | components["schemas"]["NullShareChoice"] | components["schemas"]["NullShareRowsChoice"] | components["schemas"]["LeverageChoice"] | components["schemas"]["SpecialBroadcastChoice"] | components["schemas"]["ParticipationRatioChoice"] | components["schemas"]["AbsoluteEntropyChoice"] | components["schemas"]["NegativeShareChoice"] | components["schemas"]["RankChoice"] | components["schemas"]["ResidualRatioChoice"] | components["schemas"]["TokenSimilarityChoice"] | components["schemas"]["FrequencyChoice"] | components["schemas"]["OutputOverlapChoice"] | components["schemas"]["QkSpectrumChoice"] | components["schemas"]["QkSpectrumLayerChoice"] | components["schemas"]["HeadDimensionChoice"] | components["schemas"]["PatternsChoice"] | components["schemas"]["SpecialTokensChoice"] | components["schemas"]["TokenTypesChoice"] | components["schemas"]["ConnectionsChoice"] | components["schemas"]["SinkChoice"] | components["schemas"]["HeadRolesChoice"] | components["schemas"]["MixingRatioChoice"] | components["schemas"]["QkDistanceChoice"] | components["schemas"]["MaxActivationChoice"] | components["schemas"]["TokenNormsChoice"]) | ("entropy" | "null_share" | "null_share_rows" | "leverage" | "special_broadcast" | "participation_ratio" | "absolute_entropy" | "negative_share" | "rank" | "residual_ratio" | "token_similarity" | "frequency" | "output_overlap" | "qk_spectrum" | "qk_spectrum_layer" | "head_dimension" | "patterns" | "special_tokens" | "token_types" | "connections" | "sink" | "head_roles" | "mixing_ratio" | "qk_distance" | "max_activation" | "token_norms"))[];
             /**
              * Mechanism
-             * @description How the model attends: a name, or an object with name and parameters.
-             * @default softmax
+             * @description How the model attends: a name, or an object with name and parameters. Without one as it was trained.
              */
-            mechanism: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate");
+            mechanism?: (components["schemas"]["SoftmaxChoice"] | components["schemas"]["HopfieldChoice"] | components["schemas"]["JumpChoice"] | components["schemas"]["PastaChoice"] | components["schemas"]["AblateChoice"]) | ("softmax" | "hopfield" | "jump" | "pasta" | "ablate") | null;
             /**
              * Model
              * @description Catalogue name, name of a local model, or hub id.

@@ -143,7 +143,7 @@ function requestBody(request: Request): Partial<WireRequest> {
     model,
     ...inputOf(request),
     ...(kind ? { kind: kind as WireRequest['kind'] } : {}),
-    mechanism: chosen(mechanism) as WireRequest['mechanism'],
+    mechanism: chosen(mechanism) as NonNullable<WireRequest['mechanism']>,
     lenses: lenses.map(chosen) as WireRequest['lenses'],
     measures: measures as WireRequest['measures'],
     ...(maps === false ? { maps } : {}),

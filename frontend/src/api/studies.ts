@@ -109,7 +109,7 @@ const readHead = ({ numbers, ...head }: Schemas['StudyHead']): StudyHead => ({
   })),
 })
 
-const chosen = ({ name, params }: Method) => ({ ...params, name })
+const chosen = (method: Method | null) => method && { ...method.params, name: method.name }
 
 /** What a study is asked for with, as the interface takes it. */
 export const requestBody = (asked: StudyRequest) => ({

@@ -1,5 +1,5 @@
 /** From the JSON of the REST interface, as its schema describes it, to the nouns of the viewer. */
-import type { Analysis, Declaration, KindSupport, Model, Reasons, Run } from '../lib/analysis'
+import type { Analysis, Declaration, KindSupport, Method, Model, Reasons, Run } from '../lib/analysis'
 import type { Past } from '../lib/source'
 import type { components } from './schema'
 
@@ -27,6 +27,8 @@ export const readPast = (wire: WirePast): Past => ({
   when: 1000 * wire.created,
 })
 
+const readMethod = ({ name, ...params }: Schemas['MechanismSchema']): Method => ({ name, params })
+
 export const readModel = (wire: WireModel): Model => ({
   name: wire.name,
   title: wire.title,
@@ -40,6 +42,8 @@ export const readModel = (wire: WireModel): Model => ({
   local: wire.local,
   isDefault: wire.default,
   reason: wire.reason,
+  mechanism: readMethod(wire.mechanism),
+  siblings: wire.siblings,
 })
 
 const reasons = (items: Schemas['Support'][]): Reasons =>
@@ -79,7 +83,7 @@ export const readRun = ({ id, status, progress, attempts, error }: WireRun): Run
 
 /** `picture` is the address of the image, where the analysis is of one. */
 export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
-  const { name, ...params } = wire.mechanism
+  const { name, params } = readMethod(wire.mechanism)
   const { grid } = wire
   return {
     ...readRun(wire),

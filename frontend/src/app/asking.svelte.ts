@@ -1,6 +1,7 @@
 /** What the page asks the source for: the request that the choices amount to, and when it is made. */
 import type { Analysis, Declaration, KindSupport, Method, Model, Reasons, Request } from '../lib/analysis'
 import { isPart } from '../lib/fitting'
+import { atWork, ownOf } from '../lib/mechanism'
 import { readParams } from '../lib/params'
 import { EXAMPLES } from '../state/examples'
 import { inputOf } from '../state/input'
@@ -47,6 +48,11 @@ export class Asking {
   readonly card: Model | undefined = $derived.by(() =>
     this.#parts.session.catalogue?.models.find(({ name }) => name === this.model),
   )
+  /** What the model was trained with, and what is at work. */
+  readonly own: Method = $derived.by(() => this.#ownOf(this.model))
+  readonly mechanism: Method = $derived.by(() =>
+    atWork(this.own, this.#parts.selection.mechanism, readParams(this.#parts.selection.params)),
+  )
   /** What the model carries, for each kind of its attention, and for the kind that is open. */
   readonly supports: readonly KindSupport[] = $derived.by(() => this.#parts.session.support[this.model] ?? [])
   readonly support: KindSupport | undefined = $derived.by(
@@ -63,6 +69,10 @@ export class Asking {
 
   constructor(parts: Parts) {
     this.#parts = parts
+  }
+
+  #ownOf(model: string): Method {
+    return ownOf(this.#parts.session.catalogue?.models ?? [], model)
   }
 
   get #shown(): Shown | undefined {
@@ -90,7 +100,7 @@ export class Asking {
       model: this.model,
       ...input,
       kind: selection.kind,
-      mechanism: { name: selection.mechanism, params: readParams(selection.params) },
+      mechanism: this.mechanism,
       lenses: read.map(({ name }): Method => ({ name, params: readParams(selection.paramsOf(name)) })),
       measures: this.#known().map(({ name }) => name),
     }
@@ -151,6 +161,16 @@ export class Asking {
     void this.analyse(true)
   }
 
+  /** A model that was not trained with softmax comes with its own mechanism; what was chosen for it is not kept for the next one. */
+  chooseModel = (name: string): void => {
+    const plain = [this.own, this.#ownOf(name)].every((own) => own.name === 'softmax')
+    this.choose({ model: name, kind: '', ...(plain ? {} : { mechanism: '', params: '' }) })
+  }
+
+  chooseMechanism = (name: string): void => {
+    this.choose({ mechanism: name === this.own.name ? '' : name, params: '' })
+  }
+
   type = (text: string, pair: string): void => {
     const { selection, live } = this.#parts
     // Of two that are compared each would run at every pause.
@@ -183,7 +203,7 @@ export class Asking {
     if (!selection.shared) return this.analyse()
     const shown = await this.#read(selection.shared)
     if (!shown) return
-    selection.adopt(shown.analysis)
+    selection.adopt(shown.analysis, this.#ownOf(shown.analysis.model))
     if (this.lens !== shown.lens) selection.set({ lens: shown.lens }, 'replace')
   }
 
@@ -191,7 +211,7 @@ export class Asking {
   async recall({ id }: Pick<Analysis, 'id'>): Promise<void> {
     this.endTyping()
     const shown = await this.#read(id)
-    if (shown) this.#parts.selection.recall(shown.analysis, shown.lens)
+    if (shown) this.#parts.selection.recall(shown.analysis, this.#ownOf(shown.analysis.model), shown.lens)
   }
 
   async #read(id: string): Promise<Shown | undefined> {

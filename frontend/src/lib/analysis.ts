@@ -133,6 +133,10 @@ export interface Model {
   local: boolean
   isDefault: boolean
   reason: string | null
+  /** The one that it was trained with, with all of its parameters. */
+  mechanism: Method
+  /** Models that differ from it in little. */
+  siblings: string[]
 }
 
 /** Name of a lens, mechanism or measure -> why the model cannot carry it; null where it can. */

@@ -33,6 +33,16 @@ export function fieldsOf(params: unknown): ParamField[] {
   return Object.entries(properties).map(([name, schema]) => fieldOf(name, schema))
 }
 
+/** The same parameters with other defaults, where there are any. */
+export function withDefaults(params: unknown, values: Params): unknown {
+  const { properties = {}, ...rest } = params as Schema
+  const entries = Object.entries(properties).map(([name, schema]) => {
+    const value = name in values ? values[name] : schema.default
+    return [name, { ...schema, default: value }]
+  })
+  return { ...rest, properties: Object.fromEntries(entries) }
+}
+
 function fieldOf(name: string, outer: Schema): ParamField {
   // A parameter that may be left out is written as one schema or null.
   const schema = { ...outer, ...(outer.anyOf?.find(({ type }) => type !== 'null') ?? {}) }

@@ -120,9 +120,10 @@ export interface StudyRequest {
   dataset: string
   reading: Reading
   model: string
-  mechanism: Method
-  /** A second variant on the same inputs; what is left out is as in the first. */
-  against: { model: string; mechanism: Method } | null
+  /** Null for the one that the model was trained with. */
+  mechanism: Method | null
+  /** A second variant on the same inputs. */
+  against: { model: string; mechanism: Method | null } | null
   lenses: string[]
   measures: string[]
   figures: string[]

@@ -51,7 +51,7 @@ export const numberOf = (numbers: readonly StudyNumber[], name: string): StudyNu
 export function analysisLink({ text, textPair }: Row, { model, mechanism }: Variant, lens: string, head: Head): string {
   const params = Object.keys(mechanism.params).length === 0 ? '' : JSON.stringify(mechanism.params)
   const fields = { text, pair: textPair, model, mechanism: mechanism.name, params, lens, head: headName(head) }
-  const initial = { text: '', pair: '', model: '', mechanism: 'softmax', params: '', lens: 'weights', head: '' }
+  const initial = { text: '', pair: '', model: '', mechanism: '', params: '', lens: 'weights', head: '' }
   return `./#${encodeFragment(fields, initial)}`
 }
 

@@ -1,6 +1,7 @@
 /** A study that is being put together: its data set, as the server reads it, and everything else that is chosen. */
-import type { KindSupport } from '../lib/analysis'
+import type { KindSupport, Method } from '../lib/analysis'
 import { latest } from '../lib/latest'
+import { atWork } from '../lib/mechanism'
 import type { Params } from '../lib/params'
 import type { Dataset, DatasetItem, Reading, Studies, StudyRequest } from '../lib/studies'
 import type { Place } from './place.svelte'
@@ -12,7 +13,8 @@ const START = {
   format: '',
   columns: {} as Record<string, string>,
   model: '',
-  mechanism: 'softmax',
+  /** Empty for the one that each model was trained with; then without parameters. */
+  mechanism: '',
   params: {} as Params,
   /** What the second variant has that the first has not. */
   against: 'nothing' as Against,
@@ -124,21 +126,21 @@ export class Draft {
     }
   }
 
-  /** Starts the study with `model`, which is that of the choices or the server's own; its id, or undefined where it was refused. */
-  async start(model: string): Promise<string | undefined> {
+  /** Starts the study with `model`, which is that of the choices or the server's own, and was trained with `own`; its id, or undefined where it was refused. */
+  async start(model: string, own: Method): Promise<string | undefined> {
     let id: string | undefined
     await this.#try('Starting \u2026', async () => {
-      id = (await this.studies.start(this.#request(model))).id
+      id = (await this.studies.start(this.#request(model, own))).id
     })
     return id
   }
 
-  #request(model: string): StudyRequest {
+  #request(model: string, own: Method): StudyRequest {
     const { choices: now } = this
-    const first = { name: now.mechanism, params: now.params }
+    const first = now.mechanism === '' ? null : atWork(own, now.mechanism, now.params)
     const other =
       now.against === 'mechanism'
-        ? { model, mechanism: { name: now.than, params: now.thanParams } }
+        ? { model, mechanism: atWork(own, now.than, now.thanParams) }
         : { model: now.than, mechanism: first }
     return {
       dataset: now.dataset,

@@ -1,4 +1,6 @@
 /** Texts to begin with. Each says what to look for. */
+import type { Model } from '../lib/analysis'
+
 export interface Example {
   title: string
   look: string
@@ -6,7 +8,19 @@ export interface Example {
   pair: string
   head: string
   /** Choices that show it best, as they stand in the address. */
-  show?: { special?: string; compare?: string; lens?: string; other?: string }
+  show?: { special?: string; compare?: string; lens?: string; other?: string; view?: string } & Partial<Twins>
+}
+
+/** Two models side by side, each as it was trained. */
+interface Twins {
+  model: string
+  kind: string
+  mechanism: string
+  params: string
+  with: string
+  than: string
+  thanparams: string
+  twin: string
 }
 
 export const EXAMPLES: readonly [Example, ...Example[]] = [
@@ -40,3 +54,27 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
     head: '2.5',
   },
 ]
+
+/** Such as need models that not every installation has. */
+const OF_TWINS: readonly Example[] = [
+  {
+    title: 'Two mechanisms',
+    look: 'do twins agree?',
+    text: 'The trophy did not fit into the suitcase because it was too big.',
+    pair: '',
+    head: '3.1',
+    show: {
+      model: 'twin-bert-softmax',
+      with: 'model',
+      than: 'twin-bert-hopfield',
+      ...{ kind: '', mechanism: '', params: '', thanparams: '', twin: '' },
+      ...{ compare: 'side', lens: 'weights' },
+    },
+  },
+]
+
+/** Those whose models can be had. */
+export function examplesWith(models: readonly Model[]): readonly Example[] {
+  const here = (name: string | undefined) => models.some((model) => model.name === name && model.available)
+  return [...EXAMPLES, ...OF_TWINS.filter(({ show }) => here(show?.model) && here(show?.than))]
+}

@@ -1,5 +1,6 @@
 /** The other analysis of a comparison: asked for as the one on screen is, but for one thing, and with a progress of its own. */
-import type { KindSupport, Request, Run } from '../lib/analysis'
+import type { KindSupport, Method, Request, Run } from '../lib/analysis'
+import { atWork, ownOf, sameMethod } from '../lib/mechanism'
 import { readParams } from '../lib/params'
 import type { Source } from '../lib/source'
 import type { Selection } from './selection.svelte'
@@ -11,17 +12,21 @@ type Chosen = Pick<Selection, 'with' | 'than' | 'thanparams' | 'compare'>
 export const rivalOf = ({ with: what, than, thanparams, compare }: Chosen): string =>
   compare === 'off' || what === 'lens' || than.trim() === '' ? '' : JSON.stringify([what, than, thanparams])
 
-/** `support`: what another model carries, as far as that is known. */
-export function rivalRequest(
-  first: Request,
-  { with: what, than, thanparams }: Chosen,
-  support: KindSupport | undefined,
-): Request {
+/** What models were trained with, and what another one carries, as far as that is known. */
+export interface Known {
+  own: (model: string) => Method
+  support: KindSupport | undefined
+}
+
+/** Two models are compared as they were trained, unless another mechanism was chosen for the first. */
+export function rivalRequest(first: Request, { with: what, than, thanparams }: Chosen, known: Known): Request {
   const request = { ...first, measures: [] }
-  if (what === 'mechanism') return { ...request, mechanism: { name: than, params: readParams(thanparams) } }
+  const own = known.own(first.model)
+  if (what === 'mechanism') return { ...request, mechanism: atWork(own, than, readParams(thanparams)) }
   if (what === 'text') return { ...request, text: than }
-  const carried = first.lenses.filter(({ name }) => !support?.lenses[name])
-  return { ...request, model: than, kind: '', lenses: carried }
+  const mechanism = sameMethod(first.mechanism, own) ? known.own(than) : first.mechanism
+  const carried = first.lenses.filter(({ name }) => !known.support?.lenses[name])
+  return { ...request, model: than, mechanism, kind: '', lenses: carried }
 }
 
 export class Rival {
@@ -39,7 +44,8 @@ export class Rival {
     this.dismiss()
     if (this.#asked === '') return undefined
     if (selection.with === 'model') await known.learn(selection.than)
-    return rivalRequest(first, selection, known.support[selection.than]?.[0])
+    const own = (model: string) => ownOf(known.catalogue?.models ?? [], model)
+    return rivalRequest(first, selection, { own, support: known.support[selection.than]?.[0] })
   }
 
   /** Whether what is on screen is what the selection asks for, or was as near to it as can be had. */

@@ -1,8 +1,9 @@
 /** Everything that is chosen on the page. It lives in the address, so that reload, back and a sent link all work. */
-import { type Analysis, type Head, headName, parseHead, parseHeads } from '../lib/analysis'
+import { type Analysis, type Head, headName, type Method, parseHead, parseHeads } from '../lib/analysis'
 import { decodeFragment, encodeFragment } from '../lib/fragment'
 import type { GraphKind } from '../lib/graph-geometry'
 import { writeIds } from '../lib/ids'
+import { sameMethod } from '../lib/mechanism'
 import { readParams } from '../lib/params'
 import type { Range, ScaleKind } from '../lib/scale'
 import { type Merge, MOST_HEADS, sameHead, toggled } from '../lib/several'
@@ -28,7 +29,8 @@ const INITIAL = {
   /** How many tokens of the input are read; empty for all. */
   most: '',
   kind: '',
-  mechanism: 'softmax',
+  /** Empty for the one that the model was trained with. */
+  mechanism: '',
   params: '',
   lens: 'weights',
   lensparams: '',
@@ -80,7 +82,7 @@ const SAID = {
   most: '',
   model: '',
   kind: '',
-  mechanism: 'softmax',
+  mechanism: '',
   params: '',
   lensparams: '',
 }
@@ -93,8 +95,8 @@ type Fields = typeof INITIAL
 /** A step is a new entry, unless the last one changed the same things a moment ago. */
 type History = 'push' | 'replace' | 'step'
 
-/** What an analysis is of, as it stands in the address; by the ids of its tokens where it was given by number. */
-function saidBy(analysis: Analysis): typeof SAID {
+/** What an analysis is of, as it stands in the address; by the ids of its tokens where it was given by number. `own` is what its model was trained with. */
+function saidBy(analysis: Analysis, own: Method): typeof SAID {
   const {
     text,
     textPair,
@@ -113,6 +115,7 @@ function saidBy(analysis: Analysis): typeof SAID {
   const written = (values: object) => (Object.keys(values).length === 0 ? '' : JSON.stringify(values))
   const lensparams = Object.entries(maps).flatMap(([lens, { params }]) => (written(params) ? [[lens, params]] : []))
   const given = keyTokens === tokens ? tokens.slice(0, tokens.length - generated) : keyTokens
+  const trained = sameMethod(own, { name: mechanism, params })
   const numbers = kind !== 'decoder' && text === '' && image === ''
   return {
     text,
@@ -124,8 +127,8 @@ function saidBy(analysis: Analysis): typeof SAID {
     most: maxTokens ? String(maxTokens) : '',
     model,
     kind,
-    mechanism,
-    params: written(params),
+    mechanism: trained ? '' : mechanism,
+    params: trained ? '' : written(params),
     lensparams: written(Object.fromEntries(lensparams)),
   }
 }
@@ -215,13 +218,13 @@ export class Selection {
   }
 
   /** What a shared analysis is of; the address then stays that of the analysis. */
-  adopt(analysis: Analysis): void {
-    Object.assign(this.#fields, saidBy(analysis))
+  adopt(analysis: Analysis, own: Method): void {
+    Object.assign(this.#fields, saidBy(analysis, own))
   }
 
   /** An analysis of before is chosen again. */
-  recall(analysis: Analysis, lens: string): void {
-    this.set({ ...MINE, ...saidBy(analysis), lens }, 'push')
+  recall(analysis: Analysis, own: Method, lens: string): void {
+    this.set({ ...MINE, ...saidBy(analysis, own), lens }, 'push')
   }
 
   /** Whatever is asked for from now on is the reader's own. */

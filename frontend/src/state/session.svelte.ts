@@ -102,8 +102,17 @@ export class Session {
     if (!this.catalogue || this.catalogue.models.some(({ name }) => name === model)) return
     const known = { name: model, title: model, layers, heads, headWidth, description: '' }
     const kind = picture ? ('vision' as const) : ('encoder' as const)
-    const unknown = { kind, maxTokens: null, available: true, local: true, isDefault: false, reason: null }
-    this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, { ...known, ...unknown }] }
+    const unknown = {
+      kind,
+      maxTokens: null,
+      available: true,
+      local: true,
+      isDefault: false,
+      reason: null,
+      siblings: [],
+    }
+    const mechanism = { name: 'softmax', params: {} }
+    this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, { ...known, ...unknown, mechanism }] }
   }
 
   /** Of what is asked for, the first that the source has room for. */

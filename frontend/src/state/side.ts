@@ -17,7 +17,8 @@ const LONGEST = 22
 
 /** What tells two analyses apart: their models, else their mechanisms, else their texts. */
 export function namesOf(one: Analysis, other: Analysis, { models, mechanisms }: Catalogue): [string, string] {
-  const model = ({ model: name }: Analysis) => models.find((item) => item.name === name)?.title ?? name
+  const title = ({ model: name }: Analysis) => models.find((item) => item.name === name)?.title ?? name
+  const model = (of: Analysis) => apart(title(of), title(of === one ? other : one))
   const mechanism = ({ mechanism: name, params }: Analysis) =>
     (mechanisms.find((item) => item.name === name)?.title ?? name) + settings(params)
   const read = ({ text, textPair }: Analysis) => (one.text === other.text ? textPair : text)
@@ -25,6 +26,13 @@ export function namesOf(one: Analysis, other: Analysis, { models, mechanisms }: 
   const text = (of: Analysis) => `\u201c${from > 0 ? '\u2026' : ''}${wholeWords(read(of).slice(from).trim())}\u201d`
   const named = [model, mechanism, text].find((of) => of(one) !== of(other)) ?? text
   return [named(one), named(other)]
+}
+
+/** Of titles that are alike up to a colon, the rest: `Hopfield` of `Twin BERT: Hopfield` beside `Twin BERT: softmax`. */
+function apart(title: string, beside: string): string {
+  const from = title.lastIndexOf(': ') + 2
+  if (from < 2 || title === beside || title.slice(0, from) !== beside.slice(0, from)) return title
+  return title.charAt(from).toUpperCase() + title.slice(from + 1)
 }
 
 /** As many words as fit; of one that is too long, its beginning. */
