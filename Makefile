@@ -32,11 +32,11 @@ faults: $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python -m tests.faults $(ARGS)
 
 lint: $(VENV)/.serve $(VENV)/.test $(VENV)/.lint frontend/node_modules/.package-lock.json
-	$(BIN)/ruff format --check backend tests benchmarks docs hatch_build.py
-	$(BIN)/ruff check backend tests benchmarks docs hatch_build.py
+	$(BIN)/ruff format --check backend models tests benchmarks docs hatch_build.py
+	$(BIN)/ruff check backend models tests benchmarks docs hatch_build.py
 	$(BIN)/mypy
 	$(BIN)/hadolint --config deploy/hadolint.yaml Dockerfile Dockerfile.gpu
-	$(BIN)/shellcheck deploy/workers.sh deploy/redis/start.sh .ci/run
+	$(BIN)/shellcheck --external-sources deploy/workers.sh deploy/redis/start.sh models/runs/*.sh .ci/run
 	$(NPM) run lint
 	$(NPM) run check
 

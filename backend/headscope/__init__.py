@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .mechanisms import MECHANISMS
     from .models.loading import Model
     from .study.study import Study
+    from .training import attend_by, learn_pasta
 
 # What lives where. Imported on first use, so that the server's process, which only queues and reads, never loads torch.
 _HOMES = {
@@ -43,8 +44,10 @@ _HOMES = {
     "Model": "models.loading",
     "Study": "study.study",
     "analyze": "library",
+    "attend_by": "training",
     "compare": "comparison",
     "from_attentions": "attentions",
+    "learn_pasta": "training",
     "load": "library",
     "open": "library",
     "study": "library",
@@ -62,8 +65,10 @@ __all__ = [
     "Study",
     "__version__",
     "analyze",
+    "attend_by",
     "compare",
     "from_attentions",
+    "learn_pasta",
     "load",
     "open",
     "study",

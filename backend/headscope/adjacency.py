@@ -22,30 +22,39 @@ Signed = Annotated[bool, Field(description="Whether two negative scores tie noth
 RHO = 5.0  # as in the published code for BERT
 
 
-def adjacency(products: Tensor, key: Tensor, rho: float, signed: bool) -> Tensor:
-    """A~ = D^-1/2 A^ D^-1/2, [N, N], symmetric, 0..1: the normalised share of keys through which two queries are bound.
+# Numbers that are compared at a time, so that they stay in the processor's cache.
+BLOCK = 2**18
 
-    products [N, N]  query · key of one head: not scaled, not masked; NaN counts as 0
-    key      [N, D']
+
+def adjacency(products: Tensor, key: Tensor, rho: float, signed: bool, real: Tensor | None = None) -> Tensor:
+    """A~ = D^-1/2 A^ D^-1/2, [..., N, N], symmetric, 0..1: the normalised share of keys through which two queries are bound.
+
+    products [..., N, N]  query · key of a head: not scaled, not masked; NaN counts as 0
+    key      [..., N, D']
+    real     [..., N]     which tokens are no padding, if some are; padding is bound to nothing and binds nothing
 
     Queries y and z are bound by key j where S_yj * S_zj / (D' * max(|K_j|, 1)) >= rho, so also where both scores are strongly negative, unless `signed`.
-    A^ holds the share of keys that bind each pair and 1 on its diagonal; D is the diagonal matrix of its row sums. Computed in float32 at least.
-    Zhou et al. 2022, as their code has it.
+    A^ holds the share of keys that bind each pair and 1 on its diagonal; D is the diagonal matrix of its row sums. Computed in float32 at least, and
+    without gradients. Zhou et al. 2022, as their code has it.
     """
     import torch
 
-    with torch.no_grad():
+    with torch.no_grad(), torch.autocast(products.device.type, enabled=False):
         dtype = torch.promote_types(products.dtype, torch.float32)
         scores = products.to(dtype).nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
-        floor = key.to(dtype).norm(dim=-1).clamp(min=1)  # [N]
-        shares = bonds(scores, rho * key.shape[-1] * floor, signed) / products.shape[-1]
-        shares.fill_diagonal_(1)
+        count: Tensor | int = products.shape[-1]
+        if real is not None:
+            scores = scores.masked_fill(~(real[..., None] & real[..., None, :]), 0)
+            count = real.sum(-1)[..., None, None]
+        floor = key.to(dtype).norm(dim=-1).clamp(min=1)  # [..., N]
+        shares = bonds(scores, rho * key.shape[-1] * floor, signed) / count
+        shares.diagonal(dim1=-2, dim2=-1).fill_(1)
         degree = shares.sum(-1).rsqrt()
-        return shares.mul_(degree[:, None]).mul_(degree)
+        return shares.mul_(degree[..., None]).mul_(degree[..., None, :])
 
 
 def bonds(scores: Tensor, thresholds: Tensor, signed: bool) -> Tensor:
-    """Number of keys j with scores_yj * scores_zj >= thresholds_j > 0, for every two rows. [N, K], [K] -> [N, N], symmetric whole numbers.
+    """Number of keys j with scores_yj * scores_zj >= thresholds_j > 0, for every two rows. [..., N, K], [..., K] -> [..., N, N], symmetric whole numbers.
 
     With `signed`, two negative scores bind nothing. Every row turns the product into a comparison with its own cut, t_j / S_yj: the keys of a
     positive score bind where S_zj >= cut, those of a negative one where not S_zj > cut. So one row's counts are one comparison and one product with
@@ -53,10 +62,24 @@ def bonds(scores: Tensor, thresholds: Tensor, signed: bool) -> Tensor:
     """
     import torch
 
-    tied = scores.abs().amax(0).square() >= thresholds  # every other key binds no two rows
-    scores, thresholds = scores[:, tied].contiguous(), thresholds[tied]
-    counts = scores.new_zeros(len(scores), len(scores))
-    if not len(thresholds):
+    rows, keys = scores.shape[-2:]
+    size = max(1, BLOCK // max(1, rows * keys))
+    blocks = zip(
+        torch.split(scores.reshape(-1, rows, keys), size),
+        torch.split(thresholds.reshape(-1, keys), size),
+        strict=True,
+    )
+    return torch.cat([_counted(*block, signed) for block in blocks]).reshape(*scores.shape[:-1], rows)
+
+
+def _counted(scores: Tensor, thresholds: Tensor, signed: bool) -> Tensor:
+    """The same of [M, N, K] and [M, K]."""
+    import torch
+
+    tied = (scores.abs().amax(1).square() >= thresholds).any(0)  # every other key binds no two rows
+    scores, thresholds = scores[..., tied].contiguous(), thresholds[:, None, tied]
+    counts = scores.new_zeros(*scores.shape[:2], scores.shape[1])
+    if not scores.numel():
         return counts
     sign = scores.sign()
     if signed:
@@ -64,8 +87,8 @@ def bonds(scores: Tensor, thresholds: Tensor, signed: bool) -> Tensor:
     cuts = thresholds / scores
     cuts = torch.where(scores < 0, cuts.nextafter(cuts.new_tensor(torch.inf)), cuts)
     above = torch.empty_like(scores)
-    for row, (cut, side) in enumerate(zip(cuts, sign, strict=True)):
-        torch.ge(scores[row:], cut, out=above[row:])  # [N - row, K]
-        torch.mv(above[row:], side, out=counts[row, row:])
+    for row in range(scores.shape[1]):
+        torch.ge(scores[:, row:], cuts[:, row, None], out=above[:, row:])  # [M, N - row, K]
+        torch.bmm(above[:, row:], sign[:, row, :, None], out=counts[:, row, row:, None])
     counts += sign.lt(0).sum(-1, keepdim=True)  # "not" counts every key that it does not count off
     return counts.triu_() + counts.triu(1).mT

@@ -83,6 +83,8 @@ class Keys:
 class Scores:
     """What some heads of one layer are about to turn into weights. A mechanism gets this and gives the weights [H, Q, K].
 
+    In training all tensors have an axis of the batch before these: query [B, H, Q, D'], blocked [B, 1 or H, Q, K], weights [B, H, Q, K].
+
     query [H, Q, D'], key [H, K, D']  as the model multiplies them (after rotary embeddings and the like)
     scaling   what their products are multiplied by, 1 / sqrt(D') in most models
     softcap   c in c * tanh(x / c), applied to the scaled products
@@ -106,10 +108,10 @@ class Scores:
         return self.query @ self.key.mT
 
     def logits(self, products: Tensor) -> Tensor:
-        """Products [H, Q, K] scaled, capped and biased, in place; not masked."""
+        """Products [H, Q, K] scaled, capped and biased, in place where gradients allow it; not masked."""
         logits = products.mul_(self.scaling)
         if self.softcap is not None:
-            logits = logits.div_(self.softcap).tanh_().mul_(self.softcap)
+            logits = logits.div_(self.softcap).tanh().mul(self.softcap)
         return logits if self.bias is None else logits.add_(self.bias)
 
     def softmax(self, logits: Tensor) -> Tensor:
@@ -120,7 +122,7 @@ class Scores:
             logits = logits.masked_fill_(self.blocked, torch.finfo(logits.dtype).min)
         if self.sink is None:
             return logits.softmax(-1)
-        sink = self.sink.to(logits.dtype).expand(-1, logits.shape[1], 1)
+        sink = self.sink.to(logits.dtype).expand(*logits.shape[:-1], 1)
         return torch.cat([logits, sink], dim=-1).softmax(-1)[..., :-1]
 
 
@@ -145,7 +147,8 @@ class Setting:
     """What a mechanism may know before the forward pass: heads of every layer, model width, kind of attention, whether it is causal, and the tokens.
 
     `layers` are the numbers of the layers that attend, for models in which some do not; None stands for 0, 1, 2, ... `vectors` [layers, specials, d] are
-    those that the model was tuned with, if it was tuned by special tokens.
+    those that the model was tuned with, if it was tuned by special tokens. In training there are no axes, since each row of a batch has its own tokens, but
+    `special` [B, S]: the places of their special tokens, if they were asked for.
     """
 
     heads: tuple[int, ...]
@@ -155,6 +158,7 @@ class Setting:
     axes: Axes
     layers: tuple[int, ...] | None = None
     vectors: list[list[list[float]]] | None = None
+    special: Tensor | None = None
 
     @property
     def heads_of(self) -> dict[int, int]:

@@ -5,12 +5,14 @@ from .check import examine
 from .passes import capture, capture_many
 from .recording import FAULTS, Input, Wanted
 from .separate import separate
+from .standing import Standing
 from .together import Together, by_input, part
 
 __all__ = [
     "FAULTS",
     "Anatomy",
     "Input",
+    "Standing",
     "Together",
     "Wanted",
     "by_input",

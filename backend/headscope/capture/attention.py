@@ -80,7 +80,15 @@ class Recorder(Protocol):
         """The outputs [B, Q, H, D] when a layer is run again; None in an ordinary forward pass."""
 
 
+class Attending(Protocol):
+    """Who computes attention of a module at all other times, if it attends by a mechanism."""
+
+    def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any]) -> Tensor:
+        """The outputs [B, Q, H, D] of a batch."""
+
+
 _recorder: ContextVar[Recorder | None] = ContextVar("headscope_recorder", default=None)
+STANDING = "headscope_standing"  # attribute of a module that calls the attention function: its Attending
 
 
 class Masks:
@@ -120,15 +128,12 @@ def _take_apart(mask: Tensor | None, bias: Tensor | None, keys: int, device: tor
     added = None if bias is None or not bool(bias.any()) else bias[..., :keys].to(device)
     if mask is None:
         return Mask(Keys("all"), None, added)
-    mask = mask[..., :keys].to(device)
-    allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    allowed, rest = split(mask[..., :keys].to(device))
     if bool((allowed != allowed[:1]).any()):
         raise Unsupported("Every head of this model has a mask of its own, which can't be analysed in this version.")
     allowed = allowed[:1]
-    if mask.dtype != torch.bool:
-        rest = mask.masked_fill(~allowed, 0.0)
-        if bool(rest.any()):
-            added = rest if added is None else added + rest
+    if rest is not None:
+        added = rest if added is None else added + rest
     if bool(allowed.all()):
         return Mask(Keys("all"), None, added)
     if not bool(allowed.any(-1).all()):
@@ -136,6 +141,15 @@ def _take_apart(mask: Tensor | None, bias: Tensor | None, keys: int, device: tor
     square = allowed.shape[1] == allowed.shape[2]
     causal = square and torch.equal(allowed[0], torch.ones_like(allowed[0]).tril())
     return Mask(Keys("prefix") if causal else Keys("mask", allowed[0]), ~allowed, added)
+
+
+def split(mask: Tensor) -> tuple[Tensor, Tensor | None]:
+    """A mask, additive or bool: where one may look, and what is added there; None for nothing."""
+    if mask.dtype == torch.bool:
+        return mask, None
+    allowed = mask > torch.finfo(mask.dtype).min / 2
+    rest = mask.masked_fill(~allowed, 0.0)
+    return allowed, rest if bool(rest.any()) else None
 
 
 def attention(
@@ -154,14 +168,19 @@ def attention(
     **rest: Any,
 ) -> tuple[Tensor, None]:
     """Query [B, H, Q, D'], key and value [B, G, K, D] -> output [B, Q, H, D]. The signature is that of transformers' AttentionInterface."""
-    recorder = _recorder.get()
-    if recorder is None:
-        raise RuntimeError("Headscope's attention runs only inside capture()")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     s_aux = sinks if s_aux is None else s_aux
     if indices is not None:
         attention_mask = _only(indices, attention_mask, key.shape[2])
     arguments = {"mask": attention_mask, "bias": position_bias, "scaling": scaling, "softcap": softcap, "sink": s_aux}
+    recorder = _recorder.get()
+    if recorder is None:
+        standing: Attending | None = getattr(module, STANDING, None)
+        if standing is None:
+            raise RuntimeError(
+                "Headscope's attention runs only inside capture() and in modules that attend by a mechanism"
+            )
+        return standing.attend(module, query, key, value, {**arguments, "dropout": dropout}), None
     again = recorder.replay(query, key, value, arguments, module)
     if again is not None:
         return again, None
@@ -240,6 +259,11 @@ def implementation(module: Any, name: str) -> Iterator[None]:
         module.set_attn_implementation(before)
         for part in training:
             part.training = True
+
+
+def recorded() -> bool:
+    """Whether a forward pass of capture() is going on."""
+    return _recorder.get() is not None
 
 
 @contextmanager

@@ -45,9 +45,12 @@ class _Ablate(Pass):
     def attend(self, scores: Scores) -> Tensor:
         weights = super().attend(scores)
         off = self.off.get(scores.layer, frozenset())
+        if weights.requires_grad:  # which needs them as they are
+            weights = weights.clone()
         for place, head in enumerate(scores.heads):
             if head in off:
-                weights[place] = _uniform(scores, place, weights[place]) if self.how == "uniform" else 0
+                own = weights[..., place, :, :]
+                weights[..., place, :, :] = _uniform(scores, place, own) if self.how == "uniform" else 0
         return weights
 
     def leave(self, layer: int, heads: tuple[int, ...], output: Tensor) -> Tensor:
@@ -62,7 +65,9 @@ def _uniform(scores: Scores, place: int, weights: Tensor) -> Tensor:
 
     if scores.blocked is None:
         return torch.full_like(weights, 1 / weights.shape[-1])
-    allowed = ~scores.blocked[place % len(scores.blocked)]  # [Q, K]; one mask for all heads, or one each
+    allowed = ~scores.blocked[
+        ..., place % scores.blocked.shape[-3], :, :
+    ]  # [Q, K]; one mask for all heads, or one each
     return (allowed / allowed.sum(-1, keepdim=True)).to(weights.dtype)
 
 

@@ -43,23 +43,31 @@ class _Hopfield(Pass):
     state: Tensor | None = None
 
     def attend(self, scores: Scores) -> Tensor:
+        import torch
+
         logits = scores.logits(scores.products())
         if self.params.alpha == 0:
             return scores.softmax(logits)
         state, block = self._state(scores.layer, logits), list(scores.heads)
+        whole = len(block) == self.heads
         keep = 0.0 if self.params.initial == "first" and scores.layer == self.start else self.params.alpha
-        hidden = state[block].mul_(keep).add_(logits, alpha=1 - keep)  # [H, Q, K]
-        state[block] = hidden
-        return scores.softmax(hidden.to(logits.dtype))
+        hidden = torch.add((state if whole else state[..., block, :, :]) * keep, logits, alpha=1 - keep)  # [H, Q, K]
+        if whole:
+            self.state = hidden  # not into the old one, which gradients may need
+        else:
+            state[..., block, :, :] = hidden
+        return scores.softmax(hidden.to(logits.dtype, copy=True))
 
     def _state(self, layer: int, logits: Tensor) -> Tensor:
         import torch
 
+        size = logits.shape[-2:]
         if self.state is None:
             # Half precision would lose what many layers add up to.
             dtype = torch.promote_types(logits.dtype, torch.float32)
-            self.state, self.start = logits.new_zeros(self.heads, *logits.shape[1:], dtype=dtype), layer
-        if self.state.shape[1:] != logits.shape[1:]:
+            shape = (*logits.shape[:-3], self.heads, *size)
+            self.state, self.start = logits.new_zeros(shape, dtype=dtype), layer
+        if self.state.shape[-2:] != size:
             raise Unsupported(
                 "Hopfield attention carries scores from layer to layer, but the number of tokens changes on the way through this model. "
                 "Choose another mechanism.",

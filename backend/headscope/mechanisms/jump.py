@@ -53,37 +53,32 @@ class _Jump(Pass):
         products = scores.products()  # [H, N, N]
         jumping = [place for place, head in enumerate(scores.heads) if head in self.heads]
         if scores.layer in self.layers and jumping:
-            real = _real(scores)
-            square = (real[:, None], real)
-            for place in jumping:
-                query, key = scores.query[place, real], scores.key[place, real]
-                products[place][square] = self._mixed(products[place][square], query, key)
+            mixed, query, key = (part[..., jumping, :, :] for part in (products, scores.query, scores.key))
+            products[..., jumping, :, :] = self._mixed(mixed, query, key, _real(scores))
         return scores.softmax(scores.logits(products))
 
-    def _mixed(self, products: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        """(1 - mix) S + mix sum_t A~^t S A~^t of one head, [N, N]; A~^t S A~^t = (A~^t Q) (A~^t K)ᵀ costs no N³."""
-        ties = adjacency(products, key, self.params.rho, self.params.signed).to(products.dtype)
+    def _mixed(self, products: Tensor, query: Tensor, key: Tensor, real: Tensor | None) -> Tensor:
+        """(1 - mix) S + mix sum_t A~^t S A~^t of each head, [H, N, N]; A~^t S A~^t = (A~^t Q) (A~^t K)ᵀ costs no N³."""
+        ties = adjacency(products, key, self.params.rho, self.params.signed, real).to(products.dtype)
         mixed = products * (1 - self.params.mix)
         for _ in range(self.params.order):
             query, key = ties @ query, ties @ key
-            mixed.addmm_(query, key.mT, alpha=self.params.mix)
+            mixed.add_(query @ key.mT, alpha=self.params.mix)
         return mixed
 
 
-def _real(scores: Scores) -> Tensor:
-    """Places of the tokens that every query may see; the others are padding, which a lens may have asked for. Unsupported if queries differ in that."""
-    import torch
-
-    tokens = torch.arange(scores.key.shape[1], device=scores.key.device)
+def _real(scores: Scores) -> Tensor | None:
+    """Which tokens every query may see, [1, N]; None for all. The others are padding, which nothing is tied to. Unsupported if queries differ in that."""
     if scores.blocked is None:
-        return tokens
-    if bool((scores.blocked != scores.blocked[:1, :1]).any()):
+        return None
+    seen = scores.blocked[..., :1, :1, :]
+    if bool((scores.blocked != seen).any()):
         raise Unsupported(
             f"Layer {scores.layer} hides some tokens from others, and a jump would look past that. Leave it out of the jump layers, "
             "or choose another mechanism.",
             pointer="/mechanism/layers",
         )
-    return tokens[~scores.blocked[0, 0]]
+    return ~seen[..., 0, :]
 
 
 def jump_layers(numbers: Sequence[int]) -> frozenset[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,39 +38,53 @@ class PastaParams(BaseModel):
 
 
 @dataclass
-class _Pasta(Pass):
-    vectors: dict[int, list[list[float]]]
-    places: list[int]
+class Adding(Pass):
+    """Adds vectors [S, d] to the hidden states at `places` [S] before a layer, or [B, S] in a batch."""
+
+    vectors: Mapping[int, Tensor]
+    places: Tensor
 
     def enter(self, layer: int, hidden: Tensor) -> Tensor:
         if layer not in self.vectors:
             return hidden
-        added = hidden.clone()
-        added[self.places] += hidden.new_tensor(self.vectors[layer])  # [specials, d]
-        return added
+        places = self.places.to(hidden.device)
+        vectors = self.vectors[layer].to(hidden).expand(*places.shape, -1)
+        return hidden.scatter_add(-2, places[..., None].expand_as(vectors), vectors)
 
 
 def begin(params: PastaParams, setting: Setting) -> Pass:
     """The pass that adds vectors[i][k] to the k-th special token's hidden state before layers[i]. Raises InvalidRequest unless counts and width fit."""
+    import torch
+
     given = _given(params, setting)
     if not given and not params.layers:
         return Pass()
-    layers = _layers(params.layers, len(given), list(setting.heads_of))
-    places = [place for place, token in enumerate(setting.axes.queries) if token.kind == "special"]
+    layers, places = _layers(params.layers, len(given), list(setting.heads_of)), _places(setting)
+    specials = places.shape[-1]
     for vectors in given:
-        if len(vectors) != len(places) and params.vectors is None:
+        if len(vectors) != specials and params.vectors is None:
             raise InvalidRequest(
-                f"This model was tuned on inputs with {len(vectors)} special tokens, and this one has {len(places)}. Take another input or another mechanism.",
+                f"This model was tuned on inputs with {len(vectors)} special tokens, and this one has {specials}. Take another input or another mechanism.",
                 pointer="/mechanism",
                 limit=len(vectors),
-                actual=len(places),
+                actual=specials,
             )
-        if len(vectors) != len(places):
-            raise _refuse("The special tokens of this input", "vectors for every layer", len(places), len(vectors))
+        if len(vectors) != specials:
+            raise _refuse("The special tokens of this input", "vectors for every layer", specials, len(vectors))
         for vector in vectors:
             if len(vector) != setting.width:
                 raise _refuse("The width of this model", "numbers in every vector", setting.width, len(vector))
-    return _Pasta(dict(zip(layers, given, strict=True)), places)
+    return Adding(dict(zip(layers, torch.tensor(given, dtype=torch.float64), strict=True)), places)
+
+
+def _places(setting: Setting) -> Tensor:
+    """Where the special tokens are, [S], or [B, S] in a batch."""
+    import torch
+
+    if setting.special is not None:
+        return setting.special
+    special = [place for place, token in enumerate(setting.axes.queries) if token.kind == "special"]
+    return torch.tensor(special, dtype=torch.long)
 
 
 def _refuse(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:

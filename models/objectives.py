@@ -1,0 +1,77 @@
+"""What a twin learns to do: the model of each objective, what it predicts, and how well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from .data import CLS, END, IGNORED, PAD, SEP, Batch
+
+Objective = Literal["masked-lm", "causal-lm", "images", "sentences", "words"]
+# The class of transformers that each objective trains.
+CLASSES: dict[Objective, str] = {
+    "masked-lm": "BertForMaskedLM",
+    "causal-lm": "GPT2LMHeadModel",
+    "images": "ViTForImageClassification",
+    "sentences": "BertForSequenceClassification",
+    "words": "BertForTokenClassification",
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Size of a model."""
+
+    layers: int = 6
+    heads: int = 8
+    width: int = 192
+    positions: int = 256
+    vocabulary: int = 8_192
+
+
+IMAGES = Shape(heads=4, width=128)
+
+
+def configured(objective: Objective, shape: Shape, labels: list[str]) -> Any:
+    """The configuration of a model that starts from nothing. Nothing is dropped out: no run sees its data often."""
+    import transformers
+
+    named = {"id2label": dict(enumerate(labels)), "label2id": {name: number for number, name in enumerate(labels)}}
+    if objective == "images":
+        return transformers.ViTConfig(
+            hidden_size=shape.width, num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
+            intermediate_size=4 * shape.width, image_size=32, patch_size=4,
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **named,
+        )  # fmt: skip
+    if objective == "causal-lm":
+        return transformers.GPT2Config(
+            vocab_size=shape.vocabulary, n_embd=shape.width, n_layer=shape.layers, n_head=shape.heads, n_positions=shape.positions,
+            activation_function="gelu_pytorch_tanh", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+            bos_token_id=END, eos_token_id=END, pad_token_id=PAD,
+        )  # fmt: skip
+    return transformers.BertConfig(
+        vocab_size=shape.vocabulary, hidden_size=shape.width, num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
+        intermediate_size=4 * shape.width, max_position_embeddings=shape.positions, type_vocab_size=2,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=PAD, bos_token_id=CLS, eos_token_id=SEP,
+        **(named if labels else {}),
+    )  # fmt: skip
+
+
+def logits(objective: Objective, module: Any, batch: Batch) -> Tensor:
+    """What the model says of every label that is not IGNORED, [n, classes]. A language model's last step is taken for these tokens only."""
+    known = batch.labels != IGNORED
+    if objective in ("masked-lm", "causal-lm"):
+        hidden = module.base_model(**batch.inputs)[0][known]
+        said: Tensor = module.cls(hidden) if objective == "masked-lm" else module.lm_head(hidden)
+        return said
+    answered: Tensor = module(**batch.inputs).logits[known]
+    return answered
+
+
+def loss(objective: Objective, module: Any, batch: Batch) -> Tensor:
+    """Mean cross-entropy in nats."""
+    wanted = batch.labels[batch.labels != IGNORED]
+    return torch.nn.functional.cross_entropy(logits(objective, module, batch).float(), wanted)

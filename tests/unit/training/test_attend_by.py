@@ -1,0 +1,233 @@
+"""A module that attends by a mechanism gives, for every row of a batch, what an analysis of that row alone gives."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+import headscope
+from headscope.errors import InvalidRequest, Unknown, Unsupported
+
+from .small import HOPFIELD, JUMP, SHAPE, module_of
+
+FIRST = {"name": "hopfield", "alpha": 0.7, "initial": "first"}
+ABLATE = {"name": "ablate", "heads": ["0.1", "1.3"]}
+LEFT_OUT = {"name": "ablate", "heads": ["1.0"], "how": "leave-one-out"}
+TWICE = {"name": "jump", "rho": 0.02, "order": 2, "signed": True, "layers": [1], "heads": [1, 3]}
+ENCODER = ["softmax", HOPFIELD, FIRST, JUMP, TWICE, ABLATE, LEFT_OUT]
+DECODER = ["softmax", HOPFIELD, FIRST, ABLATE, LEFT_OUT]
+CASES = [("masked-lm", one) for one in ENCODER] + [("causal-lm", one) for one in DECODER]
+
+
+def batch():
+    """Three rows of different length."""
+    ids = torch.randint(5, SHAPE.vocabulary, (3, 20), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[1, 15:] = mask[2, 7:] = 0
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+@pytest.mark.parametrize(("objective", "mechanism"), CASES)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("float64", 1e-12)])
+def test_rows_of_a_batch_are_analyses(objective, mechanism, dtype, tolerance):
+    module = module_of(objective).eval().to(getattr(torch, dtype))
+    headscope.attend_by(module, mechanism)
+    given = batch()
+    with torch.inference_mode():
+        together = module(**given).logits
+    for ids, mask, row in zip(given["input_ids"], given["attention_mask"].bool(), together, strict=True):
+        alone = headscope.analyze(
+            module,
+            token_ids=ids[mask].tolist(),
+            mechanism=mechanism,
+            lenses=("weights",),
+            measures=(),
+            keep_logits=True,
+            dtype=dtype,
+        )
+        scale = row.abs().max().item()
+        assert torch.allclose(
+            torch.from_numpy(alone.logits).to(row.dtype), row[mask], atol=max(tolerance, 2e-6) * scale, rtol=0
+        )
+
+
+@pytest.mark.parametrize("mechanism", [HOPFIELD, FIRST, JUMP])
+def test_images(mechanism):
+    module = module_of("images").eval()
+    headscope.attend_by(module, mechanism)
+    pixels = torch.randint(256, (2, 32, 32, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    processor = ViTImageProcessorPil(size={"height": 32, "width": 32})
+    with torch.inference_mode():
+        together = module(pixels.permute(0, 3, 1, 2).float() / 127.5 - 1).logits
+    for picture, row in zip(pixels, together, strict=True):
+        alone = headscope.analyze(
+            (module, processor),
+            image=picture.numpy(),
+            mechanism=mechanism,
+            lenses=("weights",),
+            measures=(),
+            keep_logits=True,
+        )
+        assert torch.allclose(torch.from_numpy(alone.logits), row, atol=1e-5)
+
+
+NOTHING = ["softmax", {"name": "hopfield", "alpha": 0.0}, {"name": "ablate"}]
+CHANGES_NOTHING = [(one, mechanism) for one in ("masked-lm", "causal-lm") for mechanism in NOTHING]
+
+
+@pytest.mark.parametrize(("objective", "mechanism"), [*CHANGES_NOTHING, ("masked-lm", {"name": "jump", "heads": []})])
+def test_a_mechanism_that_changes_nothing_is_softmax_to_the_bit(objective, mechanism):
+    module, given = module_of(objective).eval(), batch()
+    module.set_attn_implementation("eager")
+    with torch.inference_mode():
+        plain = module(**given).logits
+        headscope.attend_by(module, mechanism)
+        assert torch.equal(module(**given).logits, plain)
+
+
+@pytest.mark.parametrize(
+    ("objective", "mechanism"), [("masked-lm", HOPFIELD), ("masked-lm", ABLATE), ("causal-lm", FIRST)]
+)
+def test_gradients_are_those_of_finite_differences(objective, mechanism):
+    module = module_of(objective).eval().double()
+    headscope.attend_by(module, mechanism)
+    given = batch()
+    parameter = next(
+        one for name, one in module.named_parameters() if "query.weight" in name or "c_attn.weight" in name
+    )
+
+    def lost():
+        return module(**given).logits[given["attention_mask"].bool()].square().mean()
+
+    lost().backward()
+    direction = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    slope = (parameter.grad * direction).sum().item()
+    with torch.no_grad():
+        parameter.add_(direction, alpha=1e-5)
+        above = lost().item()
+        parameter.sub_(direction, alpha=2e-5)
+        assert (above - lost().item()) / 2e-5 == pytest.approx(slope, rel=1e-4)
+
+
+def test_heads_that_share_keys():
+    torch.manual_seed(0)
+    shape = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3}
+    module = LlamaForCausalLM(LlamaConfig(**shape, num_attention_heads=4, num_key_value_heads=2, initializer_range=0.3))
+    headscope.attend_by(module.eval(), HOPFIELD)
+    ids = torch.randint(50, (2, 9), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        together = module(ids).logits
+    for row, logits in zip(ids, together, strict=True):
+        alone = headscope.analyze(
+            module, token_ids=row.tolist(), mechanism=HOPFIELD, lenses=("weights",), measures=(), keep_logits=True
+        )
+        assert torch.allclose(torch.from_numpy(alone.logits), logits, atol=1e-5)
+
+
+def test_ties_take_no_gradient_and_scores_do():
+    module, given = module_of("masked-lm").eval(), batch()
+    headscope.attend_by(module, JUMP)
+    module(**given).logits.sum().backward()
+    assert all(one.grad.isfinite().all() for name, one in module.named_parameters() if "query" in name)
+    plain = module_of("masked-lm").eval()
+    with torch.inference_mode():
+        assert not torch.allclose(module(**given).logits, plain(**given).logits, atol=1e-3)
+
+
+def test_a_text_can_be_continued():
+    module = module_of("causal-lm").eval()
+    headscope.attend_by(module, HOPFIELD)
+    ids = batch()["input_ids"][:1]
+    options = {"max_new_tokens": 6, "do_sample": False, "attention_mask": torch.ones_like(ids)}
+    assert torch.equal(
+        module.generate(ids, use_cache=True, **options), module.generate(ids, use_cache=False, **options)
+    )
+
+
+def test_the_last_mechanism_counts_and_transformers_can_take_over():
+    module, given = module_of("masked-lm").eval(), batch()
+    with torch.inference_mode():
+        module.set_attn_implementation("eager")
+        plain = module(**given).logits
+        headscope.attend_by(module, HOPFIELD)
+        changed = module(**given).logits
+        headscope.attend_by(module, JUMP)
+        headscope.attend_by(module, HOPFIELD)
+        assert torch.equal(module(**given).logits, changed)
+        module.set_attn_implementation("eager")
+        assert torch.equal(module(**given).logits, plain)
+
+
+def test_an_analysis_between_two_batches_disturbs_nothing():
+    module, given = module_of("masked-lm").eval(), batch()
+    headscope.attend_by(module, HOPFIELD)
+    with torch.inference_mode():
+        before = module(**given).logits
+        a = headscope.analyze(module, token_ids=[5, 6, 7], lenses=("weights",), measures=())
+        assert a.mechanism["name"] == "softmax"
+        assert torch.equal(module(**given).logits, before)
+
+
+def test_a_copy_attends_alike_and_nothing_is_kept_alive():
+    module, given = module_of("masked-lm").eval(), batch()
+    headscope.attend_by(module, HOPFIELD)
+    twin = copy.deepcopy(module)
+    with torch.inference_mode():
+        assert torch.equal(module(**given).logits, twin(**given).logits)
+    kept = weakref.ref(module)
+    del module
+    gc.collect()
+    assert kept() is None
+
+
+def test_pasta_adds_learned_vectors_to_special_tokens():
+    module, given = module_of("sentences").eval(), batch()
+    given["input_ids"][:, 0] = 1
+    for row, last in enumerate((19, 14, 6)):
+        given["input_ids"][row, last] = 2
+        given["input_ids"][row, last + 1 :] = 0
+    with torch.inference_mode():
+        plain = module(**given).logits
+    vectors = headscope.learn_pasta(module, (0, 1, 2))
+    with torch.inference_mode():
+        assert torch.allclose(module(**given).logits, plain, atol=1e-6)
+    module(**given).logits.sum().backward()
+    assert vectors.shape == (2, 2, 32)
+    assert (vectors.grad.abs().amax(-1) > 0).all()
+    with torch.no_grad():
+        vectors.copy_(torch.randn(vectors.shape, generator=torch.Generator().manual_seed(0)))
+        learned = module(**given).logits
+        assert not torch.allclose(learned, plain, atol=1e-3)
+        headscope.attend_by(module, {"name": "pasta", "vectors": vectors.tolist()}, special_ids=(0, 1, 2))
+        assert torch.equal(module(**given).logits, learned)
+
+
+def test_what_can_not_be_is_refused():
+    module = module_of("causal-lm")
+    with pytest.raises(Unsupported, match="causal"):
+        headscope.attend_by(module, "jump")
+    with pytest.raises(Unknown, match="There are: softmax"):
+        headscope.attend_by(module, "hopfeld")
+    with pytest.raises(InvalidRequest, match="less than 1"):
+        headscope.attend_by(module, {"name": "hopfield", "alpha": 1.0})
+    with pytest.raises(InvalidRequest, match="not in this model"):
+        headscope.attend_by(module, {"name": "ablate", "heads": ["9.9"]})
+    headscope.learn_pasta(module, (1,), count=2)
+    with pytest.raises(Unsupported, match="2 special tokens"):
+        module(torch.tensor([[1, 5, 6]]))
+    with pytest.raises(Unsupported, match="differ in their number"):
+        module(torch.tensor([[1, 5, 6], [1, 1, 6]]))
+
+
+def test_layers_called_on_their_own_are_refused():
+    module = module_of("masked-lm")
+    headscope.attend_by(module, HOPFIELD)
+    module(torch.tensor([[5, 6, 7]]))
+    with pytest.raises(Unsupported, match="another order"):
+        module.bert.encoder.layer[1](torch.zeros(1, 3, 32))
