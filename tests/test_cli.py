@@ -179,7 +179,7 @@ def test_models(home: Path, models: Path) -> None:
     table = run(home, "models", models=models).stdout.splitlines()
     assert [line.split()[0] for line in table] == [card["name"] for card in cards]
     (twin,) = [line for line in table if line.startswith("twin-bert-hopfield ")]
-    assert "attends by hopfield; beside twin-bert-softmax, " in twin
+    assert "attends by hopfield; beside twin-bert-softmax" in twin
 
 
 def test_analyze_with_a_model_that_has_a_mechanism(home: Path, models: Path) -> None:

@@ -104,8 +104,10 @@ class Catalog:
         return found
 
     def names(self) -> list[str]:
-        """Every name on offer, catalogue first."""
-        return list(dict.fromkeys([*self._entries, *self._local_folders()]))
+        """Every name on offer, catalogue first; not what would lie beside the catalogue and does not."""
+        local = self._local_folders()
+        listed = [name for name, entry in self._entries.items() if name in local or _can_be_had(entry)]
+        return list(dict.fromkeys([*listed, *local]))
 
     def locate(self, name: str, *, pointer: str | None = "/model") -> Located:
         """Find a model by catalogue name, name of a local model, or hub id. Raises Unknown, or InvalidRequest where the name can't be one."""
@@ -187,11 +189,10 @@ class Catalog:
         return card
 
     def _siblings(self, name: str) -> list[str]:
-        """Models of the catalogue that differ from this one in little, by their common group."""
+        """Models on offer that differ from this one in little, by their common group."""
         group = self._entries.get(name, {}).get("group")
-        return [
-            other for other, entry in self._entries.items() if group and entry.get("group") == group and other != name
-        ]
+        others = self.names() if group else []
+        return [other for other in others if other != name and self._entries.get(other, {}).get("group") == group]
 
 
 def _located(name: str, entry: Mapping[str, Any]) -> Located:
@@ -201,6 +202,11 @@ def _located(name: str, entry: Mapping[str, Any]) -> Located:
         return Located(name, folder if _is_whole(folder) else None)
     packaged = _package_folder(str(entry.get("package", "")))
     return packaged_or_hub(name, packaged, str(entry["hub"]), str(entry.get("revision", "main")))
+
+
+def _can_be_had(entry: Mapping[str, Any]) -> bool:
+    """Whether a model of the catalogue comes from the hub or a package, or lies beside the catalogue."""
+    return "folder" not in entry or _located("", entry).folder is not None
 
 
 def _is_whole(folder: Path) -> bool:
