@@ -231,8 +231,9 @@ class Service:
         return stored
 
     def recompute(self, id_: str) -> None:
-        """Put a corrupt result aside and compute it again. Raises Unknown if it is not known what was asked."""
+        """Put a corrupt result aside and compute it again. Raises Unknown if it is not known what was asked, BrokerUnavailable if nothing can be queued now."""
         with self._repairing:  # of many readers who find it corrupt, one has it computed again
+            self.record.enqueue([])  # refused while nothing new is taken: put aside then, it would be gone
             if not self.results.quarantine(id_):
                 return
             logger.warning("analysis %s is corrupt on disk: put aside, computed again", id_)

@@ -121,6 +121,7 @@ def test_what_is_in_memory_does_not_hide_damage(embedded: Server, path: str) -> 
     before = [embedded.get(address) for _ in range(3)][-1]
     small = path in ("", "/grid/weights", "/measures/entropy")
     (folder(embedded, id_) / ("small.safetensors" if small else "weights.safetensors")).write_bytes(b"cut")
+    embedded.get(f"/analyses/{id_}/{'maps/weights?layer=1' if small else 'grid/weights'}")  # which is well
     embedded.get(address)
     embedded.ended(id_)
     after = embedded.get(address)

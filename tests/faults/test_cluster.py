@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+import redis
 from safetensors.numpy import load
 
 import headscope
 from headscope.jobs import celery
 from tests.cluster import Cluster
+from tests.faults.test_storage import flip
 from tests.server import SLOW, Server, eventually
 from tests.unit import pictures
 
@@ -161,6 +163,23 @@ def test_redis_does_not_answer(cluster: Cluster) -> None:
         cluster.broker.send(signal.SIGCONT)
     cluster.ready()
     ends(cluster, id_)
+
+
+def test_damage_is_found_while_redis_is_full(cluster: Cluster) -> None:
+    """What can't be computed again now is not put aside either: once there is room every server has it again, and none says that it is gone."""
+    path = f"/analyses/{cluster.analyse(**quick())['id']}"
+    before = cluster.get(f"{path}/grid/weights").content
+    flip(cluster.home / "results" / path[10:12] / path[10:] / "small.safetensors")
+    with redis.Redis.from_url(cluster.broker.url) as broker:
+        broker.config_set("maxmemory", "1mb")
+        try:
+            answers = [server.get(f"{path}{part}") for server in cluster.servers for part in ("", "/grid/weights")]
+        finally:
+            broker.config_set("maxmemory", "0")
+    assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "broker-unavailable")}
+    for server in reversed(cluster.servers):
+        again = load(server.get(f"{path}/grid/weights").content)
+        assert all(np.array_equal(values, again[name], equal_nan=True) for name, values in load(before).items())
 
 
 def test_redis_emptied(cluster: Cluster) -> None:

@@ -1,7 +1,7 @@
 """Reads of a finished analysis that the same reader has read before: answered at once, without routing, validation, threads or the record.
 
-Routes say what may be answered so. What is kept of an answer belongs to the digest of a result, and counts for as long as that result is the one on the
-shelf; so one that is gone is gone at once on every server. Whatever can't be answered here is left to the routes, which also say what is wrong.
+Routes say what may be answered so. An answer that is kept belongs to a result as its files were when it was read, and counts for as long as none of them has
+changed; so what is gone is gone at once on every server, and what was damaged is found. Whatever can't be answered here is left to the routes, which also say what is wrong.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Reading(Protocol):
 
 
 class Found(NamedTuple):
-    """What a route has read: the digest of the result, the answer if that may be given again, and the route."""
+    """What a route has read: the result, the answer if that may be given again, and the route."""
 
     id: str
-    digest: str
+    stored: Stored
     answer: Response | None
     route: Any
 
 
 def found(request: Request, id_: str, stored: Stored, answer: Response | None) -> None:
     """For a route that reads: the same question is answered by that again, for as long as this is the result; None: it is asked of the route each time."""
-    request.scope["headscope.found"] = Found(id_, stored.digest, answer, request.scope["route"])
+    request.scope["headscope.found"] = Found(id_, stored, answer, request.scope["route"])
 
 
 class Asked(NamedTuple):
@@ -96,18 +96,18 @@ class Reads:
 
     async def _keep(self, visitor: Visitor, asked: Asked, found: Found) -> None:
         """Remember the reader, and the answer. A job that is under way might still be cancelled, and its result be none."""
-        if self._readers.get((visitor, found.id)) != found.digest:
+        if self._readers.get((visitor, found.id)) != found.stored.digest:
             with suppress(HeadscopeError, sqlite3.Error):
                 if await asyncio.to_thread(self._service.settled, found.id):
-                    self._readers[visitor, found.id] = found.digest
+                    self._readers[visitor, found.id] = found.stored.digest
         if len(self._readers) > READERS:
             self._readers.popitem(last=False)
         if found.answer is not None:
-            self._put(found.digest, asked, found.answer, found.route)
+            self._put(found.stored, asked, found.answer, found.route)
 
-    def _put(self, digest: str, asked: Asked, answer: Response, route: Any) -> None:
-        if len(answer.body) <= LARGEST:
-            self._recent.put((digest, asked.question), (answer, route), len(answer.body))
+    def _put(self, stored: Stored, asked: Asked, answer: Response, route: Any) -> None:
+        if stored.stamp is not None and len(answer.body) <= LARGEST:
+            self._recent.put((stored.digest, stored.stamp, asked.question), (answer, route), len(answer.body))
 
     async def _answer(self, scope: Scope, asked: Asked) -> Response | None:
         visitor: Visitor = scope["visitor"]
@@ -132,7 +132,7 @@ class Reads:
 
     async def _given(self, stored: Stored, asked: Asked, scope: Scope) -> Response | None:
         """The answer that was given before, or is to a simple question; without waiting for a disk if it need not be."""
-        kept = self._recent.get((stored.digest, asked.question))
+        kept = self._recent.get((stored.digest, stored.stamp, asked.question))
         if kept is not None:
             answer: Response
             answer, scope["route"] = kept
@@ -145,7 +145,7 @@ class Reads:
             answer = reading(stored, wait=False)
         except BlockingIOError:
             answer = await asyncio.to_thread(reading, stored, wait=True)
-        self._put(stored.digest, asked, answer, self._route)
+        self._put(stored, asked, answer, self._route)
         return answer
 
 

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,11 +31,13 @@ ALL = slice(None)
 class Stored:
     """A finished analysis in the store: its document, its small arrays, and its maps head by head.
 
-    `digest` is that of its manifest, and so of every byte of it.
+    `digest` is that of its manifest, and so of every byte of it. `stamp` is what its files bore when it was found, None if nobody can tell: once one of them
+    changes, it is found under another.
     """
 
     shelf: Shelf
     manifest: Manifest
+    stamp: Hashable = None
 
     @property
     def document(self) -> dict[str, Any]:
@@ -137,32 +139,31 @@ class Results:
 
     def get(self, id_: str) -> Stored | None:
         """The result, marked as used now; None if it is not here. Raises Corrupt, or StoreUnavailable."""
-        manifest = self._unchanged(id_) or self._read(id_)
-        if manifest is None:
-            return None
-        self._index.touch([id_])
-        return Stored(self._shelf, manifest)
+        stored = self._unchanged(id_) or self._read(id_)
+        if stored is not None:
+            self._index.touch([id_])
+        return stored
 
     def opened(self, id_: str) -> Stored | None:
         """The result if it was read lately and no file of it has changed since, had without waiting; None otherwise. `note_uses` marks it as used."""
-        manifest = self._unchanged(id_)
-        if manifest is None:
-            return None
-        self._open.use(id_)
-        return Stored(self._shelf, manifest)
+        stored = self._unchanged(id_)
+        if stored is not None:
+            self._open.use(id_)
+        return stored
 
     def note_uses(self) -> None:
         """Mark as used what was `opened` since the last call."""
         if used := self._open.used():
             self._index.touch(used)
 
-    def _unchanged(self, id_: str) -> Manifest | None:
-        """The manifest if it was read lately and no file of the result has changed since."""
+    def _unchanged(self, id_: str) -> Stored | None:
+        """The result if its manifest was read lately and none of its files has changed since."""
         stamp, manifest = self._open.get(id_)
-        return manifest if manifest and stamp and stamp == self._shelf.stamp(id_, manifest.files) else None
+        same = manifest is not None and stamp is not None and stamp == self._shelf.stamp(id_, manifest.files)
+        return Stored(self._shelf, manifest, stamp) if manifest is not None and same else None
 
-    def _read(self, id_: str) -> Manifest | None:
-        """The manifest as it is stored. Raises Corrupt also where the index knows of a result and the shelf does not."""
+    def _read(self, id_: str) -> Stored | None:
+        """The result as it is on the shelf. Raises Corrupt also where the index knows of a result and the shelf does not."""
         before = self._shelf.stamp(id_, (NAME,))
         data = self._shelf.manifest(id_)
         if data is None:
@@ -174,8 +175,9 @@ class Results:
         _, known = self._open.get(id_)
         manifest = known if known is not None and known.data == data else Manifest(id_, data)
         stamp = self._shelf.stamp(id_, manifest.files)
-        self._open.put(stamp if stamp and before == stamp[:1] else None, manifest)
-        return manifest
+        stamp = stamp if stamp and before == stamp[:1] else None
+        self._open.put(stamp, manifest)
+        return Stored(self._shelf, manifest, stamp)
 
     @contextmanager
     def writer(self, id_: str) -> Iterator[Writer]:
