@@ -165,6 +165,7 @@ def test_cancel(server: Server) -> None:
 def test_forget(server: Server) -> None:
     """It is no more, and neither is anything of it."""
     id_ = studies.done(server, studies.asked(10, seed=5))["id"]
+    server.idle()  # its result is there a moment before its job has ended
     assert server.client.delete(f"{API}/studies/{id_}").status_code == 204
     assert server.get(f"/studies/{id_}").json()["code"] == "unknown-study"
     assert id_ not in [item["id"] for item in server.get("/studies").json()["items"]]
