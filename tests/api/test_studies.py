@@ -175,6 +175,7 @@ def test_nothing_is_left_of_its_chunks(new_server: Callable[..., Server]) -> Non
     """In the store there is one result, and in the record one job."""
     server = new_server()
     studies.done(server, studies.asked(600))
+    server.idle()  # its result is there a moment before its job has ended
     lines = server.client.get("/metrics").text.splitlines()
     assert "headscope_results 1.0" in lines
     assert 'headscope_jobs{status="done"} 1.0' in lines
