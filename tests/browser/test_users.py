@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.api.users import Users, users
-from tests.browser.test_looks import CONTRASTS, SIZES
-from tests.browser.visit import Visit, address
+from tests.browser.test_looks import SIZES, faint
+from tests.browser.visit import Visit, address, box, comes_to
 from tests.server import API, eventually
 
 Begin = Callable[..., Visit]
@@ -93,8 +93,8 @@ def test_in_and_out(begin: Begin, lab: Users) -> None:
     sheet(visit, "Signed in as ada").get_by_role("button", name="Sign out").click()
     expect(sheet(visit)).to_be_visible()
     expect(visit.page.get_by_text("private")).to_have_count(0)
-    assert "private" not in visit.page.url
-    assert visit.context.cookies() == []
+    expect(visit.page).not_to_have_url(re.compile("private"))
+    comes_to(visit.context.cookies, [])
 
 
 def test_no_script_can_read_the_token(begin: Begin, lab: Users) -> None:
@@ -187,7 +187,7 @@ def test_a_shared_analysis_for_another_user(begin: Begin, lab: Users) -> None:
     expect(emmy.text).to_have_value("A thought for Emmy.")
     emmy.submit("Emmy has another one.")
     signed_in(emmy, "emmy")
-    assert "share=" not in emmy.page.url
+    expect(emmy.page).not_to_have_url(re.compile("share="))
     texts = [item["text"] for item in lab.emmy.get(f"{API}/analyses").json()["items"]]
     assert "Emmy has another one." in texts
     assert "A thought for Emmy." not in texts
@@ -233,13 +233,11 @@ def test_looks(begin: Begin, lab: Users, scheme: str, size: tuple[int, int]) -> 
 
     def check(title: str) -> None:
         expect(sheet(visit, title)).to_be_visible()
-        faint = [(ratio, text) for ratio, text in visit.page.evaluate(CONTRASTS) if ratio < 4.5]
-        assert faint == []
-        box = sheet(visit, title).bounding_box()
-        assert box is not None
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= size[0]
-        assert visit.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        comes_to(lambda: faint(visit), [])
+        place = box(sheet(visit, title))
+        assert place["x"] >= 0
+        assert place["x"] + place["width"] <= size[0]
+        visit.holds(f"document.documentElement.scrollWidth <= {size[0]}")
 
     visit.page.goto(f"{visit.root}/")
     visit.page.get_by_label("Access token").fill("wrong")
