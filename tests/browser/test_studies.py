@@ -183,6 +183,49 @@ def test_cancelled_and_gone_on_with(visit: Visit, server: Server) -> None:
     expect(visit.page.get_by_role("navigation", name="Studies").get_by_text("slow.txt")).to_have_count(0)
 
 
+def test_a_file_on_its_way_is_watched_and_called_back(visit: Visit) -> None:
+    """Over a slow line a bar says how much has been sent; cancelled, nothing of it is there, and another file can be chosen."""
+    place(visit, study="new")
+    expect(visit.page.get_by_role("button", name="Start")).to_be_visible()
+    line = visit.context.new_cdp_session(visit.page)
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 100_000}
+    line.send("Network.emulateNetworkConditions", slow)
+    drop(visit, "long.txt", "A line of the data set.\n" * 200_000)
+    bar = visit.page.get_by_role("progressbar", name="Sent of long.txt")
+    expect(bar).to_have_attribute("aria-valuenow", re.compile("^[1-9]"))
+    expect(visit.page.get_by_text(re.compile(r"^long\.txt: \d\.\d\sMiB of 4\.6\sMiB sent\.$"))).to_be_visible()
+    visit.page.get_by_role("button", name="Cancel").click()
+    expect(bar).to_have_count(0)
+    expect(visit.page.get_by_text("Choose a data set first.")).to_be_visible()
+    line.send("Network.emulateNetworkConditions", {**slow, "uploadThroughput": -1})
+    drop(visit, "short.txt", "\n".join(TEXTS))
+    expect(visit.page.get_by_text("18 rows can be used")).to_be_visible()
+    expect(visit.alert).to_have_count(0)
+
+
+def test_keys(visit: Visit, two: tuple[str, str]) -> None:
+    """`?` lists them, `f` finds heads, `[` and `]` walk the lenses, `n` begins a study."""
+    place(visit, study=two[0])
+    expect(visit.page.get_by_text(re.compile("^6 inputs · "))).to_be_visible()
+    press = visit.page.keyboard.press
+    press("?")
+    sheet = visit.page.get_by_role("dialog", name="Keys, gestures, words")
+    expect(sheet).to_contain_text("to the field that finds heads of the study")
+    press("Escape")
+    expect(sheet).to_be_hidden()
+    press("f")
+    field = visit.page.get_by_role("searchbox", name="Find heads")
+    expect(field).to_be_focused()
+    press("Escape")
+    expect(field).not_to_be_focused()
+    lens = visit.page.get_by_role("combobox", name="lens")
+    for key, value in (("]", "effective"), ("]", "weights"), ("[", "effective")):
+        press(key)
+        expect(lens).to_have_value(value)
+    press("n")
+    expect(visit.page.get_by_role("heading", name="New study")).to_be_visible()
+
+
 def test_what_cannot_be_read_is_said(visit: Visit) -> None:
     """A file that is none, a study that is not there."""
     visit.network_errors_expected = True
