@@ -23,8 +23,6 @@ function accounts(over: Partial<Accounts> = {}): Accounts {
     who: async () => ({ user: 'ada', home: 'cluster' }),
     signIn: async (token) => (token === 'right' ? 'ada' : refused()),
     signOut: async () => {},
-    share: async () => KEY,
-    unshare: async () => {},
     ...over,
   }
 }
@@ -100,7 +98,7 @@ describe('Account', () => {
 describe('Sharing', () => {
   it('has a key until it is taken back', async () => {
     const unshare = vi.fn(async () => {})
-    const it = new Sharing(accounts({ unshare }))
+    const it = new Sharing({ share: async () => KEY, unshare })
     await it.start('a')
     expect([it.open, it.key, it.error]).toEqual([true, KEY, ''])
     await it.stop('a')
@@ -109,7 +107,7 @@ describe('Sharing', () => {
   })
 
   it('says what went wrong, and keeps the key that it could not take back', async () => {
-    const it = new Sharing(accounts({ unshare: refused }))
+    const it = new Sharing({ share: async () => KEY, unshare: refused })
     await it.start('a')
     await it.stop('a')
     expect([it.key, it.error]).toEqual([KEY, 'Sign in.'])

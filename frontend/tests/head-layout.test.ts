@@ -49,6 +49,12 @@ describe('headLayout', () => {
     expect(graph.width).toBeLessThanOrEqual(360)
   })
 
+  it('shows as many rows of the graphs below two maps as names have room', () => {
+    const { graph } = headLayout(labels(34), room({ maps: 2, width: 905 }))
+    expect(graph.pitch).toBe(14)
+    expect(Math.floor((graph.height - graph.top) / graph.pitch)).toBeGreaterThanOrEqual(8)
+  })
+
   it('leaves the graph its strip below two maps', () => {
     const { map, graph } = headLayout(labels(34), room({ maps: 2 }))
     expect(2 * (map.left + map.side)).toBeLessThanOrEqual(740)

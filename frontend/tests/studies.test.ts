@@ -1,7 +1,9 @@
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { fixedStudies } from '../src/api/fixed-studies'
 import { requestBody } from '../src/api/studies'
 import {
+  type Studies,
+  type StudyItem,
   type StudyRequest,
   studyProgressSentence,
   studyTitle,
@@ -10,6 +12,7 @@ import {
   variantNames,
 } from '../src/lib/studies'
 import { analysisLink, difference, gridOf, largest, rankQuery } from '../src/lib/study-heads'
+import { StudyList } from '../src/state/study-list.svelte'
 
 const titled = (model: string) => model.toUpperCase()
 const variant = (model: string, name = 'softmax', params = {}): Variant => ({
@@ -120,5 +123,82 @@ describe('heads of a study', () => {
     const { heads } = await fixedStudies('some').heads('one', 'layer < 1 order by entropy asc', 'weights', 0)
     const values = heads.map(({ values }) => Number(values.entropy))
     expect(values).toEqual([...values].sort((a, b) => a - b))
+  })
+})
+
+describe('the list of studies', () => {
+  afterEach(() => vi.useRealTimers())
+
+  const made = (number: number): StudyItem => ({
+    id: `s${number}`,
+    status: 'done',
+    progress: { fraction: 1, stage: 'done', detail: '', position: null, inputs: 1, of: 1, secondsLeft: null },
+    error: null,
+    dataset: `d${number}.tsv`,
+    variants: [],
+    when: number,
+  })
+
+  /** So many studies, the newest with the largest number, answered page by page as the server does. */
+  function listed(all: StudyItem[]): Studies {
+    const list = vi.fn(async (limit: number, from?: string) => {
+      const rest = all.filter(({ when }) => from === undefined || when < Number(from))
+      const items = rest.slice(0, limit)
+      return { items, next: items.length === limit ? String(items.at(-1)?.when) : null }
+    })
+    return { ...fixedStudies('none'), list }
+  }
+  const stored = (count: number) => Array.from({ length: count }, (_, i) => made(count - i))
+  const refuse = (error: unknown) => {
+    throw error
+  }
+
+  it('begins with the newest, and goes on to the oldest', async () => {
+    const it = new StudyList(listed(stored(130)), refuse)
+    await it.load()
+    expect([it.items?.length, it.next]).toEqual([50, '81'])
+    await it.more()
+    expect(it.items?.length).toBe(100)
+    await it.more(true)
+    expect([it.items?.length, it.next]).toEqual([130, null])
+    expect(new Set(it.items?.map(({ id }) => id)).size).toBe(130)
+  })
+
+  it('keeps what was looked up when a new one comes, and drops what is gone', async () => {
+    const all = stored(120)
+    const it = new StudyList(listed(all), refuse)
+    await it.load()
+    await it.more()
+    all.unshift(made(121))
+    await it.load()
+    expect(it.items?.map(({ when }) => when)).toEqual(Array.from({ length: 101 }, (_, i) => 121 - i))
+    it.drop('s100')
+    expect(it.items?.length).toBe(100)
+    await it.more()
+    expect(it.items?.at(-1)?.when).toBe(1)
+    expect(it.next).toBeNull()
+  })
+
+  it('keeps the oldest ones where there are more than one answer holds', async () => {
+    const all = stored(260)
+    const it = new StudyList(listed(all), refuse)
+    await it.load()
+    await it.more(true)
+    all.unshift(made(261))
+    await it.load()
+    expect(it.items?.map(({ when }) => when)).toEqual(Array.from({ length: 261 }, (_, i) => 261 - i))
+    expect(it.next).toBeNull()
+  })
+
+  it('is looked up again only while something runs', async () => {
+    vi.useFakeTimers()
+    const all = [{ ...made(2), status: 'running' as const }, made(1)]
+    const studies = listed(all)
+    const it = new StudyList(studies, refuse)
+    await it.load()
+    all[0] = made(2)
+    await vi.runAllTimersAsync()
+    expect(studies.list).toHaveBeenCalledTimes(2)
+    expect(it.items?.[0].status).toBe('done')
   })
 })

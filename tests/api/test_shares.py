@@ -1,4 +1,4 @@
-"""A share key: one analysis, for reading, for anybody, until it is taken back."""
+"""A share key: one analysis or one study, for reading, for anybody, until it is taken back."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.api.users import NOBODY, OF_ONE, READING, ROUTES, Users, ask, refused
+from tests import studies
+from tests.api.users import NOBODY, OF_ONE, OF_STUDY, READING, ROUTES, STUDYING, Users, ask, refused
 from tests.server import API, Server
 
 AROUND = [f"{API}/{part}" for part in ("lenses", "mechanisms", "measures", "figures", "session")]
+# What anybody may do, with a key or without.
+OPEN = [*(("GET", path) for path in AROUND), ("GET", "/healthz"), ("POST", f"{API}/session")]
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +31,17 @@ def key(lab: Users, adas: str) -> Iterator[str]:
     lab.ada.delete(f"{API}/analyses/{adas}/share")
 
 
+def query_of(path: str) -> dict[str, str]:
+    """What a route wants to be asked, where it wants anything."""
+    more = {"/edges/": {"layer": "0", "head": "0"}, "/ask": {"q": "vertical"}}
+    return next((fields for part, fields in more.items() if part in path), {})
+
+
 @pytest.mark.parametrize("path", READING)
 def test_a_key_reads_all_of_one_analysis(lab: Users, adas: str, key: str, path: str) -> None:
     """Without a token, and with somebody else's. There is no image to read in a text, which is no secret either."""
-    more = {"/edges/": {"layer": 0, "head": 0}, "/ask": {"q": "vertical"}}
-    query = next((fields for part, fields in more.items() if part in path), {})
     for who in (lab.nobody, lab.emmy):
-        answer = ask(who, "GET", path, adas, params={"share": key, **query})
+        answer = ask(who, "GET", path, adas, params={"share": key, **query_of(path)})
         assert answer.status_code == (409 if path.endswith("/image") else 200), answer.text
 
 
@@ -46,12 +53,7 @@ def test_a_key_reads_what_the_page_needs_around_it(lab: Users, key: str, path: s
 
 @pytest.mark.parametrize(
     "route",
-    [
-        route
-        for route in ROUTES
-        if route
-        not in [*(("GET", path) for path in [*READING, *AROUND]), ("GET", "/healthz"), ("POST", f"{API}/session")]
-    ],
+    [route for route in ROUTES if route not in OPEN and route not in [("GET", path) for path in [*READING, *STUDYING]]],
     ids=" ".join,
 )
 def test_a_key_does_nothing_else(lab: Users, adas: str, key: str, route: tuple[str, str]) -> None:
@@ -131,3 +133,73 @@ def test_on_a_server_without_users(server: Server) -> None:
     key = server.post(None, f"/analyses/{id_}/share").json()["key"]
     assert server.get(f"/analyses/{id_}", params={"share": key}).status_code == 200
     assert server.post(None, f"/analyses/{NOBODY}/share").json()["code"] == "unknown-analysis"
+
+
+@pytest.fixture(scope="module")
+def study(lab: Users) -> str:
+    """A study of Ada's, with the figure that is asked for."""
+    body = studies.asked(12, figures=["entropy"], seed=9)
+    made = lab.ada.post(f"{API}/studies", json=body, headers={"Prefer": "wait=60"})
+    assert made.status_code == 200, made.text
+    return str(made.json()["id"])
+
+
+@pytest.fixture
+def study_key(lab: Users, study: str) -> Iterator[str]:
+    """A key to it."""
+    made = lab.ada.post(f"{API}/studies/{study}/share")
+    assert made.status_code == 201
+    assert made.json()["link"] == f"/?studies#study={study}&share={made.json()['key']}"
+    yield made.json()["key"]
+    lab.ada.delete(f"{API}/studies/{study}/share")
+
+
+def test_a_key_reads_all_of_one_study(lab: Users, study: str, study_key: str) -> None:
+    """Its figures, heads, tables and examples, and how far it is; without a token, and with somebody else's; until it is taken back."""
+    for path in STUDYING:
+        for who in (lab.nobody, lab.emmy):
+            answer = ask(who, "GET", path, study, params={"share": study_key})
+            assert answer.status_code == 200, answer.text
+    assert lab.ada.delete(f"{API}/studies/{study}/share").status_code == 204
+    for path in STUDYING:
+        refused(ask(lab.nobody, "GET", path, study, params={"share": study_key}))
+        assert ask(lab.emmy, "GET", path, study, params={"share": study_key}).json()["code"] == "unknown-study"
+
+
+def test_a_key_to_a_study_does_nothing_else(lab: Users, adas: str, study: str, study_key: str) -> None:
+    """Neither its data set nor any list can be read with it, nothing can be changed, and no other study or analysis is there."""
+    sent = {"params": {"share": study_key}}
+    for route in ROUTES:
+        if route not in OPEN and route not in [("GET", path) for path in [*READING, *STUDYING]]:
+            refused(ask(lab.nobody, *route, study, **sent))
+    for method, path in OF_STUDY:
+        if method != "GET":
+            assert ask(lab.emmy, method, path, study, **sent).json()["code"] == "unknown-study"
+        else:
+            refused(ask(lab.nobody, method, path, NOBODY, **sent))
+    for path in READING:
+        refused(ask(lab.nobody, "GET", path, adas, **sent))
+    data = lab.ada.get(f"{API}/studies/{study}").json()["dataset"]["id"]
+    assert lab.ada.get(f"{API}/datasets/{data}").status_code == 200
+    refused(lab.nobody.get(f"{API}/datasets/{data}", **sent))
+    assert study not in [item["id"] for item in lab.emmy.get(f"{API}/studies", **sent).json()["items"]]
+
+
+def test_a_key_opens_one_kind_of_thing(lab: Users, adas: str, key: str, study: str, study_key: str) -> None:
+    """A key to an analysis finds no study of that id, nor the other way round."""
+    for path in STUDYING:
+        assert ask(lab.nobody, "GET", path, adas, params={"share": key}).json()["code"] == "unknown-study"
+    for path in READING:
+        answer = ask(lab.nobody, "GET", path, study, params={"share": study_key, **query_of(path)})
+        assert answer.json()["code"] == "unknown-analysis"
+
+
+def test_a_forgotten_study_takes_its_key_along(lab: Users) -> None:
+    """The link opens nothing any more."""
+    body = studies.asked(12, seed=10)
+    id_ = lab.ada.post(f"{API}/studies", json=body, headers={"Prefer": "wait=60"}).json()["id"]
+    address = f"{API}/studies/{id_}"
+    key = lab.ada.post(f"{address}/share").json()["key"]
+    assert lab.nobody.get(address, params={"share": key}).status_code == 200
+    assert lab.ada.delete(address).status_code == 204
+    refused(lab.nobody.get(address, params={"share": key}))

@@ -171,6 +171,23 @@ def test_forget(server: Server) -> None:
     assert id_ not in [item["id"] for item in server.get("/studies").json()["items"]]
 
 
+@both_homes
+def test_it_is_shared(server: Server) -> None:
+    """A key and the address that opens with it, the same each time; an analysis, or nothing, is no study to share."""
+    id_ = studies.done(server, ASKED)["id"]
+    made = server.post(None, f"/studies/{id_}/share")
+    key = made.json()["key"]
+    assert (made.status_code, made.json()["link"]) == (201, f"/?studies#study={id_}&share={key}")
+    assert server.post(None, f"/studies/{id_}/share").json()["key"] == key
+    for place in ("", "/heads", "/figures/entropy", "/tables/heads", "/examples"):
+        assert server.get(f"/studies/{id_}{place}", params={"share": key}).status_code == 200
+    assert server.client.delete(f"{API}/studies/{id_}/share").status_code == 204
+    assert server.post(None, f"/studies/{id_}/share").json()["key"] != key
+    analysis = server.analyse(model="bert", text="No study to share.", lenses=["weights"])["id"]
+    for wrong in (analysis, NOBODY):
+        assert server.post(None, f"/studies/{wrong}/share").json()["code"] == "unknown-study"
+
+
 def test_nothing_is_left_of_its_chunks(new_server: Callable[..., Server]) -> None:
     """In the store there is one result, and in the record one job."""
     server = new_server()

@@ -24,8 +24,9 @@ QUERY = {"/edges/": "?layer=0&head=0", "/ask": "?q=vertical", "/datasets": "?nam
 ROUTES = [(method.upper(), path) for path, methods in document()["paths"].items() for method in methods]
 OF_ONE = [(method, path) for method, path in ROUTES if "/analyses/{id}" in path]
 OF_STUDY = [(method, path) for method, path in ROUTES if "/studies/{id}" in path]
-# What reads one analysis, and so what a share key opens.
+# What reads one analysis, or one study, and so what a share key opens.
 READING = [path for method, path in OF_ONE if method == "GET"]
+STUDYING = [path for method, path in OF_STUDY if method == "GET"]
 
 
 @dataclass

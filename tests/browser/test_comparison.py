@@ -9,7 +9,7 @@ import numpy as np
 from playwright.sync_api import Locator, expect
 from safetensors.numpy import load
 
-from tests.browser.visit import Visit, address, picture
+from tests.browser.visit import Visit, address, another_picture, box, picture
 from tests.server import Server
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
@@ -36,10 +36,9 @@ def compare_with(visit: Visit, label: str) -> None:
 
 def hover(visit: Visit, image: Locator, query: int, key: int, count: int) -> None:
     """Point at a cell of a map of so many tokens."""
-    box = image.bounding_box()
-    assert box
-    side = (box["width"] - LABEL - 1) / count
-    visit.page.mouse.move(box["x"] + LABEL + (key + 0.5) * side, box["y"] + LABEL + (query + 0.5) * side)
+    place = box(image)
+    side = (place["width"] - LABEL - 1) / count
+    visit.page.mouse.move(place["x"] + LABEL + (key + 0.5) * side, place["y"] + LABEL + (query + 0.5) * side)
 
 
 def test_another_mechanism(visit: Visit, server: Server) -> None:
@@ -49,8 +48,7 @@ def test_another_mechanism(visit: Visit, server: Server) -> None:
     second = visit.page.get_by_role("img", name=re.compile("^Hopfield .* map of head 3.1$"))
     expect(second).to_be_visible()
     visit.idle()
-    first = visit.image("Heat map of head 3.1")
-    assert picture(first) != picture(second)
+    another_picture(second, picture(visit.image("Heat map of head 3.1")))
 
     ids = [analysed(server, text=SENTENCE, mechanism={"name": name}) for name in ("softmax", "hopfield")]
     found = server.get(f"/analyses/{ids[0]}/compare/{ids[1]}", params={"lens": "weights"}).json()
@@ -96,15 +94,15 @@ def test_another_text(visit: Visit, server: Server) -> None:
     """Typed below the text; words that stand for each other are one place of the difference, and light each other."""
     visit.open(address(text=SENTENCE, head="3.1"))
     compare_with(visit, "another text \N{HORIZONTAL ELLIPSIS}")
-    box = visit.page.get_by_role("textbox", name="Text to compare with")
-    box.fill("The old trophy did not fit into the bookcase because it was too big.")
-    box.press("Enter")
+    field = visit.page.get_by_role("textbox", name="Text to compare with")
+    field.fill("The old trophy did not fit into the bookcase because it was too big.")
+    field.press("Enter")
     second = visit.page.get_by_role("img", name=re.compile("^“The old .* map of head 3.1$"))
     expect(second).to_be_visible()
     visit.idle()
     expect(visit.page.get_by_text(re.compile("compared word by word"))).to_be_visible()
 
-    ids = [analysed(server, text=text) for text in (SENTENCE, box.input_value())]
+    ids = [analysed(server, text=text) for text in (SENTENCE, field.input_value())]
     pairs = server.get(f"/analyses/{ids[0]}/compare/{ids[1]}/tokens").json()["queries"]
     place = next(place for place, pair in enumerate(pairs) if pair["other_text"] == "bookcase")
     pair = pairs[place]

@@ -22,7 +22,7 @@ import pytest
 from playwright.sync_api import expect
 
 from headscope.figures.script import script
-from tests.browser.visit import Visit, picture
+from tests.browser.visit import Visit, comes_to, picture
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -105,7 +105,7 @@ STUDIES = {
 
 def studies_settled(visit: Visit, entry: str) -> None:
     what, count = STUDIES[entry]
-    expect(visit.page.locator(what)).to_have_count(count, timeout=30_000)
+    expect(visit.page.locator(what)).to_have_count(count)
     if "heads" in entry:
         visit.painted("grid")
 
@@ -116,13 +116,13 @@ def test_entry(visits: Callable[..., Visit], gallery: str, entry: str) -> None:
     visit.page.goto(f"{gallery}/gallery.html?entry={entry}")
     settled(visit, entry)
     images = visit.page.get_by_role("img", name=re.compile("^(Heat map|Connections)"))
-    assert all(picture(images.nth(index))[0] > 4 for index in range(images.count()))
-    seen = visit.page.locator("#app").aria_snapshot() + "\n"
+    assert all(picture(image)[0] > 4 for image in images.all())
+    seen = lambda: visit.page.locator("#app").aria_snapshot() + "\n"  # noqa: E731
     file = SNAPSHOTS / f"{entry}.yml"
     if os.environ.get("HEADSCOPE_TEST_RENEW"):
-        file.write_text(seen)
+        file.write_text(seen())
     assert file.exists(), "no snapshot yet: see the head of this file"
-    assert seen == file.read_text()
+    comes_to(seen, file.read_text())
 
 
 def test_no_snapshot_without_an_entry() -> None:

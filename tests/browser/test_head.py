@@ -13,13 +13,14 @@ from PIL import Image
 from playwright.sync_api import Locator, expect
 from safetensors.numpy import load
 
-from tests.browser.visit import Visit, address, picture
-from tests.server import Server
+from tests.browser.visit import Visit, address, another_picture, box, comes_to, picture
+from tests.server import Server, eventually
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 # Words that MiniLM reads in pieces.
 PIECES = "Unbelievable counterexamples embarrassed the crystallographers."
 LABEL = 74  # pixels that names take beside and above a heat map
+CANVASES = "(element) => [...element.querySelectorAll('canvas')].map((canvas) => canvas.toDataURL()).join()"
 
 
 def weights(server: Server, text: str, layer: int, head: int, **query: str) -> np.ndarray[Any, Any]:
@@ -35,10 +36,9 @@ def number(value: float) -> str:
 
 def cell(visit: Visit, query: int, key: int, count: int) -> tuple[float, float]:
     """Where the middle of a cell of the whole map is on screen."""
-    box = visit.page.get_by_role("img", name=re.compile("^Heat map")).bounding_box()
-    assert box
-    side = (box["width"] - LABEL - 1) / count
-    return box["x"] + LABEL + (key + 0.5) * side, box["y"] + LABEL + (query + 0.5) * side
+    place = box(visit.page.get_by_role("img", name=re.compile("^Heat map")))
+    side = (place["width"] - LABEL - 1) / count
+    return place["x"] + LABEL + (key + 0.5) * side, place["y"] + LABEL + (query + 0.5) * side
 
 
 def drag(visit: Visit, start: tuple[float, float], end: tuple[float, float]) -> None:
@@ -54,10 +54,9 @@ def said(visit: Visit) -> Locator:
     return visit.page.locator("p.readout")
 
 
-def connections(visit: Visit) -> int:
-    """How many curves the graph says it has."""
-    text = visit.page.get_by_text(re.compile(r"^\d+ connections? "), exact=False).first.text_content() or ""
-    return int(text.split()[0])
+def connected(visit: Visit) -> Locator:
+    """The line that says how many curves the graph has."""
+    return visit.page.get_by_text(re.compile(r"^\d+ connections? "), exact=False).first
 
 
 def test_zoom_to_cells_by_keyboard(visit: Visit, server: Server) -> None:
@@ -68,18 +67,16 @@ def test_zoom_to_cells_by_keyboard(visit: Visit, server: Server) -> None:
     cells = visit.page.get_by_role("application", name="Cells of the heat map of head 4.5")
     cells.focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "+", "+"):
-        before = visit.now()
         cells.press(key)
-    visit.painted("head", before)
-    assert picture(image) != whole
+    another_picture(image, whole)
     value = weights(server, SENTENCE, 4, 5)[2, 1]
     expect(said(visit)).to_contain_text(f"weights {number(float(value))}")
+    expect(said(visit)).to_contain_text("exactly")
     exact = float(re.search(r"exactly ([\d.e·⁻]+)", said(visit).text_content() or "")[1])  # type: ignore[index]
     assert np.float32(exact) == value
     expect(visit.page.get_by_role("button", name="whole map")).to_be_visible()
-    before = visit.now()
     cells.press("0")
-    visit.painted("head", before)
+    comes_to(lambda: picture(image), whole)
     expect(visit.page.get_by_role("button", name="whole map")).to_have_count(0)
 
 
@@ -87,9 +84,7 @@ def test_rectangle_selects_everywhere(visit: Visit, server: Server) -> None:
     """What is drawn on the map is lit in the text, and its weight is the sum over keys and the mean over queries."""
     visit.open(address(text=SENTENCE, head="4.5"))
     count = visit.tokens.count()
-    before = visit.now()
     drag(visit, cell(visit, 3, 5, count), cell(visit, 6, 8, count))
-    visit.painted("hover", before)
     lit = visit.page.locator("button.lit")
     expect(lit).to_have_count(6)  # queries 3 to 6 and keys 5 to 8
     block = weights(server, SENTENCE, 4, 5)[3:7, 5:9]
@@ -104,16 +99,13 @@ def test_text_and_graph_select_in_the_map(visit: Visit, server: Server) -> None:
     visit.open(address(text=SENTENCE, head="4.5"))
     visit.painted("graph")
     rows = weights(server, SENTENCE, 4, 5)
-    start, end = (visit.tokens.nth(token).bounding_box() for token in (2, 4))
-    assert start
-    assert end
+    start, end = (box(visit.tokens.nth(token)) for token in (2, 4))
     drag(visit, (start["x"] + 5, start["y"] + 5), (end["x"] + 5, end["y"] + 5))
     top = float(rows[2:5].mean(0).max())
     expect(said(visit)).to_contain_text("trophy + did")
     expect(said(visit)).to_contain_text(number(top))
     visit.page.keyboard.press("Escape")
-    graph = visit.image("Connections of head 4.5").bounding_box()
-    assert graph
+    graph = box(visit.image("Connections of head 4.5"))
     pitch = (graph["height"] - LABEL) / visit.tokens.count()
     x, y = graph["x"] + 20, graph["y"] + LABEL
     drag(visit, (x, y + 1.5 * pitch), (x, y + 2.5 * pitch))
@@ -124,16 +116,14 @@ def test_text_and_graph_select_in_the_map(visit: Visit, server: Server) -> None:
 def test_words_are_those_of_the_interface(visit: Visit, server: Server) -> None:
     """Pieces of a word together: as many rows as words, and the values that `by=word` gives."""
     visit.open(address(text=PIECES, head="4.5"))
-    before = visit.now()
     visit.page.get_by_role("group", name="Read").get_by_text("words", exact=True).click()
-    visit.painted("head", before)
     grouped = weights(server, PIECES, 4, 5, by="word")
     assert grouped.shape[0] < visit.tokens.count()
     expect(visit.page.get_by_text(re.compile(f"{grouped.shape[0]} words, queries in rows"))).to_be_attached()
     visit.page.mouse.move(*cell(visit, 1, 2, grouped.shape[0]))
     expect(said(visit)).to_contain_text("Unbelievable → counterexamples")
     expect(said(visit)).to_contain_text(f"weights {number(float(grouped[1, 2]))}")
-    assert "unit=words" in visit.page.url
+    expect(visit.page).to_have_url(re.compile("unit=words"))
 
 
 @pytest.mark.parametrize(
@@ -153,31 +143,22 @@ def test_connections_are_those_of_the_interface(
     params = {"layer": "2", "head": "9", **asked}
     id_ = server.analyse(model="minilm", text=PIECES)["id"]
     total = server.get(f"/analyses/{id_}/edges/weights", params=params).json()["total"]
-    assert connections(visit) == total
+    expect(connected(visit)).to_have_text(re.compile(rf"^{total} connections? "))
 
 
 def test_layouts_of_the_graph(visit: Visit) -> None:
     """Columns, rows, arcs: each another picture of the same connections; special tokens can be grey or hidden; the address keeps it."""
     visit.open(address(text=SENTENCE, head="2.9")).painted("graph")
     image = visit.image("Connections of head 2.9")
-    seen, counts = [picture(image)], [connections(visit)]
+    seen, count = [picture(image)], (connected(visit).text_content() or "").split()[0]
     for layout in ("rows", "arcs"):
-        before = visit.now()
         visit.page.get_by_label("Layout of the graph").select_option(layout)
-        visit.painted("graph", before)
-        seen.append(picture(image))
-        counts.append(connections(visit))
-    assert len(set(seen)) == 3
-    assert len(set(counts)) == 1
+        seen.append(another_picture(image, *seen))
+        expect(connected(visit)).to_have_text(re.compile(f"^{count} connections? "))
     for special in ("mark", "hide"):
-        before = visit.now()
         visit.page.get_by_label("Special tokens and sinks").select_option(special)
-        visit.painted("graph", before)
-        seen.append(picture(image))
-    assert len(set(seen)) == 5
+        seen.append(another_picture(image, *seen))
     visit.page.wait_for_url(re.compile("graph=arcs.*special=hide|special=hide.*graph=arcs"))
-    box = image.bounding_box()
-    assert box
     before = visit.now()
     visit.page.get_by_role("toolbar", name="Tokens").get_by_text("trophy").hover()
     visit.painted("hover", before)
@@ -196,11 +177,8 @@ def test_colours_span_what_is_chosen(visit: Visit, server: Server) -> None:
     seen = [picture(image)]
     span = visit.page.get_by_label("Colours span")
     for choice in ("row", "all"):
-        before = visit.now()
         span.select_option(choice)
-        visit.painted("head", before)
-        seen.append(picture(image))
-    assert len(set(seen)) == 3
+        seen.append(another_picture(image, *seen))
     id_ = server.analyse(model="minilm", text=SENTENCE)["id"]
     every = load(server.get(f"/analyses/{id_}/maps/weights").content)["map"]
     largest = float(every.max())
@@ -224,14 +202,11 @@ def test_patches_over_their_image(visit: Visit, server: Server) -> None:
     visit.open(address(model="vit", image=made["image"], head="1.1"))
     image = visit.image("Image under head 1.1")
     visit.painted("graph")
-    still = image.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()")
-    box = image.bounding_box()
-    assert box
-    before = visit.now()
-    visit.page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.1 * box["height"])
-    visit.painted("hover", before)
+    place = box(image)
+    still = image.evaluate(CANVASES)
+    visit.page.mouse.move(place["x"] + 0.6 * place["width"], place["y"] + 0.1 * place["height"])
     expect(visit.page.get_by_text("where patch 0,2 looks", exact=True)).to_be_visible()
-    assert image.evaluate("(e) => [...e.querySelectorAll('canvas')].map((c) => c.toDataURL()).join()") != still
+    eventually(lambda: image.evaluate(CANVASES) != still, "another picture over the image")
     params = {"layer": "1", "head": "1"}
     row = load(server.get(f"/analyses/{made['id']}/maps/weights", params=params).content)["map"][0, 0][3]
     share = f"{100 * row[0]:.1f}" if row[0] < 0.1 else f"{100 * row[0]:.0f}"

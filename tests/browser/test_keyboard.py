@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from headscope.lenses import LENSES
-from tests.browser.visit import Visit
+from tests.browser.visit import Visit, comes_to
 
 FOCUS = """() => {
   const lined = (element) => element && (({ outlineStyle, outlineWidth }) => outlineStyle !== 'none' && parseFloat(outlineWidth) > 0)(getComputedStyle(element))
@@ -47,7 +47,8 @@ def test_from_text_to_head_without_a_mouse(visit: Visit) -> None:
         ("End", 2, 11),
     ]:
         keyboard.press(key)
-        assert focused(visit) == f"Layer {layer}, head {head}"
+        expect(visit.head(layer, head)).to_be_focused()
+        focused(visit)
         expect(visit.image(f"Heat map of head {layer}.{head}")).to_be_visible()
         expect(visit.head(layer, head)).to_have_attribute("aria-selected", "true")
     keyboard.press("Enter")
@@ -75,7 +76,7 @@ def test_single_keys(visit: Visit) -> None:
         keyboard.press("c")
         expect(compare.get_by_role("radio", name=name, exact=True)).to_be_checked()
     keyboard.press("/")
-    assert focused(visit) == "text"
+    comes_to(lambda: focused(visit), "text")
     # What is typed there is text, not a command.
     keyboard.type("c]?")
     expect(visit.text).to_have_value("c]?")

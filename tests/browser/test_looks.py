@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.visit import Visit, address
+from tests.browser.visit import Visit, address, comes_to
+from tests.server import eventually
 
 SIZES = [(1440, 900), (1024, 768), (390, 844)]
 TEXT = "The boats lay by the river bank while the bank in town kept the money. " * 3
@@ -37,15 +38,19 @@ CONTRASTS = """() => {
 }"""
 
 
+def faint(visit: Visit) -> list[list[float | str]]:
+    """Texts with too little contrast."""
+    return [item for item in visit.page.evaluate(CONTRASTS) if item[0] < 4.5]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("lens", ["weights", "effective"])
 def test_contrast(visits: Callable[..., Visit], scheme: str, lens: str) -> None:
     visit = visits(color_scheme=scheme).open(address(text=TEXT, lens=lens, head="2.9"))
     visit.painted("graph")
-    assert visit.page.evaluate("document.documentElement.dataset.theme") == scheme
-    found = visit.page.evaluate(CONTRASTS)
-    assert len(found) > 100
-    assert [item for item in found if item[0] < 4.5] == []
+    expect(visit.page.locator("html")).to_have_attribute("data-theme", scheme)
+    eventually(lambda: len(visit.page.evaluate(CONTRASTS)) > 100, "all texts")
+    comes_to(lambda: faint(visit), [])
 
 
 def test_theme_is_remembered(visit: Visit) -> None:
@@ -65,18 +70,19 @@ def test_no_sideways_scrolling(visit: Visit, choice: dict[str, str]) -> None:
         before = visit.now()
         visit.page.set_viewport_size({"width": width, "height": height})
         visit.painted("graph", before)
-        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+        visit.holds(f"document.documentElement.scrollWidth <= {width}")
 
 
 def test_nothing_jumps_between_texts(visit: Visit) -> None:
     """Grid, tokens, map and words begin where they began, whatever the length of the text."""
     places = """() => ['[role=grid]', '#text-title', '#numbers-title', '#head-title', '[role=img][aria-label^="Heat map"] canvas']
       .map((name) => { const { x, y } = document.querySelector(name).getBoundingClientRect(); return [x, y] })"""
-    visit.open()
+    visit.open().painted("graph")
+    visit.idle()
     before = visit.page.evaluate(places)
     for text in ("Short.", TEXT * 4):
         visit.submit(text)
-        assert visit.page.evaluate(places) == before
+        comes_to(lambda: visit.page.evaluate(places), before)
 
 
 def test_less_motion(visits: Callable[..., Visit]) -> None:

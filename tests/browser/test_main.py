@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 from safetensors.numpy import load
 
-from tests.browser.visit import Visit, address, picture
+from tests.browser.visit import Visit, address, another_picture, box, picture
 from tests.server import Server, eventually
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
@@ -23,9 +23,8 @@ def number(value: float) -> str:
 
 def point(page: Page, name: str, across: float, down: float) -> None:
     """Move the hand to a place within an image, in fractions of its sides."""
-    box = page.get_by_role("img", name=name, exact=True).bounding_box()
-    assert box
-    page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
+    place = box(page.get_by_role("img", name=name, exact=True))
+    page.mouse.move(place["x"] + across * place["width"], place["y"] + down * place["height"])
 
 
 def test_opens_on_a_picture(visit: Visit) -> None:
@@ -35,7 +34,7 @@ def test_opens_on_a_picture(visit: Visit) -> None:
     for name in ("Heat map of head 2.9", "Connections of head 2.9"):
         assert picture(visit.image(name))[0] > 10
     expect(visit.page.get_by_text("of this map reaches nothing.")).to_be_visible()
-    assert visit.page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    visit.holds("document.documentElement.scrollHeight <= innerHeight")
 
 
 def test_a_reader_quicker_than_the_page(visit: Visit) -> None:
@@ -55,14 +54,13 @@ def test_a_reader_quicker_than_the_page(visit: Visit) -> None:
 def test_data_take_two_thirds(visit: Visit) -> None:
     """Grid, tokens and open head together, at 1440 by 900 and without scrolling."""
     visit.open()
-    areas = visit.page.evaluate(
-        """() => ['heads-title', 'text-title', 'head-title'].map((id) => {
-          const { width, height, bottom } = document.querySelector(`section[aria-labelledby=${id}]`).getBoundingClientRect()
-          return [width * height, bottom]
-        })"""
+    visit.holds(
+        """() => {
+          const boxes = ['heads-title', 'text-title', 'head-title'].map((id) => document.querySelector(`section[aria-labelledby=${id}]`).getBoundingClientRect())
+          const area = boxes.reduce((sum, { width, height }) => sum + width * height, 0)
+          return area > 0.6 * 1440 * 900 && boxes.every(({ bottom }) => bottom <= 900)
+        }"""
     )
-    assert sum(area for area, _ in areas) > 0.6 * 1440 * 900
-    assert all(bottom <= 900 for _, bottom in areas)
 
 
 def test_sentence_to_head(visit: Visit, server: Server) -> None:
@@ -73,7 +71,8 @@ def test_sentence_to_head(visit: Visit, server: Server) -> None:
     expect(visit.page.get_by_role("grid", name="Heads").get_by_role("gridcell")).to_have_count(72)
     before = visit.now()
     visit.head(4, 5).click()
-    visit.painted("graph", visit.painted("head", before))
+    visit.painted("head", before)
+    visit.painted("graph", before)
     expect(visit.image("Heat map of head 4.5")).to_be_visible()
     expect(visit.image("Connections of head 4.5")).to_be_visible()
     expect(visit.head(4, 5)).to_have_attribute("aria-selected", "true")
@@ -86,12 +85,11 @@ def test_sentence_to_head(visit: Visit, server: Server) -> None:
     analysis = server.analyse(model="minilm", text=SENTENCE)
     answer = server.get(f"/analyses/{analysis['id']}/maps/weights", params={"layer": 4, "head": 5, "dtype": "float32"})
     weights = load(answer.content)["map"][0, 0]
-    box = visit.image("Heat map of head 4.5").bounding_box()
-    assert box
+    place = box(visit.image("Heat map of head 4.5"))
     n = len(analysis["tokens"])
     for query, key in [(0, 0), (2, 9), (10, 2), (n - 1, n - 1)]:
-        cell = (box["width"] - LABEL - 1) / n
-        visit.page.mouse.move(box["x"] + LABEL + (key + 0.5) * cell, box["y"] + LABEL + (query + 0.5) * cell)
+        cell = (place["width"] - LABEL - 1) / n
+        visit.page.mouse.move(place["x"] + LABEL + (key + 0.5) * cell, place["y"] + LABEL + (query + 0.5) * cell)
         names = [analysis["tokens"][i]["text"] for i in (query, key)]
         expect(visit.page.get_by_text(f"{names[0]} → {names[1]}", exact=True)).to_be_visible()
         assert weights[query, key] > 1e-4
@@ -104,13 +102,10 @@ def test_lenses_and_difference(visit: Visit, server: Server) -> None:
     image = visit.image("Heat map of head 2.9")
     seen = [picture(image)]
     visit.lens("effective")
-    seen.append(picture(image))
-    before = visit.now()
+    seen.append(another_picture(image, *seen))
     visit.page.get_by_role("group", name="Compare").get_by_text("difference", exact=True).click()
-    visit.painted("head", before)
     expect(visit.page.get_by_text("Weights \N{MINUS SIGN} effective attention", exact=True)).to_be_visible()
-    seen.append(picture(image))
-    assert len(set(seen)) == 3
+    seen.append(another_picture(image, *seen))
     assert all(colours > 20 for colours, _ in seen)
     visit.page.get_by_role("group", name="Compare").get_by_text("side by side", exact=True).click()
     expect(visit.image("Weights map of head 2.9")).to_be_visible()
@@ -152,6 +147,7 @@ def test_terms_are_explained(visit: Visit) -> None:
 def test_every_example_works(visit: Visit) -> None:
     visit.open()
     examples = visit.page.get_by_role("navigation", name="Examples").get_by_role("button")
+    expect(examples.first).to_be_visible()
     for index in range(examples.count()):
         before = visit.now()
         examples.nth(index).click()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from headscope.lenses import LENSES
 from headscope.mechanisms import MECHANISMS
-from tests.browser.visit import Visit, address, picture
+from tests.browser.visit import Visit, address, comes_to, picture
 from tests.server import Server
 
 TEXT = (
@@ -16,16 +16,20 @@ TEXT = (
 )
 
 
+def offered(menu: Locator) -> list[str]:
+    """The values that a menu has."""
+    values: list[str] = menu.locator("option").evaluate_all("(all) => all.map(({ value }) => value)")
+    return values
+
+
 def test_menus_offer_everything_with_reasons(visit: Visit) -> None:
     """All lenses, by whether they read heads or layers, and all mechanisms; what the model can't carry is disabled and says why."""
     visit.open(address(text=TEXT))
     lens = visit.page.get_by_role("combobox", name="Lens")
-    offered = lens.locator("option").evaluate_all("(all) => all.map(({ value }) => value)")
-    assert sorted(offered) == sorted(LENSES)
-    assert lens.locator("optgroup").count() == 2
-    assert lens.locator("option:disabled").count() == 0
-    mechanisms = visit.page.get_by_role("combobox", name="Mechanism").locator("option")
-    assert mechanisms.evaluate_all("(all) => all.map(({ value }) => value)") == list(MECHANISMS)
+    comes_to(lambda: sorted(offered(lens)), sorted(LENSES))
+    expect(lens.locator("optgroup")).to_have_count(2)
+    expect(lens.locator("option:disabled")).to_have_count(0)
+    comes_to(lambda: offered(visit.page.get_by_role("combobox", name="Mechanism")), list(MECHANISMS))
     visit.page.goto(f"{visit.root}/{address(text='The cat sat.', model='deep')}")
     visit.page.reload()
     visit.painted("head")
@@ -103,6 +107,7 @@ def test_cross_attention(visit: Visit) -> None:
     expect(visit.page.get_by_role("combobox", name="Attention")).to_have_value("cross")
     queries = visit.page.get_by_role("toolbar", name="Query tokens").get_by_role("button")
     keys = visit.page.get_by_role("toolbar", name="Key tokens").get_by_role("button")
+    expect(keys.first).to_be_visible()
     assert queries.count() != keys.count()
     expect(visit.page.get_by_text(f"{queries.count()} × {keys.count()} tokens")).to_be_visible()
     keys.first.hover()

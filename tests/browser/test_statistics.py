@@ -10,10 +10,9 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.visit import Visit, address
+from tests.browser.visit import Visit, address, box, comes_to
 
 TEXT = "The cat sat on the mat because it was tired."
-WAIT = 30_000
 
 
 def section(visit: Visit) -> Locator:
@@ -23,8 +22,14 @@ def section(visit: Visit) -> Locator:
 def plot(visit: Visit, title: str) -> Locator:
     """The drawing of a figure, once it is there."""
     image = section(visit).get_by_role("img", name=re.compile(f"^{title}. "))
-    image.locator(".draglayer").first.wait_for(timeout=WAIT, state="attached")
+    expect(image.locator(".draglayer").first).to_be_attached()
     return image
+
+
+def point(visit: Visit, mark: Locator) -> None:
+    """Move the hand to the middle of a mark."""
+    place = box(mark)
+    visit.page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
 
 
 def scripts(page: Page) -> list[str]:
@@ -35,15 +40,15 @@ def scripts(page: Page) -> list[str]:
 def test_nothing_is_loaded_until_one_is_opened(visit: Visit) -> None:
     """The line is there; plotly.js comes with the first figure, from here, and the frame stays as it was."""
     visit.open(address(text=TEXT))
-    before = visit.page.get_by_role("main").bounding_box()
+    before = box(visit.page.get_by_role("main"))
     assert scripts(visit.page) == []
     section(visit).get_by_role("button", name="Entropy", exact=True).click()
     image = plot(visit, "Entropy")
-    assert scripts(visit.page) == [f"{visit.root}/assets/plotly.js"]
-    assert visit.page.get_by_role("main").bounding_box() == before
+    comes_to(lambda: scripts(visit.page), [f"{visit.root}/assets/plotly.js"])
+    comes_to(lambda: box(visit.page.get_by_role("main")), before)
     expect(image).to_have_attribute("aria-label", re.compile(r"layer 0 to 5: (\d\.?\d*, ){5}\d"))
-    assert image.locator(".xtick > text").count() == 6
-    assert "figures=entropy" in visit.page.url
+    expect(image.locator(".xtick > text")).to_have_count(6)
+    expect(visit.page).to_have_url(re.compile("figures=entropy"))
     visit.page.reload()
     plot(visit, "Entropy")
     section(visit).get_by_role("button", name="Close entropy").click()
@@ -60,7 +65,7 @@ def test_what_a_figure_needs_is_computed_when_it_is_opened(visit: Visit) -> None
     visit.open(address(text=TEXT))
     section(visit).get_by_role("button", name="Rank", exact=True).click()
     image = plot(visit, "Rank")
-    assert image.locator(".point").count() == 72
+    expect(image.locator(".point")).to_have_count(72)
     assert "rank" not in asked[0]
     assert "rank" in asked[-1]
     visit.submit("Another sentence, somewhat longer than the last one was.")
@@ -72,11 +77,10 @@ def test_a_head_is_opened_from_its_dot(visit: Visit) -> None:
     visit.open(address(text=TEXT, figures="rank", head="0.0"))
     image = plot(visit, "Rank")
     image.scroll_into_view_if_needed()
-    box = image.locator(".point").nth(40).bounding_box()
-    assert box
-    visit.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    point(visit, image.locator(".point").nth(40))
     expect(image.locator(".hoverlayer")).to_contain_text("Head 3.4")
-    visit.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    visit.page.mouse.down()
+    visit.page.mouse.up()
     expect(visit.page.get_by_role("heading", name=re.compile("^Head 3.4"))).to_be_visible()
 
 
@@ -93,9 +97,7 @@ def test_heads_and_figures_light_each_other(visit: Visit) -> None:
         visit.page.get_by_role("heading", name="Headscope").hover()
         expect(image.locator(".hoverlayer")).to_be_empty()
         image.scroll_into_view_if_needed()
-        box = image.locator(".point").nth(2 if figure == "entropy" else 29).bounding_box()
-        assert box
-        visit.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        point(visit, image.locator(".point").nth(2 if figure == "entropy" else 29))
         lit = visit.page.locator("[role=gridcell].spot")
         expect(lit).to_have_count(count)
         expect(lit.first).to_have_attribute("aria-label", "Layer 2, head 0" if count > 1 else "Layer 2, head 5")
@@ -110,16 +112,16 @@ def test_violins_by_layer_or_by_head(visit: Visit) -> None:
     section(visit).get_by_text("heads of layer 2").click()
     expect(image).to_have_attribute("aria-label", re.compile("in layer 2, head 0 to 11"))
     expect(image.locator(".xtick > text")).to_have_count(12)
-    assert "spread=head" in visit.page.url
+    expect(visit.page).to_have_url(re.compile("spread=head"))
 
 
 def test_figures_are_light_or_dark_with_the_page(visits: Callable[..., Visit]) -> None:
     visit = visits(color_scheme="dark")
     visit.open(address(text=TEXT, figures="entropy"))
     image = plot(visit, "Entropy")
-    paper = "el => getComputedStyle(el).backgroundColor"
     background = image.locator(".main-svg").first
-    assert background.evaluate(paper) == visit.page.locator("body").evaluate(paper) == "rgb(20, 22, 26)"
+    for paper in (background, visit.page.locator("body")):
+        expect(paper).to_have_css("background-color", "rgb(20, 22, 26)")
     visit.page.get_by_role("button", name="Light").click()
     expect(background).to_have_css("background-color", "rgb(251, 250, 246)")
 
@@ -138,7 +140,7 @@ def test_files(visit: Visit, tmp_path: Path) -> None:
     table = section(visit).get_by_role("region", name="Numbers of entropy")
     expect(table.get_by_role("row")).to_have_count(7)
     expect(table.get_by_role("row").nth(3).get_by_role("cell").first).to_have_text("2")
-    with visit.page.expect_download(timeout=60_000) as download:
+    with visit.page.expect_download() as download:
         files.get_by_role("button", name="SVG").click()
     assert b"entropy (nats)" in Path(download.value.path()).read_bytes()
     visit.network_errors_expected = True

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.visit import Visit, address
+from tests.browser.visit import Visit, address, box, comes_to
 from tests.server import DEADLINE, Server, eventually
 
-WAIT = 60_000
 SUBJECTS = ("The boats", "A quiet river", "Nobody here", "The old clock", "Her brother", "The town")
 VERBS = ("lay by the bank all winter", "asked where the water went", "kept what the others had earned")
 TEXTS = [f"{subject} {verb}." for subject in SUBJECTS for verb in VERBS]
@@ -59,7 +58,7 @@ def two(server: Server) -> tuple[str, str]:
 def plot(visit: Visit, title: str) -> Locator:
     """The drawing of a figure, once it is there."""
     image = visit.page.get_by_role("img", name=re.compile(f"^{re.escape(title)}. "))
-    image.locator(".draglayer").first.wait_for(timeout=WAIT, state="attached")
+    expect(image.locator(".draglayer").first).to_be_attached()
     return image
 
 
@@ -70,7 +69,7 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     page.get_by_role("link", name="Studies").click()
     page.get_by_role("button", name="New study").click()
     drop(visit, "reviews.tsv", TSV)
-    expect(page.get_by_text("16 rows can be used, 2 cannot")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("16 rows can be used, 2 cannot")).to_be_visible()
     expect(page.get_by_role("combobox", name="text", exact=True)).to_have_value("sentence")
     expect(page.get_by_role("region", name="First rows").get_by_role("row")).to_have_count(6)
     bad = page.get_by_text("Rows that cannot be used: 2").locator("..").get_by_role("listitem")
@@ -78,13 +77,13 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     expect(bad.nth(1)).to_contain_text("7")
     page.get_by_role("spinbutton", name="At most so many inputs").fill("8")
     page.get_by_role("button", name="Start").click()
-    expect(page.get_by_role("heading", name=re.compile(r"^reviews\.tsv · MiniLM"))).to_be_visible(timeout=WAIT)
-    expect(page.get_by_text(re.compile("^8 inputs · "))).to_be_visible(timeout=2 * WAIT)
+    expect(page.get_by_role("heading", name=re.compile(r"^reviews\.tsv · MiniLM"))).to_be_visible()
+    expect(page.get_by_text(re.compile("^8 inputs · "))).to_be_visible()
 
     plot(visit, "Shares of patterns by lens")
     page.get_by_text("heads", exact=True).click()
     examples = page.get_by_role("list", name="Examples").get_by_role("link")
-    expect(examples.first).to_be_visible(timeout=WAIT)
+    expect(examples.first).to_be_visible()
     here = page.url
     page.get_by_role("gridcell", name="Layer 2, head 9", exact=True).click()
     expect(page.get_by_role("heading", name="Head 2.9")).to_be_visible()
@@ -95,7 +94,7 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     expect(visit.text).to_have_value(text)
     expect(page.get_by_role("heading", name=re.compile("^Head 2.9"))).to_be_visible()
     page.go_back()
-    expect(page.get_by_role("heading", name="Head 2.9")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_role("heading", name="Head 2.9")).to_be_visible()
     page.go_back()
     expect(page).to_have_url(here)
 
@@ -104,11 +103,10 @@ def test_a_mark_leads_to_its_head(visit: Visit, two: tuple[str, str]) -> None:
     """A cell of a map is a head, and leads to it with the measure that the figure is drawn from."""
     place(visit, study=two[0], figures="special-maps")
     image = plot(visit, "Attention to [CLS] and [SEP]")
-    box = image.locator(".heatmaplayer image, .hm image").first.bounding_box()
-    assert box
-    visit.page.mouse.click(box["x"] + 3.5 / 12 * box["width"], box["y"] + 2.5 / 6 * box["height"])
-    expect(visit.page.get_by_role("heading", name="Head 2.3")).to_be_visible(timeout=WAIT)
-    assert "measure=special_tokens" in visit.page.url
+    cells = box(image.locator(".heatmaplayer image, .hm image").first)
+    visit.page.mouse.click(cells["x"] + 3.5 / 12 * cells["width"], cells["y"] + 2.5 / 6 * cells["height"])
+    expect(visit.page.get_by_role("heading", name="Head 2.3")).to_be_visible()
+    expect(visit.page).to_have_url(re.compile("measure=special_tokens"))
 
 
 def test_heads_are_found_and_ranked(visit: Visit, two: tuple[str, str], server: Server) -> None:
@@ -121,7 +119,7 @@ def test_heads_are_found_and_ranked(visit: Visit, two: tuple[str, str], server: 
     expect(listed).to_have_count(24)
     found = server.get(f"/studies/{two[0]}/heads", params={"where": "layer < 2 order by entropy desc"}).json()["heads"]
     names = [f"{head['layer']}.{head['head']}" for head in found]
-    assert [text.split("\n")[0] for text in listed.all_inner_texts()] == names
+    comes_to(lambda: [text.split("\n")[0] for text in listed.all_inner_texts()], names)
     cell = visit.page.get_by_role("gridcell", name="Layer 0, head 1", exact=True)
     cell.click()
     expect(visit.page.get_by_role("heading", name="Head 0.1")).to_be_visible()
@@ -136,7 +134,7 @@ def test_heads_are_found_and_ranked(visit: Visit, two: tuple[str, str], server: 
 def test_tables_are_files(visit: Visit, two: tuple[str, str]) -> None:
     place(visit, study=two[0], show="tables", table="inputs")
     table = visit.page.get_by_role("region", name="Numbers of inputs")
-    expect(table.get_by_role("row").nth(1)).to_be_visible(timeout=WAIT)
+    expect(table.get_by_role("row").nth(1)).to_be_visible()
     visit.page.get_by_role("button", name="Heads", exact=True).click()
     files = visit.page.get_by_role("group", name="Files of heads")
     with visit.page.expect_download() as download:
@@ -153,10 +151,10 @@ def test_two_are_compared(visit: Visit, two: tuple[str, str]) -> None:
     place(visit, study=two[0], figures="entropy")
     plot(visit, "Entropy by layer and head")
     visit.page.get_by_role("combobox", name="compare with").select_option(two[1])
-    expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2, timeout=WAIT)
+    expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2)
     visit.page.get_by_text("heads", exact=True).click()
-    expect(visit.page.get_by_text("Differences, the largest first")).to_be_visible(timeout=WAIT)
-    expect(visit.page.get_by_role("list", name="Examples")).to_have_count(2, timeout=WAIT)
+    expect(visit.page.get_by_text("Differences, the largest first")).to_be_visible()
+    expect(visit.page.get_by_role("list", name="Examples")).to_have_count(2)
     first = visit.page.get_by_role("list", name="Heads found").get_by_role("listitem").first
     expect(first).to_contain_text(re.compile("[+\N{MINUS SIGN}]"))
 
@@ -175,14 +173,57 @@ def test_cancelled_and_gone_on_with(visit: Visit, server: Server) -> None:
     place(visit, study=started)
     expect(visit.page.get_by_text("goes on when this page is closed")).to_be_visible()
     visit.page.get_by_role("button", name="Cancel").click()
-    expect(visit.page.get_by_text("Cancelled. What was computed is kept.")).to_be_visible(timeout=WAIT)
+    expect(visit.page.get_by_text("Cancelled. What was computed is kept.")).to_be_visible()
     visit.page.get_by_role("button", name="Go on from there").click()
-    expect(visit.page.get_by_role("progressbar")).to_be_visible(timeout=WAIT)
+    expect(visit.page.get_by_role("progressbar")).to_be_visible()
     visit.page.get_by_role("button", name="Cancel").click()
-    expect(visit.page.get_by_text("Cancelled. What was computed is kept.")).to_be_visible(timeout=WAIT)
+    expect(visit.page.get_by_text("Cancelled. What was computed is kept.")).to_be_visible()
     visit.page.get_by_role("button", name="Delete").click()
     visit.page.get_by_role("button", name="Delete it for good").click()
     expect(visit.page.get_by_role("navigation", name="Studies").get_by_text("slow.txt")).to_have_count(0)
+
+
+def test_a_file_on_its_way_is_watched_and_called_back(visit: Visit) -> None:
+    """Over a slow line a bar says how much has been sent; cancelled, nothing of it is there, and another file can be chosen."""
+    place(visit, study="new")
+    expect(visit.page.get_by_role("button", name="Start")).to_be_visible()
+    line = visit.context.new_cdp_session(visit.page)
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 100_000}
+    line.send("Network.emulateNetworkConditions", slow)
+    drop(visit, "long.txt", "A line of the data set.\n" * 200_000)
+    bar = visit.page.get_by_role("progressbar", name="Sent of long.txt")
+    expect(bar).to_have_attribute("aria-valuenow", re.compile("^[1-9]"))
+    expect(visit.page.get_by_text(re.compile(r"^long\.txt: \d\.\d\sMiB of 4\.6\sMiB sent\.$"))).to_be_visible()
+    visit.page.get_by_role("button", name="Cancel").click()
+    expect(bar).to_have_count(0)
+    expect(visit.page.get_by_text("Choose a data set first.")).to_be_visible()
+    line.send("Network.emulateNetworkConditions", {**slow, "uploadThroughput": -1})
+    drop(visit, "short.txt", "\n".join(TEXTS))
+    expect(visit.page.get_by_text("18 rows can be used")).to_be_visible()
+    expect(visit.alert).to_have_count(0)
+
+
+def test_keys(visit: Visit, two: tuple[str, str]) -> None:
+    """`?` lists them, `f` finds heads, `[` and `]` walk the lenses, `n` begins a study."""
+    place(visit, study=two[0])
+    expect(visit.page.get_by_text(re.compile("^6 inputs · "))).to_be_visible()
+    press = visit.page.keyboard.press
+    press("?")
+    sheet = visit.page.get_by_role("dialog", name="Keys, gestures, words")
+    expect(sheet).to_contain_text("to the field that finds heads of the study")
+    press("Escape")
+    expect(sheet).to_be_hidden()
+    press("f")
+    field = visit.page.get_by_role("searchbox", name="Find heads")
+    expect(field).to_be_focused()
+    press("Escape")
+    expect(field).not_to_be_focused()
+    lens = visit.page.get_by_role("combobox", name="lens")
+    for key, value in (("]", "effective"), ("]", "weights"), ("[", "effective")):
+        press(key)
+        expect(lens).to_have_value(value)
+    press("n")
+    expect(visit.page.get_by_role("heading", name="New study")).to_be_visible()
 
 
 def test_what_cannot_be_read_is_said(visit: Visit) -> None:
@@ -190,12 +231,11 @@ def test_what_cannot_be_read_is_said(visit: Visit) -> None:
     visit.network_errors_expected = True
     place(visit, study="new")
     drop(visit, "picture.tsv", bytes(range(256)) * 40)
-    expect(visit.alert).to_be_visible(timeout=WAIT)
-    assert re.search(r"[a-z].*\.", visit.alert.inner_text())
+    expect(visit.alert).to_have_text(re.compile(r"[a-z].*\."))
     expect(visit.page.get_by_role("button", name="Start")).to_have_attribute("aria-disabled", "true")
     place(visit, study="0" * 32)
     visit.page.reload()
-    expect(visit.alert).to_be_visible(timeout=WAIT)
+    expect(visit.alert).to_be_visible()
 
 
 def test_a_narrow_screen(visits: Callable[..., Visit], two: tuple[str, str]) -> None:
@@ -203,8 +243,8 @@ def test_a_narrow_screen(visits: Callable[..., Visit], two: tuple[str, str]) -> 
     visit = visits(viewport={"width": 390, "height": 844})
     for show in ("figures", "heads", "tables", "data"):
         place(visit, study=two[0], show=show)
-        expect(visit.page.get_by_text(re.compile("^6 inputs · "))).to_be_visible(timeout=WAIT)
-        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+        expect(visit.page.get_by_text(re.compile("^6 inputs · "))).to_be_visible()
+        visit.holds("document.documentElement.scrollWidth <= 390")
         visit.page.goto("about:blank")
     place(visit, study=two[0])
     visit.page.get_by_role("button", name="All studies").click()

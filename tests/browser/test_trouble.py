@@ -115,7 +115,7 @@ def test_worker_killed(visit: Visit, server: Server) -> None:
     server.forward(identity)
     server.kill_child()
     expect(visit.page.get_by_role("status").filter(has_text="was restarted")).to_be_visible()
-    visit.page.get_by_text("120 heads").wait_for(timeout=60_000)
+    expect(visit.page.get_by_text("120 heads")).to_be_visible()
     document: dict[str, Any] = server.get(f"/analyses/{identity}").json()
     assert (document["status"], document["attempts"]) == ("done", 2)
     expect(visit.page.get_by_role("gridcell")).to_have_count(120)

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.api.users import Users, users
-from tests.browser.test_looks import CONTRASTS, SIZES
-from tests.browser.visit import Visit, address
+from tests.browser.test_looks import SIZES, faint
+from tests.browser.visit import Visit, address, box, comes_to
 from tests.server import API, eventually
 
 Begin = Callable[..., Visit]
@@ -93,8 +93,8 @@ def test_in_and_out(begin: Begin, lab: Users) -> None:
     sheet(visit, "Signed in as ada").get_by_role("button", name="Sign out").click()
     expect(sheet(visit)).to_be_visible()
     expect(visit.page.get_by_text("private")).to_have_count(0)
-    assert "private" not in visit.page.url
-    assert visit.context.cookies() == []
+    expect(visit.page).not_to_have_url(re.compile("private"))
+    comes_to(visit.context.cookies, [])
 
 
 def test_no_script_can_read_the_token(begin: Begin, lab: Users) -> None:
@@ -187,7 +187,7 @@ def test_a_shared_analysis_for_another_user(begin: Begin, lab: Users) -> None:
     expect(emmy.text).to_have_value("A thought for Emmy.")
     emmy.submit("Emmy has another one.")
     signed_in(emmy, "emmy")
-    assert "share=" not in emmy.page.url
+    expect(emmy.page).not_to_have_url(re.compile("share="))
     texts = [item["text"] for item in lab.emmy.get(f"{API}/analyses").json()["items"]]
     assert "Emmy has another one." in texts
     assert "A thought for Emmy." not in texts
@@ -214,6 +214,77 @@ def test_a_shared_analysis_that_still_runs(begin: Begin, lab: Users) -> None:
     eventually(lambda: lab.ada.get(f"{API}/analyses/{id_}").json()["status"] == "done", "its end")
 
 
+def study(lab: Users, name: str) -> str:
+    """A study of Ada's that is done."""
+    data = f"The boats lay by the bank.\nNobody asked where the water went.\nThe clock of {name} stood still.\n"
+    body = {"model": "minilm", "dataset": {"name": name, "data": data}, "figures": ["entropy"]}
+    made = lab.ada.post(f"{API}/studies", json=body, headers={"Prefer": "wait=60"})
+    assert made.status_code == 200, made.text
+    return str(made.json()["id"])
+
+
+def drawn(visit: Visit) -> None:
+    """A figure of a study is there."""
+    expect(visit.page.locator(".js-plotly-plot .xtick").first).to_be_attached()
+
+
+def test_a_study_is_shared(begin: Begin, lab: Users) -> None:
+    """Whoever has the link sees its figures, heads, tables and texts, and can neither change it nor see another; until it is taken back."""
+    other, id_ = study(lab, "private.txt"), study(lab, "shared.txt")
+    visit = sign_in(begin(), lab.tokens["ada"])
+    visit.page.goto(f"{visit.root}/?studies{address(study=id_, figures='entropy', other=other)}")
+    drawn(visit)
+    button(visit, "Share").click()
+    field = sheet(visit, "Share this study").get_by_role("textbox", name="Link")
+    expect(field).to_have_value(re.compile("#.*share="))
+    link = field.input_value()
+    assert other not in link
+
+    guest = begin()
+    guest.page.goto(link)
+    drawn(guest)
+    expect(guest.page.get_by_role("heading", name=re.compile(r"^shared\.txt"))).to_be_visible()
+    expect(sheet(guest)).to_have_count(0)
+    expect(guest.page.get_by_role("navigation")).to_have_count(0)
+    expect(guest.page.get_by_text("private")).to_have_count(0)
+    expect(guest.page.get_by_role("button", name=re.compile("^(Delete|Share$|New|Cancel)"))).to_have_count(0)
+    guest.page.get_by_text("heads", exact=True).click()
+    expect(guest.page.get_by_role("list", name="Examples").get_by_role("link").first).to_be_visible()
+    guest.page.get_by_text("tables", exact=True).click()
+    with guest.page.expect_download():
+        guest.page.get_by_role("button", name="CSV").click()
+    guest.page.reload()
+    expect(guest.page.get_by_role("group", name="Tables")).to_be_visible()
+
+    sheet(visit, "Share this study").get_by_role("button", name="Stop sharing").click()
+    expect(sheet(visit, "Share this study")).to_contain_text("no longer opens anything")
+    stranger = begin()
+    stranger.page.goto(link)
+    expect(sheet(stranger)).to_contain_text("This link is not open any more")
+    expect(stranger.page.get_by_text("shared.txt")).to_have_count(0)
+
+
+def test_a_token_that_ends_among_studies(begin: Begin, lab: Users) -> None:
+    """The page asks who is there as soon as it is refused, and goes on with what was open."""
+    id_ = study(lab, "kept.txt")
+    visit = sign_in(begin(), lab.accounts.create("joan"))
+    lab.accounts.revoke("joan")
+    visit.page.goto(f"{visit.root}/?studies{address(study=id_)}")
+    expect(sheet(visit)).to_contain_text("The server wants to know whose studies to show.")
+    visit.page.get_by_label("Access token").fill(lab.tokens["ada"])
+    visit.page.keyboard.press("Enter")
+    expect(visit.page.get_by_role("heading", name=re.compile(r"^kept\.txt"))).to_be_visible()
+    drawn(visit)
+    expect(visit.page.get_by_role("navigation", name="Studies").get_by_text("kept.txt")).to_be_visible()
+    visit.context.clear_cookies()
+    visit.page.get_by_text("heads", exact=True).click()
+    expect(sheet(visit)).to_be_visible()
+    visit.page.get_by_label("Access token").fill(lab.tokens["emmy"])
+    visit.page.keyboard.press("Enter")
+    expect(visit.alert).to_contain_text("There is no study of that id")
+    expect(visit.page.get_by_text("kept.txt")).to_have_count(0)
+
+
 def test_nothing_of_it_without_users(visit: Visit) -> None:
     """A server without users asks nobody, and offers nothing of this."""
     visit.open()
@@ -233,13 +304,11 @@ def test_looks(begin: Begin, lab: Users, scheme: str, size: tuple[int, int]) -> 
 
     def check(title: str) -> None:
         expect(sheet(visit, title)).to_be_visible()
-        faint = [(ratio, text) for ratio, text in visit.page.evaluate(CONTRASTS) if ratio < 4.5]
-        assert faint == []
-        box = sheet(visit, title).bounding_box()
-        assert box is not None
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= size[0]
-        assert visit.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        comes_to(lambda: faint(visit), [])
+        place = box(sheet(visit, title))
+        assert place["x"] >= 0
+        assert place["x"] + place["width"] <= size[0]
+        visit.holds(f"document.documentElement.scrollWidth <= {size[0]}")
 
     visit.page.goto(f"{visit.root}/")
     visit.page.get_by_label("Access token").fill("wrong")

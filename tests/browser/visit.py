@@ -2,38 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Locator, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, FloatRect, Locator, Page, expect
+
+from headscope.lenses import LENSES
+from tests.server import DEADLINE, eventually
+
+T = TypeVar("T")
+# As long as a test waits for anything, in ms. What is there sooner is not waited for, so a slow machine costs nothing on a fast one.
+PATIENCE = 1000 * DEADLINE
+expect.set_options(timeout=PATIENCE)
 
 # Chromium's own words for answers of 400 and above and for a server that is gone; the tests of errors ask for those on purpose.
 NETWORK = "Failed to load resource"
 
 # Playwright's own waiting for functions would need `eval`, which the page's Content-Security-Policy forbids; so do these by the frame.
-PAINTED = """([name, after]) => new Promise((resolve) => {
+PAINTED = """([name, after, patience]) => new Promise((resolve, reject) => {
+  const end = performance.now() + patience
   const look = () => {
-    const mark = performance.getEntriesByName(`headscope:${name}`).findLast(({ startTime }) => startTime > after)
-    mark ? resolve(mark.startTime) : requestAnimationFrame(look)
+    const mark = performance.getEntriesByName(`headscope:${name}`).find(({ startTime }) => startTime > after)
+    if (mark) resolve(mark.startTime)
+    else if (performance.now() > end) reject(new Error(`${name} was never painted`))
+    else requestAnimationFrame(look)
   }
   look()
 })"""
 LISTEN = "document.addEventListener('securitypolicyviolation', (e) => console.error(`CSP ${e.violatedDirective} ${e.sample}`))"
-# Differs when the picture does; nought distinct colours would be a blank one.
-PICTURE = """(element) => {
-  const canvas = element.querySelector('canvas')
-  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true })
-  copy.drawImage(canvas, 0, 0)
-  const { data } = copy.getImageData(0, 0, canvas.width, canvas.height)
-  const colours = new Set()
-  let sum = 0
-  for (let i = 0; i < data.length; i += 4) {
-    const colour = data[i] * 65536 + data[i + 1] * 256 + data[i + 2]
-    if (data[i + 3]) colours.add(colour)
-    sum = (sum * 31 + colour + data[i + 3]) % 4294967291
+# Differs when the picture does; nought distinct colours would be a blank one. A thumbnail stands there only until the map itself has come.
+PICTURE = """async (element, patience) => {
+  const end = performance.now() + patience
+  const frames = (count) => new Promise((resolve) => requestAnimationFrame(() => (count > 1 ? resolve(frames(count - 1)) : resolve())))
+  const isThumbnail = () => document.getElementById(element.getAttribute('aria-describedby'))?.textContent.includes('a thumbnail:')
+  const read = () => {
+    const canvas = element.querySelector('canvas')
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true })
+    copy.drawImage(canvas, 0, 0)
+    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height)
+    const colours = new Set()
+    let sum = 0
+    for (let i = 0; i < data.length; i += 4) {
+      const colour = data[i] * 65536 + data[i + 1] * 256 + data[i + 2]
+      if (data[i + 3]) colours.add(colour)
+      sum = (sum * 31 + colour + data[i + 3]) % 4294967291
+    }
+    return [colours.size, sum]
   }
-  return [colours.size, sum]
+  for (let last = -1; ; ) {
+    await frames(2)
+    if (performance.now() > end) throw new Error('the picture never stood still')
+    if (isThumbnail()) continue
+    const [colours, sum] = read()
+    if (sum === last) return [colours, sum]
+    last = sum
+  }
 }"""
+# Where an element is, once it has stood still for some frames.
+STILL = """(element) => new Promise((resolve) => {
+  let [last, same] = ['', 0]
+  const look = () => {
+    const { x, y, width, height } = element.getBoundingClientRect()
+    const now = [x, y, width, height].join()
+    same = now === last ? same + 1 : 0
+    last = now
+    same > 2 ? resolve({ x, y, width, height }) : requestAnimationFrame(look)
+  }
+  look()
+})"""
 
 
 def address(**fields: str) -> str:
@@ -48,7 +87,7 @@ class Visit:
         self.root = root
         self.context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **context})
         self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(PATIENCE)
         self.problems: list[str] = []
         self.network_errors_expected = False
         self.page.add_init_script(LISTEN)
@@ -80,8 +119,8 @@ class Visit:
         return float(self.page.evaluate("performance.now()"))
 
     def painted(self, name: str, after: float = -1) -> float:
-        """Wait for a mark later than `after`; when it was made, in ms of the page's clock."""
-        return float(self.page.evaluate(PAINTED, [name, after]))
+        """Wait for the first mark later than `after`; when it was made, in ms of the page's clock."""
+        return float(self.page.evaluate(PAINTED, [name, after, PATIENCE]))
 
     @property
     def text(self) -> Locator:
@@ -121,13 +160,18 @@ class Visit:
 
     def idle(self) -> None:
         """Wait until no analysis runs."""
-        expect(self.page.get_by_role("main")).to_have_attribute("aria-busy", "false", timeout=20_000)
+        expect(self.page.get_by_role("main")).to_have_attribute("aria-busy", "false")
 
     def lens(self, name: str) -> None:
-        """Choose a lens as a hand does, and wait until its map is painted."""
-        before = self.now()
+        """Choose a lens as a hand does, and wait until its map is there, and no thumbnail of it."""
         self.page.get_by_role("combobox", name="Lens").select_option(label=name)
-        self.painted("head", before)
+        title = re.escape(LENSES[name.replace(" ", "-")].title)
+        image = self.page.get_by_role("img", name=re.compile("^Heat map of"))
+        expect(image).to_have_accessible_description(re.compile(f"^{title},.*(exact|rounded)"))
+
+    def holds(self, condition: str) -> None:
+        """Wait until this is true of the page, in JavaScript."""
+        eventually(lambda: self.page.evaluate(condition), condition)
 
     def shows(self, *words: str) -> None:
         """These words stand among the tokens on screen, in this order."""
@@ -136,5 +180,31 @@ class Visit:
 
 def picture(image: Locator) -> tuple[int, int]:
     """How many colours an image has, and a number that differs when it does."""
-    colours, number = image.evaluate(PICTURE)
+    colours, number = image.evaluate(PICTURE, PATIENCE)
     return colours, number
+
+
+def another_picture(image: Locator, *seen: tuple[int, int]) -> tuple[int, int]:
+    """Wait until the image is none of those that were seen."""
+
+    def look() -> tuple[int, int] | None:
+        now = picture(image)
+        return None if now in seen else now
+
+    found = eventually(look, "another picture")
+    assert found
+    return found
+
+
+def box(element: Locator) -> FloatRect:
+    """Where an element is, in pixels of the window."""
+    place: FloatRect = element.evaluate(STILL)
+    return place
+
+
+def comes_to(probe: Callable[[], T], wanted: T) -> None:
+    """Wait until a question to the page is answered like this; what was answered instead is what fails."""
+    end = time.monotonic() + DEADLINE
+    while (found := probe()) != wanted and time.monotonic() < end:
+        time.sleep(0.02)
+    assert found == wanted

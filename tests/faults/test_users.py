@@ -10,6 +10,7 @@ from typing import cast
 import httpx
 import pytest
 
+from tests import studies
 from tests.api.users import OF_ONE, Users, ask, refused, users
 from tests.cluster import Cluster
 from tests.server import API, SLOW, Server, eventually
@@ -54,6 +55,19 @@ def test_every_server_knows_who_may_read_what(lab: Users) -> None:
         assert (ada.get(address).status_code, lab.emmy.get(address).status_code) == (404, 200)
         refused(nobody.get(address, params={"share": key}))
     assert lab.server.metric("forward_passes_total") == before
+
+
+def test_a_key_to_a_study_opens_it_on_every_server(lab: Users) -> None:
+    """And nowhere once it is taken back."""
+    made = lab.ada.post(f"{API}/studies", json=studies.asked(10), headers={"Prefer": "wait=60"})
+    assert made.status_code == 200, made.text
+    address = f"{API}/studies/{made.json()['id']}"
+    key = lab.ada.post(f"{address}/share").json()["key"]
+    with elsewhere(lab, "emmy") as emmy, elsewhere(lab, None) as nobody:
+        for stranger in (nobody, lab.nobody, emmy):
+            assert stranger.get(f"{address}/heads", params={"share": key}).status_code == 200
+        assert lab.ada.delete(f"{address}/share").status_code == 204
+        refused(nobody.get(address, params={"share": key}))
 
 
 def test_users_take_turns(lab: Users) -> None:

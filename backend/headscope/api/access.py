@@ -22,8 +22,8 @@ from .problems import failure
 # Paths that are open to everybody. All others are closed, those that do not exist too.
 OPEN = re.compile(r"/(healthz|assets/[^/]+)?")
 SIGN_IN = ("POST", "/api/v1/session")
-# What a share key opens: one analysis, and what the page needs around it: what methods are called, and who is signed in (nobody).
-SHARED = re.compile(r"/api/v1/analyses/([0-9a-f]{32})(/.*)?")
+# What a share key opens: one analysis or study, and what the page needs around it: what methods are called, and who is signed in (nobody).
+SHARED = re.compile(r"/api/v1/(analyses|studies)/(?P<id>[0-9a-f]{32})(/.*)?")
 AROUND = frozenset({f"/api/v1/{part}" for part in ("lenses", "mechanisms", "measures", "figures", "session")})
 KEY = re.compile(r"[0-9a-f]{32}")
 # How long somebody who sent a wrong token or key waits for the answer.
@@ -32,7 +32,7 @@ WRONG_SECONDS = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks. `name` is None for somebody with nothing but a share key; `shared` is the analysis that the key opens.
+    """Who asks. `name` is None for somebody with nothing but a share key; `shared` is the analysis or study that the key opens.
 
     `everything`: the one user of a server without tokens, who may see all there is.
     """
@@ -45,22 +45,22 @@ class Visitor:
     def owner(self) -> str | None:
         """Whose things the request is about; None for everybody's. Raises Unauthorized where only a share key was sent."""
         if self.name is None:
-            raise Unauthorized("A share key opens its analysis for reading only. Sign in for anything else.")
+            raise Unauthorized("A share key opens its analysis or study for reading only. Sign in for anything else.")
         return None if self.everything else self.name
 
     def opens(self, id_: str) -> bool:
-        """Whether they may read an analysis, whosever it is."""
+        """Whether they may read an analysis or study, whosever it is."""
         return self.everything or self.shared == id_
 
     def may_read(self, record: Record, id_: str) -> bool:
-        """Whether they may read an analysis. It may block, and raise BrokerUnavailable."""
+        """Whether they may read an analysis or study. It may block, and raise BrokerUnavailable."""
         return self.opens(id_) or (self.name is not None and record.may_read(id_, self.name))
 
 
 class Access:
     """ASGI middleware, inside the guard: finds out who asks, or answers 401. It decides on the method and `scope["path"]` only.
 
-    `shared` names the analysis that a share key opens; it may block.
+    `shared` names the analysis or study that a share key opens; it may block.
     """
 
     def __init__(self, app: ASGIApp, *, accounts: Accounts, shared: Callable[[str], str | None]) -> None:
@@ -141,6 +141,6 @@ def _key(scope: Scope) -> str | None:
 
 
 def _opens(path: str, shared: str) -> bool:
-    """Whether a key to the analysis `shared` is enough for this path."""
+    """Whether a key to the analysis or study `shared` is enough for this path."""
     found = SHARED.fullmatch(path)
-    return path in AROUND or (found is not None and found[1] == shared)
+    return path in AROUND or (found is not None and found["id"] == shared)

@@ -261,13 +261,13 @@ class Record(Protocol):
         """Whether the owner was granted the analysis."""
 
     def share(self, id_: str, owner: str) -> str:
-        """The key with which anybody may read the analysis (128 bit, 32 hexadecimal digits): the same each time, until the owner takes it back or loses its grant."""
+        """The key with which anybody may read the analysis or study (128 bit, 32 hexadecimal digits): the same each time, until the owner takes it back or loses its grant."""
 
     def unshare(self, id_: str, owner: str) -> bool:
         """Take the owner's key back; False if there was none."""
 
     def shared(self, key: str) -> str | None:
-        """The id of the analysis that the key opens."""
+        """The id of the analysis or study that the key opens."""
 
     def count(self, name: str, number: int = 1, *, saying: Saying | None = None) -> None:
         """Add to a counter that outlives the process which counts. `saying` is for whoever may have to say it again, having heard no answer."""

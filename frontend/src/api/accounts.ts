@@ -1,7 +1,7 @@
-/** Who is signed in, and what they share, by the REST interface. The token itself is kept in a cookie that no script can read. */
+/** Who is signed in, by the REST interface. The token itself is kept in a cookie that no script can read. */
 import type { Accounts } from '../lib/source'
-import { call, getJson, path } from './http'
-import type { WireSession, WireShare } from './wire'
+import { call, getJson } from './http'
+import type { WireSession } from './wire'
 
 const SESSION = '/session'
 const JSON_BODY = { 'content-type': 'application/json', accept: 'application/json' }
@@ -18,14 +18,5 @@ export const accounts = (session: string): Accounts => ({
 
   async signOut() {
     await call(SESSION, { method: 'DELETE' })
-  },
-
-  async share(id) {
-    const answer = await call(path(['analyses', id, 'share']), { method: 'POST' })
-    return ((await answer.json()) as WireShare).key
-  },
-
-  async unshare(id) {
-    await call(path(['analyses', id, 'share']), { method: 'DELETE' })
   },
 })

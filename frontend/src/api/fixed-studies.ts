@@ -191,13 +191,15 @@ export function fixedStudies(which: 'some' | 'none'): Studies {
       format: format || DATASET.format,
     }),
     upload: async ({ name }) => ({ ...DATASET, name }),
-    list: async () => all.map(item),
+    list: async () => ({ items: all.map(item), next: null }),
     start: async () => study('running'),
     again: async ({ id }) => found(id),
     study: async (id) => found(id),
     watch: (_id: string, _report: (run: StudyRun) => void, signal) =>
       new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true })),
     remove: async () => {},
+    share: async () => 'f'.repeat(32),
+    unshare: async () => {},
     figures: fixedFigures,
     table: async () => new Blob([TABLE], { type: 'text/csv' }),
     async heads(id, where, _lens, _variant) {

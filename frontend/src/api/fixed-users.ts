@@ -20,8 +20,7 @@ export function withUsers(source: Source, user: string): Source {
       async signOut() {
         name = ''
       },
-      share: async () => 'f'.repeat(32),
-      unshare: async () => {},
     },
+    shares: { share: async () => 'f'.repeat(32), unshare: async () => {} },
   }
 }

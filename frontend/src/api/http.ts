@@ -8,9 +8,35 @@ export const PREFIX = '/api/v1'
 export type Say = (problem: Problem) => string
 
 export async function call(path: string, init: RequestInit = {}, say: Say = problemSentence): Promise<Response> {
-  const response = await reach(path, init, say)
-  if (!response.ok) throw await problem(response, say)
-  return response
+  return judged(await reach(path, init, say), say)
+}
+
+interface Sending {
+  file: Blob
+  signal: AbortSignal
+  /** Hears how many bytes have been sent. */
+  report: (sent: number) => void
+}
+
+/** Posts a file, and says how much of it has been sent: which `fetch` does not. */
+export async function send(path: string, sending: Sending, say: Say = problemSentence): Promise<Response> {
+  return judged(await sent(path, sending, say), say)
+}
+
+function sent(path: string, { file, signal, report }: Sending, say: Say): Promise<Response> {
+  const request = new XMLHttpRequest()
+  return new Promise((resolve, reject) => {
+    request.open('POST', PREFIX + path)
+    request.setRequestHeader('content-type', 'application/octet-stream')
+    request.setRequestHeader('accept', 'application/json')
+    request.responseType = 'blob'
+    request.upload.onprogress = ({ loaded }) => report(loaded)
+    request.onload = () => resolve(new Response(request.response, request))
+    request.onerror = () => reject(unreachable(say))
+    request.onabort = () => reject(signal.reason)
+    signal.addEventListener('abort', () => request.abort(), { once: true })
+    request.send(file)
+  })
 }
 
 export async function getJson<T>(path: string, signal?: AbortSignal, say?: Say): Promise<T> {
@@ -34,8 +60,15 @@ async function reach(path: string, init: RequestInit, say: Say): Promise<Respons
     return await fetch(PREFIX + path, init)
   } catch (error) {
     if (init.signal?.aborted) throw error
-    throw new SourceError(say(UNREACHABLE), UNREACHABLE.code, UNREACHABLE.status)
+    throw unreachable(say)
   }
+}
+
+const unreachable = (say: Say) => new SourceError(say(UNREACHABLE), UNREACHABLE.code, UNREACHABLE.status)
+
+async function judged(response: Response, say: Say): Promise<Response> {
+  if (!response.ok) throw await problem(response, say)
+  return response
 }
 
 async function problem(response: Response, say: Say): Promise<SourceError> {

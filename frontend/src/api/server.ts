@@ -9,6 +9,7 @@ import { watchEvents } from './events'
 import { figures, listFigures } from './figures'
 import { finding } from './finding'
 import { call, getBytes, getJson, PREFIX, path } from './http'
+import { shares } from './shares'
 import { studies } from './studies'
 import {
   readAnalysis,
@@ -55,6 +56,7 @@ export function server(key = ''): Source {
 
   return {
     accounts: accounts(at(['session'])),
+    shares: shares('analyses'),
     finding: finding(of),
 
     comparisons: comparisons(of),

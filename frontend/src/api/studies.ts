@@ -18,8 +18,9 @@ import type {
 } from '../lib/studies'
 import { watchEvents } from './events'
 import { figures, listFigures } from './figures'
-import { call, getJson, PREFIX } from './http'
+import { call, getJson, PREFIX, send } from './http'
 import type { components } from './schema'
+import { shares } from './shares'
 
 type Schemas = components['schemas']
 type WireStudy = Schemas['StudyDocument']
@@ -27,6 +28,7 @@ type WireRun = Pick<WireStudy, 'id' | 'status' | 'progress' | 'error'>
 type Query = Record<string, string | number>
 interface Page<T> {
   items: T[]
+  next: string | null
 }
 
 const readProgress = ({ seconds_left: secondsLeft, ...rest }: Schemas['StudyProgress']): StudyProgress => ({
@@ -153,17 +155,20 @@ export function studies(at: (parts: string[], query?: Query) => string): Studies
   }
 
   return {
+    ...shares('studies'),
     datasets: async () => (await get<Page<Schemas['DatasetItem']>>(at(['datasets'], { limit: 200 }))).items,
     async dataset(id, reading, signal) {
       return readDataset(await get<WireDataset>(at(['datasets', id], readAs(reading)), signal))
     },
-    async upload(file, signal) {
-      const headers = { 'content-type': 'application/octet-stream', accept: 'application/json' }
-      const place = at(['datasets'], { name: file.name })
-      const answer = await ask(place, { method: 'POST', headers, body: file, signal })
+    async upload(file, signal, report) {
+      const answer = await send(at(['datasets'], { name: file.name }), { file, signal, report }, studyProblemSentence)
       return readDataset((await answer.json()) as WireDataset)
     },
-    list: async () => (await get<Page<Schemas['StudyItem']>>(at(['studies']))).items.map(readItem),
+    async list(limit, from) {
+      const query = { limit, ...(from === undefined ? {} : { cursor: from }) }
+      const { items, next } = await get<Page<Schemas['StudyItem']>>(at(['studies'], query))
+      return { items: items.map(readItem), next }
+    },
     start: (request) => start(requestBody(request)),
     again: ({ request }) => start(request),
     study: async (id, signal) => readStudy(await get<WireStudy>(of(id), signal)),

@@ -6,12 +6,13 @@ import './styles.css'
 
 const target = document.getElementById('app')!
 
+const source = server(decodeFragment(location.hash, { share: '' }).share)
+
 /** Studies are a place of their own; what draws it comes when somebody goes there. */
 async function studies(): Promise<void> {
-  const source = server()
   const { default: Studies } = await import('./Studies.svelte')
   mount(Studies, { target, props: { source, studies: source.studies! } })
 }
 
 if (new URLSearchParams(location.search).has('studies')) void studies()
-else mount(App, { target, props: { source: server(decodeFragment(location.hash, { share: '' }).share) } })
+else mount(App, { target, props: { source } })

@@ -44,5 +44,6 @@ export function problemSentence(problem: Problem): string {
 /** The same of a study, which is of no single text. */
 export function studyProblemSentence(problem: Problem): string {
   if (problem.code === 'unauthorized') return SENTENCES.unauthorized(problem)
-  return problem.detail || `${problem.title || 'The study failed'}.`
+  const said = problem.detail || `${problem.title || 'The study failed'}.`
+  return said.replace('set max_tokens to cut it', 'start another study that cuts inputs to so many tokens')
 }

@@ -4,6 +4,7 @@ import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } fr
 import type { Figures } from './figures'
 import type { Asked, FoundHeads } from './finding'
 import type { Matrix, Tiles } from './matrix'
+import type { Shares } from './shares'
 import type { Studies } from './studies'
 
 export interface Catalogue {
@@ -38,9 +39,6 @@ export interface Accounts {
   who(): Promise<Visit>
   signIn(token: string): Promise<string | null>
   signOut(): Promise<void>
-  /** A key with which anybody may read the analysis, until it is taken back. */
-  share(id: string): Promise<string>
-  unshare(id: string): Promise<void>
 }
 
 /** How two analyses of a source compare, where it can say. */
@@ -60,6 +58,8 @@ export interface Finding {
 
 export interface Source {
   accounts?: Accounts
+  /** Of analyses. */
+  shares?: Shares
   finding?: Finding
   comparisons?: Comparisons
   figures?: Figures

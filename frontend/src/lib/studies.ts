@@ -3,6 +3,7 @@ import type { Head, Method, Status } from './analysis'
 import type { Figures } from './figures'
 import type { FoundHeads } from './finding'
 import type { Problem } from './problem'
+import type { Shares } from './shares'
 
 /** What a column is for, as it is called in the interface, and what the page calls it. */
 export const ROLES: Record<string, string> = {
@@ -96,6 +97,12 @@ export interface StudyItem extends StudyRun {
   when: number
 }
 
+/** Studies of a list, and how to ask for those that come after them; null: there are no more. */
+export interface StudyPage {
+  items: StudyItem[]
+  next: string | null
+}
+
 export interface Study extends StudyRun {
   request: Record<string, unknown>
   dataset: Report
@@ -169,12 +176,14 @@ export interface StudyHead extends Head {
 export type TableFormat = 'csv' | 'json' | 'parquet' | 'latex'
 
 /** Where studies come from. */
-export interface Studies {
+export interface Studies extends Shares {
   datasets(): Promise<DatasetItem[]>
   /** What the server knows of a data set, read as asked. */
   dataset(id: string, reading: Reading, signal: AbortSignal): Promise<Dataset>
-  upload(file: File, signal: AbortSignal): Promise<Dataset>
-  list(): Promise<StudyItem[]>
+  /** Reports how many bytes have been sent. */
+  upload(file: File, signal: AbortSignal, report: (sent: number) => void): Promise<Dataset>
+  /** The newest first, so many at most; those after `from`, which a list has said. */
+  list(limit: number, from?: string): Promise<StudyPage>
   /** Answers as soon as it has an id; `watch` follows it then. */
   start(request: StudyRequest): Promise<Study>
   /** The same study again, from where it ended. */

@@ -37,14 +37,16 @@ export class Draft {
   known = $state.raw<DatasetItem[]>([])
   /** Why the data set can't be read, or the study not started. */
   error = $state('')
-  /** What is on its way: a file that is sent or read, or the study itself. */
+  /** What is done: a data set is read, or the study begun. */
   busy = $state('')
+  /** The file on its way: its bytes, and how many of them have been sent. */
+  sending = $state.raw<{ file: File; sent: number }>()
   /** What the first model carries, once that is known. */
   support = $state.raw<KindSupport>()
   choices: Choices = $derived.by(() => ({ ...START, ...readDraft(this.place.draft) }))
   #read = latest((signal, id: string, reading: Reading) => this.studies.dataset(id, reading, signal))
   #ask = latest((_signal, model: string) => this.supportOf(model))
-  #send = latest((signal, file: File) => this.studies.upload(file, signal))
+  #send = latest((signal, file: File) => this.studies.upload(file, signal, (sent) => this.#sent(file, sent)))
 
   constructor(
     readonly studies: Studies,
@@ -78,13 +80,25 @@ export class Draft {
   }
 
   async take(file: File): Promise<void> {
-    await this.#try(`Sending ${file.name} and reading it \u2026`, async () => {
+    this.#sent(file, 0)
+    await this.#try('', async () => {
       const dataset = await this.#send(file)
       if (!dataset) return
       this.dataset = dataset
       this.set({ dataset: dataset.id, format: '', columns: {} })
       this.known = await this.studies.datasets()
     })
+    // Another file may have taken its place.
+    if (this.sending?.file === file) this.sending = undefined
+  }
+
+  /** The file that is on its way is not wanted any more; what was there before stays. */
+  keep(): void {
+    this.#send.stop()
+  }
+
+  #sent(file: File, sent: number): void {
+    this.sending = { file, sent }
   }
 
   choose(id: string): Promise<void> {

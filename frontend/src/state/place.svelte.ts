@@ -23,6 +23,8 @@ const INITIAL = {
   head: '',
   /** A study that is not started yet, as JSON. */
   draft: '',
+  /** The key to a study that somebody shared. */
+  share: '',
 }
 type Fields = typeof INITIAL
 
@@ -47,7 +49,12 @@ export class Place {
 
   /** Another study; how it is looked at stays. */
   open(study: string): void {
-    this.set({ study, other: '', head: '', draft: '' })
+    this.set({ study, other: '', head: '', draft: '', share: '' })
+  }
+
+  /** What somebody with that key sees: this study as it is seen here, beside no other. */
+  linkTo(share: string): string {
+    return `#${encodeFragment({ ...this.#fields, other: '', draft: '', share }, INITIAL)}`
   }
 
   openHead(head: Head): void {
@@ -59,6 +66,10 @@ export class Place {
   }
   get other() {
     return this.#fields.other
+  }
+  /** The study that is compared with; nothing is compared with itself. */
+  get beside() {
+    return this.other === this.study ? '' : this.other
   }
   get show(): Side {
     const { show } = this.#fields
@@ -84,6 +95,9 @@ export class Place {
   }
   get head(): Head | undefined {
     return parseHead(this.#fields.head)
+  }
+  get share() {
+    return this.#fields.share
   }
   get draft() {
     return this.#fields.draft

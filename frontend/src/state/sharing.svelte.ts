@@ -1,5 +1,5 @@
-/** The link to the analysis on screen: made when it is asked for, taken back when it is not wanted any more. */
-import type { Accounts } from '../lib/source'
+/** The link to the analysis or study on screen: made when it is asked for, taken back when it is not wanted any more. */
+import type { Shares } from '../lib/shares'
 
 export class Sharing {
   open = $state(false)
@@ -7,24 +7,24 @@ export class Sharing {
   key = $state('')
   error = $state('')
 
-  constructor(readonly accounts: Accounts | undefined) {}
+  constructor(readonly shares: Shares | undefined) {}
 
   start = (id: string): Promise<void> =>
-    this.#do(async (accounts) => {
-      this.key = await accounts.share(id)
+    this.#do(async (shares) => {
+      this.key = await shares.share(id)
     })
 
   stop = (id: string): Promise<void> =>
-    this.#do(async (accounts) => {
-      await accounts.unshare(id)
+    this.#do(async (shares) => {
+      await shares.unshare(id)
       this.key = ''
     })
 
-  async #do(change: (accounts: Accounts) => Promise<void>): Promise<void> {
-    if (!this.accounts) return
+  async #do(change: (shares: Shares) => Promise<void>): Promise<void> {
+    if (!this.shares) return
     this.error = ''
     try {
-      await change(this.accounts)
+      await change(this.shares)
     } catch (error) {
       this.error = error instanceof Error ? error.message : String(error)
     }

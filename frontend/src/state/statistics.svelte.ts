@@ -32,13 +32,18 @@ export class Statistics {
   }
 }
 
+export const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
+
 /** One figure on screen; the old one stays until the new one is there. */
 export class Drawn {
   figure = $state.raw<PlotlyFigure>()
   error = $state('')
   #task: (id: string, asked: AskedFigure) => Promise<PlotlyFigure | undefined>
 
-  constructor(figures: Figures) {
+  constructor(
+    figures: Figures,
+    private readonly fail: (error: unknown) => string,
+  ) {
     this.#task = latest((signal, id: string, asked: AskedFigure) => figures.draw(id, asked, signal))
   }
 
@@ -49,7 +54,7 @@ export class Drawn {
       this.figure = figure
       this.error = ''
     } catch (error) {
-      this.error = error instanceof Error ? error.message : String(error)
+      this.error = this.fail(error)
     }
   }
 }

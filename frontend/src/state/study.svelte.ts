@@ -31,10 +31,10 @@ export class OpenStudy {
     }
   }
 
-  /** One that has just been started. */
-  adopt(study: Study): void {
+  /** The same once more: it has been started again, or somebody else asks. */
+  again(id: string): Promise<void> {
     this.#id = ''
-    void this.open(study.id)
+    return this.open(id)
   }
 
   async remove(): Promise<void> {

@@ -48,9 +48,11 @@ const GRAPH_WIDTH = 228
 const LEAST_MAP = 330
 const LARGEST_CELL = 60
 const SCROLLBAR = 10
-const TWO_LINES = 430
+const TWO_LINES = 416
 /** From row to row of a column. */
 const PITCH = 18
+/** Of two maps side by side, the strip below them in which their graphs stand. */
+const STRIP = 220
 /** The line of controls above a graph. */
 const CONTROLS = 26
 /** The line that says how much of a graph is on screen. */
@@ -80,7 +82,10 @@ function mapSide(
   const graph = beside ? Math.max(GRAPH_WIDTH, width * (pictured ? 0.45 : 0.29)) + GAP : 0
   const across = (width - graph - GAP * (maps - 1)) / (width < NARROW ? 1 : maps) - label - 2
   // Side by side, the graph stands below and keeps a strip of its own.
-  const below = view === 'both' && !beside ? Math.max(190, along && Number.isFinite(height) ? height * 0.42 : 0) : 0
+  const below =
+    view === 'both' && !beside
+      ? Math.max(maps > 1 ? STRIP : 190, along && Number.isFinite(height) ? height * 0.42 : 0)
+      : 0
   const down = Number.isFinite(height) ? height - label - AROUND - (warned ? WARNING : 0) - below : 620
   const side = Math.max(120, Math.floor(Math.min(across, down, n * LARGEST_CELL)))
   // Equal cells where they can be seen one by one.
@@ -96,7 +101,9 @@ function graphLayout(n: number, label: number, room: Room, beside: boolean, side
   const free = graphHeight(label, room, beside, side)
   // Rows move closer where all of them are then on screen.
   const close = Math.min(PITCH, Math.floor((free - top - 2) / n))
-  const pitch = aligned ? cell : close >= LABEL_HEIGHT ? close : PITCH
+  // Of a strip below two maps every row counts.
+  const far = room.maps > 1 ? LABEL_HEIGHT : PITCH
+  const pitch = aligned ? cell : close >= LABEL_HEIGHT ? close : far
   const content = Math.ceil(top + n * pitch + 2)
   if (room.along || room.pictured)
     return {

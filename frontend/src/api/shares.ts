@@ -1,0 +1,16 @@
+/** Share keys over REST. */
+import type { Shares } from '../lib/shares'
+import { call, path } from './http'
+import type { WireShare } from './wire'
+
+/** Keys to things of a kind. */
+export const shares = (kind: 'analyses' | 'studies'): Shares => ({
+  async share(id) {
+    const answer = await call(path([kind, id, 'share']), { method: 'POST' })
+    return ((await answer.json()) as WireShare).key
+  },
+
+  async unshare(id) {
+    await call(path([kind, id, 'share']), { method: 'DELETE' })
+  },
+})
