@@ -170,8 +170,8 @@ def predicted(pieces: Tensor) -> Batch:
 def masked(pieces: Tensor, share: float, size: int, seed: tuple[int, int]) -> Batch:
     """Pieces [B, N] between CLS and SEP with a share of their tokens to be told: most are hidden behind MASK, some are another token, some stay."""
     random = generator(*seed)
-    chosen = torch.rand(pieces.shape, generator=random) < share
-    chosen[:, 0] |= ~chosen.any(-1)
+    # As many in every piece: processors prepare themselves anew for every number of rows that they multiply.
+    chosen = torch.rand(pieces.shape, generator=random).argsort(-1) < round(share * pieces.shape[1])
     how = torch.rand(pieces.shape, generator=random)
     others = torch.randint(len(SPECIAL), size, pieces.shape, generator=random)
     shown = torch.where(how < STAYING, pieces, torch.where(how < STAYING + SWAPPED, others, MASK))

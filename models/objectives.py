@@ -39,24 +39,26 @@ def configured(objective: Objective, shape: Shape, labels: list[str]) -> Any:
     """The configuration of a model that starts from nothing. Nothing is dropped out: no run sees its data often."""
     import transformers
 
+    # A narrow model's projections have the variance that those of one of width 768 have.
+    spread = {"initializer_range": 0.02 * (768 / shape.width) ** 0.5}
     named = {"id2label": dict(enumerate(labels)), "label2id": {name: number for number, name in enumerate(labels)}}
     if objective == "images":
         return transformers.ViTConfig(
             hidden_size=shape.width, num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
             intermediate_size=4 * shape.width, image_size=32, patch_size=4,
-            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **named,
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **named, **spread,
         )  # fmt: skip
     if objective == "causal-lm":
         return transformers.GPT2Config(
             vocab_size=shape.vocabulary, n_embd=shape.width, n_layer=shape.layers, n_head=shape.heads, n_positions=shape.positions,
             activation_function="gelu_pytorch_tanh", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-            bos_token_id=END, eos_token_id=END, pad_token_id=PAD,
+            bos_token_id=END, eos_token_id=END, pad_token_id=PAD, **spread,
         )  # fmt: skip
     return transformers.BertConfig(
         vocab_size=shape.vocabulary, hidden_size=shape.width, num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
         intermediate_size=4 * shape.width, max_position_embeddings=shape.positions, type_vocab_size=2,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=PAD, bos_token_id=CLS, eos_token_id=SEP,
-        **(named if labels else {}),
+        **spread, **(named if labels else {}),
     )  # fmt: skip
 
 

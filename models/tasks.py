@@ -17,7 +17,7 @@ from .data import Batch, Source
 from .objectives import Objective
 
 SAMPLE = Path(__file__).resolve().parent / "twins" / "sample"
-SHARE = 0.25  # of the tokens of running text that are to be told
+SHARE = 0.2  # of the tokens of running text that are to be told
 
 
 class Task:

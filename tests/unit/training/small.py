@@ -24,7 +24,7 @@ def module_of(objective, seed=0, labels=("O", "B")):
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if parameter.dim() > 1 and "embed" not in name:
-                parameter.mul_(6)
+                parameter.mul_(1.5)
     return module
 
 
@@ -53,5 +53,5 @@ def source_of(objective, seed=0):
         return data.Rows(data.read_labelled(SAMPLE / "reviews.tsv"), tokenizer(), seed, count=8, positions=64)
     if objective == "words":
         return data.Rows(data.read_tagged(SAMPLE / "entities.conll"), tokenizer(), seed, count=8, positions=64)
-    share = 0.25 if objective == "masked-lm" else None
+    share = 0.2 if objective == "masked-lm" else None
     return data.Text(ids(), seed, share, pieces=8, positions=64, size=SHAPE.vocabulary)
