@@ -25,7 +25,7 @@ from ..store.mapfile import Corrupt
 from .access import Visitor
 from .recent import Recent
 
-ABOUT = re.compile(r"/api/v1/(?:analyses|studies)/([0-9a-f]{32})(/.*)?")
+ABOUT = re.compile(r"/api/v1/(analyses|studies)/([0-9a-f]{32})(/.*)?")
 # Readers that are remembered, each with one thing it has read.
 READERS = 10_000
 # The most characters of a question with its headers, and bytes of an answer, that are kept.
@@ -59,8 +59,9 @@ def found(request: Request, id_: str, stored: Stored, answer: Response | None) -
 
 
 class Asked(NamedTuple):
-    """A question: about which analysis or study, about what of it, in which format, which answers the reader has; and all that an answer depends on beside the result."""
+    """A question: about an analysis or a study, which one, what of it, in which format, the answers that the reader has; and all that an answer depends on."""
 
+    kind: str
     id: str
     part: str
     accept: str
@@ -82,7 +83,7 @@ class Reads:
     ) -> None:
         self._app, self._service, self._recent = app, service, recent
         self._simple, self._route = simple, route
-        self._readers: OrderedDict[tuple[Visitor, str], str] = OrderedDict()
+        self._readers: OrderedDict[tuple[Visitor, str, str], str] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = _asked(scope)
@@ -96,10 +97,11 @@ class Reads:
 
     async def _keep(self, visitor: Visitor, asked: Asked, found: Found) -> None:
         """Remember the reader, and the answer. A job that is under way might still be cancelled, and its result be none."""
-        if self._readers.get((visitor, found.id)) != found.stored.digest:
+        reader = (visitor, asked.kind, found.id)
+        if self._readers.get(reader) != found.stored.digest:
             with suppress(HeadscopeError, sqlite3.Error):
                 if await asyncio.to_thread(self._service.settled, found.id):
-                    self._readers[visitor, found.id] = found.stored.digest
+                    self._readers[reader] = found.stored.digest
         if len(self._readers) > READERS:
             self._readers.popitem(last=False)
         if found.answer is not None:
@@ -111,7 +113,7 @@ class Reads:
 
     async def _answer(self, scope: Scope, asked: Asked) -> Response | None:
         visitor: Visitor = scope["visitor"]
-        digest = self._readers.get((visitor, asked.id))
+        digest = self._readers.get((visitor, asked.kind, asked.id))
         if digest is None:
             return None
         try:
@@ -164,4 +166,4 @@ def _asked(scope: Scope) -> Asked | None:
     ):
         return None
     accept, coding = (headers.get(name, b"") for name in (b"accept", b"accept-encoding"))
-    return Asked(about[1], about[2] or "", accept.decode("latin-1"), had, (path, query, accept, coding))
+    return Asked(about[1], about[2], about[3] or "", accept.decode("latin-1"), had, (path, query, accept, coding))

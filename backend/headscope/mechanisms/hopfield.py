@@ -91,7 +91,7 @@ HOPFIELD = Mechanism(
     name="hopfield",
     title="Hopfield",
     doc="Every layer's scores are a running mean over the layers up to it: alpha times those that the layer before used, plus 1 - alpha times its own.",
-    not_="A what-if on every model that was not trained with it: the weights were made for other attention. The residual connection stays what it is; "
+    not_="Not what a model does that was not trained with it, whose weights were made for other attention: there it is a what-if. The residual connection stays what it is; "
     "the paper's second coefficient, for the visible state, is not applied.",
     citation="Masumura & Taki 2025, On the Role of Hidden States of Modern Hopfield Network in Transformer, appendix, eqs. 14-15",
     range=(0.0, 1.0),

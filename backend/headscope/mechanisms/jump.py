@@ -114,7 +114,7 @@ JUMP = Mechanism(
     title="Jump",
     doc="In some heads of some layers the scores are averaged with those of related tokens: two tokens are related as far as the same keys tie them, "
     "so a query can reach a key through a token that is like it.",
-    not_="A what-if on every model that was not trained with jumps; the published one was fine-tuned with them in place. "
+    not_="Not what a model does that was not trained with jumps: there it is a what-if; the published one was fine-tuned with them in place. "
     "Not for causal models: a jump would look into the future.",
     citation="Zhou et al. 2022, Jump Self-attention: Capturing High-order Statistics in Transformers; thresholds and defaults as in their code for BERT",
     range=(0.0, 1.0),
