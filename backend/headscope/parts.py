@@ -24,8 +24,6 @@ from .study.request import StudyRequest
 
 # How often one looks whether another worker has ended the chunk that is waited for, in s.
 LOOK_SECONDS = 0.2
-# Jobs of one study are accepted within this; one that is sent again is accepted later.
-SENT_SECONDS = 1.0
 
 
 class Progress(Protocol):
@@ -41,7 +39,7 @@ class Part:
     id: str
     content: str
     blob: str
-    sent: tuple[str, float]  # the study, and when it was accepted
+    sent: tuple[str, str | None]  # the study, and the request that sent it
 
 
 class Parts:
@@ -57,13 +55,15 @@ class Parts:
     ) -> None:
         self._settings, self._catalog = settings, catalog
         self._results, self._inputs, self._model = results, inputs, model
-        self._lost: tuple[tuple[str, float], ModelError] | None = None  # the latest study whose models can't be had
+        self._lost: tuple[tuple[str, str | None], ModelError] | None = (
+            None  # the latest study whose models can't be had
+        )
 
     def chunk(self, job: Job, line: Line, progress: Progress) -> None:
         """Do a chunk, unless it is done already."""
         asked = json.loads(job.payload)
         if not self._results.has(asked["study"]) and not self._results.has(job.id):
-            self._compute(Part(job.id, asked["part"], asked["blob"], (asked["study"], job.created)), line, progress)
+            self._compute(Part(job.id, asked["part"], asked["blob"], (asked["study"], job.request_id)), line, progress)
 
     def study(self, job: Job, line: Line, progress: Progress) -> None:
         """Put the chunks together, in their order. Those that others are at are waited for; what is missing then is done here."""
@@ -71,7 +71,7 @@ class Parts:
             return
         asked = json.loads(job.payload)
         parts = [
-            Part(part_id(job.id, n, content), content, blob, (job.id, job.created))
+            Part(part_id(job.id, n, content), content, blob, (job.id, job.request_id))
             for n, (content, blob, *_) in enumerate(asked["chunks"])
         ]
         total: Aggregate | None = None
@@ -137,11 +137,8 @@ class Parts:
 
     def _models(self, part: Part, request: StudyRequest, rows: Chunk, line: Line, progress: Progress) -> list[Model]:
         """The models of a chunk. Where they can't be had, as from a hub that does not answer, that is waited for once, and said of the study's other chunks at once."""
-        study, accepted = part.sent
-        if self._lost is not None:
-            (other, then), error = self._lost
-            if other == study and abs(accepted - then) < SENT_SECONDS:
-                raise error
+        if self._lost is not None and self._lost[0] == part.sent:
+            raise self._lost[1]
         try:
             return [self._model(located, line, progress) for located in self._located(request, rows, part.content)]
         except ModelError as error:

@@ -19,6 +19,7 @@ import torch
 import headscope
 from headscope import MEASURES, Model
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
+from headscope.models.trained import SOFTMAX
 from headscope.study import chunk, plan
 from headscope.study.aggregate import Aggregate
 from headscope.study.data.dataset import Row
@@ -227,7 +228,7 @@ def test_chunks_merge_to_the_same_floats_whoever_made_them(minilm: Model, monkey
     monkeypatch.setattr(plan, "INPUTS", 8)
     request = StudyRequest(
         dataset="x", model="minilm", against=Against(mechanism="hopfield"), measures=["entropy", "patterns"]
-    )
+    ).settled([SOFTMAX, SOFTMAX])
     planned = plan.Plan(rows(COUNT), minilm.tokenizer)
     chunks = [*planned]
     assert (planned.inputs, len(planned)) == (COUNT, len(chunks))
