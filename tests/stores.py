@@ -87,6 +87,8 @@ def object_store(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             server.kill()
             server.wait()
+            # What was opened there is kept by name, and would be taken for the store of the same name around this one.
+            fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
 def new_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:

@@ -68,6 +68,17 @@ describe('Account', () => {
     expect([it.user, it.wanted, it.open]).toEqual(['ada', false, false])
   })
 
+  it('asks nobody who has signed in since, whatever is refused late', async () => {
+    for (const [user, asks] of [
+      ['ada', false],
+      [null, true],
+    ] as const) {
+      const it = new Account(accounts({ who: async () => ({ user, home: 'cluster' }) }))
+      await it.doubted()
+      expect([it.wanted, it.open]).toEqual([asks, asks])
+    }
+  })
+
   it('does not open again what the reader has closed, whatever is refused late', async () => {
     const { who, answer } = late()
     const it = new Account(accounts({ who }))

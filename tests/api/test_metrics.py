@@ -156,7 +156,7 @@ def _asked() -> list[str]:
 
 
 def test_dashboard_and_alerts_ask_for_what_there_is(used: Server) -> None:
-    there: dict[str, set[str]] = {"headscope_workers": {"device"}}  # of a cluster
+    there: dict[str, set[str]] = {"headscope_workers": {"device"}, "headscope_queue_depth": {"device"}}  # of a cluster
     for name, labels in samples(used):
         there.setdefault(name, set()).update(label for label, _ in labels)
     asked = {name for expression in _asked() for name in re.findall(r"\b(?:headscope|process)_\w+", expression)}
@@ -183,7 +183,7 @@ def test_every_metric_is_described(used: Server) -> None:
         re.findall(r"`(headscope_\w+)", (DEPLOY.parent / "docs" / "how-to" / "deploy.md").read_text("utf-8"))
     )
     there = {re.sub(r"_(bucket|sum|count)$", "", name) for name, _ in samples(used) if name.startswith("headscope_")}
-    assert described == there | {"headscope_workers"}
+    assert described == there | {"headscope_workers", "headscope_queue_depth"}
 
 
 def test_panels_have_places_of_their_own() -> None:

@@ -128,7 +128,7 @@ def test_heads_are_found_and_ranked(visit: Visit, two: tuple[str, str], server: 
     visit.network_errors_expected = True
     field.fill("entropy <")
     field.press("Enter")
-    expect(visit.page.locator(".which .error")).to_contain_text("character")
+    expect(visit.page.get_by_role("region", name="Which heads").get_by_role("alert")).to_contain_text("character")
 
 
 def test_tables_are_files(visit: Visit, two: tuple[str, str]) -> None:

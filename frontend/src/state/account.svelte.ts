@@ -32,6 +32,12 @@ export class Account {
     this.open = true
   }
 
+  /** Something was refused that may have been asked before the last one signed in. */
+  doubted = async (): Promise<void> => {
+    await this.learn()
+    if (this.user === null) this.ask()
+  }
+
   /**
    * Something was refused: to the reader (`insist`), or to the page, which asks for some things by itself. Who has closed the panel is left alone by the
    * page, and so is who has signed in since.
