@@ -69,8 +69,9 @@ describe('changes', () => {
       measures: [],
     }
     const sideOf = async (text: string): Promise<Side> => {
-      const { id, tokens } = await source.submit({ ...request, text }, new AbortController().signal)
-      return { tokens, tiles: await source.grid(id, 'weights') }
+      const { signal } = new AbortController()
+      const { id, tokens } = await source.submit({ ...request, text }, signal)
+      return { tokens, tiles: await source.grid(id, 'weights', signal) }
     }
     const [before, after] = [
       await sideOf('One two three. '.repeat(12)),

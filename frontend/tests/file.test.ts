@@ -30,6 +30,7 @@ function written(tensors: Record<string, Given>): ArrayBuffer {
   return bytes.buffer
 }
 
+const { signal } = new AbortController()
 const f32 = (shape: number[], ...values: number[]): Given => ({ dtype: 'F32', shape, data: Float32Array.from(values) })
 
 describe('half precision', () => {
@@ -83,16 +84,16 @@ describe('the source behind an exported page', () => {
   const source = fileSource(async (path) => (path === '/measures/entropy/weights' ? written({ values }) : undefined))
 
   it('gives values of a head, and means of heads, null where undefined', async () => {
-    expect(await source.measure('', 'entropy', 'weights', { layer: 0, head: 1 })).toEqual([null, 5])
-    expect(await source.overview('', 'entropy', 'weights')).toEqual([
+    expect(await source.measure('', 'entropy', 'weights', { layer: 0, head: 1 }, signal)).toEqual([null, 5])
+    expect(await source.overview('', 'entropy', 'weights', signal)).toEqual([
       [2, 5],
       [6, null],
     ])
   })
 
   it('says in plain words what it cannot do', async () => {
-    await expect(source.map('', 'weights', { layer: 0, head: 0 })).rejects.toThrow(SourceError)
-    await expect(source.submit({} as never, new AbortController().signal)).rejects.toThrow('Open Headscope')
+    await expect(source.map('', 'weights', { layer: 0, head: 0 }, signal)).rejects.toThrow(SourceError)
+    await expect(source.submit({} as never, signal)).rejects.toThrow('Open Headscope')
   })
 })
 

@@ -31,7 +31,7 @@ describe('Maps', () => {
       return [1]
     }
     const failed = vi.fn()
-    const maps = new Maps({ ...fixedSource(), map, measure }, 'id', failed)
+    const maps = new Maps({ ...fixedSource(), map, measure }, 'id', failed, new AbortController().signal)
     for (const [head, here] of [
       [0, true],
       [1, false],
@@ -82,13 +82,37 @@ describe('Session', () => {
   it('asks nothing about a run that a newer one has superseded', async () => {
     const asked: string[] = []
     const source = fixedSource(30)
-    const grid: Source['grid'] = (id, lens) => {
+    const grid: Source['grid'] = (id, ...rest) => {
       asked.push(id)
-      return source.grid(id, lens)
+      return source.grid(id, ...rest)
     }
     const it = new Session({ ...source, grid })
     await Promise.all([it.submit(request, 'weights'), it.submit({ ...request, text: 'Four.' }, 'weights')])
     expect(asked).toEqual([it.shown?.analysis.id])
+    expect(it.error).toBe('')
+  })
+
+  it('reads nothing more of what was typed in passing before it is forgotten', async () => {
+    const source = fixedSource()
+    const told: string[] = []
+    const submit: Source['submit'] = async (...asked) => ({ ...(await source.submit(...asked)), status: 'running' })
+    const map: Source['map'] = (id, _lens, _head, signal) =>
+      new Promise((_, reject) => {
+        signal.addEventListener('abort', () => {
+          told.push(`left ${id}`)
+          reject(signal.reason)
+        })
+      })
+    const cancel = async (id: string) => {
+      told.push(`forgotten ${id}`)
+    }
+    const it = new Session({ ...source, submit, map, cancel })
+    await it.submit(request, 'weights', true)
+    const { id } = it.shown!.analysis
+    const coming = it.shown!.maps.wantMap('weights', { layer: 0, head: 0 })
+    await it.submit({ ...request, text: 'One two three four.' }, 'weights', true)
+    await coming
+    expect(told).toEqual([`left ${id}`, `forgotten ${id}`])
     expect(it.error).toBe('')
   })
 

@@ -67,6 +67,19 @@ def test_what_it_found(server: Server) -> None:
 
 
 @both_homes
+def test_heads_by_a_measure_that_another_lens_has(server: Server) -> None:
+    """Entropy is none of the effective map's: whoever looks through that lens gets the entropy of the weights."""
+    id_ = studies.done(server, studies.asked(12, lenses=["weights", "effective"], measures=["entropy"]))["id"]
+    query = {"where": "entropy > 0 order by entropy"}
+    found, through = (
+        server.get(f"/studies/{id_}/heads", params={**query, "lens": lens}) for lens in ("weights", "effective")
+    )
+    assert (found.status_code, through.status_code) == (200, 200)
+    assert through.json() == found.json()
+    assert len(found.json()["heads"]) == 8
+
+
+@both_homes
 def test_figures_and_tables(server: Server) -> None:
     """Whatever it says can be drawn or listed can be, in every form."""
     document = studies.done(server, ASKED)

@@ -98,7 +98,7 @@ class Visit:
     def _heard(self, message: ConsoleMessage) -> None:
         expected = self.network_errors_expected and message.text.startswith(NETWORK)
         if message.type in ("error", "warning") and not expected:
-            self.problems.append(f"{message.type}: {message.text}")
+            self.problems.append(f"{message.type}: {message.text} {message.location.get('url', '')}".rstrip())
 
     def _dialog(self, dialog: Dialog) -> None:
         self.problems.append(f"dialog: {dialog.message}")

@@ -151,6 +151,24 @@ def test_delete(results: Results, place: Place) -> None:
     check(results, 1)
 
 
+def test_deleted_while_it_is_read(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads what is just being deleted finds it whole or not at all, but never damaged."""
+    write(results, 1)
+    shelf, found = results._shelf, []
+
+    def remove(id_: str) -> bool:
+        found.append(results.get(id_))
+        gone = type(shelf).remove(shelf, id_)
+        found.append(results.get(id_))
+        return gone
+
+    monkeypatch.setattr(shelf, "remove", remove)
+    assert results.delete(name(1))
+    assert found[0] is not None
+    assert found[1] is None
+    assert results.usage() == (0, 0)
+
+
 def test_usage_is_what_lies_there(results: Results, place: Place) -> None:
     """The index counts results and their bytes exactly."""
     for number in (0, 1, 2, 2):

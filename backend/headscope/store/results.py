@@ -196,8 +196,10 @@ class Results:
 
     def delete(self, id_: str) -> bool:
         """Forget a result; whether there was one."""
+        known = self._index.remove(id_)  # first: what the index has and the shelf has not counts as damaged
         gone = self._shelf.remove(id_)
-        return self._index.remove(id_) or gone
+        self._still_there(id_)  # somebody may have entered it between the two
+        return known or gone
 
     def quarantine(self, id_: str) -> bool:
         """Move a damaged result out of the way, for a person to look at; only the newest ten are kept. False if it is not here or not damaged."""

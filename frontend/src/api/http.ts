@@ -44,8 +44,8 @@ export async function getJson<T>(path: string, signal?: AbortSignal, say?: Say):
   return (await call(path, signal ? { headers, signal } : { headers }, say)).json()
 }
 
-export async function getBytes(path: string): Promise<ArrayBuffer> {
-  return (await call(path)).arrayBuffer()
+export async function getBytes(path: string, signal?: AbortSignal): Promise<ArrayBuffer> {
+  return (await call(path, signal ? { signal } : {})).arrayBuffer()
 }
 
 const UNREACHABLE: Problem = {

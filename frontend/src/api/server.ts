@@ -104,33 +104,33 @@ export function server(key = ''): Source {
       return read(await getJson<WireAnalysis>(of(id), signal))
     },
 
-    async grid(id, lens): Promise<Tiles> {
-      const tensors = readSafetensors(await getBytes(of(id, ['grid', lens], { tile: 32 })))
+    async grid(id, lens, signal): Promise<Tiles> {
+      const tensors = readSafetensors(await getBytes(of(id, ['grid', lens], { tile: 32 }), signal))
       const tiles = tensor(tensors, 'tiles')
       const [layers, heads, rows, cols] = tiles.shape
       const [scale, offset] = ['scale', 'offset'].map((name) => Float32Array.from(tensor(tensors, name).data))
       return { bytes: Uint8Array.from(tiles.data), scale, offset, layers, heads, rows, cols }
     },
 
-    async map(id, lens, head): Promise<Matrix> {
+    async map(id, lens, head, signal): Promise<Matrix> {
       const query = { ...single(head), dtype: 'float32' }
-      const { data, shape } = tensor(readSafetensors(await getBytes(of(id, ['maps', lens], query))), 'map')
+      const { data, shape } = tensor(readSafetensors(await getBytes(of(id, ['maps', lens], query), signal)), 'map')
       if (!(data instanceof Float32Array)) throw new Error('maps: expected float32')
       return { data, rows: shape[2], cols: shape[3], exact: true }
     },
 
-    async overview(id, name, lens) {
+    async overview(id, name, lens, signal) {
       const [measure, column] = name.split('.')
       const query = { lens, summary: 'head', format: 'json' }
-      const { values, columns } = await getJson<WireValues>(of(id, ['measures', measure], query))
+      const { values, columns } = await getJson<WireValues>(of(id, ['measures', measure], query), signal)
       if (column === undefined) return values as (number | null)[][]
       const at = columns.indexOf(column)
       return (values as (number | null)[][][]).map((layer) => layer.map((head) => head[at]))
     },
 
-    async measure(id, measure, lens, head) {
+    async measure(id, measure, lens, head, signal) {
       const query = { lens, ...single(head), format: 'json' }
-      const { values } = await getJson<WireValues>(of(id, ['measures', measure], query))
+      const { values } = await getJson<WireValues>(of(id, ['measures', measure], query), signal)
       return (values as unknown[]).flat(3) as (number | null)[]
     },
 

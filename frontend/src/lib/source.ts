@@ -75,12 +75,12 @@ export interface Source {
   /** What this reader has had analysed, the newest first. */
   recent(): Promise<Past[]>
   analysis(id: string, signal: AbortSignal): Promise<Analysis>
-  grid(id: string, lens: string): Promise<Tiles>
-  map(id: string, lens: string, head: Head): Promise<Matrix>
+  grid(id: string, lens: string, signal: AbortSignal): Promise<Tiles>
+  map(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Matrix>
   /** One number per head, [L][H]; of a measure with several, `measure.column`. */
-  overview(id: string, measure: string, lens: string): Promise<(number | null)[][]>
+  overview(id: string, measure: string, lens: string, signal: AbortSignal): Promise<(number | null)[][]>
   /** The values of one head along its tokens, or a single number. */
-  measure(id: string, measure: string, lens: string, head: Head): Promise<(number | null)[]>
+  measure(id: string, measure: string, lens: string, head: Head, signal: AbortSignal): Promise<(number | null)[]>
   exportUrl(id: string, format: string): string | null
 }
 

@@ -31,6 +31,8 @@ export class Maps {
     private readonly source: Source,
     readonly id: string,
     private readonly failed: (error: unknown) => void,
+    /** Ends what is still on its way. */
+    private readonly signal: AbortSignal,
     /** What is known of the analysis, once it is. */
     private readonly about: () => Pick<Analysis, 'maps' | 'heads'> | undefined = () => undefined,
   ) {}
@@ -61,7 +63,7 @@ export class Maps {
 
   /** Throws, unlike the others: the first paint depends on it. */
   firstGrid(lens: string): Promise<Tiles> {
-    return this.#grids.get(lens, () => this.source.grid(this.id, lens))
+    return this.#grids.get(lens, () => this.source.grid(this.id, lens, this.signal))
   }
 
   grid(lens: string): Tiles | undefined {
@@ -91,7 +93,7 @@ export class Maps {
     }
     const key = `${lens} ${headName(head)}`
     if (this.#maps.peek(key) || this.about()?.maps[lens]?.stored === false) return
-    const coming = this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head)))
+    const coming = this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head, this.signal)))
     this.#latest = coming
     await coming
   }
@@ -143,7 +145,7 @@ export class Maps {
   wantOverview(measure: string, lens: string): void {
     const key = `${measure} ${lens}`
     if (this.#overviews.peek(key)) return
-    void this.#announce(this.#overviews.get(key, () => this.source.overview(this.id, measure, lens)))
+    void this.#announce(this.#overviews.get(key, () => this.source.overview(this.id, measure, lens, this.signal)))
   }
 
   numbers(measure: string, lens: string, head: Head): Numbers | undefined {
@@ -156,7 +158,9 @@ export class Maps {
     const key = `${measure} ${lens} ${headName(head)}`
     if (this.#numbers.peek(key)) return
     void this.#announce(
-      this.#numbers.get(key, () => this.#afterMap(() => this.source.measure(this.id, measure, lens, head))),
+      this.#numbers.get(key, () =>
+        this.#afterMap(() => this.source.measure(this.id, measure, lens, head, this.signal)),
+      ),
     )
   }
 }

@@ -209,9 +209,10 @@ export class Session {
 
   async #show(signal: AbortSignal, ask: Ask, lens: string, ticket: Ticket): Promise<Shown | undefined> {
     const answer = await ask(signal)
+    const reading = new AbortController()
     if (!ticket.live) this.#passing.keep(answer.id)
     // What was there already, somebody has asked for before.
-    else if (answer.status !== 'done') this.#passing.add(answer.id)
+    else if (answer.status !== 'done') this.#passing.add(answer.id, reading)
     if (ticket.cancelled || signal.aborted) {
       if (ticket.ours && ticket.cancelled) await this.source.cancel(answer.id)
       else if (!this.run) this.#passing.sweep(this.shown?.analysis.id)
@@ -230,7 +231,7 @@ export class Session {
     const failed = (error: unknown) => {
       if (this.shown?.maps === maps) this.fail(error)
     }
-    const maps: Maps = new Maps(this.source, run.id, failed, () => about)
+    const maps: Maps = new Maps(this.source, run.id, failed, reading.signal, () => about)
     const opened = answer.lenses.includes(lens) ? lens : (answer.lenses[0] ?? lens)
     // The first picture needs the document and one grid: both at once.
     const document = run === answer ? answer : this.source.analysis(run.id, signal)
