@@ -196,9 +196,12 @@ class Results:
 
     def delete(self, id_: str) -> bool:
         """Forget a result; whether there was one."""
+        with suppress(Corrupt):
+            self._shelf.manifest(id_)  # a shelf that is away says so before anything is forgotten
         known = self._index.remove(id_)  # first: what the index has and the shelf has not counts as damaged
         gone = self._shelf.remove(id_)
-        self._still_there(id_)  # somebody may have entered it between the two
+        with suppress(Corrupt):
+            self._still_there(id_)  # somebody may have entered it between the two
         return known or gone
 
     def quarantine(self, id_: str) -> bool:
