@@ -62,12 +62,12 @@ class Parts:
     def chunk(self, job: Job, line: Line, progress: Progress) -> None:
         """Do a chunk, unless it is done already."""
         asked = json.loads(job.payload)
-        if not self._results.has(asked["study"]) and not self._results.has(job.id):
+        if not self._results.lies(asked["study"]) and not self._results.lies(job.id):
             self._compute(Part(job.id, asked["part"], asked["blob"], (asked["study"], job.request_id)), line, progress)
 
     def study(self, job: Job, line: Line, progress: Progress) -> None:
         """Put the chunks together, in their order. Those that others are at are waited for; what is missing then is done here."""
-        if self._results.has(job.id):
+        if self._results.lies(job.id):
             return
         asked = json.loads(job.payload)
         parts = [

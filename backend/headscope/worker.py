@@ -144,7 +144,7 @@ class Worker:
 
     def _task(self, job: Job, line: Line, writers: ExitStack) -> _Task | None:
         """A job ready to be run; None if its result is here already."""
-        if self._results.has(job.id):
+        if self._results.lies(job.id):
             return None
         request = self._request(job.payload)
         located = self._catalog.locate(request.model)

@@ -115,6 +115,7 @@ def test_what_was_removed_leaves_the_index_late(place: Place, broker: Broker, mo
     broker.kill()
     assert results.delete(name(1))
     broker.start()
+    assert (others.has(name(1)), others.lies(name(1))) == (True, False)
     assert results.has(name(2))
     assert (others.has(name(1)), others.usage()[0]) == (False, 1)
 

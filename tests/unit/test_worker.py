@@ -98,6 +98,15 @@ def test_jobs_of_one_recipe_share_a_pass(desk: Desk, tmp_path: Path, models: Pat
     alone.close()
 
 
+def test_what_only_the_index_has_is_computed(desk: Desk) -> None:
+    """Whoever removed a result could not tell the index, which was away: the job is done when its result is there."""
+    job = desk.job(1, text=TEXTS[0], **BERT)
+    desk.store._index.add(job.id, 1, 10**9)
+    assert desk.store.has(job.id)
+    assert desk.run(job) == [None]
+    assert desk.store.get(job.id) is not None
+
+
 def test_every_job_has_its_own_end(desk: Desk) -> None:
     """A cancelled job, one that was accepted under other files, one for a model that is not there, and one too long: the others are stored."""
     good = [desk.job(number, text=text, **BERT) for number, text in enumerate(TEXTS[:2], 1)]

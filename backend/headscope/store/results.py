@@ -129,13 +129,16 @@ class Results:
         return self._shelf.staging
 
     def has(self, id_: str) -> bool:
-        """Whether the result is here; says nothing about its health."""
+        """Whether the result is here, as far as the index has heard; says nothing about its health."""
         self._catch_up()
         found = self._index.has(id_)
-        if found is None:
-            with suppress(Corrupt):
-                return self._shelf.manifest(id_) is not None
-        return bool(found)
+        return self.lies(id_) if found is None else found
+
+    def lies(self, id_: str) -> bool:
+        """Whether the result is on the shelf, whatever the index has heard: for whoever computes it if it is not. Raises StoreUnavailable."""
+        with suppress(Corrupt):
+            return self._shelf.manifest(id_) is not None
+        return False
 
     def get(self, id_: str) -> Stored | None:
         """The result, marked as used now; None if it is not here. Raises Corrupt, or StoreUnavailable."""
