@@ -63,7 +63,7 @@ def subject_of(stored: Stored, lens: str) -> Subject:
         layers=document["layers"],
         heads=document["heads"],
         there=heads_there((arrays[f"tile/{name}/scale"] for name in document["lenses"]), shape),
-        computed={name: list(lenses) for name, lenses in document["measures"].items()},
+        computed=document["measures"],
         values=lambda measure, of: arrays[f"measure/{measure}/{of}"],
         lens=lens,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ class Subject:
     layers: Sequence[int]
     heads: Sequence[int]
     there: Array
-    computed: Mapping[str, Sequence[str]]
+    computed: Mapping[str, Collection[str]]
     values: Callable[[str, str], Array]
     lens: str = "weights"
 
@@ -175,7 +175,7 @@ def _lens(subject: Subject, term: Term) -> str:
             pointer="/where",
         )
     if not term.lens:
-        return subject.lens if subject.lens in computed else computed[0]
+        return subject.lens if subject.lens in computed else next(iter(computed))
     if term.lens not in computed:
         raise InvalidQuery(f"This analysis has {term.measure} for: {', '.join(computed)}.", 0)
     return term.lens

@@ -35,7 +35,7 @@ def find(summary: Summary, where: str, lens: str = "weights", variant: int = 0) 
             layers=one["layers"],
             heads=one["heads"],
             there=_there(summary, variant),
-            computed={name: list(lenses) for name, lenses in summary.document["measures"].items()},
+            computed=summary.document["measures"],
             values=lambda measure, of: _means(summary, measure, of, variant),
             lens=lens,
         ),
