@@ -17,16 +17,17 @@ from .data import Batch, Source
 from .objectives import Objective
 
 SAMPLE = Path(__file__).resolve().parent / "twins" / "sample"
-SHARE = 0.2  # of the tokens of running text that are to be told
+SHARE = 0.3  # of the tokens of running text that are to be told
 
 
 class Task:
-    """The data of one objective. `folder` holds the data sets; what is made of them is kept in `work`. What is missing raises MissingData."""
+    """The data of one objective, for a run of `steps`. `folder` holds the data sets; what is made of them is kept in `work`. What is missing raises MissingData."""
 
     def __init__(
-        self, objective: Objective, text: Literal["english", "reviews"], seed: int, folder: Path, work: Path
+        self, objective: Objective, text: Literal["english", "reviews"], seed: int, steps: int, folder: Path, work: Path
     ) -> None:
-        self.objective, self._text, self._seed, self._folder, self._work = objective, text, seed, folder, work
+        self.objective, self._text, self._seed, self._steps = objective, text, seed, steps
+        self._folder, self._work = folder, work
         work.mkdir(parents=True, exist_ok=True)
 
     @cached_property
@@ -54,7 +55,7 @@ class Task:
             return data.Images(pixels, labels, self._seed)
         if self.objective in ("sentences", "words"):
             return data.Rows(self._rows, self.tokenizer, self._seed)
-        return data.Text(self._ids, self._seed, SHARE if self.objective == "masked-lm" else None)
+        return data.Text(self._ids, self._seed, SHARE if self.objective == "masked-lm" else None, self._steps)
 
     @cached_property
     def _images(self) -> tuple[Tensor, Tensor, Tensor, Tensor, list[str]]:

@@ -300,7 +300,7 @@ def _train(name: str, asked: dict[str, Any], folder: Path, work: Path, out: Path
     device = "cuda" if torch.cuda.is_available() else "cpu"
     recipe = Recipe(**asked, bf16=has_bf16(device))
     try:
-        task = Task(recipe.objective, recipe.text, recipe.seed, folder, work / "data")
+        task = Task(recipe.objective, recipe.text, recipe.seed, recipe.steps, folder, work / "data")
         shape = IMAGES if recipe.objective == "images" else Shape()
         run = Run(recipe, module_of(recipe, task, shape), work / name, device)
         for number in (signal.SIGTERM, signal.SIGINT):
