@@ -147,13 +147,15 @@ class Service:
     def cancel(self, id_: str, owner: str | None = None, kind: JobKind = "analysis") -> bool:
         """Cancel a job that has not ended (True), or forget an ended one and its result (False). Raises Unknown.
 
-        Of an owner only its own wish ends: what others asked for too goes on, or stays, for them, and is forgotten for the owner (False).
+        Of an owner only its own wish ends: what others asked for too goes on, or stays, for them, and is forgotten for the owner (False). What can be read
+        has ended, even if its worker has still to say so.
         """
         if not self._is(id_, kind):
             raise unknown(kind)
         if self.record.cancel(id_, owner):
             self.watcher.poke()
-            return owner is None or self.record.may_read(id_, owner)
+            if not self.results.lies(id_):
+                return owner is None or self.record.may_read(id_, owner)
         forgotten = self.record.forget(id_, owner)
         if owner is not None and not forgotten:
             return False

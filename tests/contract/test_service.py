@@ -1,0 +1,49 @@
+"""What a server makes of jobs and results together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headscope.errors import Unknown
+from headscope.runtime import Service
+from headscope.settings import Settings
+
+from .records import IDS, running, status
+from .test_store import name, write
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    """A server's parts; nobody does its jobs."""
+    return Service(Settings(home=tmp_path / "home"))
+
+
+def test_what_can_be_read_is_forgotten_though_its_job_goes_on(service: Service) -> None:
+    """A worker says that a job has ended a moment after its result is there."""
+    running(service.record, 1)
+    write(service.results, 1)
+    assert service.find(IDS[1])[1] is not None
+    assert service.cancel(IDS[1]) is False
+    assert status(service.record, IDS[1]) is None
+    with pytest.raises(Unknown):
+        service.find(name(1))
+
+
+def test_others_keep_what_one_forgets(service: Service) -> None:
+    running(service.record, 1, owner="ann")
+    service.record.grant(IDS[1], "bob")
+    write(service.results, 1)
+    assert service.cancel(IDS[1], "ann") is False
+    assert not service.record.may_read(IDS[1], "ann")
+    assert service.record.may_read(IDS[1], "bob")
+    assert service.find(IDS[1])[1] is not None
+
+
+def test_what_is_under_way_is_cancelled_first(service: Service) -> None:
+    running(service.record, 1)
+    assert service.cancel(IDS[1]) is True
+    assert status(service.record, IDS[1]) == "cancelled"
+    assert service.cancel(IDS[1]) is False
+    assert status(service.record, IDS[1]) is None
