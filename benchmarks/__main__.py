@@ -1,4 +1,4 @@
-"""python -m benchmarks [lenses] [costs] [targets] [memory] [long] [batch] [study] [study_memory] [load] [growth] [page] [page_head] [page_live] [page_peers]: prints a table each.
+"""python -m benchmarks [NAME ...]: prints a table for each that is named, or for all of BENCHMARKS.
 
 The last line is everything as one JSON document.
 """
@@ -20,6 +20,7 @@ BENCHMARKS = (
     "long",
     "batch",
     "study",
+    "workers",
     "study_memory",
     "load",
     "growth",

@@ -2,8 +2,8 @@
 
 MiniLM on the CPU, sentences in batches of equal length, nothing padded. `sdpa` and `eager` are the model's own forward pass on ids that are tokens already, without its
 attentions. `analyses` tokenizes, runs the model, reads weights and effective attention of every head, and computes entropy, patterns and attention to special tokens.
-The ratio is the plain pass' time over that of the analyses, of the same turn each. Sentences are those of SST-2 where its file is beside the repository, else words drawn
-at random.
+The ratio is the plain pass' time over that of the analyses, of the same turn each: with one thread, as in one of several workers, and with all of them. As in a worker, the
+garbage collector leaves alone what was there before. Sentences are those of SST-2 where its file is beside the repository, else words drawn at random.
 """
 
 from __future__ import annotations
@@ -20,36 +20,45 @@ import headscope
 from headscope.analysis import Asked, run_many
 from headscope.request import AnalysisRequest
 from headscope.result import Memory, Result
+from headscope.worker import settle
 
 from .common import Spread, interleaved, ratios
 
 SST2 = Path(__file__).resolve().parents[2] / "shared" / "data" / "sst2" / "train.tsv"
 COUNT, LARGEST, REPEATS = 2_000, 64, 3
 MEASURES = ["entropy", "patterns", "special_tokens"]
+PLAIN = ("sdpa", "eager")
 
 
 def measure(count: int = COUNT, repeats: int = REPEATS) -> list[dict[str, Any]]:
-    """One row per plain pass: inputs per second, and the share of its speed that is left."""
+    """One row per number of threads and plain pass: inputs per second, and the share of its speed that is left."""
     model = headscope.load("minilm")
-    batches = _batches(model, _sentences(model, count))
-    candidates: dict[str, Callable[[], None]] = {name: _plain(model, batches, name) for name in ("sdpa", "eager")}
+    batches = _batches(model, sentences(model, count))
+    candidates: dict[str, Callable[[], None]] = {name: _plain(model, batches, name) for name in PLAIN}
     candidates["analyses"] = _analyses(model, batches)
-    seconds = interleaved(candidates, repeats, 1)
-    rates = {name: Spread.of([count / one for one in taken]).text() for name, taken in seconds.items()}
-    return [
-        {
-            "inputs": count,
-            "batches": len(batches),
-            "plain pass": name,
-            "plain, inputs/s": rates[name],
-            "analyses, inputs/s": rates["analyses"],
-            "ratio": ratios(seconds[name], seconds["analyses"]).text(1, 2),
-        }
-        for name in ("sdpa", "eager")
-    ]
+    settle()
+    rows, every = list[dict[str, Any]](), torch.get_num_threads()
+    for threads in sorted({1, every}):
+        torch.set_num_threads(threads)
+        seconds = interleaved(candidates, repeats, 1)
+        rates = {name: Spread.of([count / one for one in taken]).text() for name, taken in seconds.items()}
+        rows += [
+            {
+                "inputs": count,
+                "batches": len(batches),
+                "threads": threads,
+                "plain pass": name,
+                "plain, inputs/s": rates[name],
+                "analyses, inputs/s": rates["analyses"],
+                "ratio": ratios(seconds[name], seconds["analyses"]).text(1, 2),
+            }
+            for name in PLAIN
+        ]
+    torch.set_num_threads(every)
+    return rows
 
 
-def _sentences(model: headscope.Model, count: int) -> list[str]:
+def sentences(model: headscope.Model, count: int) -> list[str]:
     if SST2.exists():
         return [line.split("\t")[0] for line in SST2.read_text("utf-8").splitlines()[:count]]
     draw = np.random.default_rng(0)
