@@ -77,6 +77,7 @@ def test_parts_are_changed_and_removed(visit: Visit) -> None:
     visit.page.get_by_role("textbox", name="Change head_roles.previous > 0.5").fill("head_roles.previous > 0")
     visit.page.keyboard.press("Enter")
     expect(box(visit)).to_have_value("head_roles.previous > 0 and layer <= 2")
+    expect(parts(visit)).to_have_text(["head_roles.previous > 0", "layer <= 2"])
     expect(visit.page.get_by_text(re.compile(r"^\d+ of 72 heads"))).to_be_visible()
     visit.page.get_by_role("button", name="Remove layer <= 2").click()
     expect(parts(visit)).to_have_text(["head_roles.previous > 0"])
