@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from . import budget
-from .capture import FAULTS, Anatomy, Input, capture_many, examine, separate
+from .capture import FAULTS, Anatomy, Input, Site, capture_many, examine, separate
 from .caveats import caveats
 from .collector import Collector, Progress
 from .errors import OutOfMemory, Unsupported
@@ -78,15 +78,14 @@ def run_many(
     """
     outcomes: dict[int, Outcome] = {}
     groups: dict[Any, dict[int, _Ready]] = {}
-    recipes: dict[tuple[int, ...], str] = {}
+    recipes = _Recipes(model)
     for place, asked in enumerate(several):
-        asked = replace(asked, request=asked.request.settled(model.facts.mechanism))
-        ready = _prepared(model, asked, limit)
+        ready = _prepared(model, recipes, asked, limit)
         if isinstance(ready, Exception):
             outcomes[place] = ready
         else:
-            recipe = _recipe(asked.request, recipes)
-            alike = (recipe, len(ready.encoded.tokens), asked.tiles) if recipe else place
+            name = ready.recipe.name
+            alike = (name, len(ready.encoded.tokens), asked.tiles) if name else place
             groups.setdefault(alike, {})[place] = ready
     for members in groups.values():
         places, group = list(members), list(members.values())
@@ -98,43 +97,71 @@ def run_many(
 
 
 @dataclass(frozen=True)
+class _Recipe:
+    """What analyses have in common that differ in their input only. `name` is empty where each has to go alone."""
+
+    name: str
+    mechanism: Any
+    anatomy: Anatomy
+    sites: tuple[Site, ...]
+    lacks: dict[str, str]
+    heads: Mapping[int, int]  # of every layer that attends
+
+    def of(self, request: AnalysisRequest) -> AnalysisRequest:
+        """The request with the mechanism that holds for it."""
+        return request if request.mechanism else request.model_copy(update={"mechanism": self.mechanism})
+
+
+class _Recipes:
+    """The recipes of several analyses by a model: each made, and checked, once for all that share their parts, as the inputs of a study do."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self._known = model, dict[tuple[int, ...], _Recipe]()
+
+    def of(self, request: AnalysisRequest) -> _Recipe:
+        """Raises what is wrong with it: see examine and request.check_needs."""
+        parts = tuple([id(value) for name, value in request if name not in TEXT])
+        if parts not in self._known:
+            self._known[parts] = self._made(request.settled(self._model.facts.mechanism))
+        return self._known[parts]
+
+    def _made(self, request: AnalysisRequest) -> _Recipe:
+        anatomy = examine(self._model)
+        sites, lacks = anatomy.of(request.kind), anatomy.lacks(request.kind)
+        check_needs(request.methods, lacks)
+        heads = {site.layer: site.heads for site in sites}
+        return _Recipe(request.recipe(""), request.mechanism, anatomy, sites, lacks, heads)
+
+
+@dataclass(frozen=True)
 class _Ready:
     """An analysis that can be run: its tokens, its plan, and what its mechanism may know."""
 
     asked: Asked
-    anatomy: Anatomy
+    recipe: _Recipe
     encoded: Encoded
     planned: budget.Plan
     setting: Setting
     trained: Mapping[str, Any]  # the mechanism that the model was trained with
-    head_width: int
     seconds: float  # that it took to get here
 
 
-def _recipe(request: AnalysisRequest, known: dict[tuple[int, ...], str]) -> str:
-    """The recipe of a request: made once for all that share their parts, as the inputs of a study do; empty for one that has to go alone."""
-    parts = tuple([id(value) for name, value in request if name not in TEXT])
-    if parts not in known:
-        known[parts] = request.recipe("")
-    return known[parts]
-
-
-def _prepared(model: Model, asked: Asked, limit: int | None) -> _Ready | Exception:
+def _prepared(model: Model, recipes: _Recipes, asked: Asked, limit: int | None) -> _Ready | Exception:
     """The input as tokens, and whether what is asked can be had and fits; else what is wrong."""
-    started, request = time.perf_counter(), asked.request
+    started = time.perf_counter()
     try:
-        anatomy = examine(model)
-        check_needs(request.methods, anatomy.lacks(request.kind))
-        encoded, sites = model.encode(**request.input), anatomy.of(request.kind)
-        axes, heads = encoded.axes(sites[0].kind), tuple(site.heads for site in sites)
-        numbers = tuple(site.layer for site in sites)
-        planned = budget.plan(request, dict(zip(numbers, heads, strict=True)), len(axes.queries), len(axes.keys))
+        recipe = recipes.of(asked.request)
+        asked = replace(asked, request=recipe.of(asked.request))
+        encoded, first = model.encode(**asked.request.input), recipe.sites[0]
+        axes, heads = encoded.axes(first.kind), recipe.heads
+        planned = budget.plan(asked.request, heads, len(axes.queries), len(axes.keys))
         if limit is not None:
             budget.check(planned, limit)
-        asked.progress(0.0, "forward", f"layer 1 of {numbers[-1] + 1}")
-        setting = Setting(heads, model.width, sites[0].kind, sites[0].causal, axes, numbers, model.vectors)
+        asked.progress(0.0, "forward", f"layer 1 of {recipe.sites[-1].layer + 1}")
+        numbers = tuple(heads)
+        setting = Setting(tuple(heads.values()), model.width, first.kind, first.causal, axes, numbers, model.vectors)
         seconds = time.perf_counter() - started
-        return _Ready(asked, anatomy, encoded, planned, setting, model.facts.mechanism, sites[0].width, seconds)
+        return _Ready(asked, recipe, encoded, planned, setting, model.facts.mechanism, seconds)
     except FAULTS as error:
         return error
 
@@ -174,7 +201,8 @@ def _attempt(
 
 def _pass(model: Model, group: Sequence[_Ready], keep_logits: bool) -> list[Outcome]:
     started, first = time.perf_counter(), group[0]
-    request, places = first.asked.request, [(one.asked.sink, one.asked.progress) for one in group]
+    request, asked = first.asked.request, [one.asked for one in group]
+    places = [(one.sink, one.progress, one.request.maps) for one in asked]
     collector = Collector(request, first.planned, places, tiles=first.asked.tiles)
     mechanism = MECHANISMS[request.mechanism.name]
     inputs = [
@@ -182,7 +210,7 @@ def _pass(model: Model, group: Sequence[_Ready], keep_logits: bool) -> list[Outc
         for number, one in enumerate(group)
     ]
     with model.lock, model.using(request.dtype):
-        output, failures = capture_many(model, inputs, first.anatomy, request.kind, collector.take)
+        output, failures = capture_many(model, inputs, first.recipe.anatomy, request.kind, collector.take)
     seconds = {"lenses": collector.reading_s, "write": collector.writing_s}
     seconds = {"forward": time.perf_counter() - started - sum(seconds.values()), **seconds}
     seconds |= {f"lens/{name}": taken for name, taken in collector.lens_s.items()}
@@ -201,8 +229,8 @@ def _finished(one: _Ready, collector: Collector, number: int, shares: dict[str, 
     """The result of one input, with its share of the pass in seconds."""
     encoded, setting = one.encoded, one.setting
     axes = (setting.axes.queries, setting.axes.keys)
-    result = collector.result(one.asked.request, setting.kind, *axes, one.head_width, number)
-    result.warnings = [*encoded.warnings, *caveats(result, one.anatomy.lacks(one.asked.request.kind), one.trained)]
+    result = collector.result(one.asked.request, setting.kind, *axes, one.recipe.sites[0].width, number)
+    result.warnings = [*encoded.warnings, *caveats(result, one.recipe.lacks, one.trained)]
     result.full_text, result.target_text = encoded.text, encoded.target_text
     result.generated, result.grid, result.picture = encoded.generated, encoded.grid, encoded.picture
     result.logits = logits

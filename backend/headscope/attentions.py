@@ -107,7 +107,7 @@ def from_attentions(
     planned = budget.plan(request, dict.fromkeys(range(len(given.weights)), heads), queries, keys)
     budget.check(planned, int(psutil.virtual_memory().available * 0.9))
     sink = Memory()
-    collector = Collector(request, planned, [(sink, lambda fraction, stage, detail: None)])
+    collector = Collector(request, planned, [(sink, lambda fraction, stage, detail: None, request.maps)])
     for index, rule in enumerate(rules):
         _hand_on(_layer(given, index, rule), collector)
     width = given.values[0].shape[-1] if given.values else 0

@@ -21,7 +21,7 @@ from .measures.maps import sums
 from .measures.thumbnail import pool, quantise
 from .request import AnalysisRequest
 from .result import Array, Result, Sink
-from .types import Kind, Layer, Reading, Token
+from .types import Inputs, Kind, Layer, Reading, Token
 
 TILE = 32
 ROUNDING = 1e-5  # of the sum of a row of weights
@@ -46,18 +46,25 @@ class _Maps:
 class Collector:
     """Gets every block of heads, and every layer, of the inputs of one pass, reads it through the lenses, and keeps what is small.
 
-    The inputs go by their numbers. They have one recipe and one plan; each has a sink for its maps, and somebody who hears how far it is. `tiles` says whether
-    thumbnails are made.
+    The inputs go by their numbers. They have one recipe, and one plan but for whether maps are kept; each has a sink for its maps, somebody who hears how far it
+    is, and says whether its maps are kept. `tiles` says whether thumbnails are made.
     """
 
     def __init__(
-        self, request: AnalysisRequest, planned: Plan, inputs: Sequence[tuple[Sink, Progress]], *, tiles: bool = True
+        self,
+        request: AnalysisRequest,
+        planned: Plan,
+        inputs: Sequence[tuple[Sink, Progress, bool]],
+        *,
+        tiles: bool = True,
     ) -> None:
         self._request, self._plan, self._inputs = request, planned, inputs
         self._opened = set[int]()
         self._lenses = request.readings
         self._measures = {choice.name: choice for choice in request.measures}
-        self._shown, self._kept = frozenset(request.lens_names if tiles else ()), frozenset(planned.kept)
+        self._shown = frozenset(request.lens_names if tiles else ())
+        self._written = frozenset(number for number, (_, _, kept) in enumerate(inputs) if kept)
+        self._kept = request.lens_names if self._written else []
         self._heads = frozenset(planned.heads)
         self._place = {layer: place for place, layer in enumerate(planned.layers)}
         self._last = max(planned.layers)
@@ -66,6 +73,7 @@ class Collector:
         self._causal = True
         self._joined: dict[tuple[int, str], torch.Tensor] = {}
         self._alike: dict[tuple[str, Places], list[Places]] = {}
+        self._tokens: dict[Places, Inputs] = {}
         self.reading_s = self.writing_s = 0.0
         self.lens_s = dict[str, float]()  # of reading_s, what each lens took
 
@@ -100,10 +108,10 @@ class Collector:
 
     def _begin(self, number: int, layer: int) -> None:
         """Open the sink before the first block, and say how far the input is."""
-        sink, progress = self._inputs[number]
+        sink, progress, kept = self._inputs[number]
         if number not in self._opened:
             self._opened.add(number)
-            sink.open({lens: self._plan.shape(lens) for lens in self._plan.kept})
+            sink.open({lens: self._plan.shape(lens) for lens in self._kept} if kept else {})
         progress(min(1.0, (layer + 1) / (self._last + 1)), "forward", f"layer {layer + 1} of {self._last + 1}")
 
     def _read(self, together: Together) -> list[_Maps]:
@@ -136,7 +144,7 @@ class Collector:
     def _measured(self, together: Together, readings: Readings) -> Iterator[tuple[Key, torch.Tensor]]:
         """What measures of heads give, [B h, ...] each. Inputs that are alike in what a measure looks at are computed at once, others one by one."""
         size, twins = len(together.places), _twins(readings)
-        parts = cache(lambda places: (together.some(places), _part(readings, size, places)))
+        parts = cache(lambda places: (self._some(together, places), _part(readings, size, places)))
         for name, params in self._measures.items():
             measure, known = MEASURES[name], dict[str, torch.Tensor]()
             for lens in measure.lenses if measure.of == "heads" else ():
@@ -149,6 +157,13 @@ class Collector:
                     found = [measure.compute(layer, lens, of, params) for layer, of in map(parts, groups)]
                     known[lens] = _in_order(found, groups)
                 yield ("measure", name, lens), known[lens]
+
+    def _some(self, together: Together, places: Places) -> Layer:
+        """The heads of some inputs, with the tokens of each."""
+        numbers = tuple([together.places[place] for place in places])
+        if numbers not in self._tokens:
+            self._tokens[numbers] = Inputs(tuple([together.axes[place] for place in places]))
+        return replace(together.some(places), inputs=self._tokens[numbers])
 
     def _groups(self, name: str, together: Together) -> list[Places]:
         """The inputs in groups that are alike in what a measure of heads looks at beside the maps."""
@@ -257,7 +272,9 @@ class Collector:
         self._arrays[key][(list(numbers), place, *heads)] = block
 
     def _write(self, number: int, maps: _Maps, place: int) -> None:
-        """Maps of the input that is at `place` in what was computed together go to its sink."""
+        """Maps of the input that is at `place` in what was computed together go to its sink, if they are kept."""
+        if number not in self._written:
+            return
         started = time.perf_counter()
         for name, block in maps.blocks.items():
             self._inputs[number][0].write(name, maps.place, maps.head, block[place].cpu().numpy())

@@ -115,6 +115,8 @@ class Measure(Declaration):
     It is computed for those of `lenses` that were read, and for the weights if they are among them. `reads` names the lenses that must have been read for it.
     `of` heads: gets blocks of heads. `of` layer: gets all heads of a layer at once, with the residual stream; values may have no axis H. An axis C
     holds `columns`, by name; one named class holds numbers of `classes`. One that is `fixed` reads the model's weights alone: all inputs give the same.
+    `looks` is what it looks at in a token (given its parameters): heads of inputs whose tokens look alike are computed at once, with the tokens of the first; what
+    Layer.marked says may differ between them. Without it every input is computed by itself.
     """
 
     compute: Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]

@@ -239,7 +239,7 @@ class AnalysisRequest(BaseModel):
         return self._digest(model_digest, self.model_dump())
 
     def recipe(self, model_digest: str) -> str:
-        """The same of everything but the input. Analyses of one recipe whose inputs are equally long may go through the model in one forward pass.
+        """The same of everything but the input and whether its maps are kept. Analyses of one recipe whose inputs are equally long may go through the model in one forward pass.
 
         Empty for an analysis that has to go alone: of an image or of two stacks, of a text that the model continues, or with a method that runs its
         input again.
@@ -247,7 +247,7 @@ class AnalysisRequest(BaseModel):
         single = (self.image, self.target_ids, self.generate)
         if any(given is not None for given in single) or any(set(method.needs) & ALONE for method in self.methods):
             return ""
-        return self._digest(model_digest, self.model_dump(exclude=INPUT))
+        return self._digest(model_digest, self.model_dump(exclude={*INPUT, "maps"}))
 
     def _digest(self, model_digest: str, request: dict[str, Any]) -> str:
         record = {**versions(), "model_digest": model_digest, "request": request}

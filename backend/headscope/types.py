@@ -206,6 +206,28 @@ class Stream:
     projected: Tensor | None = None
 
 
+# Which tokens of an input are of some kind.
+Marks = Callable[[tuple[Token, ...]], list[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The tokens of several inputs that are equally long. What is said of them is made once: layers share it."""
+
+    axes: tuple[Axes, ...]
+    _made: dict[Marks, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def marked(self, which: Marks) -> tuple[Tensor, Tensor]:
+        """Which queries [1 or B, Q] and which keys [1 or B, K] are some tokens, as bool tensors; 1 where it is the same of all inputs."""
+        import torch
+
+        if which not in self._made:
+            every = [(which(axes.queries), which(axes.keys)) for axes in self.axes]
+            queries, keys = zip(*(every[:1] if all(one == every[0] for one in every) else every), strict=True)
+            self._made[which] = torch.tensor(queries), torch.tensor(keys)
+        return self._made[which]
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """Some heads of one layer, or all of them, as the model computed them: `heads` names them. Head i of H reads key/value head i // (H // G).
@@ -219,6 +241,7 @@ class Layer:
     query_weights, key_weights [H, d, D']  what makes a query or key of a hidden state, where that is one matrix
     padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` names, when the same input is padded to P tokens, real
                   tokens first
+    inputs        the tokens of every input, where the heads are those of several, one input's after the other's; `axes` are then those of the first
     `epsilon` is the machine epsilon of the arithmetic that made them: it decides what counts as zero. What the needs of a lens or measure did not
     name may be missing: empty tensors, or None.
     """
@@ -239,6 +262,7 @@ class Layer:
     key_weights: Tensor | None = None
     padded_values: Tensor | None = None
     stream: Stream = Stream()
+    inputs: Inputs | None = None
 
     def select(self, heads: frozenset[int]) -> Layer | None:
         """Only these heads, each with a key/value head of its own; None if none of them is here."""
@@ -270,6 +294,17 @@ class Layer:
 
         queries, keys = ([token.kind == "special" for token in side] for side in (self.axes.queries, self.axes.keys))
         return torch.tensor(queries), torch.tensor(keys)
+
+    def marked(self, which: Marks) -> tuple[Tensor, Tensor]:
+        """Which queries [1 or H, Q] and which keys [1 or H, K] are some tokens, as bool tensors: heads may be those of inputs in which they stand elsewhere."""
+        inputs = self.inputs or Inputs((self.axes,))
+        queries, keys = inputs.marked(which)
+        each = len(self.heads) // len(inputs.axes)
+        return (
+            (queries, keys)
+            if len(queries) == 1
+            else (queries.repeat_interleave(each, 0), keys.repeat_interleave(each, 0))
+        )
 
 
 @dataclass(frozen=True, slots=True)

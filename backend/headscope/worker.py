@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import sqlite3
 import time
@@ -50,6 +51,13 @@ def silent(fraction: float, stage: str, detail: str, *, force: bool = False) -> 
     """Where no job waits for the model."""
 
 
+def settle() -> None:
+    """Take all that is there out of the sight of the garbage collector: looking through models and imports again and again costs a few tenths of a second each time."""
+    gc.unfreeze()  # models that have gone since
+    gc.collect()
+    gc.freeze()
+
+
 @dataclass(frozen=True)
 class _Task:
     """A job that can be run: what it asks for, of which model, and where its result goes."""
@@ -91,6 +99,7 @@ class Worker:
             ):
                 self._models.popitem(last=False)
             self.warm = frozenset(self._models)
+            settle()
         self._models.move_to_end(digest)
         return self._models[digest]
 

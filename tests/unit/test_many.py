@@ -118,6 +118,20 @@ def test_texts_of_the_default_model(minilm: Model) -> None:
             assert pair.limit == 3
 
 
+@pytest.mark.parametrize("rules", ["v1", "pasta", "clark"])
+def test_special_tokens_may_stand_elsewhere(minilm: Model, rules: str) -> None:
+    """Pairs that are cut after each word, and one text: what measures say of special tokens and of texts is each input's own."""
+    words = "the cat sat on a mat because it was so tired , and slept .".split()
+    texts = [{"text": " ".join(words[:cut]), "text_pair": " ".join(words[cut:])} for cut in range(1, len(words))]
+    texts.append({"text": " ".join([*words, "well"])})
+    measures = [{"name": "patterns", "rules": rules}, "special_tokens", "sink", "special_broadcast"]
+    several = [Asked(AnalysisRequest(model="m", measures=measures, **text), Memory()) for text in texts]
+    outcomes, passes = together(minilm, several)
+    assert passes == 1
+    for one, outcome in zip(several, outcomes, strict=True):
+        same(minilm, one, outcome)
+
+
 def test_only_what_is_alike_shares_a_pass(tiny: Model) -> None:
     """Inputs of other lengths or recipes go in passes of their own, and alone in one they are equal to the last bit; outcomes keep their order."""
     several = [*asked(tiny, [5, 7, 5, 9]), *asked(tiny, [5], lenses=["weights"]), *asked(tiny, [7], layers=[1])]
@@ -125,6 +139,16 @@ def test_only_what_is_alike_shares_a_pass(tiny: Model) -> None:
     assert passes == 5
     for place, (one, outcome) in enumerate(zip(several, outcomes, strict=True)):
         same(tiny, one, outcome, exactly=place not in (0, 2))
+
+
+def test_maps_are_kept_of_those_that_want_them(tiny: Model) -> None:
+    """Whether they are makes no difference to who shares a pass."""
+    several = [asked(tiny, [9] * 4, maps=place % 2 == 0)[place] for place in range(4)]
+    outcomes, passes = together(tiny, several)
+    assert passes == 1
+    for one, outcome in zip(several, outcomes, strict=True):
+        assert list(one.sink.maps) == (["weights", "effective"] if one.request.maps else [])  # type: ignore[attr-defined]
+        same(tiny, one, outcome)
 
 
 def test_logits_and_precision(tiny: Model) -> None:

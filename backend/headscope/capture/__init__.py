@@ -1,6 +1,6 @@
 """Runs a model and sees every layer's attention on the way. The only user of transformers' AttentionInterface."""
 
-from .anatomy import Anatomy
+from .anatomy import Anatomy, Site
 from .check import examine
 from .passes import capture, capture_many
 from .recording import FAULTS, Input, Wanted
@@ -12,6 +12,7 @@ __all__ = [
     "FAULTS",
     "Anatomy",
     "Input",
+    "Site",
     "Standing",
     "Together",
     "Wanted",

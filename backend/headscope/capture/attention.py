@@ -67,14 +67,39 @@ class Call:
             yield low, min(low + size, groups)
 
 
+@dataclass(frozen=True)
+class Calls:
+    """The same of several inputs at a time: query [B, H, Q, D'], key [B, G, K, D'], value [B, G, K, D], and a mask for each."""
+
+    module: Any
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    masks: Sequence[Mask]
+    scaling: float
+    softcap: float | None
+    sink: Tensor | None
+
+    def one(self, place: int) -> Call:
+        """The call of one input."""
+        tensors = (self.query[place], self.key[place], self.value[place])
+        return Call(self.module, *tensors, self.masks[place], self.scaling, self.softcap, self.sink)
+
+    def together(self, places: Sequence[int]) -> dict[str, Tensor]:
+        """Query, key and value of some inputs, one input's heads after the other's."""
+        first, last = places[0], places[-1] + 1
+        chosen = slice(first, last) if last - first == len(places) else list(places)
+        return {name: getattr(self, name)[chosen].flatten(0, 1) for name in ("query", "key", "value")}
+
+
 class Recorder(Protocol):
     """Who computes attention during a forward pass of capture(); `size` inputs of equal length go through the model together, none of them padded."""
 
     masks: Masks
     size: int
 
-    def attend(self, calls: Sequence[Call]) -> Tensor:
-        """The heads' outputs [B, H, Q, D]; one call per input."""
+    def attend(self, calls: Calls) -> Tensor:
+        """The heads' outputs [B, H, Q, D]."""
 
     def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
         """The outputs [B, Q, H, D] when a layer is run again; None in an ordinary forward pass."""
@@ -190,10 +215,7 @@ def attention(
         )
     sink = None if s_aux is None else s_aux.reshape(query.shape[1], -1, 1)
     masks = recorder.masks.read(attention_mask, position_bias, key.shape[2], query.device, recorder.size)
-    calls = [
-        Call(module, query[place], key[place], value[place], mask, float(scaling), softcap, sink)
-        for place, mask in enumerate(masks)
-    ]
+    calls = Calls(module, query, key, value, masks, float(scaling), softcap, sink)
     return recorder.attend(calls).transpose(1, 2).contiguous(), None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,7 +16,7 @@ from ..models.support import IMAGE
 from ..models.tokens import Encoded
 from ..types import Axes, Kind, Layer, Pass
 from .anatomy import Anatomy, Site
-from .attention import NAME, Call, Masks, implementation, recording
+from .attention import NAME, Calls, Masks, implementation, recording
 from .passes import capture, quiet, returned
 from .recording import Wanted
 from .trace import Trace, describe, traced
@@ -73,9 +72,9 @@ class _Probing:
         self.weights: list[Tensor] = []
         self._trace = trace
 
-    def attend(self, calls: Sequence[Call]) -> Tensor:
+    def attend(self, calls: Calls) -> Tensor:
         """Outputs of all heads [1, H, Q, D]."""
-        (call,) = calls
+        call = calls.one(0)
         scores = call.scores(0, 0, call.key.shape[0])
         weights = Pass().attend(scores)
         output = weights @ call.value.repeat_interleave(call.query.shape[0] // call.key.shape[0], dim=0)

@@ -16,7 +16,7 @@ from ..models.tokens import Encoded
 from ..types import Keys, Kind, Layer, Pass
 from . import together
 from .anatomy import Anatomy
-from .attention import NAME, Call, Masks, implementation, recording
+from .attention import NAME, Calls, Masks, implementation, recording
 from .recording import Input, Recording, Wanted
 from .together import Member, Take
 
@@ -29,7 +29,7 @@ class Group:
     ) -> None:
         self.masks, self.size = Masks(), len(inputs)
         self._take = take if len(anatomy.sites) == len(anatomy.of(kind)) else None
-        modules = dict(model.module.named_modules())
+        modules = _Modules(model.module)
         self._recordings = [Recording(modules, anatomy, kind, one, row, self.size) for row, one in enumerate(inputs)]
 
     @property
@@ -37,15 +37,15 @@ class Group:
         """What went wrong with each input."""
         return [recording.failed for recording in self._recordings]
 
-    def attend(self, calls: Sequence[Call]) -> Tensor:
+    def attend(self, calls: Calls) -> Tensor:
         """Outputs of all heads [B, H, Q, D]. Of inputs that are computed together as many as fit into a block are in memory at a time, of others one."""
-        members = [Member(place, *both) for place, both in enumerate(zip(self._recordings, calls, strict=True))]
+        members = [Member(place, one, calls.one(place)) for place, one in enumerate(self._recordings)]
         size = together.fitting(calls) if self._take else 1
         outputs = list[Tensor]()
         for low in range(0, len(members), size):
             some = members[low : low + size]
             if self._take and len(some) > 1:
-                outputs += together.attend(some, self._take)
+                outputs += together.attend(some, calls, self._take)
             else:
                 outputs += [member.recording.attend(member.call) for member in some]
         if all(self.failures):
@@ -63,6 +63,18 @@ class Group:
             for recording in self._recordings:
                 stack.enter_context(recording.hooks())
             yield
+
+
+class _Modules(dict[str, Any]):
+    """The modules of a model by name, looked up when they are asked for: there are hundreds, and a pass needs a few."""
+
+    def __init__(self, root: Any) -> None:
+        super().__init__()
+        self._root = root
+
+    def __missing__(self, name: str) -> Any:
+        found = self[name] = self._root.get_submodule(name)
+        return found
 
 
 class _Over(Exception):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..types import BLOCK_BYTES, Axes, Layer, Pass, Scores
 from .anatomy import Site
-from .attention import Call
+from .attention import Call, Calls
 from .recording import Recording, all_finite, making_on, not_finite
 
 # What has one entry per head, and what has one per key/value head.
@@ -82,25 +82,25 @@ def by_input(tensor: Tensor, size: int) -> Tensor:
     return tensor.view(size, tensor.shape[0] // size, *tensor.shape[1:])
 
 
-def fitting(calls: Sequence[Call]) -> int:
+def fitting(calls: Calls) -> int:
     """How many of these inputs may be computed together: as many as fit into a block, or 1 if their masks differ."""
-    first = calls[0]
-    if any(call.mask is not first.mask for call in calls):
+    if any(mask is not calls.masks[0] for mask in calls.masks):
         return 1
-    return max(1, BLOCK_BYTES // (first.query.shape[0] * first.query.shape[1] * first.key.shape[1] * 4))
+    _, heads, queries, _ = calls.query.shape
+    return max(1, BLOCK_BYTES // (heads * queries * calls.key.shape[2] * 4))
 
 
-def attend(members: Sequence[Member], take: Take) -> list[Tensor]:
+def attend(members: Sequence[Member], calls: Calls, take: Take) -> list[Tensor]:
     """Outputs [H, Q, D] of each input, as the model goes on with them, zeros of those that have failed. The others are handed on together."""
     with making_on(members[0].call.query.device):
         sites = [member.recording.next_site(member.call) for member in members]
         alive = [member for member, site in zip(members, sites, strict=True) if site is not None]
         site = next((site for site in sites if site is not None), None)
-        sent = {} if site is None else _attended(site, alive, take)
+        sent = {} if site is None else _attended(site, alive, calls, take)
     return [sent[member.place] if member.place in sent else _zeros(member.call) for member in members]
 
 
-def _attended(site: Site, members: Sequence[Member], take: Take) -> dict[int, Tensor]:
+def _attended(site: Site, members: Sequence[Member], calls: Calls, take: Take) -> dict[int, Tensor]:
     """Place -> outputs [H, Q, D] of those that did not fail before they were handed on."""
     weights = None
     if not all(member.recording.attends_plainly for member in members):
@@ -109,10 +109,9 @@ def _attended(site: Site, members: Sequence[Member], take: Take) -> dict[int, Te
         if not members:
             return {}
         weights = torch.cat([one for one in found if one is not None])
-    calls = [member.call for member in members]
-    tensors = {name: torch.cat([getattr(call, name) for call in calls]) for name in ("query", "key", "value")}
-    tensors["weights"] = Pass().attend(_scores(site, calls, tensors)) if weights is None else weights
-    tensors["output"] = tensors["weights"] @ _by_head(tensors["value"], calls[0])
+    tensors, first = calls.together([member.place for member in members]), members[0].call
+    tensors["weights"] = Pass().attend(_scores(site, first, len(members), tensors)) if weights is None else weights
+    tensors["output"] = tensors["weights"] @ _by_head(tensors["value"], first)
     finite = all_finite(by_input(tensors["output"], len(members))).tolist()
     if not all(finite):
         numbers = [number for number, good in enumerate(finite) if good]
@@ -123,14 +122,14 @@ def _attended(site: Site, members: Sequence[Member], take: Take) -> dict[int, Te
     return _handed_on(site, members, tensors, take) if members else {}
 
 
-def _scores(site: Site, calls: Sequence[Call], tensors: dict[str, Tensor]) -> Scores:
-    """The scores of all inputs, as if they were heads of one; they have one mask, and so one bias."""
-    first, size = calls[0].scores(site.layer, 0, calls[0].key.shape[0]), len(calls)
+def _scores(site: Site, call: Call, size: int, tensors: dict[str, Tensor]) -> Scores:
+    """The scores of all inputs, as if they were heads of one; they have one mask, and so one bias. `call` is that of the first."""
+    first = call.scores(site.layer, 0, call.key.shape[0])
     return replace(
         first,
         heads=first.heads * size,
         query=tensors["query"],
-        key=_by_head(tensors["key"], calls[0]),
+        key=_by_head(tensors["key"], call),
         bias=first.bias if first.bias is None or first.bias.shape[0] == 1 else first.bias.repeat(size, 1, 1),
         sink=None if first.sink is None else first.sink.repeat(size, 1, 1),
     )

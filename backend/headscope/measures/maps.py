@@ -55,13 +55,29 @@ def is_causal(layer: Layer) -> bool:
 
 
 def nothing(token: Token, params: Any) -> object:
-    """What measures look at in a token that are about numbers of the map alone."""
+    """What measures look at in a token that are about numbers of the map alone, or ask Layer.marked which tokens are special."""
     return None
 
 
 def special(token: Token, params: Any) -> object:
     """What measures look at in a token that have to know which tokens are special, and which of these are called alike."""
     return token.text if token.kind == "special" else None
+
+
+def are_special(tokens: tuple[Token, ...]) -> list[bool]:
+    """Which tokens are special."""
+    return [token.kind == "special" for token in tokens]
+
+
+def are_second(tokens: tuple[Token, ...]) -> list[bool]:
+    """Which tokens belong to the second text."""
+    return [token.segment == 1 for token in tokens]
+
+
+def are_closing(tokens: tuple[Token, ...]) -> list[bool]:
+    """Which tokens are separators."""
+    closing = set(separators(tokens))
+    return [place in closing for place in range(len(tokens))]
 
 
 def separators(tokens: tuple[Token, ...]) -> list[int]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Measure
 from ..types import Layer, Reading, Token
-from .maps import PER_HEAD, distributions, is_causal, mean, special
+from .maps import PER_HEAD, are_second, are_special, distributions, is_causal, mean, special
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,11 +84,14 @@ class PatternParams(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What the heads of a layer share. rows [Q]: queries to judge by; special [K]; taken [K]: special or the sink; causal: column 0 is taken out."""
+    """What the scores have to know of the tokens, for all heads (1) or for each (H). rows [1 or H, Q]: queries to judge by; special [1 or H, K]; taken [1 or H, K]: special
+    or the sink; second, of queries [1 or H, Q] and keys [1 or H, K]: those of the second text; causal: column 0 is taken out.
+    """
 
     rows: Tensor
     special: Tensor
     taken: Tensor
+    second: tuple[Tensor, Tensor]
     causal: bool
 
 
@@ -96,15 +99,16 @@ def ground(layer: Layer, params: PatternParams) -> Ground:
     """Queries that are not special (in causal models, not among the first), and special keys (in causal models, the sink is none: it is taken out)."""
     import torch
 
-    queries, keys = layer.special
-    causal = is_causal(layer)
-    first = torch.arange(len(keys)) == 0
-    rows = ~queries & (torch.arange(len(queries)) >= params.first_row) if causal else ~queries
-    return Ground(rows, keys & ~first if causal else keys, keys | first if causal else keys, causal)
+    (queries, keys), second, causal = layer.marked(are_special), layer.marked(are_second), is_causal(layer)
+    first = torch.arange(keys.shape[1]) == 0
+    rows = ~queries & (torch.arange(queries.shape[1]) >= params.first_row) if causal else ~queries
+    return Ground(rows, keys & ~first if causal else keys, keys | first if causal else keys, second, causal)
 
 
 def looks(token: Token, params: PatternParams) -> object:
-    """Which tokens are special, to which text they belong, and for Clark's rules which of them are marks."""
+    """Published rules look at one input's tokens: which are special, and for Clark's which of them are marks. Rules v1 take each head with its own."""
+    if params.rules == "v1":
+        return None
     return special(token, params), token.segment == 1, params.rules == "clark" and token.text in MARKS
 
 
@@ -154,8 +158,7 @@ def scores(
         counts = counts - (1 if layer.keys.mask is None else layer.keys.mask[:, 0].long())
     # Of equal weights the one on a special token counts, else the first.
     most, best = rows.max(-1)  # [H, Q]
-    marked = land.special.nonzero()[:, 0]
-    upon = rows.index_select(-1, marked).amax(-1) if len(marked) else torch.full_like(most, -1)
+    upon = _upon(rows, land.special)
     several = (counts > 1).to(rows.dtype)
     entropies = reading.once(row_entropy) if rows is reading.map else row_entropy(rows)
     spread = entropies * (several / counts.clamp_min(2).log())
@@ -164,9 +167,10 @@ def scores(
     free, along = diagonals(layer, land, rows, best.where(upon < most, -1))
     counted = judged.to(rows.dtype)
     upon_special, energy, broad, *rest_of = (torch.cat([said, along], 1) @ counted[..., None])[..., 0].unbind(1)
-    number, numbers = counted.sum(-1), counted @ torch.cat([free, several[None]]).mT  # [H], [H, O + 1]
+    open_to = torch.cat([free, several.expand(len(free), 1, -1)], 1)  # [1 or H, O + 1, Q]
+    number, numbers = counted.sum(-1), (open_to @ counted[..., None])[..., 0]  # [H], [H, O + 1]
     averages = ((counted / number[:, None])[:, None] @ rows)[:, 0]  # [H, K]
-    found["special"] = averages @ land.special.to(rows.dtype)
+    found["special"] = (averages * land.special).sum(-1)
     found["special_argmax"] = upon_special / number
     found["stripes"] = averages.square().sum(-1) * number / energy
     found["broad"] = broad / numbers[:, -1]
@@ -175,8 +179,16 @@ def scores(
     return found | diagonal(masses, hits, numbers[:, :-1], number)
 
 
+def _upon(rows: Tensor, special: Tensor) -> Tensor:
+    """The largest weight of every query on a special token, [H, Q]; -1 where there is none. rows [H, Q, K], special [1 or H, K]."""
+    if len(special) > 1:
+        return rows.masked_fill(~special[:, None], -1).amax(-1)
+    marked = special[0].nonzero()[:, 0]
+    return rows.index_select(-1, marked).amax(-1) if len(marked) else rows.new_full(rows.shape[:2], -1)
+
+
 def diagonals(layer: Layer, land: Ground, rows: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
-    """Which queries have a token to look at at each offset, 0 or 1, [O, Q]; and of each query its weight there, and whether that is its largest, [H, 2 O, Q].
+    """Which queries have a token to look at at each offset, 0 or 1, [1 or H, O, Q]; and of each query its weight there, and whether that is its largest, [H, 2 O, Q].
 
     `best` [H, Q] is the place of each query's largest weight, -1 where that is on a special token. Special tokens (and the sink) belong to the vertical
     scores, so that a column is never a diagonal as well.
@@ -187,7 +199,7 @@ def diagonals(layer: Layer, land: Ground, rows: Tensor, best: Tensor) -> tuple[T
     queries = torch.arange(count)
     places = queries + torch.tensor(OFFSETS)[:, None]  # [O, Q], of the token at each offset of each query
     safe = places.clamp(0, keys - 1)
-    free = (places == safe) & ~land.taken[safe] & _visible(layer, queries, safe)
+    free = (places == safe) & ~land.taken[:, safe] & _visible(layer, queries, safe)
     entries = rows.flatten(1).index_select(1, (queries * keys + safe).flatten()).view(-1, *safe.shape)
     hits = (best[:, None] == places) & free
     weight = free.to(rows.dtype)
@@ -225,17 +237,18 @@ def block(layer: Layer, land: Ground, rows: Tensor, judged: Tensor) -> Tensor:
     """
     import torch
 
-    second = torch.tensor([token.segment == 1 for token in layer.axes.keys])
-    sides = torch.stack([~second & ~land.taken, second & ~land.taken], -1).float()  # [K, 2]
-    if not bool(sides.any(0).all()):
+    queries, keys = land.second
+    sides = torch.stack([~keys & ~land.taken, keys & ~land.taken], -1).float()  # [1 or H, K, 2]
+    both = sides.any(1).all(-1)  # [1 or H]
+    if not bool(both.any()):
         return torch.full((len(rows),), torch.nan)
-    mine = torch.tensor([int(token.segment == 1) for token in layer.axes.queries])[:, None]  # [Q, 1]
+    mine = queries.long()[..., None]  # [1 or H, Q, 1]
     masses = rows @ sides  # [H, Q, 2]
-    numbers = layer.keys.allowed(*rows.shape[1:]).float() @ sides  # [Q, 2]
+    numbers = layer.keys.allowed(*rows.shape[1:]).float() @ sides  # [1 or H, Q, 2]
     total, total_number = masses.sum(-1), numbers.sum(-1)
     own = masses.gather(-1, mine.expand(len(rows), -1, 1))[..., 0] / total.masked_fill(total == 0, 1)
-    expected = numbers.gather(-1, mine)[..., 0] / total_number.clamp_min(1)
-    usable = judged & (total > 0) & (expected < 1)
+    expected = numbers.gather(-1, mine.expand(len(numbers), -1, 1))[..., 0] / total_number.clamp_min(1)
+    usable = judged & both[:, None] & (total > 0) & (expected < 1)
     return mean((own - expected) / (1 - expected).masked_fill(expected >= 1, 1), usable)
 
 

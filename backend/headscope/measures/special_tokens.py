@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..declarations import Measure
 from ..types import Layer, Reading
-from .maps import PER_HEAD, clean, separators, special
+from .maps import PER_HEAD, are_closing, are_special, clean, nothing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,17 +37,15 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Sp
     import torch
 
     rows, there = clean(readings[lens])
-    queries, keys = layer.special
+    (queries, keys), (_, closing) = layer.marked(are_special), layer.marked(are_closing)
     counted = there if params.queries == "all" else there & ~queries
     received = ((counted / counted.sum(-1, keepdim=True))[:, None].to(rows.dtype) @ rows)[:, 0]  # [H, K]
-    found = torch.full((len(rows), len(COLUMNS)), torch.nan, dtype=rows.dtype)
-    if len(keys) and bool(keys[0]):
-        found[:, 0] = received[:, 0]
-    if closing := separators(layer.axes.keys):
-        found[:, 1] = received[:, closing].amax(-1)
-    if bool(keys.any()):
-        found[:, 2] = received[:, keys].sum(-1)
-    return found
+    found = [
+        received[:, :1].masked_fill(~keys[:, :1], torch.nan).sum(-1),
+        received.masked_fill(~closing, -torch.inf).amax(-1).masked_fill(~closing.any(-1), torch.nan),
+        (received * keys).sum(-1).masked_fill(~keys.any(-1), torch.nan),
+    ]
+    return torch.stack(found, -1)
 
 
 SPECIAL_TOKENS = Measure(
@@ -63,5 +61,5 @@ SPECIAL_TOKENS = Measure(
     columns=COLUMNS,
     lenses=PER_HEAD,
     compute=compute,
-    looks=special,
+    looks=nothing,
 )

@@ -78,6 +78,8 @@ class _Work:
         on_pass: Callable[[], None],
     ) -> None:
         self._models, self._rows, self._request = models, rows, request
+        # One request for all rows of a variant: what is the same for all of them is then prepared once.
+        self._asked = [_with(one, fixed=False) for one in request.requests]
         self._limit, self._progress, self._on_pass = limit, progress, on_pass
         numbers = np.array([row.number for row in rows], np.int64)
         self._alike_rows = set(statistics.drawn(request.seed, numbers, ALIKE).tolist())
@@ -121,7 +123,7 @@ class _Work:
         self, number: int, rows: Sequence[Row], before: int, wrong: dict[int, Exception]
     ) -> list[tuple[analysis.Outcome, Memory]]:
         """What comes of each row in a variant, and its maps where they are wanted; what goes wrong is noted by place."""
-        variant, done = self._request.variants[number], set[int]()
+        done = set[int]()
 
         def telling(place: int) -> Callable[[float, str, str], None]:
             def tell(fraction: float, stage: str, detail: str) -> None:
@@ -134,7 +136,7 @@ class _Work:
         asked = []
         for place, row in enumerate(rows):
             maps = len(self._models) == 2 or row.number in {*self._alike_rows, self._shown_row}
-            wanted = _with(self._request.input(row, variant, maps=maps), fixed=False)
+            wanted = self._request.given(self._asked[number], row, maps=maps)
             asked.append(analysis.Asked(wanted, Memory(), telling(place), tiles=False))
         outcomes = analysis.run_many(self._models[number], asked, limit=self._limit, on_pass=self._on_pass)
         for place, outcome in enumerate(outcomes):
@@ -201,10 +203,10 @@ class _Work:
 
     def _fixed(self, variant: int) -> dict[str, Array]:
         """Measures of the weights alone, computed on the first input only."""
-        request = _with(self._request.input(self._rows[0], self._request.variants[variant]), fixed=True)
-        if not self._through or not request.measures:
+        asked = _with(self._request.requests[variant], fixed=True)
+        if not self._through or not asked.measures:
             return {}
-        request = request.model_copy(update={"text": self._through[0].text, "text_pair": self._through[0].text_pair})
+        request = self._request.given(asked, self._through[0])
         result = analysis.run(self._models[variant], request, Memory(), limit=self._limit)
         return {
             f"fixed/{variant}/{measure}/{lens}": values

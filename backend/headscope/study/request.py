@@ -160,17 +160,6 @@ class StudyRequest(BaseModel):
             kind=self.kind, max_tokens=self.max_tokens, maps=False,
         )  # fmt: skip
 
-    def input(self, row: Row, variant: Variant, *, maps: bool = False) -> AnalysisRequest:
-        """The analysis of one row in a variant."""
-        return self.analysis.model_copy(
-            update={
-                "model": variant.model, "mechanism": variant.mechanism, "maps": maps,
-                "text": row.text, "text_pair": row.text_pair,
-                "pos": None if row.pos is None else list(row.pos),
-                "labels": None if row.labels is None else list(row.labels),
-            }
-        )  # fmt: skip
-
     @property
     def methods(self) -> list[Declaration]:
         """Everything that takes part: mechanism, lenses, measures of each variant."""
@@ -182,6 +171,17 @@ class StudyRequest(BaseModel):
         return [
             self.analysis.model_copy(update={"model": one.model, "mechanism": one.mechanism}) for one in self.variants
         ]
+
+    @staticmethod
+    def given(asked: AnalysisRequest, row: Row, *, maps: bool = False) -> AnalysisRequest:
+        """What is asked of a variant, with a row as its input."""
+        return asked.model_copy(
+            update={
+                "maps": maps, "text": row.text, "text_pair": row.text_pair,
+                "pos": None if row.pos is None else list(row.pos),
+                "labels": None if row.labels is None else list(row.labels),
+            }
+        )  # fmt: skip
 
     def key(self, model_digests: Sequence[str], data_digest: str) -> str:
         """The study's id: 128 bits of SHA-256 over everything that decides its numbers, as 32 hexadecimal digits.

@@ -177,6 +177,15 @@ def test_inputs_that_fail_are_named_and_the_others_go_on(minilm: Model) -> None:
         headscope.study(minilm, ["word " * 600], measures=("entropy",))
 
 
+def test_what_the_weights_alone_say_is_kept_when_the_first_input_fails(minilm: Model) -> None:
+    """Parts of speech of the input that failed are not those of the one that stands for all."""
+    given = [{"text": "a\0b", "pos": ["X"]}, {"text": "The cat sat.", "pos": ["DET", "NOUN", "VERB", "PUNCT"]}]
+    s = headscope.study(minilm, given, measures=("output_overlap",))
+    assert [one["row"] for one in s.failed] == [1]
+    alone = headscope.analyze(minilm, "The cat sat.", measures=("output_overlap",)).measures["output_overlap"]
+    np.testing.assert_allclose(s.fixed("output_overlap", "weights"), alone["weights"])
+
+
 def test_refusals(minilm: Model, tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="reads texts"):
         headscope.study(headscope.load(vit()), texts(2))
