@@ -1,4 +1,4 @@
-"""Memory of the processes of both homes over a thousand analyses of a tiny model, each of another text.
+"""Memory of the processes of both homes over analyses of a tiny model, each of another text: over the first thousand, in which caches fill, and over ten thousand.
 
 `start` and `end` are resident memory after the first analyses and after all, in MB. The slope is that of a straight line through the second half, with a 95 % confidence interval
 that takes into account that neighbouring samples are alike: it is made from the means of ten stretches.
@@ -16,13 +16,13 @@ from tests.cluster import Cluster
 from tests.models import tiny_model
 from tests.server import API, Server
 
-JOBS, BATCH = 1000, 20
+JOBS, BATCH = (1_000, 10_000), 20
 # Of Student's t for the slope of a line through ten points.
 T95, STRETCHES = 2.306, 10
 
 
-def measure(jobs: int = JOBS) -> list[dict[str, Any]]:
-    """One row per process."""
+def measure(jobs: tuple[int, ...] = JOBS) -> list[dict[str, Any]]:
+    """One row per process and number of jobs."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         models = Path(folder) / "models"
@@ -34,16 +34,16 @@ def measure(jobs: int = JOBS) -> list[dict[str, Any]]:
     return rows
 
 
-def _grow(server: Server, jobs: int) -> list[dict[str, Any]]:
+def _grow(server: Server, jobs: tuple[int, ...]) -> list[dict[str, Any]]:
     for start in range(BATCH):
         _batch(server, -start - 1, 1)
     processes = {"server": psutil.Process(server.process.pid), "model process": server.child()}
     sizes: dict[str, list[float]] = {name: [] for name in processes}
-    for start in range(0, jobs, BATCH):
+    for start in range(0, max(jobs), BATCH):
         _batch(server, start, BATCH)
         for name, process in processes.items():
             sizes[name].append(process.memory_info().rss / 1024)
-    return [_row(name, np.array(found), jobs) for name, found in sizes.items()]
+    return [_row(name, np.array(found[: count // BATCH]), count) for count in jobs for name, found in sizes.items()]
 
 
 def _batch(server: Server, start: int, count: int) -> None:

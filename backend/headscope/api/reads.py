@@ -30,6 +30,8 @@ ABOUT = re.compile(r"/api/v1/(analyses|studies)/([0-9a-f]{32})(/.*)?")
 READERS = 10_000
 # The most characters of a question with its headers, and bytes of an answer, that are kept.
 LONGEST, LARGEST = 1000, 1024 * 1024
+# Bytes that an answer takes beside its body: headers, the question, and the stamps of the files.
+BESIDE = 3 * 1024
 # Headers that an answer depends on.
 NAMES = frozenset({b"accept", b"accept-encoding", b"if-none-match"})
 
@@ -109,7 +111,7 @@ class Reads:
 
     def _put(self, stored: Stored, asked: Asked, answer: Response, route: Any) -> None:
         if stored.stamp is not None and len(answer.body) <= LARGEST:
-            self._recent.put((stored.digest, stored.stamp, asked.question), (answer, route), len(answer.body))
+            self._recent.put((stored.digest, stored.stamp, asked.question), (answer, route), len(answer.body) + BESIDE)
 
     async def _answer(self, scope: Scope, asked: Asked) -> Response | None:
         visitor: Visitor = scope["visitor"]

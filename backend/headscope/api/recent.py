@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from typing import Any
 
 # Room for all of them, in bytes.
-ROOM = 64 * 1024 * 1024
+ROOM = 32 * 1024 * 1024
 
 
 class Recent:

@@ -20,7 +20,7 @@ NAME, SMALL = "manifest.json", "small.safetensors"
 # What stands between the sealed fields and the end: the seal itself.
 _SEAL = ', "sha256": "{}"}}'
 _SEAL_SIZE = len(_SEAL.format("0" * 64))
-# Bytes of all manifests that are kept open. Parsed they take some times as much.
+# Bytes of all manifests that are kept open. Parsed they take five times as much.
 ROOM = 4 * 1024 * 1024
 
 
