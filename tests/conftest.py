@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import pytest
 from tests.cluster import Cluster
 from tests.models import small_models
 from tests.server import Program, Server
+
+# Several tests run at a time, and each may start processes that compute: threads of one that wait for a core keep the others' from theirs.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")
