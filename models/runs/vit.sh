@@ -1,9 +1,9 @@
 #!/bin/sh
-# ViT-like twins: the classes of CIFAR-10, 20 epochs.
+# ViT-like twins: the classes of CIFAR-10, 10 epochs.
 set -eu
 # shellcheck source=models/runs/settings.sh
 . "$(dirname "$0")/settings.sh"
 
-train twin-vit-softmax --objective images --steps 7800
-train twin-vit-hopfield-05 --objective images --steps 7800 --mechanism '{"name": "hopfield", "alpha": 0.5}'
-train twin-vit-hopfield-07 --objective images --steps 7800 --mechanism '{"name": "hopfield", "alpha": 0.7}'
+train twin-vit-softmax --objective images --steps 3900
+train twin-vit-hopfield-05 --objective images --steps 3900 --mechanism '{"name": "hopfield", "alpha": 0.5}'
+train twin-vit-hopfield-07 --objective images --steps 3900 --mechanism '{"name": "hopfield", "alpha": 0.7}'
