@@ -156,7 +156,7 @@ def _document(short: bool, note: str) -> None:
     """Measure this and the growth of memory, and write the tables of docs/reliability.md."""
     rows = measure(2, 2.0) if short else measure()
     kinds = [[row for row in rows if ("ratio" in row) == side_by_side] for side_by_side in (True, False)]
-    grown = growth.measure(200) if short else growth.measure()
+    grown = growth.measure((200,)) if short else growth.measure()
     where = {**machine("fastapi", "uvicorn", "redis"), **({"note": note} if note else {})}
     TABLE.write_text(json.dumps({"machine": where, "tables": [*kinds, grown]}, indent=1) + "\n", "utf-8")
     subprocess.run([sys.executable, "docs/generate.py"], cwd=ROOT, check=True)
