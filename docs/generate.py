@@ -312,6 +312,8 @@ PARTS: dict[str, Callable[..., str]] = {
     "signature": signature,
     "faults": measured.faults,
     "load": measured.load,
+    "twin-worth": measured.twin_worth,
+    "twin-study": measured.twins,
 }
 
 

@@ -1,4 +1,4 @@
-"""Tables of what was measured: the runs that `make faults` and `python -m benchmarks.load` left in docs/measured/."""
+"""Tables of what was measured: what `make faults`, `python -m benchmarks.load` and docs/twins.py left in docs/measured/, and what the twins are worth."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from typing import Any
 from declared import table
 
 FOLDER = Path(__file__).resolve().parent / "measured"
+TWINS = Path(__file__).resolve().parents[1] / "models" / "twins"
 COUNTS = ("lost", "duplicate", "wrong", "errors", "refused", "resent", "again")
 
 
 def _read(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
     return found
+
+
+def keep(name: str, more: dict[str, Any]) -> None:
+    """Add to what was measured, in place of what had the same names."""
+    path = FOLDER / f"{name}.json"
+    before = _read(name) if path.exists() else {}
+    path.write_text(json.dumps({**before, **more}, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 def faults() -> str:
@@ -66,3 +74,42 @@ def _machine(record: dict[str, Any]) -> str:
 def _table(rows: list[dict[str, Any]]) -> str:
     columns = tuple(rows[0])
     return table(columns, [tuple(str(row[column]) for column in columns) for row in rows])
+
+
+# -- twins ------------------------------------------------------------------------------------------------------------------------------------------
+
+# Of evaluation.json: what is reported, and how it is written.
+WORTH = {"loss": "loss, nats", "bits_per_byte": "bits per byte", "accuracy": "accuracy", "f1": "F1"}
+
+
+def twin_worth() -> str:
+    """Every twin that is there, beside the answer without a model."""
+    rows = []
+    for path in sorted(TWINS.glob("*/evaluation.json")):
+        found = json.loads(path.read_text("utf-8"))
+        numbers = [_beside(found["held_out"].get(key), found["baseline"].get(key)) for key in WORTH]
+        recipe, amount = found["recipe"], found["recipe"]["tokens"] / 1e6
+        rows.append(
+            (f"`{path.parent.name}`", f"{recipe['parameters']:,}", f"{recipe['steps']:,}", f"{amount:.1f}", *numbers)
+        )
+    return table(("twin", "parameters learned", "steps", "million tokens or images", *WORTH.values()), rows)
+
+
+def _beside(own: float | None, without: float | None) -> str:
+    if own is None:
+        return ""
+    return f"{own:.3f}" if without is None else f"{own:.3f} ({without:.3f})"
+
+
+def twins(question: str) -> str:
+    """One row per layer or class, one column per model or lens: `NAME:ROWS:COLUMNS:VALUE`, the last three being columns of the rows."""
+    name, down, across, value = question.split(":")
+    record = _read("twins")[name]
+    cells = {(row[down], row[across]): _interval(row, value) for row in record["rows"]}
+    lines, heads = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
+    rows = [(str(line), *(cells.get((line, head), "") for head in heads)) for line in lines]
+    return f"{table((down, *(str(head) for head in heads)), rows)}\n\nOver {record['inputs']} inputs at most, with 95 % intervals."
+
+
+def _interval(row: dict[str, Any], value: str) -> str:
+    return f"{row[value]:.3f} ({row['low']:.3f} to {row['high']:.3f})"

@@ -1,10 +1,10 @@
-"""The pictures of the docs: one function each, named in the registry of its module. They are drawn from MiniLM, and the same bytes every time."""
+"""The pictures of the docs: one function each, named in the registry of its module. They are drawn from MiniLM and from the twins' curves, and the same bytes every time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import heads, hidden, layers, lenses, mechanisms, projections, rows, shares
+from . import curves, heads, hidden, layers, lenses, mechanisms, projections, rows, shares
 from .figure import Figure
 
 # Name of the file in docs/pictures, without .svg, and what draws it.
@@ -17,4 +17,5 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     **hidden.PICTURES,
     **projections.PICTURES,
     **heads.PICTURES,
+    **curves.PICTURES,
 }

@@ -1,0 +1,192 @@
+"""What studies over the twins find: python docs/twins.py [--data FOLDER] [QUESTION ...]
+
+Writes docs/measured/twins.json, from which the tables of explanation/twins.md are made. A question whose twins or data are missing is left as it was. Without names all
+are asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import measured
+import numpy as np
+
+import headscope
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))  # models is no part of the package
+TWINS = HERE.parent / "models" / "twins"
+RESAMPLED, LONGEST = 1_000, 256
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A table of a study over two models, or over one: which inputs, how many of them, and what is drawn from it."""
+
+    models: tuple[str, ...]
+    inputs: Callable[[Path], Any]
+    figure: str
+    limit: int
+    # Once for each of the two, where the figure shows one.
+    each: bool = False
+    # Lenses that are read.
+    lenses: tuple[str, ...] = ("weights",)
+
+    def answer(self, folder: Path) -> Rows:
+        """The rows of the table."""
+        study = _study(self.models, self.inputs, folder, self.limit)
+        if not self.each:
+            return _rows(study.table(self.figure))
+        return [
+            {"model": name, **row}
+            for place, name in enumerate(self.models)
+            for row in _rows(study.table(self.figure, variant=place))
+        ]
+
+
+def _rows(table: Any) -> Rows:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+# -- inputs -----------------------------------------------------------------------------------------------------------------------------------------
+
+
+def paragraphs(folder: Path) -> list[str]:
+    """The long paragraphs of WikiText-2's test part."""
+    text = (folder / "wikitext2" / "test.txt").read_text("utf-8")
+    return [line.strip() for line in text.splitlines() if len(line.split()) > 120]
+
+
+def reviews(folder: Path) -> Path:
+    """SST-2's test sentences."""
+    return folder / "sst2" / "test.tsv"
+
+
+def questions(folder: Path) -> Path:
+    """QNLI's pairs of a question and a sentence."""
+    return folder / "qnli" / "dev.tsv"
+
+
+def entities(folder: Path) -> Path:
+    """WikiGold's sentences, with their entities."""
+    return folder / "wikigold" / "wikigold.conll.txt"
+
+
+@cache
+def _study(models: tuple[str, ...], inputs: Callable[[Path], Any], folder: Path, limit: int) -> Any:
+    """One study answers all that is asked of its models and inputs."""
+    asked = [one for one in QUESTIONS.values() if (one.models, one.inputs, one.limit) == (models, inputs, limit)]
+    return headscope.study(
+        models[0],
+        inputs(folder),
+        *models[1:],
+        figures=[one.figure for one in asked],
+        lenses=list(dict.fromkeys(lens for one in asked for lens in one.lenses)),
+        measures=(),
+        limit=limit,
+        max_tokens=LONGEST,
+    )
+
+
+# -- images -----------------------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A measure of models that read images, by layer, for a study reads texts: its mean over images and heads, with the bootstrap interval of that mean.
+
+    Of a measure with columns that is the one named `mean`.
+    """
+
+    models: tuple[str, ...]
+    measure: str
+    limit: int
+
+    def answer(self, folder: Path) -> Rows:
+        """One row per model and layer."""
+        return list(self._rows(folder))
+
+    def _rows(self, folder: Path) -> Iterator[dict[str, Any]]:
+        pixels = _test_images(folder)[: self.limit].transpose(0, 2, 3, 1)
+        draws = np.random.default_rng(0).integers(len(pixels), size=(RESAMPLED, len(pixels)))
+        for name in self.models:
+            model = headscope.load(name)
+            found = np.stack([self._by_layer(model, image) for image in pixels])
+            low, high = np.quantile(found[draws].mean(1), (0.025, 0.975), axis=0)
+            for layer, mean in enumerate(found.mean(0)):
+                yield {"model": name, "layer": layer, "mean": mean, "low": low[layer], "high": high[layer]}
+
+    def _by_layer(self, model: Any, image: Any) -> Any:
+        """[L]."""
+        a = headscope.analyze(model, image=image, lenses=("weights",), measures=(self.measure,), maps=False)
+        values, columns = a.measures[self.measure]["weights"], headscope.MEASURES[self.measure].columns
+        if columns:
+            values = values[..., columns.index("mean")]
+        return values.reshape(len(values), -1).mean(-1)
+
+
+@cache
+def _test_images(folder: Path) -> Any:
+    """uint8 [N, 3, 32, 32], CIFAR-10's test images."""
+    from models.data import cifar10
+
+    return cifar10(folder)[2].numpy()
+
+
+BERT, JUMP = ("twin-bert-softmax", "twin-bert-hopfield"), ("twin-bert-softmax", "twin-bert-jump")
+GPT, NER = ("twin-gpt-softmax", "twin-gpt-hopfield"), ("twin-ner-softmax", "twin-ner-jump")
+VIT = ("twin-vit-softmax", "twin-vit-hopfield-05")
+TUNED = {
+    "softmax": ("twin-bert-softmax", "twin-sst2-softmax"),
+    "hopfield": ("twin-bert-hopfield", "twin-sst2-hopfield"),
+}
+
+QUESTIONS: dict[str, Question] = {
+    **{
+        f"{figure}-{family}": Question(models, paragraphs, figure, 300, each=figure != "residual-ratio")
+        for family, models in (("bert", BERT), ("gpt", GPT))
+        for figure in ("residual-ratio", "token-similarity", "entropy")
+    },
+    "connections": Question(NER, entities, "connections", 1_000, each=True),
+    "patterns": Question(BERT, questions, "pattern-shares", 400, lenses=("weights", "effective")),
+    "patterns-jump": Question(JUMP, questions, "pattern-shares", 400, lenses=("weights", "effective")),
+    **{f"tuning-{name}": Question(models, reviews, "tuning", 500) for name, models in TUNED.items()},
+    "grid-reviews": Question(("twin-bert-softmax", "twin-reviews"), reviews, "pattern-grid", 500),
+}
+PICTURES = {
+    f"{measure}-vit": Pictures(VIT, measure, 200) for measure in ("residual_ratio", "token_similarity", "entropy")
+}
+
+
+def main() -> None:
+    """The command line."""
+    every = {**QUESTIONS, **PICTURES}
+    parser = argparse.ArgumentParser(description="Ask studies over the twins.")
+    parser.add_argument("questions", nargs="*", metavar="QUESTION", choices=[[], *every], help=", ".join(every))
+    parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
+    given = parser.parse_args()
+    for name in given.questions or every:
+        question = every[name]
+        missing = [model for model in question.models if not (TWINS / model).is_dir()]
+        if missing:
+            print(f"{name}: no {', '.join(missing)}")
+            continue
+        rows = [{key: _short(value) for key, value in row.items()} for row in question.answer(given.data)]
+        measured.keep("twins", {name: {"models": question.models, "inputs": question.limit, "rows": rows}})
+        print(f"{name}: {len(rows)} rows", flush=True)
+
+
+def _short(value: Any) -> Any:
+    return float(f"{float(value):.4g}") if isinstance(value, (float, np.floating)) else value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The twins that come with the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models import evaluate
+
+TWINS = Path(evaluate.__file__).parent / "twins"
+SHIPPED = sorted(path.parent for path in TWINS.glob("*/evaluation.json"))
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=[folder.name for folder in SHIPPED])
+def test_they_are_worth_what_they_were_when_training_ended(folder):
+    """Loaded by Headscope, in float32 from the float16 that is shipped."""
+    now, then = evaluate.again(folder)
+    assert now == pytest.approx(then, abs=evaluate.TOLERANCE)
+
+
+def test_there_are_some_and_they_are_small():
+    """No file above 20 MB, no more than 120 MB together."""
+    sizes = [path.stat().st_size for path in TWINS.rglob("*.safetensors")]
+    assert sizes
+    assert max(sizes) < 20e6
+    assert sum(sizes) < 120e6
