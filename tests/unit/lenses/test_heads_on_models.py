@@ -89,13 +89,16 @@ def bert() -> Model:
 
 @pytest.mark.parametrize("n", [1, 6, 20])
 def test_as_published_runs_the_padded_input(bert: Model, ids: Callable[[int], list[int]], n: int) -> None:
-    """Values of a second forward pass whose padding is masked as a key and still makes values, so much alike that rounding shows: how much is up to the machine."""
+    """Values of a second forward pass whose padding is masked as a key and still makes values.
+
+    Those of the last layer are so much alike that the projection turns a rounding of the values by 6e-8 into 7e-6, and three layers have rounded by then.
+    """
     choice = {"name": "effective-published", "pad_to": 24}
     found = headscope.analyze(bert, token_ids=ids(n), lenses=("weights", choice), measures=()).maps
     _, values, _ = parts(bert, ids_of(bert, ids(n), 24))
     for layer in range(3):
         expected = published(found["weights"][layer].astype(np.float64), values[layer])
-        np.testing.assert_allclose(found["effective-published"][layer], expected, atol=1e-4)
+        np.testing.assert_allclose(found["effective-published"][layer], expected, atol=2e-5 if layer < 2 else 1e-4)
 
 
 def test_as_published_has_limits(tiny: Model, ids: Callable[[int], list[int]]) -> None:
