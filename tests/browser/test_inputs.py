@@ -46,10 +46,10 @@ def choose_model(visit: Visit, name: str) -> None:
 
 
 def test_an_image(visit: Visit) -> None:
-    """Dropped on the page it goes to a model that sees; its name stands in the address, so reload and other lenses need no image."""
+    """Dropped on the page it goes to the first model that sees, a twin that is shipped; its name stands in the address, so reload and other lenses need no image."""
     visit.open()
     visit.settled(drop(visit, "circle.png", "image/png", drawn()))
-    expect(visit.page.get_by_role("combobox", name="Model")).to_have_value("vit")
+    expect(visit.page.get_by_role("combobox", name="Model")).to_have_value("twin-vit-softmax")
     thumbnail = visit.page.get_by_role("img", name="The image as the model sees it, 32 by 32 pixels")
     expect(thumbnail).to_be_visible()
     assert thumbnail.evaluate("(image) => image.decode().then(() => [image.naturalWidth, image.naturalHeight])") == [
@@ -57,7 +57,7 @@ def test_an_image(visit: Visit) -> None:
         32,
     ]
     expect(visit.page).to_have_url(re.compile("image=sha256"))
-    expect(visit.page.get_by_text("17 tokens ·")).to_be_visible()
+    expect(visit.page.get_by_text("65 tokens ·")).to_be_visible()
     visit.lens("norm")
     visit.page.reload()
     visit.painted("head")
