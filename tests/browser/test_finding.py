@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Route, expect
 
 from tests.browser.visit import Visit, address, another_picture, comes_to, picture
 
@@ -85,6 +85,25 @@ def test_parts_are_changed_and_removed(visit: Visit) -> None:
     box(visit).fill("")
     expect(parts(visit)).to_have_count(0)
     expect(visit.page).not_to_have_url(re.compile("find="))
+
+
+def test_a_change_is_kept_by_the_next_though_neither_is_answered_yet(visit: Visit) -> None:
+    visit.open(address(text=TEXT))
+    find(visit, "previous token heads in the first three layers")
+    expect(parts(visit)).to_have_text(["head_roles.previous > 0.5", "layer <= 2"])
+    held = list[Route]()
+    visit.page.route("**/ask*", lambda route: held.append(route))
+    parts(visit).first.click()
+    visit.page.get_by_role("textbox", name="Change head_roles.previous > 0.5").fill("head_roles.previous > 0")
+    visit.page.keyboard.press("Enter")
+    expect(parts(visit)).to_have_text(["head_roles.previous > 0", "layer <= 2"])
+    visit.page.get_by_role("button", name="Remove layer <= 2").click()
+    expect(parts(visit)).to_have_text(["head_roles.previous > 0"])
+    assert held, "the questions of the page were not held"
+    visit.page.unroute("**/ask*")  # which lets those go on that were held
+    expect(box(visit)).to_have_value("head_roles.previous > 0")
+    expect(parts(visit)).to_have_text(["head_roles.previous > 0"])
+    expect(visit.page.get_by_text(re.compile("^all 72 heads"))).to_be_visible()
 
 
 def test_where_none_is_found_the_nearest_are_offered(visit: Visit) -> None:

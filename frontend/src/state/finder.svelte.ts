@@ -8,6 +8,7 @@ import {
   type FoundHeads,
   isQuery,
   measureOf,
+  type Part,
   type Question,
   readSort,
 } from '../lib/finding'
@@ -72,6 +73,11 @@ export class Finder {
       this.#show({ error: error instanceof SourceError ? error.message : String(error) })
       return false
     }
+  }
+
+  /** What will be answered, as far as the reader said it. */
+  expect(parts: Part[]): void {
+    if (this.view) this.view = { ...this.view, parts }
   }
 
   /** What the search needs can't be had. */
