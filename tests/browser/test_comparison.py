@@ -146,6 +146,10 @@ def test_a_model_of_another_shape(visit: Visit, server: Server) -> None:
     expect(visit.image("t5 map of head 0.2")).to_be_visible()
     expect(visit.page.get_by_text(re.compile(f"^Cosine of the two maps: {cosine[0, 2]:.2g}"))).to_be_visible()
     expect(visit.page).to_have_url(re.compile("twin=0.2"))
+    layer, head = np.unravel_index(cosine.argmax(), cosine.shape)
+    visit.page.get_by_role("button", name=f"Compare with head {layer}.{head}").click()
+    expect(visit.image(f"t5 map of head {layer}.{head}")).to_be_visible()
+    expect(pick).to_have_value(f"{layer}.{head}")
 
 
 def test_what_cannot_be_analysed(visit: Visit) -> None:
