@@ -78,6 +78,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 # -- twins ------------------------------------------------------------------------------------------------------------------------------------------
 
+MOST_INTERVALS = 4  # columns; in more of them intervals would not be read
 # Of evaluation.json: what is reported, and how it is written.
 WORTH = {"loss": "loss, nats", "bits_per_byte": "bits per byte", "accuracy": "accuracy", "f1": "F1"}
 
@@ -102,13 +103,17 @@ def _beside(own: float | None, without: float | None) -> str:
 
 
 def twins(question: str) -> str:
-    """One row per layer or class, one column per model or lens: `NAME:ROWS:COLUMNS:VALUE`, the last three being columns of the rows."""
+    """One row per layer or class, one column per model, lens or head: `NAME:ROWS:COLUMNS:VALUE`, the last three being columns of the rows."""
     name, down, across, value = question.split(":")
     record = _read("twins")[name]
-    cells = {(row[down], row[across]): _interval(row, value) for row in record["rows"]}
-    lines, heads = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
+    places = {(row[down], row[across]): row for row in record["rows"]}
+    lines, heads = (list(dict.fromkeys(key[place] for key in places)) for place in (0, 1))
+    wide = len(heads) > MOST_INTERVALS
+    cells = {place: f"{row[value]:.3f}" if wide else _interval(row, value) for place, row in places.items()}
     rows = [(str(line), *(cells.get((line, head), "") for head in heads)) for line in lines]
-    return f"{table((down, *(str(head) for head in heads)), rows)}\n\nOver {record['inputs']} inputs at most, with 95 % intervals."
+    widest = max(row["high"] - row["low"] for row in record["rows"])
+    spread = f"each with a 95 % interval no wider than {widest:.3f}" if wide else "with 95 % intervals"
+    return f"{table((down, *(str(head) for head in heads)), rows)}\n\nOver {record['inputs']} inputs at most, {spread}."
 
 
 def _interval(row: dict[str, Any], value: str) -> str:

@@ -6,4 +6,4 @@ set -eu
 bodies="${TWINS_OUT:-models/twins}"
 
 TWINS_OUT="${TWINS_WORK:-build/twins}/compared"
-train twin-frozen --objective sentences --start "$bodies/twin-bert-softmax" --learn head --steps 4320 --rate 3e-3 --warmup 400 --dropout 0.1
+train twin-frozen --objective sentences --start "$bodies/twin-bert-softmax" --learn head --steps 4320 --rate 1e-3 --warmup 400
