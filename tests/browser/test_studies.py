@@ -222,6 +222,13 @@ def test_keys(visit: Visit, two: tuple[str, str]) -> None:
     for key, value in (("]", "effective"), ("]", "weights"), ("[", "effective")):
         press(key)
         expect(lens).to_have_value(value)
+    press("?")
+    # The next key comes before the sheet has told that it is closed.
+    visit.page.evaluate(
+        "document.querySelector('dialog[open]').close(); dispatchEvent(new KeyboardEvent('keydown', {key: 'f'}))"
+    )
+    expect(field).to_be_focused()
+    press("Escape")
     press("n")
     expect(visit.page.get_by_role("heading", name="New study")).to_be_visible()
 

@@ -3,8 +3,6 @@ export interface Keys {
   /** What single keys do. */
   plain: Readonly<Record<string, () => unknown>>
   escape: () => void
-  /** Whether a sheet is open: it closes itself, and nothing behind it should hear. */
-  sheet: () => boolean
   undo?: () => void
   redo?: () => void
   /** Arrows; answers whether there was somewhere to go. */
@@ -15,9 +13,12 @@ const typing = (target: EventTarget | null) =>
   target instanceof HTMLElement &&
   (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName))
 
+/** A sheet closes itself, and nothing behind it should hear. Asked of the page: what a sheet tells of its end comes after the key that follows at once. */
+const sheetOpen = () => document.querySelector('dialog[open]') !== null
+
 export function handleKey(keys: Keys): (event: KeyboardEvent) => void {
   return (event) => {
-    if (event.defaultPrevented || event.altKey || keys.sheet()) return
+    if (event.defaultPrevented || event.altKey || sheetOpen()) return
     if (event.ctrlKey || event.metaKey) return undoing(event, keys)
     if (event.key === 'Escape') return keys.escape()
     if (typing(event.target)) return
