@@ -313,6 +313,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "faults": measured.faults,
     "load": measured.load,
     "twin-worth": measured.twin_worth,
+    "twin-tuned": measured.twin_tuned,
     "twin-study": measured.twins,
 }
 

@@ -96,6 +96,28 @@ def twin_worth() -> str:
     return table(("twin", "parameters learned", "steps", "million tokens or images", *WORTH.values()), rows)
 
 
+def twin_tuned(names: str) -> str:
+    """What was learned of some twins and how often they are right, each with the 95 % interval of a share of so many labels."""
+    rows = []
+    for name in names.split(","):
+        shipped = TWINS / name / "evaluation.json"
+        path = shipped if shipped.exists() else FOLDER / f"{name}.json"
+        found = json.loads(path.read_text("utf-8"))
+        learned, held_out = found["recipe"]["parameters"], found["held_out"]
+        rows.append(
+            (f"`{name}`", f"{learned:,}", f"{held_out['loss']:.3f}", _share(held_out["accuracy"], held_out["labels"]))
+        )
+    return table(("twin", "parameters learned", "loss, nats", "accuracy"), rows)
+
+
+def _share(share: float, count: int) -> str:
+    """With the Wilson interval."""
+    square = 1.96**2 / count
+    middle = (share + square / 2) / (1 + square)
+    half = (share * (1 - share) * square + square**2 / 4) ** 0.5 / (1 + square)
+    return f"{share:.3f} ({middle - half:.3f} to {middle + half:.3f})"
+
+
 def _beside(own: float | None, without: float | None) -> str:
     if own is None:
         return ""
