@@ -39,10 +39,12 @@ class Question:
     each: bool = False
     # Lenses that are read.
     lenses: tuple[str, ...] = ("weights",)
+    # The mechanism of the second, where it is not its own.
+    mechanism: str | None = None
 
     def answer(self, folder: Path) -> Rows:
         """The rows of the table."""
-        study = _study(self.models, self.inputs, folder, self.limit)
+        study = _study(self.models, self.inputs, folder, self.limit, self.mechanism)
         if not self.each:
             return _rows(study.table(self.figure))
         return [
@@ -81,13 +83,17 @@ def entities(folder: Path) -> Path:
 
 
 @cache
-def _study(models: tuple[str, ...], inputs: Callable[[Path], Any], folder: Path, limit: int) -> Any:
+def _study(
+    models: tuple[str, ...], inputs: Callable[[Path], Any], folder: Path, limit: int, mechanism: str | None
+) -> Any:
     """One study answers all that is asked of its models and inputs."""
-    asked = [one for one in QUESTIONS.values() if (one.models, one.inputs, one.limit) == (models, inputs, limit)]
+    what = (models, inputs, limit, mechanism)
+    asked = [one for one in QUESTIONS.values() if (one.models, one.inputs, one.limit, one.mechanism) == what]
     return headscope.study(
         models[0],
         inputs(folder),
         *models[1:],
+        against_mechanism=mechanism,
         figures=[one.figure for one in asked],
         lenses=list(dict.fromkeys(lens for one in asked for lens in one.lenses)),
         measures=(),
@@ -159,6 +165,7 @@ QUESTIONS: dict[str, Question] = {
     "patterns": Question(BERT, questions, "pattern-shares", 400, lenses=("weights", "effective")),
     "patterns-jump": Question(JUMP, questions, "pattern-shares", 400, lenses=("weights", "effective")),
     **{f"tuning-{name}": Question(models, reviews, "tuning", 500) for name, models in TUNED.items()},
+    "jumps": Question(JUMP[1:], paragraphs, "tuning", 300, mechanism="softmax"),
     "grid-reviews": Question(("twin-bert-softmax", "twin-reviews"), reviews, "pattern-grid", 500),
 }
 PICTURES = {

@@ -1,14 +1,14 @@
-"""Pictures of how the twins were trained: the loss on the way, one line per twin of a family."""
+"""Pictures of how the twins were trained: the loss on the way, one line per twin of a family, and beside softmax."""
 
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from .figure import Figure
-from .shapes import axes
 
 TWINS = Path(__file__).resolve().parents[2] / "models" / "twins"
 # Twins of a family in the order in which their lines are named, with what the loss is of.
@@ -18,34 +18,51 @@ FAMILIES = {
     "vit": (("twin-vit-softmax", "twin-vit-hopfield-05", "twin-vit-hopfield-07"), "nats per image"),
 }
 COLOURS = ("ink", "more", "less")
+TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+X, WIDTH = 66.0, 640.0
+
+Curve = list[tuple[int, float]]
 
 
 def draw(family: str) -> Figure:
-    """The loss of every twin of the family by step."""
+    """The loss of every twin of the family by step, and below it how far that is from the loss of the first, which attends by softmax."""
     names, words = FAMILIES[family]
     curves = {name: read(name) for name in names if _path(name).exists()}
-    x, y, width, height = 66.0, 20.0, 640.0, 240.0
-    highest, last = (max(point[place] for curve in curves.values() for point in curve) for place in (1, 0))
-    tick = 1 if highest < 4 else 2
-    top = tick * (int(highest / tick) + 1)
-    figure = Figure(760, 330, f"Training loss of the twins: {', '.join(curves)}")
-    axes(figure, (x, y, width, height), range(0, top + 1, tick), top, words, digits=0)
-    for part in range(6):
-        step = round(last * part / 5)
-        figure.text(x + width * step / last, y + height + 18, f"{step:,}", size=10, anchor="middle", colour="muted")
-    figure.text(x + width / 2, y + height + 36, "step", size=11, anchor="middle", colour="muted")
-    right = x
-    for colour, (name, curve) in zip(COLOURS, curves.items(), strict=False):
-        figure.line(
-            [(x + width * step / last, y + height * (1 - loss / top)) for step, loss in curve], colour=colour, width=1.5
-        )
-        figure.line([(right, y + height + 54), (right + 22, y + height + 54)], colour=colour, width=2)
-        figure.text(right + 28, y + height + 58, name, size=11, colour="muted")
+    plain, *others = curves.values()
+    beside = [[(step, loss - own) for (step, loss), (_, own) in zip(curve, plain, strict=True)] for curve in others]
+    figure = Figure(760, 440, f"Training loss of the twins: {', '.join(curves)}")
+    _panel(figure, 20.0, 180.0, list(curves.values()), words, COLOURS)
+    _panel(figure, 226.0, 120.0, beside, f"above {names[0].rpartition('-')[2]}", COLOURS[1:])
+    last = plain[-1][0]
+    for step in range(0, last + 1, 1_000):
+        figure.text(X + WIDTH * step / last, 364, f"{step:,}", size=10, anchor="middle", colour="muted")
+    figure.text(X + WIDTH / 2, 382, "step", size=11, anchor="middle", colour="muted")
+    right = X
+    for colour, name in zip(COLOURS, curves, strict=False):
+        figure.line([(right, 406), (right + 22, 406)], colour=colour, width=2)
+        figure.text(right + 28, 410, name, size=11, colour="muted")
         right += 60 + 6.2 * len(name)
     return figure
 
 
-def read(name: str) -> list[tuple[int, float]]:
+def _panel(figure: Figure, y: float, height: float, curves: list[Curve], words: str, colours: tuple[str, ...]) -> None:
+    """Lines over the same steps, between the nearest of its ticks below and above them."""
+    values = [value for curve in curves for _, value in curve]
+    tick = next(size for size in TICKS if max(values) - min(values) <= 5 * size)
+    first, final = math.floor(min(values) / tick), math.ceil(max(values) / tick)
+    each, last = height / (final - first), curves[0][-1][0]
+    for number in range(first, final + 1):
+        place = y + each * (final - number)
+        figure.line([(X, place), (X + WIDTH, place)], colour="line" if number else "muted")
+        label = f"{number * tick:.{0 if tick >= 1 else 1 if tick >= 0.1 else 2}f}".replace("-", "−")
+        figure.text(X - 6, place + 4, label, size=10, anchor="end", colour="muted")
+    figure.text(X - 38, y + height / 2, words, size=11, anchor="middle", turn=-90, colour="muted")
+    for colour, curve in zip(colours, curves, strict=False):
+        points = [(X + WIDTH * step / last, y + each * (final - value / tick)) for step, value in curve]
+        figure.line(points, colour=colour, width=1.5)
+
+
+def read(name: str) -> Curve:
     """Steps and the mean loss since the row before."""
     with _path(name).open(newline="") as file:
         return [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(file)]
