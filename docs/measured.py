@@ -125,18 +125,27 @@ def _beside(own: float | None, without: float | None) -> str:
 
 
 def twins(question: str) -> str:
-    """One row per layer or class, one column per model, lens or head: `NAME:ROWS:COLUMNS:VALUE`, the last three being columns of the rows."""
-    name, down, across, value = question.split(":")
+    """One row per layer or class, one column per model, lens or head: `NAME:ROWS:COLUMNS:VALUE`, the last three being columns of the rows.
+
+    COLUMNS may be two, `class,variant`; behind VALUE may stand which of the first are wanted.
+    """
+    name, down, across, value, *wanted = question.split(":")
+    first, *second = across.split(",")
     record = _read("twins")[name]
-    places = {(row[down], row[across]): row for row in record["rows"]}
-    lines, heads = (list(dict.fromkeys(key[place] for key in places)) for place in (0, 1))
+    shown = [row for row in record["rows"] if not wanted or row[first] in wanted[0].split(",")]
+    places = {(row[down], tuple(str(row[one]) for one in (first, *second))): row for row in shown}
+    lines = list(dict.fromkeys(line for line, _ in places))
+    groups = list(dict.fromkeys(head[0] for _, head in places))
+    heads = sorted(dict.fromkeys(head for _, head in places), key=lambda head: groups.index(head[0]))
     wide = len(heads) > MOST_INTERVALS
-    cells = {place: f"{row[value]:.3f}" if wide else _interval(row, value) for place, row in places.items()}
+    digits = 1 if max(row["high"] for row in shown) > 10 else 3
+    cells = {place: f"{row[value]:.3f}" if wide else _interval(row, value, digits) for place, row in places.items()}
     rows = [(str(line), *(cells.get((line, head), "") for head in heads)) for line in lines]
-    widest = max(row["high"] - row["low"] for row in record["rows"])
+    widest = max(row["high"] - row["low"] for row in shown)
     spread = f"each with a 95 % interval no wider than {widest:.3f}" if wide else "with 95 % intervals"
-    return f"{table((down, *(str(head) for head in heads)), rows)}\n\nOver {record['inputs']} inputs at most, {spread}."
+    return f"{table((down, *(', '.join(head) for head in heads)), rows)}\n\nOver {record['inputs']:,} inputs at most, {spread}."
 
 
-def _interval(row: dict[str, Any], value: str) -> str:
-    return f"{row[value]:.3f} ({row['low']:.3f} to {row['high']:.3f})"
+def _interval(row: dict[str, Any], value: str, digits: int) -> str:
+    middle, low, high = (f"{row[one]:.{digits}f}" for one in (value, "low", "high"))
+    return f"{middle} ({low} to {high})"

@@ -161,7 +161,7 @@ QUESTIONS: dict[str, Question] = {
         for family, models in (("bert", BERT), ("gpt", GPT))
         for figure in ("residual-ratio", "token-similarity", "entropy")
     },
-    "connections": Question(NER, entities, "connections", 1_000, each=True),
+    "connections": Question(NER, entities, "connections", 1_000),
     "patterns": Question(BERT, questions, "pattern-shares", 400, lenses=("weights", "effective")),
     "patterns-jump": Question(JUMP, questions, "pattern-shares", 400, lenses=("weights", "effective")),
     **{f"tuning-{name}": Question(models, reviews, "tuning", 500) for name, models in TUNED.items()},
