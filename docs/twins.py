@@ -166,7 +166,7 @@ QUESTIONS: dict[str, Question] = {
     "patterns-jump": Question(JUMP, questions, "pattern-shares", 400, lenses=("weights", "effective")),
     **{f"tuning-{name}": Question(models, reviews, "tuning", 500) for name, models in TUNED.items()},
     "jumps": Question(JUMP[1:], paragraphs, "tuning", 300, mechanism="softmax"),
-    "grid-reviews": Question(("twin-bert-softmax", "twin-reviews"), reviews, "pattern-grid", 500),
+    "patterns-reviews": Question(("twin-bert-softmax", "twin-reviews"), reviews, "pattern-shares", 500),
 }
 PICTURES = {
     f"{measure}-vit": Pictures(VIT, measure, 200) for measure in ("residual_ratio", "token_similarity", "entropy")

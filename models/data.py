@@ -259,16 +259,16 @@ def read_labelled(path: Path) -> list[Labelled]:
         return [((text,), (int(label),)) for text, label in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
 
 
-def review_texts(folder: Path) -> list[str]:
-    """Sentences like those of the film reviews, without labels: the reviews to train on, and the product and film reviews of the English Web Treebank."""
-    lines = found(folder, "ud_ewt", "en_ewt-ud-train.conllu").read_text("utf-8").splitlines()
+def review_texts(folder: Path, split: str) -> list[str]:
+    """Sentences like those of the film reviews, without labels: these themselves, and the product and film reviews of the English Web Treebank."""
+    lines = found(folder, "ud_ewt", f"en_ewt-ud-{split}.conllu").read_text("utf-8").splitlines()
     web, inside = list[str](), False
     for line in lines:
         if line.startswith("# newdoc id = "):
             inside = line.removeprefix("# newdoc id = ").startswith("reviews-")
         elif inside and line.startswith("# text = "):
             web.append(line.removeprefix("# text = "))
-    return [words[0] for words, _ in reviews(folder, "train")] + web
+    return [words[0] for words, _ in reviews(folder, split)] + web
 
 
 def entities(folder: Path, split: str) -> list[Labelled]:

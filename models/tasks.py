@@ -70,7 +70,7 @@ class Task:
     def _ids(self) -> data.Ids:
         """The text to train on, as token ids."""
         if self._text == "reviews":
-            return data.encode(self.tokenizer, data.review_texts(self._folder))
+            return data.encode(self.tokenizer, data.review_texts(self._folder, "train"))
         path = self._work / "train.npy"
         if not path.exists():
             aside = self._work / "train.part.npy"
@@ -87,7 +87,8 @@ class Task:
         if self.objective in ("sentences", "words"):
             read = data.reviews if self.objective == "sentences" else data.entities
             return data.Rows(read(self._folder, "test"), self.tokenizer, 0).held_out()
-        return running(self.objective, self.tokenizer, data.documents(self._folder, "test"))
+        texts = data.review_texts if self._text == "reviews" else data.documents
+        return running(self.objective, self.tokenizer, texts(self._folder, "test"))
 
     @cached_property
     def counts(self) -> Tensor:
