@@ -336,6 +336,21 @@ def test_entities_are_compared_as_a_whole():
     assert found == {(0, 0, 1, "person"), (0, 3, 3, "location"), (0, 4, 4, "location"), (0, 5, 5, "person")}
 
 
+def test_texts_of_reviews_are_those_of_their_split_only(tmp_path):
+    for split, word in (("train", "good"), ("test", "bad")):
+        for name, text in (
+            (f"sst2/{split}.tsv", f"a {word} film\t1\n"),
+            (
+                f"ud_ewt/en_ewt-ud-{split}.conllu",
+                f"# newdoc id = reviews-1\n# text = {word} service\n# newdoc id = email-1\n# text = hello\n",
+            ),
+        ):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+    assert data.review_texts(tmp_path, "train") == ["a good film", "good service"]
+    assert data.review_texts(tmp_path, "test") == ["a bad film", "bad service"]
+
+
 def test_images_are_shifted_and_mirrored_and_held_out_as_they_are():
     pixels = torch.randint(256, (16, 3, 32, 32), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     images = data.Images(pixels, torch.arange(16), 0, count=16)
