@@ -149,7 +149,7 @@ def _test_images(folder: Path) -> Any:
 
 BERT, JUMP = ("twin-bert-softmax", "twin-bert-hopfield"), ("twin-bert-softmax", "twin-bert-jump")
 GPT, NER = ("twin-gpt-softmax", "twin-gpt-hopfield"), ("twin-ner-softmax", "twin-ner-jump")
-VIT = ("twin-vit-softmax", "twin-vit-hopfield-05")
+VIT = ("twin-vit-softmax", "twin-vit-hopfield-05", "twin-vit-hopfield-07")
 TUNED = {
     "softmax": ("twin-bert-softmax", "twin-sst2-softmax"),
     "hopfield": ("twin-bert-hopfield", "twin-sst2-hopfield"),
