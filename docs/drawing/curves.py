@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from .figure import Figure
+from .shapes import axes
 
 TWINS = Path(__file__).resolve().parents[2] / "models" / "twins"
 # Twins of a family in the order in which their lines are named, with what the loss is of.
@@ -49,16 +50,15 @@ def _panel(figure: Figure, y: float, height: float, curves: list[Curve], words: 
     """Lines over the same steps, between the nearest of its ticks below and above them."""
     values = [value for curve in curves for _, value in curve]
     tick = next(size for size in TICKS if max(values) - min(values) <= 5 * size)
-    first, final = math.floor(min(values) / tick), math.ceil(max(values) / tick)
-    each, last = height / (final - first), curves[0][-1][0]
-    for number in range(first, final + 1):
-        place = y + each * (final - number)
-        figure.line([(X, place), (X + WIDTH, place)], colour="line" if number else "muted")
-        label = f"{number * tick:.{0 if tick >= 1 else 1 if tick >= 0.1 else 2}f}".replace("-", "−")
-        figure.text(X - 6, place + 4, label, size=10, anchor="end", colour="muted")
-    figure.text(X - 38, y + height / 2, words, size=11, anchor="middle", turn=-90, colour="muted")
+    steps = range(math.floor(min(values) / tick), math.ceil(max(values) / tick) + 1)
+    bottom, top, last = steps[0] * tick, steps[-1] * tick, curves[0][-1][0]
+    digits = 0 if tick >= 1 else 1 if tick >= 0.1 else 2
+    axes(figure, (X, y, WIDTH, height), [step * tick for step in steps], top, words, digits=digits, bottom=bottom)
+    if bottom < 0 < top:
+        nought = y + height * top / (top - bottom)
+        figure.line([(X, nought), (X + WIDTH, nought)], colour="muted")
     for colour, curve in zip(colours, curves, strict=False):
-        points = [(X + WIDTH * step / last, y + each * (final - value / tick)) for step, value in curve]
+        points = [(X + WIDTH * step / last, y + height * (top - value) / (top - bottom)) for step, value in curve]
         figure.line(points, colour=colour, width=1.5)
 
 

@@ -25,13 +25,15 @@ def axes(
     words: str,
     *,
     digits: int = 1,
+    bottom: float = 0.0,
 ) -> None:
-    """Left axis of a chart in frame (x, y, width, height) with values 0..top, and its grid."""
+    """Left axis of a chart in frame (x, y, width, height) with values bottom..top, and its grid."""
     x, y, width, height = frame
     for tick in ticks:
-        place = y + height * (1 - tick / top)
+        place = y + height * (top - tick) / (top - bottom)
         figure.line([(x, place), (x + width, place)], colour="line")
-        figure.text(x - 6, place + 4, f"{tick:.{digits}f}", size=10, anchor="end", colour="muted")
+        label = f"{tick:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+        figure.text(x - 6, place + 4, label, size=10, anchor="end", colour="muted")
     figure.text(x - 34, y + height / 2, words, size=11, anchor="middle", turn=-90, colour="muted")
 
 
