@@ -29,12 +29,13 @@ def axes(
 ) -> None:
     """Left axis of a chart in frame (x, y, width, height) with values bottom..top, and its grid."""
     x, y, width, height = frame
-    for tick in ticks:
+    labels = [f"{tick:.{digits}f}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
+    for tick, label in zip(ticks, labels, strict=True):
         place = y + height * (top - tick) / (top - bottom)
         figure.line([(x, place), (x + width, place)], colour="line")
-        label = f"{tick:.{digits}f}".replace("-", "\N{MINUS SIGN}")
         figure.text(x - 6, place + 4, label, size=10, anchor="end", colour="muted")
-    figure.text(x - 34, y + height / 2, words, size=11, anchor="middle", turn=-90, colour="muted")
+    beside = max(34, 10 + 6 * max(map(len, labels)))  # so that the words are left of the longest label
+    figure.text(x - beside, y + height / 2, words, size=11, anchor="middle", turn=-90, colour="muted")
 
 
 def ticks(figure: Figure, tokens: Sequence[str], x: float, y: float, cell: float, *, left: bool) -> None:
