@@ -37,6 +37,14 @@ def eventually(condition: Callable[[], T], what: str, seconds: float = DEADLINE)
     return value
 
 
+def gone(process: psutil.Process) -> bool:
+    """Whether it has ended; it may end while it is asked."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def environment(home: Path, models: Path | None = None, **settings: Any) -> dict[str, str]:
     """The environment of a Headscope process that sees nothing of this machine but `home` and the folder `models`."""
     values = {"home": home, "prewarm": False, "hub": "off", "threads": 1, **settings}
@@ -174,7 +182,7 @@ class Server(Program):
         """Kill the worker process and wait for its end."""
         child = self.child()
         child.kill()
-        eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the worker's end")
+        eventually(lambda: gone(child), "the worker's end")
 
     def visitor(self, token: str | None = None) -> httpx.Client:
         """Somebody who asks this server, with or without a token."""

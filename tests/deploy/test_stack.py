@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from headscope.settings import Settings
-from tests.server import eventually
+from tests.server import eventually, gone
 
 from .compose import PASSWORDS, Stack, image, read
 
@@ -158,5 +158,5 @@ def test_gpu_service_starts_one_worker_per_device_and_ends_with_any_of_them(stac
     assert len(workers) == 2
     workers[0].kill()
     assert gpu.wait(30) != 0
-    assert not workers[1].is_running()
+    assert gone(workers[1])
     eventually(lambda: lab.get("/readyz").json()["workers"] <= 2, "the stopped worker has left")

@@ -17,7 +17,7 @@ from tests.faults.stage import Account, Stage
 from tests.faults.test_same_request import ask as crowd
 from tests.faults.test_same_request import hang_up
 from tests.faults.test_storage import flip
-from tests.server import API, Server, eventually
+from tests.server import API, Server, eventually, gone
 
 Strike = Callable[[Stage, Load], None]
 CLUSTER, EMBEDDED = "cluster", "embedded"
@@ -325,8 +325,3 @@ def ends(stage: Stage, id_: str, status: str, code: str | None = None) -> None:
     document = stage.server.ended(id_)
     told = (document["status"], (document["error"] or {}).get("code"))
     assert told == (status, code), f"{told} instead of {(status, code)}"
-
-
-def gone(process: psutil.Process) -> bool:
-    """Whether it has ended."""
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 import redis
 from safetensors.numpy import load
@@ -19,7 +18,7 @@ import headscope
 from headscope.jobs import celery
 from tests.cluster import Cluster
 from tests.faults.test_storage import flip
-from tests.server import SLOW, Server, eventually
+from tests.server import SLOW, Server, eventually, gone
 from tests.unit import pictures
 
 QUICK = {"model": "bert", "text": "The cat sat."}
@@ -95,7 +94,7 @@ def test_worker_killed(cluster: Cluster) -> None:
     worker = cluster.holder(id_)
     child = worker.child()
     worker.kill()
-    eventually(lambda: not child.is_running(), "the orphan's end")
+    eventually(lambda: gone(child), "the orphan's end")
     eventually(lambda: cluster.get(f"/analyses/{id_}").json()["attempts"] == 2, "another worker")
     ends(cluster, id_, attempts=2)
 
@@ -274,7 +273,7 @@ def test_cancel_hanging(cluster: Cluster) -> None:
     child = worker.child()
     child.suspend()
     cancel(cluster, id_)
-    eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the end of what hangs")
+    eventually(lambda: gone(child), "the end of what hangs")
     eventually(lambda: worker.child() != child, "another child")
     assert cluster.get(f"/analyses/{id_}").json()["status"] == "cancelled"
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tests import studies
 from tests.cluster import Cluster
-from tests.server import Server, eventually
+from tests.server import Server, eventually, gone
 
 Start = Callable[..., Server]
 INPUTS = 1_300
@@ -63,7 +63,7 @@ def test_a_worker_of_two_is_killed(models: Path, undisturbed: dict[str, NDArray[
         worker = cluster.holder(busy[0].id)
         child = worker.child()
         worker.kill()
-        eventually(lambda: not child.is_running(), "the end of the worker's child")
+        eventually(lambda: gone(child), "the end of the worker's child")
         check(cluster, id_, undisturbed, tmp_path)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.server import SLOW, Server, eventually
+from tests.server import SLOW, Server, eventually, gone
 
 Start = Callable[..., Server]
 QUICK = {"model": "bert", "text": "The cat sat."}
@@ -75,7 +75,7 @@ def test_server_stopped_mid_job(new_server: Start) -> None:
         server.forward(slow)
         child = server.child()
         server.kill(how)
-        eventually(lambda child=child: not child.is_running(), "the orphan's end")
+        eventually(lambda child=child: gone(child), "the orphan's end")
         server.start()
         assert server.get(f"/analyses/{before['id']}").json() == before
         document = server.ended(slow)
@@ -132,7 +132,7 @@ def test_cancel_a_worker_that_hangs(shared: Server) -> None:
     child.suspend()
     assert cancel(shared, running) == 202
     shared.analyse(**{**QUICK, "text": "After the hang."})
-    assert not child.is_running()
+    assert gone(child)
     assert shared.get(f"/analyses/{running}").json()["status"] == "cancelled"
 
 

@@ -13,7 +13,7 @@ from headscope.errors import FigureNotDrawn, QueueFull, TimedOut
 from headscope.figures import rendering
 from headscope.figures.rendering import Renderer
 from headscope.figures.script import script
-from tests.server import eventually
+from tests.server import eventually, gone
 
 FIGURE: dict[str, Any] = {"data": [{"type": "bar", "x": [1, 2], "y": [3, 4]}], "layout": {}}
 
@@ -26,27 +26,28 @@ def hanging(folder: Path) -> Path:
     return browser
 
 
-def started(folder: Path) -> int | None:
+def started(folder: Path) -> psutil.Process | None:
     """The process of that browser, once it is there."""
     written = (folder / "pid").read_text().strip() if (folder / "pid").exists() else ""
-    return int(written) if written else None
+    return psutil.Process(int(written)) if written else None
 
 
 def test_a_picture_takes_its_time_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A browser that hangs is killed, with the process around it."""
     monkeypatch.setenv("BROWSER_PATH", str(hanging(tmp_path)))
 
-    async def draw() -> None:
+    async def draw() -> psutil.Process:
         renderer = Renderer(seconds=60)
         waiting = asyncio.create_task(renderer.render(FIGURE, "svg", 300, 200))
-        await asyncio.to_thread(eventually, lambda: started(tmp_path), "a browser that started")
+        browser = await asyncio.to_thread(eventually, lambda: started(tmp_path), "a browser that started")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+        assert browser
+        return browser
 
-    asyncio.run(draw())
-    pid = started(tmp_path)
-    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", "the browser's end")
+    browser = asyncio.run(draw())
+    eventually(lambda: gone(browser), "the browser's end")
     with pytest.raises(TimedOut):
         asyncio.run(Renderer(seconds=0.05).render(FIGURE, "svg", 300, 200))
 
