@@ -37,8 +37,6 @@ class Question:
     limit: int
     # Once for each of the two, where the figure shows one.
     each: bool = False
-    # Lenses that are read.
-    lenses: tuple[str, ...] = ("weights",)
     # The mechanism of the second, where it is not its own.
     mechanism: str | None = None
 
@@ -95,7 +93,7 @@ def _study(
         *models[1:],
         against_mechanism=mechanism,
         figures=[one.figure for one in asked],
-        lenses=list(dict.fromkeys(lens for one in asked for lens in one.lenses)),
+        lenses=("weights",),
         measures=(),
         limit=limit,
         max_tokens=LONGEST,
@@ -162,8 +160,8 @@ QUESTIONS: dict[str, Question] = {
         for figure in ("residual-ratio", "token-similarity", "entropy")
     },
     "connections": Question(NER, entities, "connections", 1_000),
-    "patterns": Question(BERT, questions, "pattern-shares", 400, lenses=("weights", "effective")),
-    "patterns-jump": Question(JUMP, questions, "pattern-shares", 400, lenses=("weights", "effective")),
+    "patterns": Question(BERT, questions, "pattern-shares", 400),
+    "patterns-jump": Question(JUMP, questions, "pattern-shares", 400),
     **{f"tuning-{name}": Question(models, reviews, "tuning", 500) for name, models in TUNED.items()},
     "jumps": Question(JUMP[1:], paragraphs, "tuning", 300, mechanism="softmax"),
     "patterns-reviews": Question(("twin-bert-softmax", "twin-reviews"), reviews, "pattern-shares", 500),

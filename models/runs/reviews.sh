@@ -4,4 +4,4 @@ set -eu
 # shellcheck source=models/runs/settings.sh
 . "$(dirname "$0")/settings.sh"
 
-train twin-reviews --objective masked-lm --text reviews --steps 1500 --dropout 0.1
+train twin-reviews --objective masked-lm --text reviews --steps 5000 --dropout 0.1
