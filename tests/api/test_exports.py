@@ -24,33 +24,35 @@ from tests.hostile import HOSTILE
 
 LAYERS, HEADS = 2, 3
 SHAPES = {"weights": (LAYERS, HEADS), "effective": (LAYERS, HEADS), "rollout": (LAYERS, 1)}
+BY_LAYER = ("rollout",)
 
 
-def made(n: int = 5, texts: list[str] | None = None) -> Any:
+def made(n: int = 5, texts: list[str] | None = None, heads: tuple[int, ...] = (0, 2, 5)) -> Any:
     """Something to export, with signed values, a lens of whole layers, and rows without a reading."""
     generator = np.random.default_rng(1)
-    maps = {lens: generator.standard_normal((*shape, n, n)).astype(np.float32) for lens, shape in SHAPES.items()}
+    shapes = {lens: (LAYERS, min(count, len(heads))) for lens, (_, count) in SHAPES.items()}
+    maps = {lens: generator.standard_normal((*shape, n, n)).astype(np.float32) for lens, shape in shapes.items()}
     for unsigned in ("weights", "rollout"):
         maps[unsigned] = np.abs(maps[unsigned])
-    maps["weights"][0, 1, 2] = np.nan
-    tiles = {f"tile/{lens}/tiles": np.zeros((*shape, n, n), np.uint8) for lens, shape in SHAPES.items()}
+    maps["weights"][0, len(heads) // 2, 2] = np.nan
+    tiles = {f"tile/{lens}/tiles": np.zeros((*shape, n, n), np.uint8) for lens, shape in shapes.items()}
     scales = {
         f"tile/{lens}/{part}": np.ones(shape, np.float32)
-        for lens, shape in SHAPES.items()
+        for lens, shape in shapes.items()
         for part in ("scale", "offset")
     }
     document = {
         "request": {"model": "<b>model</b>"},
-        "shapes": {lens: [*shape, n, n] for lens, shape in SHAPES.items()},
+        "shapes": {lens: [*shape, n, n] for lens, shape in shapes.items()},
         "kept": list(SHAPES),
         "lenses": list(SHAPES),
         "layers": [4, 7],
-        "heads": [0, 2, 5],
-        "measures": {"entropy": {"weights": [LAYERS, HEADS, n]}},
+        "heads": list(heads),
+        "measures": {"entropy": {"weights": [LAYERS, len(heads), n]}},
         "tokens": [{"text": text} for text in texts or [f"t{i}" for i in range(n)]],
         "key_tokens": None,
     }
-    arrays = {**tiles, **scales, "measure/entropy/weights": np.full((LAYERS, HEADS, n), np.nan, np.float32)}
+    arrays = {**tiles, **scales, "measure/entropy/weights": np.full((LAYERS, len(heads), n), np.nan, np.float32)}
     return SimpleNamespace(
         document=document, arrays=arrays, maps=lambda lens, layers, heads: maps[lens][layers, heads], all=maps
     )
@@ -158,7 +160,7 @@ def test_table_holds_hostile_tokens(tmp_path: Path) -> None:
     """Every text comes back, no cell of the file begins as a formula does, and gaps have no line."""
     source = made(len(HOSTILE), HOSTILE)
     path = tmp_path / "table.csv"
-    export.write_csv(source, path)
+    export.write_csv(source, path, BY_LAYER)
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     n = len(HOSTILE)
@@ -172,11 +174,20 @@ def test_table_holds_hostile_tokens(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, source.all["effective"].ravel())
 
 
+def test_one_head_is_a_head(tmp_path: Path) -> None:
+    """Of an analysis of one head the table says which; of a whole layer it says none."""
+    source = made(heads=(5,))
+    export.write_csv(source, tmp_path / "table.csv", BY_LAYER)
+    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
+        found = {(row["lens"], row["head"]) for row in csv.DictReader(file)}
+    assert found == {("weights", "5"), ("effective", "5"), ("rollout", "")}
+
+
 def test_parquet_is_the_same_table_with_types(tmp_path: Path) -> None:
     """Row by row what the table in text says, tokens as they are, a head of a whole layer null, and the document beside it."""
     source = made(len(HOSTILE), HOSTILE)
-    export.write_csv(source, tmp_path / "table.csv")
-    export.write_parquet(source, tmp_path / "table.parquet")
+    export.write_csv(source, tmp_path / "table.csv", BY_LAYER)
+    export.write_parquet(source, tmp_path / "table.parquet", BY_LAYER)
     table = pq.read_table(tmp_path / "table.parquet")
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))

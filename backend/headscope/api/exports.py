@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,10 +14,14 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from ..errors import Unknown
+from ..jobs import JobKind
+from ..lenses import LENSES
 from ..runtime import Service
 from ..store import Stored, export
+from ..study import single
+from ..study.results import headvis
 from . import declarations, documents
-from .deps import AnalysisId, ServiceDep, read
+from .deps import AnalysisId, ServiceDep, check_kept, read
 from .frontpage import page_folder
 from .maps import picture
 from .schemas import ModelCard, Page
@@ -24,17 +29,13 @@ from .standalone import write_html
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"])
 
-Format = Literal["safetensors", "npz", "parquet", "csv", "html"]
-WRITERS: dict[str, Callable[[Stored, Path], None]] = {
-    "safetensors": export.write_safetensors,
-    "npz": export.write_npz,
-    "parquet": export.write_parquet,
-    "csv": export.write_csv,
-}
+Format = Literal["safetensors", "npz", "parquet", "csv", "html", "headvis"]
+BY_LAYER = [name for name, lens in LENSES.items() if lens.of == "layer"]
 MEDIA = {
     "parquet": "application/vnd.apache.parquet",
     "csv": "text/csv; charset=utf-8",
     "html": "text/html; charset=utf-8",
+    "headvis": "application/zip",
 }
 
 
@@ -42,22 +43,44 @@ MEDIA = {
 async def export_file(
     id_: AnalysisId, service: ServiceDep, format_: Annotated[Format, Query(alias="format")] = "safetensors"
 ) -> Response:
-    """The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` and `parquet` have a line per entry of every map."""
+    """The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` and `parquet` have a line per entry of every map; `headvis` is a
+    zip for HeadVis, and wants the measures head_roles, qk_distance, entropy and max_activation.
+    """
+    writers: dict[Format, Callable[[Stored, Path], None]] = {
+        "safetensors": export.write_safetensors,
+        "npz": export.write_npz,
+        "parquet": partial(export.write_parquet, by_layer=BY_LAYER),
+        "csv": partial(export.write_csv, by_layer=BY_LAYER),
+        "html": partial(_write_page, service, id_),
+        "headvis": _write_headvis,
+    }
+    return await sent(service, id_, writers[format_], format_)
+
+
+async def sent(
+    service: Service, id_: str, write: Callable[[Stored, Path], None], format_: str, kind: JobKind = "analysis"
+) -> Response:
+    """What `write` makes of an analysis or study, as a file to keep. Raises as read() does, and what `write` raises."""
     handle, name = tempfile.mkstemp(prefix="export-", dir=service.results.staging)
     os.close(handle)
     path = Path(name)
-    write = WRITERS.get(format_) or (lambda stored, to: _write_page(service, id_, stored, to))
     try:
-        await read(service, id_, lambda stored: write(stored, path))
+        await read(service, id_, lambda stored: write(stored, path), kind)
     except BaseException:
         os.unlink(path)  # noqa: PTH108 - a local file, gone at once
         raise
+    suffix = "-headvis.zip" if format_ == "headvis" else f".{format_}"
     return FileResponse(
         path,
         media_type=MEDIA.get(format_, "application/octet-stream"),
-        filename=f"headscope-{id_[:8]}.{format_}",
+        filename=f"headscope-{id_[:8]}{suffix}",
         background=BackgroundTask(path.unlink, missing_ok=True),
     )
+
+
+def _write_headvis(stored: Stored, path: Path) -> None:
+    check_kept(stored, "weights")
+    headvis.write(single.summary_of(stored, headvis.MEASURES), path)
 
 
 def _write_page(service: Service, id_: str, stored: Stored, path: Path) -> None:

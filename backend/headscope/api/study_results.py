@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response
 
 from ..figures.studies import STUDY_FIGURES, named
@@ -17,7 +14,8 @@ from ..study.results import finding, headvis, tables, writing
 from ..study.results.summary import Summary
 from . import figures
 from .asked import FoundHeads
-from .deps import ServiceDep, StudyId, read
+from .deps import ServiceDep, StudyId
+from .exports import sent
 from .fixed import fixed
 from .schemas import Page
 from .studied import Example, StudyHead
@@ -134,24 +132,11 @@ async def export_file(
     variant: Variant = 0,
 ) -> Response:
     """The whole study as one file: all its numbers, which `Study.open` of the Python library reads; `headvis` is a variant as a zip for HeadVis."""
-    handle, name = tempfile.mkstemp(prefix="export-", dir=service.results.staging)
-    os.close(handle)
-    path = Path(name)
 
-    def write(stored: Stored) -> None:
+    def write(stored: Stored, path: Path) -> None:
         if format_ == "headvis":
             headvis.write(summary_of(stored), path, variant)
         else:
             export.write_safetensors(export.Flat({**stored.document, "id": id_}, stored.arrays), path)
 
-    try:
-        await read(service, id_, write, "study")
-    except BaseException:
-        os.unlink(path)  # noqa: PTH108 - a local file, gone at once
-        raise
-    return FileResponse(
-        path,
-        media_type="application/zip" if format_ == "headvis" else "application/octet-stream",
-        filename=f"headscope-{id_[:8]}-headvis.zip" if format_ == "headvis" else f"headscope-{id_[:8]}.safetensors",
-        background=BackgroundTask(path.unlink, missing_ok=True),
-    )
+    return await sent(service, id_, write, format_, "study")

@@ -11,7 +11,7 @@ import json
 import math
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -120,9 +120,10 @@ def _write_npy(archive: zipfile.ZipFile, name: str, array: Array) -> None:
         np.lib.format.write_array(target, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
 
 
-def write_csv(source: Source, path: Path) -> None:
+def write_csv(source: Source, path: Path, by_layer: Collection[str] = ()) -> None:
     """One line per entry of every map, without those that have no reading. Raises BudgetExceeded if there are too many, Corrupt if the source is.
 
+    `by_layer` names the lenses whose maps are of whole layers: their lines name no head.
     Tokens stand as JSON strings, quotes included: no spreadsheet takes one for a formula, and json.loads gives it back.
     """
     check_lines(source.document)
@@ -130,12 +131,12 @@ def write_csv(source: Source, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         write = csv.writer(file, lineterminator="\n").writerow
         write(COLUMNS)
-        for lens, layer, head, rows in _heads(source):
+        for lens, layer, head, rows in _heads(source, by_layer):
             for q, k in np.argwhere(~np.isnan(rows)):
                 write((lens, layer, head, q, k, queries[q], keys[k], rows[q, k]))
 
 
-def write_parquet(source: Source, path: Path) -> None:
+def write_parquet(source: Source, path: Path, by_layer: Collection[str] = ()) -> None:
     """The table of write_csv with types, tokens as they are, and the document in the metadata under `headscope`; about a million lines in memory at a time.
 
     Raises BudgetExceeded if there are too many entries, Corrupt if the source is.
@@ -150,7 +151,7 @@ def write_parquet(source: Source, path: Path) -> None:
     schema = pa.schema(zip(COLUMNS, types, strict=True), about)
     with pq.ParquetWriter(path, schema, compression="zstd") as file:
         held: list[Any] = []
-        for table in _tables(source, schema):
+        for table in _tables(source, schema, by_layer):
             held.append(table)
             if sum(len(one) for one in held) >= GROUP:
                 file.write_table(pa.concat_tables(held))
@@ -159,13 +160,13 @@ def write_parquet(source: Source, path: Path) -> None:
             file.write_table(pa.concat_tables(held))
 
 
-def _tables(source: Source, schema: Any) -> Iterator[Any]:
+def _tables(source: Source, schema: Any, by_layer: Collection[str]) -> Iterator[Any]:
     """The entries of each head of every map, as a pyarrow.Table."""
     import pyarrow as pa
 
     kept, number = source.document["kept"], pa.int32()
     queries, keys = (pa.array([json.loads(text) for text in side]) for side in tokens_of(source.document))
-    for lens, layer, head, rows in _heads(source):
+    for lens, layer, head, rows in _heads(source, by_layer):
         there = ~np.isnan(rows)
         q, k = (pa.array(axis, number) for axis in np.nonzero(there))
         of, layers, heads = (pa.repeat(pa.scalar(one, number), len(q)) for one in (kept.index(lens), layer, head))
@@ -174,13 +175,13 @@ def _tables(source: Source, schema: Any) -> Iterator[Any]:
         yield pa.Table.from_arrays([lenses, layers, heads, q, k, *texts, pa.array(rows[there])], schema=schema)
 
 
-def _heads(source: Source) -> Iterator[tuple[str, int, int | None, Array]]:
+def _heads(source: Source, by_layer: Collection[str]) -> Iterator[tuple[str, int, int | None, Array]]:
     """Lens, numbers of layer and head, and [Q, K], head by head; the head of a map of a whole layer is None."""
     document = source.document
     for lens in document["kept"]:
         for layer, block in zip(document["layers"], _layers(source, lens), strict=True):
             for place, rows in enumerate(block[0]):
-                yield lens, layer, document["heads"][place] if document["shapes"][lens][1] > 1 else None, rows
+                yield lens, layer, None if lens in by_layer else document["heads"][place], rows
 
 
 def check_lines(document: dict[str, Any], most: int = MOST_LINES) -> None:

@@ -161,7 +161,8 @@ class _Work:
             if row.number in self._alike_rows:
                 self._alike.add(variant, maps[variant])
                 if "weights" in maps[variant]:
-                    self._shown |= sequences.arrays(variant, row.number, result.tokens, maps[variant]["weights"])
+                    texts = [token.text for token in result.tokens]
+                    self._shown |= sequences.arrays(variant, row.number, texts, maps[variant]["weights"])
         if row.number == self._shown_row:
             self._show(row.number, results, maps)
         if len(results) == 2 and self._not_compared is None:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..types import Token
 from . import statistics
 from .shown import MOST
 
@@ -22,18 +21,21 @@ KEPT, TOP, LEAST = 8, 8, 0.005
 SCALE = 10_000
 
 
-def arrays(variant: int, row: int, tokens: Sequence[Token], weights: Array) -> dict[str, Array]:
-    """The strongest entries of an input's weights [L, H, Q, K], by row of the map; nothing for an input of too many tokens, or whose keys are others."""
-    if weights.shape[-1] > MOST or weights.shape[-1] != len(tokens):
+def arrays(variant: int, row: int, texts: Sequence[str], weights: Array, most: int = MOST) -> dict[str, Array]:
+    """The strongest entries of an input's weights [L, H, Q, K], by row of the map; nothing for an input of more than `most` tokens, or whose keys are others.
+
+    `texts` are those of the tokens.
+    """
+    if weights.shape[-1] > most or weights.shape[-1] != len(texts):
         return {}
     top = min(TOP, weights.shape[-1])
     keys = np.sort(np.argsort(-np.nan_to_num(weights), axis=-1, kind="stable")[..., :top], axis=-1)
     values = np.take_along_axis(np.nan_to_num(weights), keys, -1)
     prefix = f"sparse/{variant}/{row}"
     return {
-        f"{prefix}/key": keys.astype(np.uint8),
+        f"{prefix}/key": keys.astype(np.min_scalar_type(weights.shape[-1])),
         f"{prefix}/value": np.where(values < LEAST, 0, np.round(values * SCALE)).astype(np.uint16),
-        f"{prefix}/tokens": np.frombuffer(json.dumps([token.text for token in tokens]).encode(), np.uint8),
+        f"{prefix}/tokens": np.frombuffer(json.dumps(list(texts)).encode(), np.uint8),
     }
 
 

@@ -26,6 +26,8 @@ from .summary import Summary
 
 Array = NDArray[Any]
 INTERVALS, BARS, TOKENS = 5, 50, 50
+# What the metrics, and the order of the inputs, are made of.
+MEASURES = ("head_roles", "qk_distance", "entropy", "max_activation")
 # What the page says of each metric.
 DESCRIPTIONS = {
     "self_attention_score": "Mean attention of a token to itself.",
@@ -49,12 +51,7 @@ def write(study: Summary, path: Path, number: int = 0) -> None:
 def files(study: Summary, number: int = 0) -> Iterator[tuple[str, Any]]:
     """Name and content of every file. Raises what `write` raises."""
     one = study.variant(number)
-    missing = [
-        measure
-        for measure in ("head_roles", "qk_distance", "entropy", "max_activation")
-        if measure not in study.document["measures"]
-    ]
-    if missing:
+    if not set(MEASURES) <= set(study.document["measures"]):
         raise NotReady("The file needs the six metrics. Send the study again with the figure head-metrics.")
     layers, heads = one["layers"], one["heads"]
     found = {name: metric(study, name, number).mean for name in METRICS}
