@@ -13,7 +13,7 @@ from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
 from tests.cluster import both_homes
-from tests.server import SLOW, Server
+from tests.server import API, SLOW, Server
 
 pytestmark = both_homes
 ANALYSES = "/api/v1/analyses"
@@ -128,12 +128,19 @@ def test_the_library_computes_the_same(server: Server, models: Any) -> None:
             assert np.allclose(got, a.maps[lens], atol=1e-5)
 
 
-@pytest.mark.parametrize("prefer", ["wait=30", "respond-async, wait=30", "wait=30; x=y"])
+@pytest.mark.parametrize("prefer", ["wait=30", "respond-async, wait=30", "wait=30; x=y", "Wait=30"])
 def test_prefer_wait(server: Server, prefer: str) -> None:
     """Prefer: wait holds the answer back until the analysis is done, and says so."""
     answer = server.post({"model": "bert", "text": f"Waiting {prefer}."}, headers={"Prefer": prefer})
     assert (answer.status_code, answer.json()["status"]) == (200, "done")
     assert answer.headers["preference-applied"] == "wait=30"
+
+
+def test_preferences_on_several_lines(server: Server) -> None:
+    """They count together, as RFC 7240 says."""
+    lines = [("Prefer", "respond-async"), ("Prefer", "wait=30")]
+    answer = server.client.post(f"{API}/analyses", json={"model": "bert", "text": "Two lines."}, headers=lines)
+    assert (answer.status_code, answer.json()["status"]) == (200, "done")
 
 
 def test_prefer_wait_is_bounded(server: Server) -> None:
@@ -239,6 +246,27 @@ def test_list_is_paginated(server: Server) -> None:
     assert created == sorted(created, reverse=True)
     assert len({item["id"] for item in items}) == len(items) >= 5
     assert items == server.get("/analyses", params={"limit": 200}).json()["items"][: len(items)]
+
+
+@pytest.mark.parametrize("list_", ["models", "lenses", "mechanisms", "measures", "figures"])
+def test_what_there_is_is_paginated(server: Server, list_: str) -> None:
+    """The same items in the same order, a page at a time."""
+    whole = server.get(f"/{list_}").json()
+    assert whole["next"] is None
+    items, cursor = [], "0"
+    while cursor is not None:
+        page = server.get(f"/{list_}", params={"limit": 3, "cursor": cursor}).json()
+        assert 0 < len(page["items"]) <= 3
+        items, cursor = items + page["items"], page["next"]
+    assert items == whole["items"]
+
+
+@pytest.mark.parametrize("id_", ["nope", "0" * 32, "F" * 32, "0" * 31, "0" * 33])
+def test_what_is_no_id_is_unknown(server: Server, id_: str) -> None:
+    """Of nothing, whatever it looks like."""
+    for of, code in (("analyses", "unknown-analysis"), ("studies", "unknown-study")):
+        answer = server.get(f"/{of}/{id_}")
+        assert (answer.status_code, answer.json()["code"]) == (404, code)
 
 
 def test_models_are_described(server: Server) -> None:

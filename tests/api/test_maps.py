@@ -6,13 +6,17 @@ import io
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load, load_file
+from safetensors.numpy import load, load_file, save
 
 import headscope
+from headscope.api import tensors
+from headscope.api.maps import Cut
+from headscope.errors import BudgetExceeded
 from tests.cluster import both_homes
 from tests.server import Server, eventually
 
@@ -131,6 +135,44 @@ def test_formats_hold_the_same_numbers(server: Server, document: dict[str, Any],
     assert np.array_equal(load(got["safetensors"])["map"], whole)
 
 
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        ("*/*", "safetensors"),
+        ("application/json, application/vnd.safetensors;q=0.1", "json"),
+        ("application/vnd.safetensors;q=0.1, Application/JSON; charset=utf-8; q=0.2", "json"),
+        ("application/x-npy;q=0, application/json;q=0", "safetensors"),
+        ("application/json;q=1.5", "safetensors"),
+    ],
+)
+def test_what_is_preferred(server: Server, document: dict[str, Any], accept: str, expected: str) -> None:
+    """The media type of the largest weight, however it is written."""
+    answer = server.get(f"/analyses/{document['id']}/grid/weights", headers={"Accept": accept})
+    assert expected in answer.headers["content-type"]
+
+
+def test_a_slice_of_maps_that_are_too_large(document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What counts is the answer, not what it is cut from; and no more than a layer is read at once."""
+    maps = np.random.default_rng(0).random((3, 4, 64, 64), np.float32)
+    read: list[int] = []
+
+    def file(lens: str, layers: slice, heads: slice, **_: bool) -> memoryview:
+        read.append(layers.stop - layers.start)
+        return memoryview(save({"map": maps[layers, heads]}))
+
+    shapes = {"shapes": {"weights": list(maps.shape)}, "layers": [0, 1, 2], "heads": [0, 1, 2, 3]}
+    stored: Any = SimpleNamespace(document={**document, **shapes, "kept": ["weights"]}, map_file=file)
+    monkeypatch.setattr(tensors, "MOST_BYTES", maps.nbytes // 3)
+    for dtype in ("float32", "float16"):
+        with pytest.raises(BudgetExceeded):
+            Cut("weights", dtype=dtype).answer(stored)
+    assert not read
+    assert np.array_equal(load(Cut("weights", query="5", key="7:9").answer(stored).body)["map"], maps[:, :, 5:6, 7:9])
+    whole = load(Cut("weights", dtype="uint8").answer(stored).body)
+    assert np.all(np.abs(whole["map"] * whole["scale"][..., None, None] - maps) <= whole["max_error"][..., None, None])
+    assert set(read) == {1}
+
+
 def test_results_may_be_kept_for_ever(server: Server, document: dict[str, Any]) -> None:
     """Results never change under their id, and the headers say so."""
     for path in ("maps/weights", "grid/weights", "measures/entropy"):
@@ -203,6 +245,12 @@ def test_edges_by_every_rule(
     assert strengths == sorted(strengths, reverse=True)
     assert all(edge["weight"] == weights[edge["query"], edge["key"]] for edge in got["edges"])
     assert all((edge["layer"], edge["head"]) == (1, 2) for edge in got["edges"])
+
+
+def test_a_rule_typed_into_an_address(server: Server, document: dict[str, Any]) -> None:
+    """There a plus is a space."""
+    path = f"/analyses/{document['id']}/edges/weights?layer=1&head=2&rule="
+    assert server.get(f"{path}mean+std").json() == server.get(f"{path}mean%2Bstd").json()
 
 
 def test_edges_are_bounded(server: Server, document: dict[str, Any]) -> None:

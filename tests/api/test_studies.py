@@ -8,6 +8,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 import pyarrow.parquet as pq
@@ -115,6 +116,42 @@ def test_for_headvis(embedded: Server) -> None:
     assert zipfile.ZipFile(io.BytesIO(answer.content)).testzip() is None
     other = studies.done(embedded, ASKED)["id"]
     assert embedded.get(f"/studies/{other}/export", params={"format": "headvis"}).json()["code"] == "not-ready"
+
+
+def test_an_analysis_for_headvis(embedded: Server) -> None:
+    """The same files as of a study of that one text, however long it is; without its measures it is told which."""
+    text = "The boats lay by the river bank all winter, and the bank in town kept the money. " * 8
+    asked = {"text": text, "model": "bert", "max_tokens": 120}
+    names = ["head_roles", "qk_distance", "entropy", "max_activation"]
+    one = files_for_headvis(embedded, f"/analyses/{embedded.analyse(**asked, measures=names)['id']}")
+    heads = [one[f"heads/L{layer}H{head}.json"] for layer in range(2) for head in range(4)]
+    assert all(head["sequences"][0]["seq_len"] == 120 for head in heads)
+    bare = embedded.analyse(**asked, measures=["entropy"])["id"]
+    refused = embedded.get(f"/analyses/{bare}/export", params={"format": "headvis"}).json()
+    assert refused["code"] == "not-ready"
+    assert all(name in refused["detail"] for name in names)
+
+    short = {"text": text[:80], "model": "bert"}
+    one = files_for_headvis(embedded, f"/analyses/{embedded.analyse(**short, measures=names)['id']}")
+    dataset = {"name": "one.jsonl", "data": json.dumps({"text": text[:80]})}
+    body = {"model": "bert", "dataset": dataset, "figures": ["head-metrics"]}
+    study = files_for_headvis(embedded, f"/studies/{studies.done(embedded, body)['id']}")
+    assert one["scatter_data.json"] == study["scatter_data.json"]
+    assert one.keys() == study.keys()
+    for name in one:
+        if name.startswith("heads/"):
+            for files in (one, study):
+                del files[name]["sequences"][0]["sequence_id"]
+            assert one[name] == study[name]
+
+
+def files_for_headvis(server: Server, path: str) -> dict[str, Any]:
+    """What is in the zip."""
+    answer = server.get(f"{path}/export", params={"format": "headvis"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip")
+    assert answer.headers["content-disposition"].endswith('-headvis.zip"')
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as file:
+        return {name: json.loads(file.read(name)) for name in file.namelist()}
 
 
 def test_both_homes_give_the_same_numbers(embedded: Server, cluster: Cluster, tmp_path: Path) -> None:
@@ -240,6 +277,13 @@ def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:
         ({"limit": 0}, 422, "invalid-request", "/limit"),
         ({"columns": {"text": "nothing"}}, 422, "invalid-request", "/columns/text"),
         ({"dataset": {"name": "cats.jsonl", "data": ""}}, 422, "invalid-dataset", "/dataset"),
+        ({"dataset": {"name": "cats.jsonl"}}, 422, "invalid-request", "/dataset/data"),
+        (
+            {"against": {"mechanism": {"name": "hopfield", "alpha": -1}}},
+            422,
+            "invalid-request",
+            "/against/mechanism/alpha",
+        ),
         ({"dataset": "f" * 32}, 404, "unknown-dataset", "/dataset"),
         ({"dataset": "../../etc/passwd"}, 404, "unknown-dataset", "/dataset"),
     ],

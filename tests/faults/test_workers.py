@@ -51,6 +51,9 @@ def test_poison_job_fails_after_three_workers(new_server: Start) -> None:
         server.kill_child()
     document = server.ended(poison)
     assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "worker-lost", 3)
+    told = list(server.events(poison))[-1]
+    again = list(server.events(poison, last=told["event_id"]))[-1]
+    assert told["error"] == again["error"] == document["error"]
     assert server.ended(other)["status"] == "done"
     accounted(server, 2)
 

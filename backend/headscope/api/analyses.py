@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
-import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
-from ..errors import HeadscopeError, InvalidRequest, Unknown
+from ..errors import HeadscopeError, Unknown
 from ..jobs import Job
 from ..request import AnalysisRequest
 from ..runtime import Service
@@ -21,30 +19,26 @@ from ..store import Stored
 from ..store.mapfile import Corrupt
 from . import documents
 from .deps import AnalysisId, ServiceDep, VisitorDep
+from .negotiation import LastEvent, WaitSeconds, takes_gzip
+from .paging import before
 from .reads import found
-from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, BatchRequest, Page
+from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, BatchRequest, Event, Page
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
 
-LONGEST_WAIT = 60.0
 # Bytes of a document above which it travels compressed to whoever takes it so: that of 2,048 tokens is larger than all thumbnails.
 LONG_DOCUMENT = 16 * 1024
 
 
 @router.post("", status_code=202, response_model=AnalysisDocument, responses={200: {"model": AnalysisDocument}})
 async def create(
-    body: AnalysisRequest,
-    response: Response,
-    service: ServiceDep,
-    visitor: VisitorDep,
-    prefer: Annotated[str | None, Header(max_length=200)] = None,
+    body: AnalysisRequest, response: Response, service: ServiceDep, visitor: VisitorDep, seconds: WaitSeconds
 ) -> AnalysisDocument:
     """Ask for an analysis. 200 when it is stored already, or done within `Prefer: wait=N` seconds; 202 otherwise. The same request has the same id."""
     _, (id_,) = await asyncio.to_thread(service.submit, [body], owner=visitor.owner)
-    waited = wait_seconds(prefer)
-    if waited and not await asyncio.to_thread(service.results.has, id_):
-        await service.watcher.ended(id_, waited)
-        response.headers["Preference-Applied"] = f"wait={waited:g}"
+    if seconds and not await asyncio.to_thread(service.results.has, id_):
+        await service.watcher.ended(id_, seconds)
+        response.headers["Preference-Applied"] = f"wait={seconds:g}"
     try:
         document = await _document(service, id_)
     except Unknown:  # its result was removed meanwhile, by somebody of whom the index has not heard
@@ -80,7 +74,7 @@ async def recent(
 @router.get("/{id}", response_model=AnalysisDocument)
 async def show(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
     """An analysis: how far it is, and when it is done tokens, shapes, summaries and links."""
-    zipped = "gzip" in request.headers.get("accept-encoding", "")
+    zipped = takes_gzip(request)
 
     def answer() -> Response:
         job, stored = service.find_or_recompute(id_)
@@ -105,15 +99,9 @@ async def delete(id_: AnalysisId, service: ServiceDep, visitor: VisitorDep) -> R
 
 
 @router.get("/{id}/events", response_class=EventSourceResponse)
-async def events(
-    id_: AnalysisId,
-    request: Request,
-    service: ServiceDep,
-    last_event_id: Annotated[str | None, Header(max_length=40)] = None,
-) -> EventSourceResponse:
+async def events(id_: AnalysisId, service: ServiceDep, after: LastEvent) -> EventSourceResponse:
     """Progress as server-sent events named `progress`; the last one has a terminal status. Resumes after `Last-Event-ID`."""
     await asyncio.to_thread(service.find_or_recompute, id_)
-    after = int(last_event_id) if last_event_id and re.fullmatch(r"\d{1,18}", last_event_id) else 0
     return EventSourceResponse(_stream(service, id_, after), ping=15, send_timeout=30)
 
 
@@ -125,13 +113,8 @@ async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[Serve
         yield ServerSentEvent(documents.event(job, position).model_dump_json(), event="progress", id=str(job.version))
     if not seen:  # only the result is left, or everything was sent before
         document = await _document(service, id_)
-        last = {
-            "id": id_,
-            "status": document.status,
-            "progress": document.progress.model_dump(),
-            "attempts": document.attempts,
-        }
-        yield ServerSentEvent(json.dumps({**last, "error": None}), event="progress", id=str(after))
+        last = Event(**document.model_dump(include=set(Event.model_fields)))
+        yield ServerSentEvent(last.model_dump_json(), event="progress", id=str(after))
 
 
 def _described(service: Service, id_: str, job: Job | None, stored: Stored | None) -> AnalysisDocument:
@@ -158,17 +141,3 @@ def _batch_requests(body: Any) -> list[AnalysisRequest]:
                 error.pointer = f"/inputs/{place}{error.pointer}"
             raise
     return requests
-
-
-def before(cursor: str | None) -> float:
-    """The time that a page of a list goes back from. Raises InvalidRequest."""
-    try:
-        return float(cursor) if cursor else float("inf")
-    except ValueError:
-        raise InvalidRequest("cursor is the `next` of the page before.", pointer="/cursor") from None
-
-
-def wait_seconds(prefer: str | None) -> float:
-    """N of `Prefer: wait=N`, at most a minute; 0 without one."""
-    matched = re.search(r"(?:^|[,;\s])wait=(\d{1,6}(?:\.\d{1,6})?)", prefer or "")
-    return min(float(matched.group(1)), LONGEST_WAIT) if matched else 0.0

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 
 from ..declarations import Declaration
 from ..lenses import LENSES
@@ -16,6 +15,7 @@ from ..models.facts import Facts
 from ..request import missing
 from ..types import Kind
 from .deps import ServiceDep
+from .paging import Cursor, Limit, page
 from .schemas import DeclarationSchema, KindDetail, LensSchema, MeasureSchema, ModelCard, ModelDetail, Page, Support
 
 router = APIRouter(tags=["what there is"])
@@ -23,16 +23,12 @@ router = APIRouter(tags=["what there is"])
 KINDS: tuple[Kind, ...] = ("self", "encoder", "decoder", "cross")
 METHODS: dict[str, Mapping[str, Declaration]] = {"lenses": LENSES, "mechanisms": MECHANISMS, "measures": MEASURES}
 
-Limit = Annotated[int, Query(ge=1, le=1000, description="Most items of a page.")]
-Cursor = Annotated[int, Query(ge=0, le=1_000_000, description="`next` of the page before.")]
-
 
 @router.get("/models")
 def models(service: ServiceDep, limit: Limit = 100, cursor: Cursor = 0) -> Page[ModelCard]:
     """The models on offer."""
-    names = service.catalog.names()
-    items = [ModelCard(**service.catalog.describe(name)) for name in names[cursor : cursor + limit]]
-    return Page(items=items, next=str(cursor + limit) if cursor + limit < len(names) else None)
+    names = page(service.catalog.names(), limit, cursor)
+    return Page(items=[ModelCard(**service.catalog.describe(name)) for name in names.items], next=names.next)
 
 
 @router.get("/models/{model:path}")
@@ -67,18 +63,19 @@ def _supports(known: Mapping[str, Declaration], lacks: Mapping[str, str], unavai
 
 
 @router.get("/lenses")
-def lenses() -> Page[LensSchema]:
+def lenses(limit: Limit = 100, cursor: Cursor = 0) -> Page[LensSchema]:
     """How attention can be read."""
-    return Page(items=[LensSchema.model_validate(lens.describe()) for lens in LENSES.values()])
+    return page([LensSchema.model_validate(lens.describe()) for lens in LENSES.values()], limit, cursor)
 
 
 @router.get("/mechanisms")
-def mechanisms() -> Page[DeclarationSchema]:
+def mechanisms(limit: Limit = 100, cursor: Cursor = 0) -> Page[DeclarationSchema]:
     """How a model can be made to attend."""
-    return Page(items=[DeclarationSchema.model_validate(mechanism.describe()) for mechanism in MECHANISMS.values()])
+    described = [DeclarationSchema.model_validate(mechanism.describe()) for mechanism in MECHANISMS.values()]
+    return page(described, limit, cursor)
 
 
 @router.get("/measures")
-def measures() -> Page[MeasureSchema]:
+def measures(limit: Limit = 100, cursor: Cursor = 0) -> Page[MeasureSchema]:
     """What can be computed from maps."""
-    return Page(items=[MeasureSchema.model_validate(measure.describe()) for measure in MEASURES.values()])
+    return page([MeasureSchema.model_validate(measure.describe()) for measure in MEASURES.values()], limit, cursor)

@@ -31,11 +31,12 @@ async def _visitor(request: Request) -> Visitor:
 
 ServiceDep = Annotated[Service, Depends(_service)]
 VisitorDep = Annotated[Visitor, Depends(_visitor)]
-ID = "^[0-9a-f]{32}$"
+# What ids look like; what looks otherwise is no id of anything.
+ID: dict[str, Any] = {"pattern": "^[0-9a-f]{32}$"}
 
 
 async def _readable(
-    id_: Annotated[str, Path(alias="id", pattern=ID, description="The analysis' id.")],
+    id_: Annotated[str, Path(alias="id", json_schema_extra=ID, description="The analysis' id.")],
     service: ServiceDep,
     visitor: VisitorDep,
 ) -> str:
@@ -44,7 +45,7 @@ async def _readable(
 
 
 async def _other_readable(
-    other: Annotated[str, Path(pattern=ID, description="The other analysis' id; it may be the same.")],
+    other: Annotated[str, Path(json_schema_extra=ID, description="The other analysis' id; it may be the same.")],
     service: ServiceDep,
     visitor: VisitorDep,
 ) -> str:
@@ -53,7 +54,7 @@ async def _other_readable(
 
 
 async def _study(
-    id_: Annotated[str, Path(alias="id", pattern=ID, description="The study's id.")],
+    id_: Annotated[str, Path(alias="id", json_schema_extra=ID, description="The study's id.")],
     service: ServiceDep,
     visitor: VisitorDep,
 ) -> str:
@@ -70,6 +71,8 @@ Slice = str
 
 async def check_readable(service: Service, visitor: Visitor, id_: str, kind: JobKind = "analysis") -> None:
     """Raise Unknown unless the visitor may read that analysis, or study: what is somebody else's is as if it were not there."""
+    if re.fullmatch(ID["pattern"], id_) is None:
+        raise unknown(kind)
     if not visitor.opens(id_) and not await asyncio.to_thread(visitor.may_read, service.record, id_):
         raise unknown(kind)
 

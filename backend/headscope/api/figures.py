@@ -22,6 +22,9 @@ from ..store import Stored
 from ..study.results.summary import Summary
 from .deps import AnalysisId, ServiceDep
 from .fixed import fixed
+from .negotiation import takes_gzip
+from .paging import Cursor, Limit
+from .paging import page as paged
 from .recent import Recent
 from .schemas import DeclarationSchema, Page
 
@@ -72,12 +75,13 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 
 
 @declared.get("/figures")
-def figures() -> Page[FigureSchema]:
+def figures(limit: Limit = 100, cursor: Cursor = 0) -> Page[FigureSchema]:
     """What can be drawn of an analysis, and of a study."""
     listed: dict[str, Iterable[Drawn]] = {"analysis": FIGURES.values(), "study": STUDY_FIGURES.values()}
-    return Page(
-        items=[FigureSchema(**{**figure.describe(), "of": of}) for of, figures in listed.items() for figure in figures]
-    )
+    described = [
+        FigureSchema(**{**figure.describe(), "of": of}) for of, figures in listed.items() for figure in figures
+    ]
+    return paged(described, limit, cursor)
 
 
 @router.get("/figures/{figure}", responses=ANSWERS, response_class=Response)
@@ -143,7 +147,7 @@ async def plotly(request: Request) -> Response:
     headers = {"Cache-Control": "no-cache", "ETag": f'"{found.tag}"', "Vary": "Accept-Encoding"}
     if found.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    zipped = "gzip" in request.headers.get("accept-encoding", "")
+    zipped = takes_gzip(request)
     if zipped:
         headers["Content-Encoding"] = "gzip"
     return Response(found.zipped if zipped else found.body, media_type="text/javascript", headers=headers)

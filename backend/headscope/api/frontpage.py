@@ -12,6 +12,8 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
+from .negotiation import takes_gzip
+
 _HERE = Path(__file__).resolve().parent
 
 
@@ -37,7 +39,7 @@ def serve_page(app: FastAPI) -> None:
         if path is None:
             raise HTTPException(404)
         headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
-        if "gzip" not in request.headers.get("accept-encoding", ""):
+        if not takes_gzip(request):
             return FileResponse(path, headers=headers)
         body = await asyncio.to_thread(_zipped, path)
         return Response(body, media_type=mimetypes.guess_type(name)[0], headers=headers | {"Content-Encoding": "gzip"})

@@ -7,10 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
+from pydantic import BeforeValidator
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -34,6 +36,8 @@ router = APIRouter(prefix="/analyses/{id}", tags=["results"])
 
 SliceQuery = Annotated[Slice | None, Query(max_length=20, description="A number such as 4, or a range such as 2:5.")]
 FormatQuery = Annotated[Format | None, Query(alias="format", description="Instead of an Accept header.")]
+# Typed into an address, the + of a rule is a space.
+RuleQuery = Annotated[edge_rules.Rule, BeforeValidator(lambda rule: rule.replace(" ", "+"))]
 TENSOR: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/vnd.safetensors": {}, "application/x-npy": {}, "application/json": {}}}
 }
@@ -106,15 +110,19 @@ class Cut:
         rows, columns = len(together.queries or range(q)), len(together.keys or range(k))
         queries = places("query", self.query, range(rows))
         keys = places("key", self.key, range(columns))
-        count = (layers.stop - layers.start) * (heads.stop - heads.start) * q * k
-        check_size(count, 4)
-        if not wait and count * 4 > QUICK:
+        check_size(prod(one.stop - one.start for one in (layers, heads, queries, keys)), np.dtype(self.dtype).itemsize)
+        if not wait and (layers.stop - layers.start) * (heads.stop - heads.start) * q * k * 4 > QUICK:
             raise BlockingIOError
         if not self.computed and (self.format, self.query, self.key) == ("safetensors", None, None):
             return Response(stored.map_file(self.lens, layers, heads, wait=wait), media_type=MEDIA[self.format])
-        values = values_of(stored.map_file(self.lens, layers, heads, wait=wait))
-        values = together.apply(values)[:, :, queries, keys]
-        return _encoded(values, self.dtype, LENSES[self.lens].signed, self.format)
+        parts = []
+        for layer in range(
+            layers.start, layers.stop
+        ):  # one after the other: the slice may be small, and the maps large
+            values = values_of(stored.map_file(self.lens, slice(layer, layer + 1), heads, wait=wait))
+            values = together.apply(values)[:, :, queries, keys]
+            parts.append(_encoded(values, self.dtype, LENSES[self.lens].signed))
+        return answer({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, self.format)
 
 
 def simple(scope: Scope, asked: Asked) -> Reading | None:
@@ -133,11 +141,10 @@ def simple(scope: Scope, asked: Asked) -> Reading | None:
     return reading
 
 
-def _encoded(values: Array, dtype: str, signed: bool, format_: Format) -> Response:
+def _encoded(values: Array, dtype: str, signed: bool) -> dict[str, Array]:
     if dtype == "float16" and np.nanmax(np.abs(values), initial=0) > np.finfo(np.float16).max:
         raise InvalidRequest("Some values are too large for float16. Ask for float32.", pointer="/dtype")
-    arrays = quantise(values, signed) if dtype == "uint8" else {"map": values.astype(dtype, copy=False)}
-    return answer(arrays, format_)
+    return quantise(values, signed) if dtype == "uint8" else {"map": values.astype(dtype, copy=False)}
 
 
 def quantise(values: Array, signed: bool) -> dict[str, Array]:
@@ -221,7 +228,7 @@ async def edges(
     service: ServiceDep,
     layer: Annotated[int, Query(ge=0, le=100_000)],
     head: Annotated[int, Query(ge=0, le=100_000)],
-    rule: edge_rules.Rule = "mass",
+    rule: RuleQuery = "mass",
     k: Annotated[int, Query(ge=1, le=10_000, description="Keys per query of rule top-k.")] = 3,
     mass: Annotated[
         float, Query(gt=0, le=1, allow_inf_nan=False, description="Share of each query's magnitude of rule mass.")

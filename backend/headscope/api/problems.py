@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -48,6 +48,8 @@ SENTENCES = {
     "string_pattern_mismatch": "This must look like {pattern}.",
     "union_tag_not_found": "This must be a name, or an object with a name.",
 }
+# What is said of a value that is of another type altogether.
+TYPES = frozenset({"string_type", "model_type", "model_attributes_type", "dict_type", "list_type"})
 TITLES = {
     400: ("bad-request", "The request can't be read"),
     404: ("not-found", "There is nothing here"),
@@ -72,17 +74,20 @@ def problem(
     *,
     errors: Sequence[dict[str, str]] = (),
     request_id: str | None = None,
+    headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Response:
     """A problem response."""
     document = {"type": f"/problems/{code}", "title": title, "status": status, "detail": detail, "code": code}
-    headers = {"Retry-After": "30"} if status in (429, 503) else {}
+    sent = dict(headers or {})
+    if status in (429, 503):
+        sent["Retry-After"] = "30"
     if status == 413:
-        headers["Connection"] = "close"  # or the rest of the body would be read for as long as it is sent
+        sent["Connection"] = "close"  # or the rest of the body would be read for as long as it is sent
     return JSONResponse(
         {**document, "request_id": request_id, "errors": list(errors), **more},
         status,
-        headers,
+        sent,
         media_type="application/problem+json",
     )
 
@@ -117,7 +122,15 @@ async def failure(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
-    items = [_item(item) for item in error.errors()[:20]]
+    found = error.errors()[:20]
+    items = [_item(item, error.body) for item in found]
+    # Where one of several shapes was tried further inside, that it is not one of the others says nothing.
+    tried = {item["pointer"] for item in items}
+    items = [
+        item
+        for item, raw in zip(items, found, strict=True)
+        if raw["type"] not in TYPES or not any(one.startswith(f"{item['pointer']}/") for one in tried)
+    ]
     first = items[0] if items else {"pointer": "", "message": "The request is not valid."}
     detail = f"{first['pointer'].lstrip('/') or 'The request'}: {first['message']}"
     status = 400 if any(item["type"] == "json_invalid" for item in error.errors()) else 422
@@ -126,23 +139,41 @@ async def _invalid(request: Request, error: Exception) -> Response:
     )
 
 
-def _item(item: dict[str, Any]) -> dict[str, str]:
+def _item(item: dict[str, Any], body: Any) -> dict[str, str]:
     """One field. A key that the caller invented is not repeated."""
-    place = [str(part) for part in item["loc"] if part not in ("body", "query", "path", "header")]
-    if item["type"] == "extra_forbidden" or item["type"] == "json_invalid":
+    where, *place = item["loc"]
+    if where == "body":
+        place = _within(body, place, missing=item["type"] == "missing")
+    if item["type"] == "extra_forbidden":
         place = place[:-1]
-    for field, tag in (("mechanism", 1), ("lenses", 2), ("measures", 2)):
-        if place[:1] == [field]:  # what follows is the chosen method's name, which is no part of the request's shape
-            place = place[:tag] + place[tag + 1 :]
     sentence = SENTENCES.get(item["type"], "This value is not valid.")
     return {"pointer": "".join(f"/{part}" for part in place), "message": sentence.format(**item.get("ctx", {}))}
+
+
+def _within(body: Any, place: Sequence[str | int], *, missing: bool) -> list[str | int]:
+    """The steps of a place that lead through the body, and the last one where that is missing. The others name shapes that pydantic tried."""
+    found: list[str | int] = []
+    for number, step in enumerate(place, 1):
+        if _leads_on(body, step):
+            body = body[step]
+        elif not (missing and number == len(place)):
+            continue
+        found.append(step)
+    return found
+
+
+def _leads_on(body: Any, step: str | int) -> bool:
+    if isinstance(body, list):
+        return isinstance(step, int) and step < len(body)
+    return isinstance(body, dict) and step in body
 
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     code, title = TITLES.get(error.status_code, ("http-error", "The request failed"))
     detail = DETAILS.get(error.status_code, "The request could not be answered.")
-    return problem(error.status_code, code, title, detail, request_id=request_id(request))
+    # With the methods that an address does take.
+    return problem(error.status_code, code, title, detail, request_id=request_id(request), headers=error.headers)
 
 
 async def _disk(request: Request, error: Exception) -> Response:

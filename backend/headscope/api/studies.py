@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Query, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
@@ -16,8 +15,9 @@ from ..jobs import Job, Part
 from ..runtime import Service
 from ..study.request import StudyRequest
 from . import study_documents as documents
-from .analyses import before, wait_seconds
 from .deps import ServiceDep, StudyId, VisitorDep
+from .negotiation import LastEvent, WaitSeconds
+from .paging import before
 from .schemas import Page
 from .studied import StudyDocument, StudyEvent, StudyItem
 
@@ -26,18 +26,13 @@ router = APIRouter(prefix="/studies", tags=["studies"])
 
 @router.post("", status_code=202, response_model=StudyDocument, responses={200: {"model": StudyDocument}})
 async def create(
-    body: StudyRequest,
-    response: Response,
-    service: ServiceDep,
-    visitor: VisitorDep,
-    prefer: Annotated[str | None, Header(max_length=200)] = None,
+    body: StudyRequest, response: Response, service: ServiceDep, visitor: VisitorDep, seconds: WaitSeconds
 ) -> StudyDocument:
     """Ask for a study. 200 when it is stored already, or done within `Prefer: wait=N` seconds; 202 otherwise. The same request about the same data has the same id."""
     id_ = await asyncio.to_thread(service.studies.submit, body, visitor.owner)
-    waited = wait_seconds(prefer)
-    if waited and not await asyncio.to_thread(service.results.has, id_):
-        await service.watcher.ended(id_, waited)
-        response.headers["Preference-Applied"] = f"wait={waited:g}"
+    if seconds and not await asyncio.to_thread(service.results.has, id_):
+        await service.watcher.ended(id_, seconds)
+        response.headers["Preference-Applied"] = f"wait={seconds:g}"
     try:
         document = await _document(service, id_)
     except Unknown:  # its result was removed meanwhile, by somebody of whom the index has not heard
@@ -80,12 +75,9 @@ async def delete(id_: StudyId, service: ServiceDep, visitor: VisitorDep) -> Resp
 
 
 @router.get("/{id}/events", response_class=EventSourceResponse)
-async def events(
-    id_: StudyId, service: ServiceDep, last_event_id: Annotated[str | None, Header(max_length=40)] = None
-) -> EventSourceResponse:
+async def events(id_: StudyId, service: ServiceDep, after: LastEvent) -> EventSourceResponse:
     """Progress as server-sent events named `progress`; the last one has a terminal status. Resumes after `Last-Event-ID`."""
     await asyncio.to_thread(service.find_or_recompute, id_, "study")
-    after = int(last_event_id) if last_event_id and re.fullmatch(r"\d{1,18}", last_event_id) else 0
     return EventSourceResponse(_stream(service, id_, after), ping=15, send_timeout=30)
 
 

@@ -14,6 +14,7 @@ from safetensors.numpy import save
 from starlette.responses import Response
 
 from ..errors import BudgetExceeded, InvalidRequest
+from .negotiation import weights
 
 Array = NDArray[Any]
 Format = Literal["safetensors", "npy", "json"]
@@ -32,8 +33,10 @@ def chosen_format(request: Request, asked: Format | None) -> Format:
 
 
 def format_of(accept: str) -> Format:
-    """The format that an Accept header asks for; safetensors if none."""
-    return next((name for name, media in MEDIA.items() if media in accept), "safetensors")
+    """The format that an Accept header would have most of all; safetensors if none."""
+    wanted = weights(accept)
+    best = max(MEDIA, key=lambda name: wanted.get(MEDIA[name], 0.0))
+    return best if wanted.get(MEDIA[best]) else "safetensors"
 
 
 def check_size(count: int, itemsize: int) -> None:

@@ -184,7 +184,8 @@ export interface paths {
         };
         /**
          * Export File
-         * @description The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` and `parquet` have a line per entry of every map.
+         * @description The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` and `parquet` have a line per entry of every map; `headvis` is a
+         *     zip for HeadVis, and wants the measures head_roles, qk_distance, entropy and max_activation.
          */
         get: operations["export_file_api_v1_analyses__id__export_get"];
         put?: never;
@@ -3285,7 +3286,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                prefer?: string | null;
+                /** @description `wait=N` waits up to N seconds. */
+                prefer?: string[] | null;
             };
             path?: never;
             cookie?: never;
@@ -3592,6 +3594,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description The stream goes on after the event of that id. */
                 "last-event-id"?: string | null;
             };
             path: {
@@ -3623,7 +3626,7 @@ export interface operations {
     export_file_api_v1_analyses__id__export_get: {
         parameters: {
             query?: {
-                format?: "safetensors" | "npz" | "parquet" | "csv" | "html";
+                format?: "safetensors" | "npz" | "parquet" | "csv" | "html" | "headvis";
             };
             header?: never;
             path: {
@@ -4107,7 +4110,12 @@ export interface operations {
     };
     figures_api_v1_figures_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Most items of a page. */
+                limit?: number;
+                /** @description `next` of the page before. */
+                cursor?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4123,11 +4131,25 @@ export interface operations {
                     "application/json": components["schemas"]["Page_FigureSchema_"];
                 };
             };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
         };
     };
     lenses_api_v1_lenses_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Most items of a page. */
+                limit?: number;
+                /** @description `next` of the page before. */
+                cursor?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4143,11 +4165,25 @@ export interface operations {
                     "application/json": components["schemas"]["Page_LensSchema_"];
                 };
             };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
         };
     };
     measures_api_v1_measures_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Most items of a page. */
+                limit?: number;
+                /** @description `next` of the page before. */
+                cursor?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4163,11 +4199,25 @@ export interface operations {
                     "application/json": components["schemas"]["Page_MeasureSchema_"];
                 };
             };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
         };
     };
     mechanisms_api_v1_mechanisms_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Most items of a page. */
+                limit?: number;
+                /** @description `next` of the page before. */
+                cursor?: number;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4181,6 +4231,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Page_DeclarationSchema_"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };
@@ -4357,7 +4416,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                prefer?: string | null;
+                /** @description `wait=N` waits up to N seconds. */
+                prefer?: string[] | null;
             };
             path?: never;
             cookie?: never;
@@ -4472,6 +4532,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description The stream goes on after the event of that id. */
                 "last-event-id"?: string | null;
             };
             path: {
