@@ -171,6 +171,20 @@ def test_simplex_ignores_the_value_bias() -> None:
     assert relative(read(layer, ones=False).map.numpy(), read(moved, ones=False).map.numpy()) > 1e-2
 
 
+@pytest.mark.parametrize("rule", ["all", "prefix", "mask"])
+@pytest.mark.parametrize("n", [10, 17, 40, 150])
+def test_rows_that_sum_to_less_than_one(rule: str, n: int) -> None:
+    """Beside a learned sink, or of a head that was switched off: a row keeps its own sum, by every route."""
+    layer = make_layer(n, rule)
+    left = torch.rand(4, n, 1, generator=torch.Generator().manual_seed(3))
+    left[2], left[3] = 1, 0
+    layer = replace(layer, weights=layer.weights * left, output=layer.output * left)
+    found = read(layer, ones=True).map.numpy()
+    assert relative(found, reference(layer, ones=True)) < 1e-5
+    np.testing.assert_allclose(found.sum(-1), left[..., 0].expand(4, n).numpy(), atol=1e-4)
+    assert not found[3].any()
+
+
 def test_equivariant_to_the_order_of_tokens() -> None:
     """Permuting the tokens permutes the map."""
     layer = make_layer(40, "all")

@@ -9,7 +9,7 @@ from ..types import Layer, Reading
 
 
 def read(layer: Layer, params: Any) -> Reading:
-    """Weights projected on the column space of [V, 1]. [H, Q, K], signed, rows sum to 1.
+    """Weights projected on the column space of [V, 1]. [H, Q, K], signed, rows sum to what those of the weights do: to 1, or less beside a learned sink.
 
     Alternatives A + N that keep the output and are still row-stochastic need N V = 0 and N 1 = 0, so this takes out only what could be exchanged
     without leaving the simplex. Unlike `effective` it does not depend on the bias of the value projection.
@@ -22,9 +22,8 @@ def read(layer: Layer, params: Any) -> Reading:
     scale = layer.values.double().square().mean(dim=(1, 2)).sqrt().clamp_min(torch.finfo(torch.float64).tiny)
     ones = scale[:, None, None].expand(-1, layer.values.shape[1], 1)
     per_group = layer.weights.shape[0] // layer.values.shape[0]
-    sums = scale.repeat_interleave(per_group)[:, None, None].expand(
-        -1, layer.output.shape[1], 1
-    )  # the weights of a row sum to 1
+    # What the weights make of that column.
+    sums = scale.repeat_interleave(per_group)[:, None, None] * layer.weights.sum(-1, keepdim=True)
     return project(
         layer.weights,
         torch.cat([layer.values.double(), ones], dim=-1),
