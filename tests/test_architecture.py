@@ -33,6 +33,7 @@ ROOMS = PURE | {"models", "capture", "store", "jobs"}
 PIPELINE = {"analysis", "caveats", "collector", "result", "study", "figures"}
 ROOTS = {
     "library",
+    "arguments",
     "worker",
     "parts",
     "home",

@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import errors
 from . import study as _package
 from ._version import __version__
 
@@ -67,6 +68,7 @@ __all__ = [
     "analyze",
     "attend_by",
     "compare",
+    "errors",
     "from_attentions",
     "learn_pasta",
     "load",

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import time
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,10 +17,12 @@ import torch
 from torch import Tensor
 
 from . import budget
+from .arguments import Method, request_of
 from .caveats import caveats
 from .collector import Collector
 from .errors import InvalidRequest
-from .library import Analysis, Method, request_of
+from .library import Analysis
+from .models.tokens import is_punctuation
 from .request import check_needs
 from .result import Memory
 from .types import BLOCK_BYTES, Axes, Keys, Kind, Layer, Token, TokenKind
@@ -281,7 +282,7 @@ def _read(pieces: Sequence[str]) -> tuple[Token, ...]:
     word, start, opens = -1, 0, True
     for piece in pieces:
         text = piece.removeprefix(JOINED).lstrip("".join(OPENING)) or piece
-        special, punctuation = SPECIAL.fullmatch(piece) is not None, _is_punctuation(text)
+        special, punctuation = SPECIAL.fullmatch(piece) is not None, is_punctuation(text)
         joined = (
             not opens
             and not punctuation
@@ -299,7 +300,3 @@ def _read(pieces: Sequence[str]) -> tuple[Token, ...]:
     return tuple(
         replace(token, kind="subword") if token.kind == "word" and sizes[token.word] > 1 else token for token in found
     )
-
-
-def _is_punctuation(text: str) -> bool:
-    return bool(text) and all(unicodedata.category(char).startswith("P") for char in text)

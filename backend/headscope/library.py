@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +11,7 @@ import psutil
 from pydantic import ValidationError
 
 from . import analysis, figures, words
+from .arguments import Method, choice, choices, number, numbers, request_of
 from .collector import Progress
 from .errors import InvalidRequest
 from .models import loading
@@ -28,9 +29,6 @@ from .study.study import GIVEN, Data, Study, conduct, invalid, read
 from .types import Token, Warned
 from .worker import arrays, document
 
-# A mechanism, lens or measure: its name, or a mapping with its name and parameters.
-Method = str | Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Grouped:
@@ -41,7 +39,7 @@ class Grouped:
     keys: list[str]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Analysis:
     """One input through one model, as the library hands it out. Immutable; `id` names its content."""
 
@@ -203,9 +201,14 @@ def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Mod
     """
     if isinstance(model, Model):
         return model
-    if isinstance(model, tuple):
+    if isinstance(model, tuple) and len(model) == 2:
         model, tokenizer = model
     if not isinstance(model, (str, Path)):
+        if not hasattr(model, "config"):
+            raise InvalidRequest(
+                "A model is a name, a folder, a model of transformers, or such a model and its tokenizer.",
+                pointer="/model",
+            )
         return loading.wrap(model, tokenizer)
     catalog = Catalog(Settings(hub="any"))
     name = str(model)
@@ -259,45 +262,28 @@ def analyze(
         model=model.name[:200],
         text=text,
         text_pair=text_pair,
-        token_ids=None if token_ids is None else [int(id_) for id_ in token_ids],
-        target_ids=None if target_ids is None else [int(id_) for id_ in target_ids],
+        token_ids=numbers(token_ids, "token_ids"),
+        target_ids=numbers(target_ids, "target_ids"),
         image=None if image is None else pack(image),
         mechanism=mechanism,
         lenses=lenses,
         measures=measures,
-        layers=None if layers is None else list(layers),
-        heads=None if heads is None else list(heads),
+        layers=numbers(layers, "layers"),
+        heads=numbers(heads, "heads"),
         generate=generate,
         pos=None if pos is None else list(pos),
         labels=None if labels is None else list(labels),
         kind=kind,
-        max_tokens=max_tokens,
+        max_tokens=number(max_tokens),
         dtype=dtype,
         maps=maps,
     )
     sink = Memory()
     limit = int(psutil.virtual_memory().available * 0.9)
+    # Files stay what they are, and there may be many; a model in memory may be another one when somebody asks.
+    digest = None if model.source else model.digest
     result = analysis.run(model, request, sink, limit=limit, progress=progress, keep_logits=keep_logits)
-    return Analysis(result, sink.maps, lambda: model.digest)
-
-
-def request_of(
-    mechanism: Method | None, lenses: Iterable[Method], measures: Iterable[Method], **fields: Any
-) -> AnalysisRequest:
-    """The request, or InvalidRequest in our words where a value is of the wrong type."""
-    try:
-        return AnalysisRequest(
-            mechanism=_choice(mechanism),
-            lenses=[_choice(lens) for lens in lenses],
-            measures=[_choice(measure) for measure in measures],
-            **fields,
-        )
-    except ValidationError as error:
-        raise invalid(error) from None
-
-
-def _choice(method: Method | None) -> Any:
-    return dict(method) if isinstance(method, Mapping) else method
+    return Analysis(result, sink.maps, lambda: digest or model.digest)
 
 
 class _Held:
@@ -402,7 +388,8 @@ def study(
     """Many inputs through one model, or through two variants that are compared input by input; see Study for what comes of it.
 
     `dataset` is the name of a file (jsonl, csv, tsv, parquet, CoNLL, CoNLL-U, text), `hub:org/name/path`, or a list of texts, pairs, or mappings.
-    `against` is the second model, `against_mechanism` the second mechanism, by default the first; where none is named, each model attends as it was trained.
+    `against` is the second model, `against_mechanism` the second mechanism, by default the first; where none is named, each model attends as it was trained. `against` may also
+    be {"model": ..., "mechanism": ...}, as over REST.
     What `figures` need is added to lenses and measures. Chunks that are done are kept in the folder `checkpoint`.
 
     >>> import headscope
@@ -410,27 +397,32 @@ def study(
     >>> s.stat("entropy").mean.shape
     (6, 12)
     """
+    several = against is not None or against_mechanism is not None
+    if isinstance(against, Mapping):
+        if not against.keys() <= Against.model_fields.keys() or against_mechanism is not None:
+            raise InvalidRequest("against names a model, a mechanism, or both.", pointer="/against")
+        against, against_mechanism = against.get("model"), against.get("mechanism")
+    elif against_mechanism is None:
+        against_mechanism = mechanism
     first = load(model)
     second = first if against is None else load(against)
     name, other = first.name[:190], second.name[:190]
     if against is not None and name == other and first.digest != second.digest:
         other = f"{other} (2)"
-    mechanisms = _choice(mechanism), _choice(mechanism if against_mechanism is None else against_mechanism)
-    several = against is not None or against_mechanism is not None
     try:
         request = StudyRequest(
             dataset=str(dataset) if isinstance(dataset, (str, Path)) else GIVEN,
             model=name,
-            mechanism=mechanisms[0],
-            against=Against(model=other, mechanism=mechanisms[1]) if several else None,
-            lenses=[_choice(lens) for lens in lenses],
-            measures=[_choice(measure) for measure in measures],
+            mechanism=choice(mechanism),
+            against=Against(model=other, mechanism=choice(against_mechanism)) if several else None,
+            lenses=choices(lenses, "lenses"),
+            measures=choices(measures, "measures"),
             figures=list(figures),
             columns=None if columns is None else dict(columns),
-            limit=limit,
-            seed=seed,
+            limit=number(limit),
+            seed=number(seed),
             bad_rows=bad_rows,
-            max_tokens=max_tokens,
+            max_tokens=number(max_tokens),
             kind=kind,
         )
         models = [first, second][: len(request.variants)]

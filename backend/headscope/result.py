@@ -34,7 +34,7 @@ class Memory:
 
     def open(self, shapes: dict[str, Shape]) -> None:
         """Room for every map. Allocated by torch: numpy asks for huge pages, which can take several times as long as the analysis."""
-        self.maps = {lens: torch.empty(shape).numpy() for lens, shape in shapes.items()}
+        self.maps = {lens: torch.empty(shape, dtype=torch.float32).numpy() for lens, shape in shapes.items()}
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
         """Copy the block to its place."""

@@ -51,6 +51,68 @@ def test_in_memory_models_are_named_by_their_weights() -> None:
     assert id_of(0) == id_of(0) != id_of(1)
 
 
+@pytest.mark.parametrize("how", ["in place", "by its data", "another tensor", "permuted"])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_model_that_is_trained_on(how: str, loaded: bool) -> None:
+    """Other weights give another id, and an analysis keeps the one it was made with."""
+    import torch
+
+    from .conftest import TINY
+
+    module = TINY["gpt2"]()
+    model = headscope.load(module) if loaded else module
+    before, same = (headscope.analyze(model, token_ids=[1, 2, 3]) for _ in range(2))
+    embedding = module.transformer.wte
+    weights = embedding.weight
+    with torch.no_grad():
+        if how == "in place":
+            weights.mul_(1.5)
+        elif how == "by its data":
+            weights.data *= 1.5
+        elif how == "permuted":
+            weights.copy_(weights.flip(0))
+        else:
+            embedding.weight = torch.nn.Parameter(weights * 1.5)
+    after = headscope.analyze(model, token_ids=[1, 2, 3])
+    assert not np.array_equal(before.maps["weights"], after.maps["weights"])
+    assert before.id == same.id != after.id
+
+
+def test_another_default_type(tmp_path: Path) -> None:
+    """Whoever computes in float64 gets float32 maps as everybody does, which can be saved."""
+    import torch
+
+    from .conftest import TINY
+
+    model = TINY["gpt2"]()
+    torch.set_default_dtype(torch.float64)
+    try:
+        a = headscope.analyze(model, token_ids=[1, 2, 3])
+        a.save(tmp_path / "a")
+        assert a.maps["effective"].dtype == headscope.open(tmp_path / "a").maps["effective"].dtype == np.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_numbers_in_any_form() -> None:
+    """Tensors, arrays, ranges and numpy's own numbers are numbers."""
+    import torch
+
+    from .conftest import TINY
+
+    model = headscope.load(TINY["gpt2"]())
+    plain = headscope.analyze(model, token_ids=[1, 2, 3], layers=[0, 1], heads=[1], max_tokens=2)
+    for ids in (np.array([1, 2, 3]), torch.tensor([1, 2, 3]), (1, 2, 3)):
+        some = headscope.analyze(model, token_ids=ids, layers=range(2), heads=np.array([1]), max_tokens=np.int64(2))
+        assert some.id == plain.id
+
+
+def test_errors_are_there_from_the_start() -> None:
+    """Whoever catches them need not have called anything before."""
+    command = [sys.executable, "-c", "import headscope; headscope.errors.HeadscopeError"]
+    subprocess.run(command, check=True, timeout=60)
+
+
 def test_a_model_with_its_tokenizer(minilm: Model) -> None:
     """A module and a tokenizer, as two arguments or as a pair, analyse as the loaded model does."""
     expected = headscope.analyze(minilm, "The cat sat.").maps["effective"]
@@ -99,6 +161,14 @@ def test_open_refuses_other_files(tmp_path: Path, content: bytes) -> None:
         ({"text": 5}, InvalidRequest, "invalid-request"),
         ({"max_tokens": "many"}, InvalidRequest, "invalid-request"),
         ({"dtype": "int8"}, InvalidRequest, "invalid-request"),
+        *(
+            ({"text": None, "token_ids": ids}, InvalidRequest, "invalid-request")
+            for ids in ([[101, 102]], ["a"], [None], 5, [101.7, 102])
+        ),
+        ({"layers": 3}, InvalidRequest, "invalid-request"),
+        ({"lenses": None}, InvalidRequest, "invalid-request"),
+        ({"lenses": "weights"}, InvalidRequest, "invalid-request"),
+        ({"measures": 5}, InvalidRequest, "invalid-request"),
     ],
     ids=str,
 )
@@ -108,6 +178,23 @@ def test_refusals(minilm: Model, arguments: dict[str, object], error: type[Heads
         headscope.analyze(minilm, **{"text": "A text.", **arguments})
     assert raised.value.code == code
     assert raised.value.detail.endswith(".")
+
+
+@pytest.mark.parametrize("model", [5, None, ("minilm",), ["minilm"], object()], ids=str)
+def test_what_is_no_model(model: object) -> None:
+    """Neither a name nor a module."""
+    with pytest.raises(InvalidRequest, match="A model is a name, a folder"):
+        headscope.load(model)
+
+
+def test_no_room_for_padding() -> None:
+    """A model of so few positions that the input can't be padded as far as was asked."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 8}
+    model = headscope.load(BertModel(BertConfig(vocab_size=99, max_position_embeddings=64, **sizes)))
+    with pytest.raises(InvalidRequest, match="a pad_to of 64 or less"):
+        headscope.analyze(model, token_ids=[1, 2, 3], lenses=["effective-published"])
+    a = headscope.analyze(model, token_ids=[1, 2, 3], lenses=[{"name": "effective-published", "pad_to": 64}])
+    assert a.maps["effective-published"].shape == (1, 4, 3, 3)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +238,7 @@ def test_public_names() -> None:
         "analyze",
         "attend_by",
         "compare",
+        "errors",
         "from_attentions",
         "learn_pasta",
         "load",

@@ -178,7 +178,7 @@ def test_the_rest_goes_one_by_one(build: Callable[[], Any], kind: Kind, lens: st
     model = headscope.load(build())
     several = []
     for seed in range(3):
-        request = headscope.library.request_of(
+        request = headscope.arguments.request_of(
             "softmax", [lens], [], model="m", **packed(given_to(model, kind, seed, 9))
         )
         several.append(Asked(request, Memory()))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import NonFinite
+from ..errors import InvalidRequest, NonFinite
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from ..types import Keys, Kind, Layer, Pass
@@ -136,6 +136,14 @@ def _padded(model: Model, one: Input, anatomy: Anatomy, kind: Kind) -> dict[int,
     """Layer -> values [H, P, D] of the same input padded to P tokens, where they are wanted; nothing if it is longer than that."""
     if one.wanted.pad_to is None:
         return {}
+    most = model.facts.tower(kind).max_tokens
+    if most is not None and one.wanted.pad_to > most:
+        raise InvalidRequest(
+            f"This model takes {most} tokens, so its input can't be padded to {one.wanted.pad_to}. Ask for a pad_to of {most} or less.",
+            pointer="/lenses",
+            limit=most,
+            actual=one.wanted.pad_to,
+        )
     inputs, count = model.inputs(one.encoded), len(one.encoded.axes(anatomy.of(kind)[0].kind).keys)
     missing = one.wanted.pad_to - count
     if missing < 0:

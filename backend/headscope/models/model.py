@@ -61,12 +61,23 @@ class Model:
     no_tokenizer: str = NO_TOKENIZER  # why there is none
     vectors: list[list[list[float]]] | None = None  # [layers, specials, width], of a model tuned by its special tokens
     lock: RLock = field(default_factory=RLock, repr=False)
+    _hashed: tuple[Any, str] = field(default=(None, ""), repr=False)
 
-    @cached_property
+    @property
     def digest(self) -> str:
-        """SHA-256 of the files, or for a model made in memory of its configuration, parameters, tokenizer and image processor."""
+        """SHA-256 of the files, or for a model made in memory of its configuration, parameters, tokenizer and image processor as they are now."""
         if self.source is not None:
             return self.source.digest()
+        print_ = self._print()
+        if self._hashed[0] != print_:
+            self._hashed = print_, self._hash()
+        return self._hashed[1]
+
+    def _print(self) -> tuple[Any, ...]:
+        """What is another when somebody has trained the model on, or changed a part of it: quick to tell, unlike the hash."""
+        return self.module.config.to_json_string(), *map(_print_of, self.module.state_dict().values())
+
+    def _hash(self) -> str:
         whole = hashlib.sha256(self.module.config.to_json_string().encode())
         for name, tensor in self.module.state_dict().items():
             data = tensor.detach().cpu().contiguous()
@@ -424,3 +435,10 @@ class _Converted(AbstractContextManager[None]):
     def __exit__(self, *_: object) -> None:
         for tensor, data in self._kept:
             tensor.data = data
+
+
+def _print_of(part: torch.Tensor) -> tuple[int, int, float]:
+    """Where a tensor lies, how often it was written to, and its sum: whoever writes past the count of writing, by `.data`, changes the sum."""
+    numbers = part.view(torch.uint8) if part.element_size() == 1 else part
+    written = 0 if part.is_inference() else part._version  # noqa: SLF001 - torch has no other name for it
+    return part.data_ptr(), written, float(numbers.sum(dtype=torch.float64))

@@ -306,7 +306,7 @@ def from_ids(
                     *span,
                     index,
                     0,
-                    "punct" if _is_punctuation(piece.strip()) else "word",
+                    "punct" if is_punctuation(piece.strip()) else "word",
                 )
             )
     return Encoded(tokens, [0] * len(tokens), text=text)
@@ -403,14 +403,15 @@ def _owners(words: int, places: list[int], spans: list[Span]) -> list[int]:
     return [*numbers][:words]
 
 
-def _is_punctuation(text: str) -> bool:
-    return bool(text) and all(_char_kind(char) == "punct" for char in text)
+def is_punctuation(text: str) -> bool:
+    """Whether a text is made of characters of Unicode's categories P*; signs such as $ and + are words."""
+    return bool(text) and all(unicodedata.category(char).startswith("P") for char in text)
 
 
 def _kind(source: str, span: Span, word: Span | None) -> TokenKind:
     """What a token is that says `source` at `span` and begins in `word`."""
     said = source.strip()
-    if _is_punctuation(said):
+    if is_punctuation(said):
         return "punct"
     if word is None or not said:
         return "word"

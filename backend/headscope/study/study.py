@@ -116,6 +116,8 @@ def read(data: Data, columns: Mapping[str, str] | None, bad_rows: BadRows) -> Da
         if not path.is_file():
             raise InvalidRequest("There is no such file. Give the name of one, or a list of texts.", pointer="/dataset")
         return formats.read(path, columns=columns, bad_rows=bad_rows)
+    if not isinstance(data, Iterable):
+        raise InvalidRequest("Give the name of a file, or a list of texts.", pointer="/dataset")
     rows = [_row(number, given) for number, given in enumerate(data, start=1)]
     return Dataset(GIVEN, GIVEN, "utf-8", (), {}, rows, total=len(rows))
 

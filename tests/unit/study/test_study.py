@@ -127,6 +127,8 @@ def test_neighbours_are_the_heads_of_the_most_similar_maps(minilm: Model) -> Non
 def test_two_variants_are_compared_input_by_input(minilm: Model) -> None:
     few = texts(6)
     s = headscope.study(minilm, few, against_mechanism={"name": "hopfield", "alpha": 0.5}, measures=())
+    again = headscope.study(minilm, few, {"mechanism": {"name": "hopfield", "alpha": 0.5}}, measures=())
+    assert again.id == s.id
     assert s.comparisons == ["cosine", "js_divergence"]
     for lens in ("weights", "effective"):
         each = []
@@ -195,6 +197,10 @@ def test_refusals(minilm: Model, tmp_path: Path) -> None:
         headscope.study(minilm, tmp_path / "nothing.jsonl")
     with pytest.raises(InvalidRequest, match="Input 2 is no text"):
         headscope.study(minilm, ["The cat sat.", 5])
+    with pytest.raises(InvalidRequest, match="a list of texts"):
+        headscope.study(minilm, 5)
+    with pytest.raises(InvalidRequest, match="a model, a mechanism, or both"):
+        headscope.study(minilm, ["A text."], {"mechanisms": "hopfield"})
     with pytest.raises(InvalidRequest, match="Both variants are the same"):
         headscope.study(minilm, texts(2), minilm)
     with pytest.raises(InvalidRequest):
