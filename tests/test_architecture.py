@@ -78,7 +78,7 @@ MAY_IMPORT = {
         | ROOTS,
     ),
     "outside": {"errors", "settings", "accounts", "home"},
-    "__init__": NOUNS | PURE | {"models", "query"} | PIPELINE | ROOTS,
+    "__init__": NOUNS | PURE | {"models", "query", "widget"} | PIPELINE | ROOTS,
 }
 # Rooms of the server's own process: torch and transformers may be imported inside a function there at most.
 LIGHT = NOUNS | {

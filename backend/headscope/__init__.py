@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .models.loading import Model
     from .study.study import Study
     from .training import attend_by, learn_pasta
+    from .widget import show
 
 # What lives where. Imported on first use, so that the server's process, which only queues and reads, never loads torch.
 _HOMES = {
@@ -51,6 +52,7 @@ _HOMES = {
     "learn_pasta": "training",
     "load": "library",
     "open": "library",
+    "show": "widget",
     "study": "library",
 }
 
@@ -73,6 +75,7 @@ __all__ = [
     "learn_pasta",
     "load",
     "open",
+    "show",
     "study",
 ]
 

@@ -186,9 +186,14 @@ class Analysis:
         held = figures.Held(document(self.result), arrays(self.result))
         return Figure(wanted.drawn(held, chosen, theme).figure())
 
+    @property
+    def source(self) -> export.Source:
+        """All of it, as exports read it."""
+        return _Held(self)
+
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file with the document in its metadata; headscope.open reads it."""
-        export.write_safetensors(_Held(self), Path(path))
+        export.write_safetensors(self.source, Path(path))
 
 
 def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Model:

@@ -81,10 +81,15 @@ describe('a map of an exported page', () => {
 
 describe('the source behind an exported page', () => {
   const values = f32([2, 2, 2], 1, 3, Number.NaN, 5, 6, 6, Number.NaN, Number.NaN)
-  const source = fileSource(async (path) => (path === '/measures/entropy/weights' ? written({ values }) : undefined))
+  const numbers = { layer_numbers: [0, 4], head_numbers: [0, 1] }
+  const source = fileSource(async (path) => {
+    if (path === '/analysis') return new TextEncoder().encode(JSON.stringify(numbers)).buffer
+    return path === '/measures/entropy/weights' ? written({ values }) : undefined
+  })
 
   it('gives values of a head, and means of heads, null where undefined', async () => {
     expect(await source.measure('', 'entropy', 'weights', { layer: 0, head: 1 }, signal)).toEqual([null, 5])
+    expect(await source.measure('', 'entropy', 'weights', { layer: 4, head: 0 }, signal)).toEqual([6, 6])
     expect(await source.overview('', 'entropy', 'weights', signal)).toEqual([
       [2, 5],
       [6, null],

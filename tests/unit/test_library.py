@@ -243,6 +243,7 @@ def test_public_names() -> None:
         "learn_pasta",
         "load",
         "open",
+        "show",
         "study",
     ]
     assert all(getattr(headscope, name) is not None for name in headscope.__all__)

@@ -11,7 +11,7 @@ from ..jobs import Job
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..request import AnalysisRequest
-from ..store import Stored
+from ..store.export import Source
 from .grouping import words
 from .schemas import AnalysisDocument, AnalysisItem, Event, MapSchema, MechanismSchema, Problem, Progress, Summary
 from .tensors import plain
@@ -50,7 +50,7 @@ def item(job: Job) -> AnalysisItem:
     )
 
 
-def analysis(id_: str, job: Job | None, stored: Stored | None, position: int | None = None) -> AnalysisDocument:
+def analysis(id_: str, job: Job | None, stored: Source | None, position: int | None = None) -> AnalysisDocument:
     """The whole document. At least one of job and stored is given."""
     if stored is not None:
         request = stored.document["request"]
@@ -103,10 +103,11 @@ def error(job: Job) -> Problem | None:
     return Problem.model_validate(job.error) if job.error and job.status == "failed" else None
 
 
-def _maps(stored: Stored) -> dict[str, MapSchema]:
+def _maps(stored: Source) -> dict[str, MapSchema]:
     return {
         lens: MapSchema(
             shape=stored.document["shapes"][lens],
+            by_layer=LENSES[lens].of == "layer",
             params=_params(stored, lens),
             signed=LENSES[lens].signed,
             stored=lens in stored.document["kept"],
@@ -117,17 +118,17 @@ def _maps(stored: Stored) -> dict[str, MapSchema]:
     }
 
 
-def _params(stored: Stored, lens: str) -> dict[str, Any]:
+def _params(stored: Source, lens: str) -> dict[str, Any]:
     chosen = next(choice for choice in stored.document["request"]["lenses"] if choice["name"] == lens)
     return {name: value for name, value in chosen.items() if name != "name"}
 
 
-def _note(stored: Stored, lens: str, part: str) -> Any:
+def _note(stored: Source, lens: str, part: str) -> Any:
     values = stored.arrays.get(f"note/{lens}/{part}")
     return None if values is None else plain(values)
 
 
-def _undefined(stored: Stored, lens: str) -> Any:
+def _undefined(stored: Source, lens: str) -> Any:
     """Queries without a reading per head: what the lens noted, and all of them where a layer does not have that head."""
     absent = np.isnan(stored.arrays[f"tile/{lens}/scale"])
     noted = stored.arrays.get(f"note/{lens}/undefined", np.zeros(absent.shape, np.int32))
@@ -135,7 +136,7 @@ def _undefined(stored: Stored, lens: str) -> Any:
     return counts.tolist() if counts.any() else None
 
 
-def _summaries(stored: Stored) -> dict[str, dict[str, Summary]]:
+def _summaries(stored: Source) -> dict[str, dict[str, Summary]]:
     return {
         name: {lens: _summary(name, stored.arrays[f"measure/{name}/{lens}"]) for lens in by_lens}
         for name, by_lens in stored.document["measures"].items()

@@ -18,6 +18,7 @@ from ..jobs import JobKind
 from ..lenses import LENSES
 from ..runtime import Service
 from ..store import Stored, export
+from ..store.export import Source
 from ..study import single
 from ..study.results import headvis
 from . import declarations, documents
@@ -84,15 +85,20 @@ def _write_headvis(stored: Stored, path: Path) -> None:
 
 
 def _write_page(service: Service, id_: str, stored: Stored, path: Path) -> None:
+    write_page(id_, stored, path, _card(service, stored.document["request"]["model"]))
+
+
+def write_page(id_: str, source: Source, path: Path, models: list[ModelCard]) -> None:
+    """The page with the viewer; `models` says what is known of the model, if anything. Raises what write_html raises."""
     answers = {
-        "/analysis": documents.analysis(id_, None, stored).model_dump_json(),
-        "/models": Page(items=_card(service, stored.document["request"]["model"]), next=None).model_dump_json(),
+        "/analysis": documents.analysis(id_, None, source).model_dump_json(),
+        "/models": Page(items=models, next=None).model_dump_json(),
         "/lenses": declarations.lenses().model_dump_json(by_alias=True),
         "/mechanisms": declarations.mechanisms().model_dump_json(by_alias=True),
         "/measures": declarations.measures().model_dump_json(by_alias=True),
     }
-    image = {"/image": picture(stored)} if "picture" in stored.arrays else {}
-    write_html(stored, path, page_folder() / "viewer", {name: text.encode() for name, text in answers.items()} | image)
+    image = {"/image": picture(source)} if "picture" in source.arrays else {}
+    write_html(source, path, page_folder() / "viewer", {name: text.encode() for name, text in answers.items()} | image)
 
 
 def _card(service: Service, model: str) -> list[ModelCard]:

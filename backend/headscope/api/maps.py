@@ -24,6 +24,7 @@ from ..measures import edges as edge_rules
 from ..measures.entropy import Unit, convert
 from ..query.search import TOKEN_AXES, token_mean
 from ..store import Stored
+from ..store.export import Source
 from ..store.mapfile import values_of
 from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places
 from .fixed import fixed, named, question_of
@@ -208,7 +209,7 @@ async def image(id_: AnalysisId, request: Request, service: ServiceDep) -> Respo
     return await fixed(request, service, id_, "png", lambda stored: Response(picture(stored), media_type="image/png"))
 
 
-def picture(stored: Stored) -> bytes:
+def picture(stored: Source) -> bytes:
     """A PNG of the image that was analysed. Raises NotReady where none is kept."""
     from PIL import Image
 

@@ -155,6 +155,7 @@ class MapSchema(Strict):
     """A map that can be asked for, and what the lens noted per layer and head."""
 
     shape: list[int]
+    by_layer: Annotated[bool, Field(description="One map for all heads of a layer: axis H has one entry.")]
     params: dict[str, Any]
     signed: bool
     stored: bool

@@ -4,6 +4,7 @@ import type { Matrix, Tiles } from '../lib/matrix'
 import { dequantise } from '../lib/matrix'
 import { readSafetensors, type Tensor, tensor } from '../lib/safetensors'
 import { type Source, SourceError } from '../lib/source'
+import { numbered } from './numbered'
 import {
   readAnalysis,
   readDeclaration,
@@ -76,7 +77,13 @@ export function fileSource(answers: Answers): Source {
     return readAnalysis(await json<WireAnalysis>('/analysis'), image ? dataAddress(image) : '')
   }
 
-  return {
+  /** Where a head stands in what the page holds. */
+  async function place({ layer, head }: Head): Promise<Head> {
+    const { layer_numbers, head_numbers } = await json<WireAnalysis>('/analysis')
+    return { layer: layer_numbers.indexOf(layer), head: head_numbers.indexOf(head) }
+  }
+
+  return numbered({
     async catalogue() {
       const [models, lenses, mechanisms, measures] = await Promise.all([
         items<WireModel>('/models'),
@@ -109,7 +116,11 @@ export function fileSource(answers: Answers): Source {
       return { bytes: Uint8Array.from(tiles.data), scale, offset, layers, heads, rows, cols }
     },
 
-    map: async (_id, lens, { layer, head }) => mapOf(await tensors(`/maps/${lens}/${layer}`), head),
+    async map(_id, lens, wanted) {
+      const at = await place(wanted)
+      const found = await tensors(`/maps/${lens}/${at.layer}`)
+      return mapOf(found, tensor(found, 'map').shape[1] === 1 ? 0 : at.head)
+    },
 
     async overview(_id, name, lens) {
       const [measure, column] = name.split('.')
@@ -123,10 +134,11 @@ export function fileSource(answers: Answers): Source {
       return range(layers).map((layer) => range(heads).map((head) => one(numbers(cut(values, layer, head)))))
     },
 
-    async measure(_id, measure, lens, { layer, head }: Head) {
+    async measure(_id, measure, lens, wanted) {
+      const { layer, head } = await place(wanted)
       return numbers(cut(tensor(await tensors(`/measures/${measure}/${lens}`), 'values'), layer, head))
     },
 
     exportUrl: () => null,
-  }
+  })
 }

@@ -278,6 +278,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     signed: name === 'effective',
     stored: request.maps !== false,
     identical: name === 'effective' ? identical : null,
+    by_layer: name === 'rollout',
     undefined: name === 'max-entropy' ? perHead(({ head }) => gapsOf(queries.length, head)) : null,
   })
   const message = `Identical to the weights: ${n} tokens fit into the head’s ${HEAD_WIDTH} dimensions.`
@@ -291,6 +292,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     measures: request.measures,
     layers: LAYERS,
     heads: HEADS,
+    part: null,
     headWidth: HEAD_WIDTH,
     text: request.text,
     textPair: request.textPair,

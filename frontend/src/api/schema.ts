@@ -2002,6 +2002,11 @@ export interface components {
          * @description A map that can be asked for, and what the lens noted per layer and head.
          */
         MapSchema: {
+            /**
+             * By Layer
+             * @description One map for all heads of a layer: axis H has one entry.
+             */
+            by_layer: boolean;
             /** Condition */
             condition: (number | null)[][] | null;
             /** Identical */

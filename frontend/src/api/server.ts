@@ -9,6 +9,7 @@ import { watchEvents } from './events'
 import { figures, listFigures } from './figures'
 import { finding } from './finding'
 import { call, getBytes, getJson, PREFIX, path } from './http'
+import { numbered } from './numbered'
 import { shares } from './shares'
 import { studies } from './studies'
 import {
@@ -54,7 +55,7 @@ export function server(key = ''): Source {
     return (await getJson<Page<WireDeclaration>>(at([name]))).items.map(readDeclaration)
   }
 
-  return {
+  return numbered({
     accounts: accounts(at(['session'])),
     shares: shares('analyses'),
     finding: finding(of),
@@ -135,7 +136,7 @@ export function server(key = ''): Source {
     },
 
     exportUrl: (id, format) => PREFIX + of(id, ['export'], { format }),
-  }
+  })
 }
 
 function requestBody(request: Request): Partial<WireRequest> {

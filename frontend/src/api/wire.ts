@@ -1,5 +1,6 @@
 /** From the JSON of the REST interface, as its schema describes it, to the nouns of the viewer. */
-import type { Analysis, Declaration, KindSupport, Method, Model, Reasons, Run } from '../lib/analysis'
+import type { Analysis, Declaration, KindSupport, MapInfo, Method, Model, Reasons, Run } from '../lib/analysis'
+import { type Analysed, extent, partOf, spread } from '../lib/part'
 import type { Past } from '../lib/source'
 import type { components } from './schema'
 
@@ -81,10 +82,17 @@ export const readRun = ({ id, status, progress, attempts, error }: WireRun): Run
   error,
 })
 
+const spreadNotes = (map: Schemas['MapSchema'], part: Analysed): MapInfo => ({
+  ...map,
+  identical: map.identical && spread(map.identical, part, false),
+  undefined: map.undefined && spread(map.undefined, part, 0),
+})
+
 /** `picture` is the address of the image, where the analysis is of one. */
 export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
   const { name, params } = readMethod(wire.mechanism)
   const { grid } = wire
+  const part = partOf(wire.layer_numbers, wire.head_numbers)
   return {
     ...readRun(wire),
     model: wire.model,
@@ -93,8 +101,9 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     kind: wire.kind,
     lenses: wire.lenses,
     measures: wire.measures,
-    layers: wire.layers,
-    heads: wire.heads,
+    layers: extent(wire.layer_numbers),
+    heads: extent(wire.head_numbers),
+    part,
     headWidth: wire.head_width,
     text: wire.text ?? '',
     textPair: wire.text_pair ?? '',
@@ -106,7 +115,9 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     maxTokens: wire.max_tokens,
     tokens: wire.tokens,
     keyTokens: wire.key_tokens ?? wire.tokens,
-    maps: wire.maps,
+    maps: part
+      ? Object.fromEntries(Object.entries(wire.maps).map(([lens, map]) => [lens, spreadNotes(map, part)]))
+      : wire.maps,
     warnings: wire.warnings,
     totalMs: wire.timing_ms.total ?? null,
   }

@@ -1,5 +1,6 @@
 /** The nouns of one analysis, as the viewer knows them, whoever provides them. */
 import type { Params } from './params'
+import type { Analysed } from './part'
 import type { Problem } from './problem'
 
 export interface Token {
@@ -75,6 +76,8 @@ export interface Run {
 
 export interface MapInfo {
   shape: number[]
+  /** One map per layer, for all of its heads. */
+  by_layer: boolean
   signed: boolean
   /** Its maps are kept; else only thumbnails are. */
   stored: boolean
@@ -93,8 +96,11 @@ export interface Analysis extends Run {
   kind: string
   lenses: string[]
   measures: string[]
+  /** Up to the last one that was analysed. */
   layers: number
   heads: number
+  /** Which were analysed; null where all were. */
+  part: Analysed | null
   headWidth: number
   text: string
   textPair: string

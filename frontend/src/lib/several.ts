@@ -1,6 +1,7 @@
 /** Several heads read as one map. */
 import type { Analysis, Head } from './analysis'
 import { type Matrix, rounding } from './matrix'
+import { has } from './part'
 
 export type Merge = 'mean' | 'max'
 
@@ -28,12 +29,10 @@ const stronger = (a: number, b: number) => (Number.isNaN(a) ? a : b)
 export const sameHead = (a: Head, b: Head) => a.layer === b.layer && a.head === b.head
 
 /** The heads right, left, below and above, where there are any. */
-export function neighbours({ layer, head }: Head, { layers, heads }: Pick<Analysis, 'layers' | 'heads'>): Head[] {
+export function neighbours({ layer, head }: Head, analysis: Pick<Analysis, 'layers' | 'heads' | 'part'>): Head[] {
   const along = [1, -1].map((step) => ({ layer, head: head + step }))
   const across = [1, -1].map((step) => ({ layer: layer + step, head }))
-  return [...along, ...across].filter(
-    (near) => near.layer >= 0 && near.layer < layers && near.head >= 0 && near.head < heads,
-  )
+  return [...along, ...across].filter((near) => near.layer >= 0 && near.head >= 0 && has(analysis, near))
 }
 
 /** The selection with one head more, or without it if it was in. */

@@ -138,9 +138,10 @@ export function measureSentence(declaration: Declaration, value: number): string
 }
 
 /** Beside the button: how much there is, and how long it took. */
-export function summaryOf({ tokens, keyTokens, layers, heads, totalMs }: Analysis): string {
+export function summaryOf({ tokens, keyTokens, part, layers, heads, totalMs }: Analysis): string {
   const keys = keyTokens === tokens ? '' : ` \u00d7 ${keyTokens.length}`
   const time = totalMs === null ? [] : [duration(totalMs)]
   const count = `${tokens.length}${keys} token${tokens.length === 1 ? '' : 's'}`
-  return [count, plural(layers * heads, 'head'), ...time].join(' \u00b7 ')
+  const all = part ? part.layers.length * part.heads.length : layers * heads
+  return [count, plural(all, 'head'), ...time].join(' \u00b7 ')
 }

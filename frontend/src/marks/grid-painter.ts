@@ -5,6 +5,7 @@ import { css, inkOn } from '../lib/colour'
 import { fitCanvas } from '../lib/frame'
 import { ownScale, type Tiles, tileMatrix } from '../lib/matrix'
 import { MONO, type Palette, tableFor } from '../lib/palette'
+import type { Analysed } from '../lib/part'
 import { type Pen, ratioOf, type Surface } from '../lib/pen'
 import { rasterise } from '../lib/raster'
 import { colourIndex, type Scale } from '../lib/scale'
@@ -17,6 +18,14 @@ export interface GridLayout {
   gap: number
   /** Heads in an order of their own, row by row; else layer by layer. `layers` and `heads` are rows and columns then. */
   order?: readonly Head[]
+  /** The numbers of rows and columns, where the order is only a part of all heads. */
+  part?: Analysed
+}
+
+/** What stands beside rows and above columns; nothing where heads are sorted. */
+export function headings({ layers, heads, order, part }: GridLayout): Analysed {
+  const range = (count: number) => Array.from({ length: count }, (_, i) => i)
+  return part ?? { layers: range(order ? 0 : layers), heads: range(order ? 0 : heads) }
 }
 
 /** The head in a row and column; none where an order has ended. */
@@ -121,7 +130,7 @@ export function paintOverlay(context: Pen, layout: GridLayout, { lit, classes }:
 
 /** In an order of their own heads carry their names, where there is room for them. */
 export function paintNames(context: Pen, layout: GridLayout, palette: Palette): void {
-  if (!layout.order || layout.cell < 30) return
+  if (!layout.order || layout.part || layout.cell < 30) return
   context.font = MONO
   context.textAlign = 'left'
   context.textBaseline = 'middle'
@@ -176,12 +185,12 @@ export function paintHeadings(
   context.font = MONO
   context.textBaseline = 'middle'
   context.textAlign = 'center'
-  for (let head = 0; head < (layered ? 0 : layout.heads); head += every) {
-    context.fillText(head.toString(), left + middle(head), top - 9)
+  const { layers, heads } = headings(layout)
+  for (let at = 0; at < (layered ? 0 : heads.length); at += every) {
+    context.fillText(heads[at].toString(), left + middle(at), top - 9)
   }
   context.textAlign = 'right'
-  for (let layer = 0; layer < layout.layers; layer += every)
-    context.fillText(layer.toString(), left - 6, top + middle(layer))
+  for (let at = 0; at < layers.length; at += every) context.fillText(layers[at].toString(), left - 6, top + middle(at))
   context.fillText('layer \u2193', left - 6, top - 9)
   context.textAlign = 'left'
   if (!layered) context.fillText('head \u2192', left, top - 26)

@@ -82,7 +82,8 @@ export class Comparison {
 
   /** Both have the same layers and heads, so that head by head can be compared. */
   get sameHeads(): boolean {
-    return this.one.layers === this.other.layers && this.one.heads === this.other.heads
+    const heads = ({ layers, heads, part }: Analysis) => JSON.stringify(part ?? [layers, heads])
+    return heads(this.one) === heads(this.other)
   }
 
   get headByHead(): boolean {

@@ -11,9 +11,6 @@ type Numbers = (number | null)[]
 const MAPS_KEPT = MOST_HEADS + 8
 const BYTES_KEPT = 64 * 2 ** 20
 
-const isLayered = ({ maps, heads }: Pick<Analysis, 'maps' | 'heads'>, lens: string) =>
-  heads > 1 && maps[lens]?.shape[1] === 1
-
 export class Maps {
   /** Moves whenever something arrives; reading through `#seen` makes a view wait for it. */
   #arrivals = $state(0)
@@ -34,13 +31,12 @@ export class Maps {
     /** Ends what is still on its way. */
     private readonly signal: AbortSignal,
     /** What is known of the analysis, once it is. */
-    private readonly about: () => Pick<Analysis, 'maps' | 'heads'> | undefined = () => undefined,
+    private readonly about: () => Pick<Analysis, 'maps'> | undefined = () => undefined,
   ) {}
 
   /** Of a lens with one map per layer, that is the map, whichever head is open. */
   #at(lens: string, head: Head): Head {
-    const about = this.about()
-    return about && isLayered(about, lens) ? { layer: head.layer, head: 0 } : head
+    return this.about()?.maps[lens]?.by_layer ? { layer: head.layer, head: 0 } : head
   }
 
   #seen<T>(value: T): T {

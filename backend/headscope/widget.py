@@ -1,0 +1,57 @@
+"""An analysis in a notebook: the viewer of the page, which needs neither a server nor the network."""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+from pathlib import Path
+
+from .api.exports import write_page
+from .errors import InvalidRequest
+from .library import Analysis
+
+MOST_HEIGHT = 4000
+
+
+class View:
+    """The viewer on one analysis. A notebook shows it where it is the last line of a cell."""
+
+    def __init__(self, a: Analysis, head: str = "", height: int = 720) -> None:
+        self._a, self._head, self._height = a, head, height
+
+    def save(self, path: str | Path) -> None:
+        """Write the page, which opens from a file."""
+        write_page(self._a.id, self._a.source, Path(path), [])
+
+    def _repr_html_(self) -> str:
+        """A frame with an origin of its own: it can neither read the notebook nor be read by it."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "page.html"
+            self.save(path)
+            page = base64.b64encode(path.read_bytes()).decode("ascii")
+        place = f"#head={self._head}" if self._head else ""
+        return (
+            f'<iframe title="Headscope" src="data:text/html;base64,{page}{place}" width="100%" height="{self._height}" '
+            'style="border: 0" sandbox="allow-scripts allow-downloads"></iframe>'
+        )
+
+
+def show(a: Analysis, head: tuple[int, int] | str | None = None, *, height: int = 720) -> View:
+    """The analysis as the page draws it: all heads as a grid, and one of them as a map and as a graph. For notebooks.
+
+    `head` is the one that is open at first, (4, 5) or "4.5"; `height` in px. Raises InvalidRequest for a head that was not analysed; the view raises
+    BudgetExceeded where the maps are too many for a page, and Unsupported where the page was not built (make page).
+
+    >>> import headscope
+    >>> a = headscope.analyze("minilm", "The cat sat.")
+    >>> view = headscope.show(a, "4.5")
+    """
+    if not 1 <= height <= MOST_HEIGHT:
+        raise InvalidRequest(f"height is a number of px, at most {MOST_HEIGHT}.", pointer="/height")
+    if head is None:
+        return View(a, height=height)
+    known = {f"{layer}.{number}" for layer in a.layers for number in a.heads}
+    named = head if isinstance(head, str) else ".".join(str(int(part)) for part in head)
+    if named not in known:
+        raise InvalidRequest('head is one that was analysed, such as (4, 5) or "4.5".', pointer="/head")
+    return View(a, named, height)
