@@ -26,6 +26,7 @@ from headscope import cli, errors
 from headscope.api import guard, openapi, problems
 from headscope.request import AnalysisRequest
 from headscope.settings import GIB, Settings
+from headscope.study.request import StudyRequest
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = Path(errors.__file__).resolve().parent
@@ -140,7 +141,9 @@ def _route(method: str, path: str, operation: dict[str, Any]) -> str:
             (
                 f"`{parameter['name'].rstrip('_')}`",
                 parameter["in"],
-                {"integer": "whole number"}.get(kind, kind),
+                {"integer": "whole number", "array": "list", "string": "string"}.get(kind, kind)
+                if parameter["in"] != "header"
+                else "string",
                 "" if default is None else f"`{default}`",
                 parameter.get("description", schema.get("description", "")),
             )
@@ -165,17 +168,18 @@ def route_table() -> str:
     return table(("call", "does"), rows)
 
 
-def request_fields() -> str:
-    """The fields of an analysis' request."""
-    schema = AnalysisRequest.model_json_schema()
+def request_fields(of: str) -> str:
+    """The fields of a request for an `analysis`, or a `study`."""
+    schema = {"analysis": AnalysisRequest, "study": StudyRequest}[of].model_json_schema()
     rows = []
     for name, field in schema["properties"].items():
         options = field.get("anyOf", [field])
         kinds = [str(option.get("enum", option.get("type", "object"))) for option in options]
         kind = " or ".join(kind.strip("[]").replace("'", "`") for kind in kinds)
         kind = kind.replace("array", "list").replace("integer", "whole number")
-        if name == "mechanism":
-            kind = "string, object or null"
+        kind = {"mechanism": "string, object or null", "dataset": "string or object", "against": "object or null"}.get(
+            name, kind
+        )
         value = field.get("default")
         default = "required" if name in schema.get("required", []) else f"`{json.dumps(value)}`"
         rows.append((f"`{name}`", kind, default, field.get("description", "")))

@@ -15,7 +15,7 @@ from .accounts import FILE
 from .errors import HeadscopeError, InvalidSetting
 from .settings import Settings
 
-OLDEST_REDIS = (6, 2)
+OLDEST_REDIS = (7, 0)
 # Clocks further apart than this (s) make times on the page wrong, and object stores refuse what is signed with them.
 SKEW_SECONDS = 5.0
 # Of a broker's memory; with less room left it is about to refuse jobs.
