@@ -113,9 +113,15 @@ describe('heads of a study', () => {
 
   it('open on a text as it was in the study', () => {
     const row = { row: 3, text: 'A & b', textPair: '', label: '' }
-    const link = analysisLink(row, variant('minilm', 'jump', { order: 2 }), 'effective', { layer: 4, head: 5 })
+    const link = analysisLink(
+      row,
+      variant('minilm', 'jump', { order: 2 }),
+      { request: { max_tokens: 64 } },
+      'effective',
+      { layer: 4, head: 5 },
+    )
     expect(link).toBe(
-      './#text=A+%26+b&model=minilm&mechanism=jump&params=%7B%22order%22%3A2%7D&lens=effective&head=4.5',
+      './#text=A+%26+b&model=minilm&mechanism=jump&params=%7B%22order%22%3A2%7D&most=64&lens=effective&head=4.5',
     )
   })
 

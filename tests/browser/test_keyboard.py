@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 from headscope.lenses import LENSES
@@ -53,6 +55,24 @@ def test_from_text_to_head_without_a_mouse(visit: Visit) -> None:
         expect(visit.head(layer, head)).to_have_attribute("aria-selected", "true")
     keyboard.press("Enter")
     expect(visit.head(2, 11)).to_have_attribute("aria-selected", "true")
+
+
+def test_keys_after_a_choice_by_hand(visit: Visit) -> None:
+    """What was clicked last is no field to write in: single keys and undo work at once. What is pinned stays through another lens."""
+    visit.open()
+    lens = visit.page.get_by_role("combobox", name="Lens")
+    visit.tokens.nth(3).click()
+    visit.page.get_by_role("radio", name="graph", exact=True).check()
+    expect(visit.page.get_by_role("img", name=re.compile("^Heat map of head"))).to_have_count(0)
+    visit.page.keyboard.press("Control+z")
+    expect(visit.page.get_by_role("img", name=re.compile("^Heat map of head"))).to_be_visible()
+    visit.page.get_by_role("radio", name="log", exact=True).check()
+    visit.page.keyboard.press("]")
+    expect(lens).to_have_value("effective")
+    before = visit.now()
+    lens.select_option("norm")
+    visit.painted("head", before)
+    expect(visit.page.get_by_role("status").filter(has_text="Point at a cell")).to_have_count(0)
 
 
 def test_single_keys(visit: Visit) -> None:

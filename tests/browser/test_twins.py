@@ -90,6 +90,19 @@ def test_an_example_of_two_twins(visit: Visit) -> None:
     expect(visit.page.get_by_role("img", name=re.compile("^Hopfield map "))).to_have_count(0)
 
 
+def test_the_model_that_it_is_compared_with_is_chosen(visit: Visit) -> None:
+    """The two change places, and pointing at a cell says a number for each."""
+    visit.open(address(text=SENTENCE, model=PLAIN, head="1.2"))
+    menu(visit, "Compare with").select_option(label="its twin: Hopfield")
+    expect(visit.image("Hopfield map of head 1.2")).to_be_visible()
+    menu(visit, "Model").select_option(value=TWIN)
+    expect(menu(visit, "Compare with").locator("option:checked")).to_have_text("its twin: softmax")
+    visit.idle()
+    cells = visit.page.get_by_role("application", name=re.compile("^Cells of the .*map of head 1.2"))
+    cells.first.hover(position={"x": 120, "y": 120})
+    expect(visit.page.get_by_role("status").filter(has_text="difference")).to_be_visible()
+
+
 def test_a_study_begins_with_it(visit: Visit) -> None:
     """The form for studies chooses a model's own mechanism, too, and goes back to it."""
     visit.page.goto(f"{visit.root}/?studies")

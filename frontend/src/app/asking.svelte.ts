@@ -1,5 +1,14 @@
 /** What the page asks the source for: the request that the choices amount to, and when it is made. */
-import type { Analysis, Declaration, KindSupport, Method, Model, Reasons, Request } from '../lib/analysis'
+import {
+  type Analysis,
+  type Declaration,
+  type KindSupport,
+  type Method,
+  type Model,
+  type Reasons,
+  type Request,
+  readsSame,
+} from '../lib/analysis'
 import { isPart } from '../lib/fitting'
 import { atWork, ownOf } from '../lib/mechanism'
 import { readParams } from '../lib/params'
@@ -142,9 +151,11 @@ export class Asking {
     if (key === this.#asked && !again) return
     this.#asked = key
     const { lens } = this
+    const before = this.#shown?.analysis
     const done = await session.submit(wanted, lens, live, second && (() => rival.ask(second, lens, live)))
-    if (done) pointer.clear()
-    else if (this.#asked === key) this.#asked = ''
+    if (done) {
+      if (!readsSame(before, this.#shown?.analysis)) pointer.clear()
+    } else if (this.#asked === key) this.#asked = ''
     if (done && this.upload) this.#keepImage()
   }
 
@@ -164,7 +175,10 @@ export class Asking {
   /** A model that was not trained with softmax comes with its own mechanism; what was chosen for it is not kept for the next one. */
   chooseModel = (name: string): void => {
     const plain = [this.own, this.#ownOf(name)].every((own) => own.name === 'softmax')
-    this.choose({ model: name, kind: '', ...(plain ? {} : { mechanism: '', params: '' }) })
+    // Who chooses the model that this one is compared with turns the two around.
+    const { selection } = this.#parts
+    const around = selection.with === 'model' && selection.than === name ? { than: this.model, thanparams: '' } : {}
+    this.choose({ model: name, kind: '', ...(plain ? {} : { mechanism: '', params: '' }), ...around })
   }
 
   chooseMechanism = (name: string): void => {
@@ -177,7 +191,7 @@ export class Asking {
     if (rivalOf(selection) !== '') return
     live.typed(text, pair, () => {
       if (text === selection.text && pair === selection.pair) return
-      selection.set({ text, pair }, this.#typing ? 'replace' : 'push')
+      selection.set({ text, pair, ids: '', targets: '' }, this.#typing ? 'replace' : 'push')
       this.#typing = true
       void this.analyse(false, true)
     })

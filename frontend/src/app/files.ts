@@ -43,6 +43,9 @@ export function files(asking: Asking, session: Session) {
       if (event.dataTransfer?.types.includes('Files')) event.preventDefault()
     },
     ondrop: (event: DragEvent) => took(event, event.dataTransfer),
-    onpaste: (event: ClipboardEvent) => took(event, event.clipboardData),
+    onpaste(event: ClipboardEvent): void {
+      // Cells of a spreadsheet come as text and as a picture of it: the text is meant.
+      if (!event.clipboardData?.types.includes('text/plain')) took(event, event.clipboardData)
+    },
   }
 }

@@ -124,6 +124,16 @@ export interface Analysis extends Run {
   totalMs: number | null
 }
 
+const sameTokens = (one: readonly Token[], other: readonly Token[]) =>
+  one.length === other.length && one.every(({ id, start }, at) => id === other[at].id && start === other[at].start)
+
+/** Whether two analyses are of the same tokens, so that what was pointed at in one stands in the other. */
+export const readsSame = (one: Analysis | undefined, other: Analysis | undefined): boolean =>
+  one !== undefined &&
+  other !== undefined &&
+  sameTokens(one.tokens, other.tokens) &&
+  sameTokens(one.keyTokens, other.keyTokens)
+
 export type ModelKind = 'encoder' | 'decoder' | 'encoder-decoder' | 'vision'
 
 export interface Model {

@@ -1,7 +1,7 @@
 /** Heads that were asked for: what a sentence or a query came to, and the heads that satisfy it. */
 import type { Declaration, Head } from './analysis'
 import { plural, short } from './format'
-import { isShare } from './words'
+import { amount, isShare } from './words'
 
 export interface FoundHead extends Head {
   /** What it was judged by, under the names in the query; null is no reading. */
@@ -83,7 +83,7 @@ export function valueText(name: string, value: number | string | null, measures:
   if (typeof value === 'string') return value
   const declared = measures.find((item) => item.name === name.split('@')[0])
   if (declared && isShare(declared)) return `${Math.round(100 * value)}\u00a0%`
-  return short(value)
+  return declared ? amount(declared, value) : short(value)
 }
 
 /** `5 of 72 heads, the largest null share first`. */

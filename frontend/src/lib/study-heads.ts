@@ -48,10 +48,17 @@ export const numberOf = (numbers: readonly StudyNumber[], name: string): StudyNu
 }
 
 /** The address at which one text of the data set is analysed as it was in the study, with a head open. */
-export function analysisLink({ text, textPair }: Row, { model, mechanism }: Variant, lens: string, head: Head): string {
+export function analysisLink(
+  { text, textPair }: Row,
+  { model, mechanism }: Variant,
+  { request }: Pick<Study, 'request'>,
+  lens: string,
+  head: Head,
+): string {
+  const most = typeof request.max_tokens === 'number' ? String(request.max_tokens) : ''
   const params = Object.keys(mechanism.params).length === 0 ? '' : JSON.stringify(mechanism.params)
-  const fields = { text, pair: textPair, model, mechanism: mechanism.name, params, lens, head: headName(head) }
-  const initial = { text: '', pair: '', model: '', mechanism: '', params: '', lens: 'weights', head: '' }
+  const fields = { text, pair: textPair, model, mechanism: mechanism.name, params, most, lens, head: headName(head) }
+  const initial = { text: '', pair: '', model: '', mechanism: '', params: '', most: '', lens: 'weights', head: '' }
   return `./#${encodeFragment(fields, initial)}`
 }
 
