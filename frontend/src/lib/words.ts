@@ -120,7 +120,7 @@ export function amount(declaration: Declaration, value: number): string {
 
 /** What a scale of it measures: `entropy in nats`. */
 export const unitOf = ({ title, unit }: Declaration): string =>
-  unit === '1' || unit === title.toLowerCase() ? title.toLowerCase() : `${title.toLowerCase()} in ${unit}`
+  ['', '1', title.toLowerCase()].includes(unit) ? title.toLowerCase() : `${title.toLowerCase()} in ${unit}`
 
 /** What a number per head says, in words; measures that are not here are told by their title. */
 export const SENTENCES: Record<string, (value: number, tokens: number) => string> = {
