@@ -180,7 +180,7 @@ def test_refusals(minilm: Model, arguments: dict[str, object], error: type[Heads
     assert raised.value.detail.endswith(".")
 
 
-@pytest.mark.parametrize("model", [5, None, ("minilm",), ["minilm"], object()], ids=str)
+@pytest.mark.parametrize("model", [5, None, ("minilm",), ["minilm"], 0.5], ids=str)
 def test_what_is_no_model(model: object) -> None:
     """Neither a name nor a module."""
     with pytest.raises(InvalidRequest, match="A model is a name, a folder"):
