@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -131,10 +130,10 @@ def test_nothing_waits_for_a_picture(
     answers: list[Any] = []
     waiting = threading.Thread(target=lambda: answers.append(ask(server, id_, "entropy", format="svg")), daemon=True)
     waiting.start()
-    pid = eventually(lambda: started(tmp_path), "a browser that started")
+    browser = eventually(lambda: started(tmp_path), "a browser that started")
     assert ask(server, id_, "entropy").status_code == 200
     assert not answers
-    os.kill(pid, 9)
+    browser.kill()
     waiting.join(60)
     assert refusal(answers[0]) == (503, "figure-not-drawn")
 

@@ -126,7 +126,7 @@ def params_of(figure: Drawn, request: Request) -> BaseModel:
     try:
         return figure.params.model_validate_strings(given)
     except ValidationError as error:
-        raise RequestValidationError(error.errors()) from None
+        raise RequestValidationError([{**item, "loc": ("query", *item["loc"])} for item in error.errors()]) from None
 
 
 async def _picture(request: Request, answer: Response, image: Image, width: int, height: int) -> bytes:
