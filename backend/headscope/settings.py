@@ -60,7 +60,11 @@ class Settings(BaseSettings):
         default=4 * GIB, ge=0, description="Memory for models kept warm; the least recently used go first."
     )
     text_bytes: int = Field(default=32 * 1024, ge=1, description="Longest text of a request, in UTF-8 bytes.")
-    body_bytes: int = Field(default=8 * 1024 * 1024, ge=1, description="Largest body of a request, but for those for analyses and for data sets.")
+    body_bytes: int = Field(
+        default=8 * 1024 * 1024,
+        ge=1,
+        description="Largest body of a request, but for those for analyses and for data sets.",
+    )
     image_body_bytes: int = Field(
         default=16 * 1024 * 1024,
         ge=1,

@@ -117,9 +117,8 @@ class Cut:
         if not self.computed and (self.format, self.query, self.key) == ("safetensors", None, None):
             return Response(stored.map_file(self.lens, layers, heads, wait=wait), media_type=MEDIA[self.format])
         parts = []
-        for layer in range(
-            layers.start, layers.stop
-        ):  # one after the other: the slice may be small, and the maps large
+        # One layer after the other: the slice may be small, and the maps large.
+        for layer in range(layers.start, layers.stop):
             values = values_of(stored.map_file(self.lens, slice(layer, layer + 1), heads, wait=wait))
             values = together.apply(values)[:, :, queries, keys]
             parts.append(_encoded(values, self.dtype, LENSES[self.lens].signed))

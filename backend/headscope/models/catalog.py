@@ -92,28 +92,29 @@ class Catalog:
     def _roots(self) -> list[Path]:
         return [*self._settings.model_dirs, self._settings.home / "models"]
 
-    def _local_folders(self) -> dict[str, Path]:
-        """Subfolders of the model folders, by name. A link that leaves its root is not followed: neither a folder nor a file in one."""
-        found: dict[str, Path] = {}
-        for root in self._roots:
-            base = root.resolve()
-            for config in sorted(base.glob("*/config.json")) if base.is_dir() else []:
-                folder = config.parent
-                if NAME.fullmatch(folder.name) and _stays_inside(folder, base):
-                    found.setdefault(folder.name, folder)
-        return found
+    def _local(self, name: str) -> Path | None:
+        """The subfolder of that name in a model folder. A link that leaves its root is not followed: neither a folder nor a file in one."""
+        for base in (root.resolve() for root in self._roots if NAME.fullmatch(name)):
+            for config in base.glob(f"{name}/config.json"):
+                if _stays_inside(config.parent, base):
+                    return config.parent
+        return None
 
     def names(self) -> list[str]:
         """Every name on offer, catalogue first; not what would lie beside the catalogue and does not."""
-        local = self._local_folders()
-        listed = [name for name, entry in self._entries.items() if name in local or _can_be_had(entry)]
-        return list(dict.fromkeys([*listed, *local]))
+        listed = [name for name in self._entries if self._offers(name)]
+        local = [config.parent.name for root in self._roots for config in sorted(root.glob("*/config.json"))]
+        return list(dict.fromkeys([*listed, *filter(self._local, local)]))
+
+    def _offers(self, name: str) -> bool:
+        """Whether a model of the catalogue lies in a model folder or beside the catalogue, or comes from the hub or a package."""
+        entry = self._entries[name]
+        return "folder" not in entry or self._local(name) is not None or _located(name, entry).folder is not None
 
     def locate(self, name: str, *, pointer: str | None = "/model") -> Located:
         """Find a model by catalogue name, name of a local model, or hub id. Raises Unknown, or InvalidRequest where the name can't be one."""
         if name in self._entries or NAME.fullmatch(name):
-            folder = self._local_folders().get(name)
-            if folder:
+            if folder := self._local(name):
                 return Located(name, folder)
             if entry := self._entries.get(name):
                 return _located(name, entry)
@@ -191,8 +192,8 @@ class Catalog:
     def _siblings(self, name: str) -> list[str]:
         """Models on offer that differ from this one in little, by their common group."""
         group = self._entries.get(name, {}).get("group")
-        others = self.names() if group else []
-        return [other for other in others if other != name and self._entries.get(other, {}).get("group") == group]
+        alike = [other for other, entry in self._entries.items() if group and entry.get("group") == group]
+        return [other for other in alike if other != name and self._offers(other)]
 
 
 def _located(name: str, entry: Mapping[str, Any]) -> Located:
@@ -202,11 +203,6 @@ def _located(name: str, entry: Mapping[str, Any]) -> Located:
         return Located(name, folder if _is_whole(folder) else None)
     packaged = _package_folder(str(entry.get("package", "")))
     return packaged_or_hub(name, packaged, str(entry["hub"]), str(entry.get("revision", "main")))
-
-
-def _can_be_had(entry: Mapping[str, Any]) -> bool:
-    """Whether a model of the catalogue comes from the hub or a package, or lies beside the catalogue."""
-    return "folder" not in entry or _located("", entry).folder is not None
 
 
 def _is_whole(folder: Path) -> bool:

@@ -1,9 +1,9 @@
 /** Figures over REST. */
 import type { AskedFigure, FigureInfo, Figures, PlotlyFigure } from '../lib/figures'
 import { call, getJson } from './http'
+import { everyItem, type Query } from './pages'
 import type { components } from './schema'
 
-type Query = Record<string, string | number>
 export type WireFigure = components['schemas']['FigureSchema']
 
 export const readInfo = ({ name, title, doc, not, measures, lenses, asks, params }: WireFigure): FigureInfo => ({
@@ -18,9 +18,8 @@ export const readInfo = ({ name, title, doc, not, measures, lenses, asks, params
 })
 
 /** Those of analyses, or those of studies. */
-export async function listFigures(place: string, of: WireFigure['of']): Promise<FigureInfo[]> {
-  const { items } = await getJson<{ items: WireFigure[] }>(place)
-  return items.filter((item) => item.of === of).map(readInfo)
+export async function listFigures(place: (query: Query) => string, of: WireFigure['of']): Promise<FigureInfo[]> {
+  return (await everyItem<WireFigure>(place)).filter((item) => item.of === of).map(readInfo)
 }
 
 /** A column and a half of a journal, in px of 1/96 inch. */

@@ -10,6 +10,7 @@ import { figures, listFigures } from './figures'
 import { finding } from './finding'
 import { call, getBytes, getJson, PREFIX, path } from './http'
 import { numbered } from './numbered'
+import { everyItem, type Page } from './pages'
 import { shares } from './shares'
 import { studies } from './studies'
 import {
@@ -28,10 +29,6 @@ import {
   type WireValues,
 } from './wire'
 
-interface Page<T> {
-  items: T[]
-}
-
 const single = ({ layer, head }: Head) => ({ layer, head })
 
 /** The server; with a share key, as somebody sees it who has that key. */
@@ -43,7 +40,7 @@ export function server(key = ''): Source {
 
   async function models(): Promise<Model[]> {
     try {
-      return (await getJson<Page<WireModel>>(path(['models']))).items.map(readModel)
+      return (await everyItem<WireModel>((query) => path(['models'], query))).map(readModel)
     } catch (error) {
       // A key opens one analysis, not the list of models; the analysis says itself which one it is of.
       if (key && error instanceof SourceError && error.status === 401) return []
@@ -52,7 +49,7 @@ export function server(key = ''): Source {
   }
 
   async function declarations(name: string): Promise<Declaration[]> {
-    return (await getJson<Page<WireDeclaration>>(at([name]))).items.map(readDeclaration)
+    return (await everyItem<WireDeclaration>((query) => at([name], query))).map(readDeclaration)
   }
 
   return numbered({
@@ -61,7 +58,7 @@ export function server(key = ''): Source {
     finding: finding(of),
 
     comparisons: comparisons(of),
-    figures: figures(() => listFigures(at(['figures']), 'analysis'), of),
+    figures: figures(() => listFigures((query) => at(['figures'], query), 'analysis'), of),
     studies: studies(at),
 
     async catalogue() {

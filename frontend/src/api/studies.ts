@@ -19,17 +19,13 @@ import type {
 import { watchEvents } from './events'
 import { figures, listFigures } from './figures'
 import { call, getJson, PREFIX, send } from './http'
+import { everyItem, type Page, type Query } from './pages'
 import type { components } from './schema'
 import { shares } from './shares'
 
 type Schemas = components['schemas']
 type WireStudy = Schemas['StudyDocument']
 type WireRun = Pick<WireStudy, 'id' | 'status' | 'progress' | 'error'>
-type Query = Record<string, string | number>
-interface Page<T> {
-  items: T[]
-  next: string | null
-}
 
 const readProgress = ({ seconds_left: secondsLeft, ...rest }: Schemas['StudyProgress']): StudyProgress => ({
   ...rest,
@@ -156,7 +152,7 @@ export function studies(at: (parts: string[], query?: Query) => string): Studies
 
   return {
     ...shares('studies'),
-    datasets: async () => (await get<Page<Schemas['DatasetItem']>>(at(['datasets'], { limit: 200 }))).items,
+    datasets: () => everyItem((query) => at(['datasets'], query), studyProblemSentence),
     async dataset(id, reading, signal) {
       return readDataset(await get<WireDataset>(at(['datasets', id], readAs(reading)), signal))
     },
@@ -167,7 +163,7 @@ export function studies(at: (parts: string[], query?: Query) => string): Studies
     async list(limit, from) {
       const query = { limit, ...(from === undefined ? {} : { cursor: from }) }
       const { items, next } = await get<Page<Schemas['StudyItem']>>(at(['studies'], query))
-      return { items: items.map(readItem), next }
+      return { items: items.map(readItem), next: next ?? null }
     },
     start: (request) => start(requestBody(request)),
     again: ({ request }) => start(request),
@@ -177,7 +173,7 @@ export function studies(at: (parts: string[], query?: Query) => string): Studies
     async remove(id) {
       await ask(of(id), { method: 'DELETE' })
     },
-    figures: figures(() => listFigures(at(['figures']), 'study'), of),
+    figures: figures(() => listFigures((query) => at(['figures'], query), 'study'), of),
     table: async (id, name, params, format) => (await ask(of(id, ['tables', name], { ...params, format }), {})).blob(),
     async heads(id, where, lens, variant) {
       const { ranked_by: rankedBy, ...found } = await get<Schemas['FoundHeads']>(
