@@ -59,7 +59,7 @@ def test_every_model_is_offered(
 def test_a_reader_quicker_than_the_page(visit: Visit) -> None:
     """What is sent off before the page knows the models is analysed once it does; nothing half-made is asked for."""
     held: list[Route] = []
-    visit.page.route("**/api/v1/models", lambda route: held.append(route))
+    visit.page.route("**/api/v1/models?*", lambda route: held.append(route))
     visit.page.goto(visit.root)
     visit.text.fill("Snow lay on the mat.")
     visit.text.press("Enter")
