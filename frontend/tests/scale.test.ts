@@ -1,12 +1,20 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { contrast, divergingTable, luminance, sequentialTable } from '../src/lib/colour'
+import { contrast, divergingTable, luminance, packHex, type Ramp, sequentialTable } from '../src/lib/colour'
 import { colourIndex, inverse, type ScaleKind, strength, ticks } from '../src/lib/scale'
 
-const RAMP = {
-  zero: '#fbfaf6',
-  more: ['#3f74c0', '#0b1c47'] as [string, string],
-  less: ['#d97b1f', '#4f1f00'] as [string, string],
-}
+const SHEET = readFileSync(join(import.meta.dirname, '../src/app/styles.css'), 'utf8')
+/** Every colour of the style sheet by name, of both themes. */
+const THEMES = [...SHEET.matchAll(/:root[^{]*\{([^}]*--paper[^}]*)\}/g)].map(([, block]) =>
+  Object.fromEntries([...block.matchAll(/--([\w-]+): (#\w{6});/g)].map(([, name, hex]) => [name, hex])),
+)
+const rampOf = (theme: Record<string, string>): Ramp => ({
+  zero: theme.paper,
+  more: [theme.more, theme['more-end']],
+  less: [theme.less, theme['less-end']],
+})
+const between = (one: string, other: string) => contrast(luminance(packHex(one)), luminance(packHex(other)))
 const kinds: ScaleKind[] = ['linear', 'sqrt', 'log']
 
 describe('scale', () => {
@@ -36,19 +44,29 @@ describe('scale', () => {
   })
 })
 
-describe('colour tables', () => {
-  const sequential = sequentialTable(RAMP)
-  const diverging = divergingTable(RAMP)
+describe.each([
+  ['light', THEMES[0], -1],
+  ['dark', THEMES[1], 1],
+] as const)('colours of the %s page', (_, theme, away) => {
+  const sequential = sequentialTable(rampOf(theme))
+  const diverging = divergingTable(rampOf(theme))
 
-  it('begin at the page and grow darker with every step', () => {
-    expect(sequential[0].toString(16)).toBe('fff6fafb')
+  it('begin at the page and are further from it with every step', () => {
+    expect(sequential[0]).toBe(packHex(theme.paper))
     expect(diverging[128]).toBe(sequential[0])
-    for (let i = 1; i < 256; i++) expect(luminance(sequential[i])).toBeLessThanOrEqual(luminance(sequential[i - 1]))
+    for (let i = 1; i < 256; i++) {
+      expect(away * (luminance(sequential[i]) - luminance(sequential[i - 1]))).toBeGreaterThanOrEqual(0)
+    }
   })
 
   it('set the strongest off from the page on both sides', () => {
     for (const end of [sequential[255], diverging[1], diverging[255]]) {
       expect(contrast(luminance(end), luminance(sequential[0]))).toBeGreaterThan(10)
     }
+  })
+
+  it('can be read as text and told from the page as marks', () => {
+    for (const name of ['ink', 'muted', 'accent']) expect(between(theme[name], theme.paper), name).toBeGreaterThan(4.5)
+    for (const name of ['more', 'less']) expect(between(theme[name], theme.paper), name).toBeGreaterThan(3)
   })
 })

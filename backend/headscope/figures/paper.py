@@ -43,7 +43,7 @@ class Palette:
 
 
 PALETTES: dict[Theme, Palette] = {
-    "light": Palette("#fbfaf6", "#1b1d21", "#5d5f63", "#d9d6cc", "#3f74c0", "#0d2358", "#d97b1f", "#662800"),
+    "light": Palette("#fbfaf6", "#1b1d21", "#5d5f63", "#d9d6cc", "#3f74c0", "#0d2358", "#d4761b", "#662800"),
     "dark": Palette("#14161a", "#e9e7e0", "#a3a29b", "#34373d", "#4b8be0", "#c4daff", "#d98a2b", "#ffc98f"),
 }
 

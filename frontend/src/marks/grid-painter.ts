@@ -80,7 +80,7 @@ export function paintTiles(
     if (layer >= tiles.layers || head >= tiles.heads) return
     frame(context, [x, y, layout.cell], palette)
     if (gone(layer, head) || Number.isNaN(tiles.scale[index])) {
-      hatch(context, x, y, layout.cell, palette.line)
+      hatch(context, [x, y, layout.cell], palette)
       return
     }
     const tile = tileMatrix(tiles, layer, head)
@@ -107,7 +107,7 @@ export function paintValues(
   eachCell(layout, ({ layer, head }, x, y) => {
     const value = values[layer]?.[head] ?? null
     frame(context, [x, y, layout.cell], palette)
-    if (value === null) hatch(context, x, y, layout.cell, palette.line)
+    if (value === null) hatch(context, [x, y, layout.cell], palette)
     else paintValue(context, [x, y, layout.cell], write(value), table[colourIndex(value, scale)])
   })
   return context
@@ -217,11 +217,11 @@ function frame(context: Pen, [x, y, side]: Square, palette: Palette): void {
 }
 
 /** What has no value is struck through rather than given the colour of nought. */
-function hatch(context: Pen, x: number, y: number, cell: number, colour: string): void {
-  context.strokeStyle = colour
+function hatch(context: Pen, [x, y, side]: Square, palette: Palette): void {
+  context.strokeStyle = palette.muted
   context.lineWidth = 1
   context.beginPath()
-  context.moveTo(x, y + cell)
-  context.lineTo(x + cell, y)
+  context.moveTo(x, y + side)
+  context.lineTo(x + side, y)
   context.stroke()
 }
