@@ -1,10 +1,13 @@
-"""The pictures of the docs: one function each, named in the registry of its module. They are drawn from MiniLM and from the twins' curves, and the same bytes every time."""
+"""The pictures of the docs: one function each, named in the registry of its module, the same bytes every time.
+
+They are drawn from MiniLM and from what is on record of the twins.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import curves, heads, hidden, layers, lenses, mechanisms, projections, rows, shares
+from . import answers, curves, heads, hidden, layers, lenses, mechanisms, projections, rows, shares
 from .figure import Figure
 
 # Name of the file in docs/pictures, without .svg, and what draws it.
@@ -18,4 +21,5 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     **projections.PICTURES,
     **heads.PICTURES,
     **curves.PICTURES,
+    **answers.PICTURES,
 }
