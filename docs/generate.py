@@ -318,6 +318,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "load": measured.load,
     "twin-worth": measured.twin_worth,
     "twin-tuned": measured.twin_tuned,
+    "twin-seeds": measured.twin_seeds,
     "twin-study": measured.twins,
 }
 

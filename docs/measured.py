@@ -110,6 +110,28 @@ def twin_tuned(names: str) -> str:
     return table(("twin", "parameters learned", "loss, nats", "accuracy"), rows)
 
 
+def twin_seeds(names: str) -> str:
+    """How often twins are right with each seed that they were trained with, and how far the second of every two is from the first."""
+    found = {name: _accuracies(name) for name in names.split(",")}
+    rows = [(f"`{name}`", *(f"{one:.3f}" for one in by_seed), _mean(by_seed)) for name, by_seed in found.items()]
+    pairs = list(found.items())
+    for (first, plain), (second, other) in zip(pairs[::2], pairs[1::2], strict=True):
+        apart = [b - a for a, b in zip(plain, other, strict=True)]
+        rows.append((f"`{second}` - `{first}`", *(f"{one:+.3f}" for one in apart), _mean(apart, "+")))
+    seeds = (f"seed {seed}" for seed in range(len(pairs[0][1])))
+    return table(("accuracy", *seeds, "mean (standard deviation)"), rows)
+
+
+def _accuracies(name: str) -> list[float]:
+    """By seed; the shipped twin is that of seed 0."""
+    paths = [TWINS / name / "evaluation.json", *sorted(FOLDER.glob(f"{name}-seed-*.json"))]
+    return [json.loads(path.read_text("utf-8"))["held_out"]["accuracy"] for path in paths]
+
+
+def _mean(values: list[float], sign: str = "") -> str:
+    return f"{statistics.mean(values):{sign}.3f} ({statistics.stdev(values):.3f})"
+
+
 def _share(share: float, count: int) -> str:
     """With the Wilson interval."""
     square = 1.96**2 / count

@@ -22,6 +22,8 @@ import headscope
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))  # models is no part of the package
 TWINS = HERE.parent / "models" / "twins"
+# Twins that are not shipped: models/runs/seeds.sh trains them.
+COMPARED = HERE.parent / "build" / "twins" / "compared"
 RESAMPLED, LONGEST = 1_000, 256
 
 Rows = list[dict[str, Any]]
@@ -50,6 +52,10 @@ class Question:
             for place, name in enumerate(self.models)
             for row in _rows(study.table(self.figure, variant=place))
         ]
+
+
+def _folder(name: str) -> Path:
+    return TWINS / name if (TWINS / name).is_dir() else COMPARED / name
 
 
 def _rows(table: Any) -> Rows:
@@ -122,7 +128,7 @@ class Pictures:
         pixels = _test_images(folder)[: self.limit].transpose(0, 2, 3, 1)
         draws = np.random.default_rng(0).integers(len(pixels), size=(RESAMPLED, len(pixels)))
         for name in self.models:
-            model = headscope.load(name)
+            model = headscope.load(_folder(name))
             found = np.stack([self._by_layer(model, image) for image in pixels])
             low, high = np.quantile(found[draws].mean(1), (0.025, 0.975), axis=0)
             for layer, mean in enumerate(found.mean(0)):
@@ -167,7 +173,10 @@ QUESTIONS: dict[str, Question] = {
     "patterns-reviews": Question(("twin-bert-softmax", "twin-reviews"), reviews, "pattern-shares", 500),
 }
 PICTURES = {
-    f"{measure}-vit": Pictures(VIT, measure, 200) for measure in ("residual_ratio", "token_similarity", "entropy")
+    **{f"{measure}-vit": Pictures(VIT, measure, 200) for measure in ("residual_ratio", "token_similarity", "entropy")},
+    "token_similarity-seeds": Pictures(
+        tuple(f"{name}-seed-{seed}" for seed in (1, 2) for name in VIT[:2]), "token_similarity", 200
+    ),
 }
 
 
@@ -180,7 +189,7 @@ def main() -> None:
     given = parser.parse_args()
     for name in given.questions or every:
         question = every[name]
-        missing = [model for model in question.models if not (TWINS / model).is_dir()]
+        missing = [model for model in question.models if not _folder(model).is_dir()]
         if missing:
             print(f"{name}: no {', '.join(missing)}")
             continue

@@ -3,6 +3,6 @@
 set -eu
 here="$(dirname "$0")"
 
-for family in bert gpt vit jump finetuned reviews frozen; do
+for family in bert gpt vit jump finetuned reviews frozen seeds; do
   "$here/$family.sh"
 done
