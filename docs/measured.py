@@ -14,7 +14,8 @@ TWINS = Path(__file__).resolve().parents[1] / "models" / "twins"
 COUNTS = ("lost", "duplicate", "wrong", "errors", "refused", "resent", "again")
 
 
-def _read(name: str) -> dict[str, Any]:
+def read(name: str) -> dict[str, Any]:
+    """What is on record under a name: docs/measured/NAME.json."""
     found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
     return found
 
@@ -22,13 +23,13 @@ def _read(name: str) -> dict[str, Any]:
 def keep(name: str, more: dict[str, Any]) -> None:
     """Add to what was measured, in place of what had the same names."""
     path = FOLDER / f"{name}.json"
-    before = _read(name) if path.exists() else {}
+    before = read(name) if path.exists() else {}
     path.write_text(json.dumps({**before, **more}, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 def faults() -> str:
     """One row per home and fault, in the order of the matrix."""
-    record = _read("faults")
+    record = read("faults")
     runs: list[dict[str, Any]] = record["runs"]
     rows = []
     for home in ("embedded", "cluster"):
@@ -63,7 +64,7 @@ def _where(record: dict[str, Any], runs: list[dict[str, Any]]) -> str:
 
 def load() -> str:
     """One table per kind of row."""
-    record = _read("load")
+    record = read("load")
     return "\n\n".join([_machine(record), *(_table(rows) for rows in record["tables"])])
 
 
@@ -153,7 +154,7 @@ def twins(question: str) -> str:
     """
     name, down, across, value, *wanted = question.split(":")
     first, *second = across.split(",")
-    record = _read("twins")[name]
+    record = read("twins")[name]
     shown = [row for row in record["rows"] if not wanted or row[first] in wanted[0].split(",")]
     places = {(row[down], tuple(str(row[one]) for one in (first, *second))): row for row in shown}
     lines = list(dict.fromkeys(line for line, _ in places))

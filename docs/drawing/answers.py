@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import measured
 import numpy as np
+
+from headscope.mechanisms.jump import jump_layers
 
 from .figure import Figure
 from .shapes import axes, grid, key
 
-RECORD = Path(__file__).resolve().parents[1] / "measured" / "twins.json"
 # By which a twin attends, as its name ends, with the words and the colour of its line.
 KINDS = {
     "softmax": ("softmax", "ink"),
@@ -24,14 +24,15 @@ KINDS = {
     "jump": ("jumps", "more"),
 }
 PATTERNS = {"vertical": "more-end", "vertical+diagonal": "muted", "diagonal": "more", "block": "less"}
-JUMPING = [(layer, head) for layer in (0, 1, 4) for head in (0, 2, 4, 6)]
+# Layers and heads of twin-bert-jump.
+JUMPING = [(layer, head) for layer in sorted(jump_layers(range(6))) for head in range(0, 8, 2)]
 
 Row = dict[str, Any]
 
 
 def rows(question: str) -> list[Row]:
     """What a question of docs/twins.py was answered."""
-    found: list[Row] = json.loads(RECORD.read_text("utf-8"))[question]["rows"]
+    found: list[Row] = measured.read("twins")[question]["rows"]
     return found
 
 

@@ -7,18 +7,17 @@ bodies="${TWINS_OUT:-models/twins}"
 TWINS_OUT="${TWINS_WORK:-build/twins}/compared"
 hopfield='{"name": "hopfield", "alpha": 0.5}'
 
-# again TWIN SEED ARGUMENTS...
+# again TWIN ARGUMENTS..., with the seed whose turn it is
 again() {
-  name="$1-seed-$2" seed="$2"
-  twin="$1"
-  shift 2
+  name="$1-seed-$seed"
+  shift
   train "$name" --seed "$seed" "$@"
-  cp "$TWINS_OUT/$name/evaluation.json" "docs/measured/$twin-seed-$seed.json"
+  cp "$TWINS_OUT/$name/evaluation.json" "docs/measured/$name.json"
 }
 
 for seed in 1 2; do
-  again twin-vit-softmax "$seed" --objective images --steps 3900
-  again twin-vit-hopfield-05 "$seed" --objective images --steps 3900 --mechanism "$hopfield"
-  again twin-sst2-softmax "$seed" --objective sentences --start "$bodies/twin-bert-softmax" --steps 1080 --rate 1e-4 --warmup 100 --dropout 0.1
-  again twin-sst2-hopfield "$seed" --objective sentences --start "$bodies/twin-bert-hopfield" --steps 1080 --rate 1e-4 --warmup 100 --dropout 0.1 --mechanism "$hopfield"
+  again twin-vit-softmax --objective images --steps 3900
+  again twin-vit-hopfield-05 --objective images --steps 3900 --mechanism "$hopfield"
+  again twin-sst2-softmax --objective sentences --start "$bodies/twin-bert-softmax" --steps 1080 --rate 1e-4 --warmup 100 --dropout 0.1
+  again twin-sst2-hopfield --objective sentences --start "$bodies/twin-bert-hopfield" --steps 1080 --rate 1e-4 --warmup 100 --dropout 0.1 --mechanism "$hopfield"
 done
