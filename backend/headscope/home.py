@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .jobs import ANSWER_SECONDS, Record, RedisRecord, SqliteRecord
+from .jobs import ANSWER_SECONDS, Record, RedisRecord, SqliteRecord, running
 from .settings import Settings
 from .store import Files, Inputs, Results
 
@@ -22,6 +22,11 @@ def results(settings: Settings) -> Results:
     if settings.redis_url is None:
         return Results.local(settings.home, settings.quota_bytes)
     return Results.shared(_shelf(settings), settings.redis_url, settings.quota_bytes, settings.home / "staging")
+
+
+def discard_ended(results: Results, record: Record) -> None:
+    """Remove what jobs left half written on this machine that were killed or taken over by another worker."""
+    results.discard_ended(lambda ids: running(record, ids))
 
 
 def inputs(settings: Settings) -> Inputs:

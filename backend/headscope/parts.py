@@ -40,6 +40,7 @@ class Part:
     content: str
     blob: str
     sent: tuple[str, str | None]  # the study, and the request that sent it
+    attempt: tuple[str, int]  # the job that computes it, and its run
 
 
 class Parts:
@@ -63,7 +64,8 @@ class Parts:
         """Do a chunk, unless it is done already."""
         asked = json.loads(job.payload)
         if not self._results.lies(asked["study"]) and not self._results.lies(job.id):
-            self._compute(Part(job.id, asked["part"], asked["blob"], (asked["study"], job.request_id)), line, progress)
+            sent, attempt = (asked["study"], job.request_id), (job.id, job.run)
+            self._compute(Part(job.id, asked["part"], asked["blob"], sent, attempt), line, progress)
 
     def study(self, job: Job, line: Line, progress: Progress) -> None:
         """Put the chunks together, in their order. Those that others are at are waited for; what is missing then is done here."""
@@ -71,7 +73,7 @@ class Parts:
             return
         asked = json.loads(job.payload)
         parts = [
-            Part(part_id(job.id, n, content), content, blob, (job.id, job.request_id))
+            Part(part_id(job.id, n, content), content, blob, (job.id, job.request_id), (job.id, job.run))
             for n, (content, blob, *_) in enumerate(asked["chunks"])
         ]
         total: Aggregate | None = None
@@ -83,7 +85,7 @@ class Parts:
             raise InvalidDataset("The data set has no row that can be analysed.", pointer="/dataset")
         summary = total.summary(StudyRequest.model_validate(asked["request"]), asked["dataset"])
         progress(1.0, "writing", "", force=True)
-        with self._results.writer(job.id) as writer:
+        with self._results.writer(job.id, (job.id, job.run)) as writer:
             line.count("written_bytes", writer.finish(summary.document, summary.arrays))
         for part in parts:
             self._results.delete(part.id)
@@ -130,7 +132,7 @@ class Parts:
             on_pass=lambda: line.count("forward_passes"),
         )
         document: dict[str, Any] = {"kind_of": "chunk", "aggregate": aggregate.document}
-        with self._results.writer(part.id) as writer:
+        with self._results.writer(part.id, part.attempt) as writer:
             line.count("written_bytes", writer.finish(document, aggregate.arrays))
         line.count("study_inputs", size)
         return aggregate

@@ -62,6 +62,7 @@ class Service:
                 cancel_seconds=settings.cancel_seconds,
                 prewarm=settings.prewarm,
                 on_change=self.watcher.poke,
+                discard_ended=self._discard_ended,
             )
         from .jobs.cluster import Cluster
 
@@ -70,7 +71,11 @@ class Service:
             settings.redis_url,
             job_seconds=settings.job_seconds,
             cancel_seconds=settings.cancel_seconds,
+            discard_ended=self._discard_ended,
         )
+
+    def _discard_ended(self) -> None:
+        home.discard_ended(self.results, self.record)
 
     def take_home(self) -> None:
         """Make this the only server of its home, unless it is a cluster's. Raises HeadscopeError if another one has it."""

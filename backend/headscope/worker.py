@@ -161,7 +161,11 @@ class Worker:
         if located.folder is not None and job.id not in _keys(request, located):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
         return _Task(
-            job, request, located, writers.enter_context(self._results.writer(job.id)), _Progress(line, job.id)
+            job,
+            request,
+            located,
+            writers.enter_context(self._results.writer(job.id, (job.id, job.run))),
+            _Progress(line, job.id),
         )
 
     def _analyse(self, tasks: Sequence[_Task], line: Line) -> dict[str, Problem | None]:

@@ -64,6 +64,11 @@ def ends(server: Server, id_: str, attempts: int = 1) -> None:
     assert (document["status"], document["attempts"]) == ("done", attempts), document["error"]
 
 
+def staging(cluster: Cluster) -> list[Path]:
+    """The folders of results that are being written."""
+    return list((cluster.home / "incoming").iterdir())
+
+
 def test_any_server_any_worker(cluster: Cluster) -> None:
     """Asked of one server, followed and read on the other; two at once run on two workers."""
     first, second = cluster.servers
@@ -95,8 +100,10 @@ def test_worker_killed(cluster: Cluster) -> None:
     child = worker.child()
     worker.kill()
     eventually(lambda: gone(child), "the orphan's end")
+    assert len(staging(cluster)) == 1
     eventually(lambda: cluster.get(f"/analyses/{id_}").json()["attempts"] == 2, "another worker")
     ends(cluster, id_, attempts=2)
+    eventually(lambda: not staging(cluster), "an empty staging folder")
 
 
 def test_worker_restarted(cluster: Cluster) -> None:
@@ -275,6 +282,7 @@ def test_cancel_hanging(cluster: Cluster) -> None:
     cancel(cluster, id_)
     eventually(lambda: gone(child), "the end of what hangs")
     eventually(lambda: worker.child() != child, "another child")
+    eventually(lambda: not staging(cluster), "an empty staging folder")
     assert cluster.get(f"/analyses/{id_}").json()["status"] == "cancelled"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,12 +25,22 @@ def accounted(server: Server, jobs: int) -> None:
     assert sum(counts.get(status, 0) for status in TERMINAL) == sum(counts.values()) == jobs
 
 
+def staging(server: Server) -> list[Path]:
+    """The folders of results that are being written."""
+    return list((server.home / "incoming").iterdir())
+
+
 def test_killed_worker_costs_nothing_but_time(new_server: Start) -> None:
-    """SIGKILL in mid-job: it is done on its second attempt and ends once; the job behind it does not notice. Nor does one after an idle kill."""
+    """SIGKILL in mid-job: it is done on its second attempt and ends once; the job behind it does not notice. Nor does one after an idle kill.
+
+    What the first attempt wrote is removed before the second one ends.
+    """
     server = new_server()
     slow, other = server.submit(**SLOW), server.submit(**QUICK)
     server.forward(slow)
     server.kill_child()
+    server.forward(slow, 2)
+    assert len(staging(server)) == 1
     events = list(server.events(slow))
     assert [event["status"] for event in events if event["status"] in TERMINAL] == ["done"]
     assert events[-1]["attempts"] == 2
@@ -136,6 +147,7 @@ def test_cancel_a_worker_that_hangs(shared: Server) -> None:
     assert cancel(shared, running) == 202
     shared.analyse(**{**QUICK, "text": "After the hang."})
     assert gone(child)
+    assert not staging(shared)
     assert shared.get(f"/analyses/{running}").json()["status"] == "cancelled"
 
 

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import cache
 
 import click
 import psutil
@@ -50,12 +51,14 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     host = socket.gethostname()
     me = Claimant(name or f"{chosen.device}@{host}-{os.getpid()}", chosen.device, pid=os.getpid(), host=host)
     _be_the_only(record, me)
+    results = cache(lambda: home.results(chosen))  # opened in the child: a connection does not survive a fork
     app = celery.application(url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
     station = Station(
         me,
         lambda: home.record(settings, patient=True),
         lambda: engine(chosen),
         lambda: celery.messages(url, chosen.device),
+        lambda record: home.discard_ended(results(), record),
         job_seconds=settings.job_seconds,
         prewarm=settings.prewarm,
     )

@@ -16,6 +16,7 @@ from .job import (
     Run,
     Work,
     WorkerState,
+    running,
     settle,
 )
 from .line import Line
@@ -47,5 +48,6 @@ __all__ = [
     "Watcher",
     "Work",
     "WorkerState",
+    "running",
     "settle",
 ]

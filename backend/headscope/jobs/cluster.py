@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 import redis
 from kombu.exceptions import OperationalError
@@ -28,8 +29,17 @@ AWAY = (BrokerUnavailable, OperationalError, redis.RedisError, OSError)
 class Cluster:
     """One thread that looks at the record each second, and at once when woken. Any number of servers may do so side by side: all they do may be done twice."""
 
-    def __init__(self, record: Record, url: str, *, job_seconds: float, cancel_seconds: float) -> None:
+    def __init__(
+        self,
+        record: Record,
+        url: str,
+        *,
+        job_seconds: float,
+        cancel_seconds: float,
+        discard_ended: Callable[[], None] = lambda: None,
+    ) -> None:
         self._record, self._app = record, application(url, job_seconds=job_seconds)
+        self._discard_ended = discard_ended
         self._broker = redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5)
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._wake, self._stopping = threading.Event(), threading.Event()
@@ -74,6 +84,7 @@ class Cluster:
                 if time.monotonic() - self._looked >= TICK_SECONDS:
                     self._looked = time.monotonic()
                     self._reconcile({state.claimant.name: state for state in states})
+                    self._discard_ended()
                 self._found()
             except AWAY:
                 self._missed()

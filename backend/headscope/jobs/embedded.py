@@ -35,7 +35,7 @@ class Embedded:
     """Runs queued jobs one after another in a child process.
 
     `engine(*arguments)`, a module-level function, is called once in every new child. `on_change` is called after every change, from the
-    dispatcher's thread. With `prewarm` the child gets ready before the first job.
+    dispatcher's thread, and `discard_ended` after every run, whose child may have been killed. With `prewarm` the child gets ready before the first job.
     """
 
     def __init__(
@@ -48,8 +48,9 @@ class Embedded:
         cancel_seconds: float,
         prewarm: bool = False,
         on_change: Callable[[], None] = lambda: None,
+        discard_ended: Callable[[], None] = lambda: None,
     ) -> None:
-        self._record, self._on_change = record, on_change
+        self._record, self._on_change, self._discard_ended = record, on_change, discard_ended
         self._engine, self._arguments, self._prewarm = engine, arguments, prewarm
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._wake, self._stopping = threading.Event(), threading.Event()
@@ -105,6 +106,7 @@ class Embedded:
                     continue
                 self._on_change()
                 self._run(jobs)
+                self._discard_ended()
             except Exception:  # the dispatcher must outlive anything, a full disk for instance
                 logger.exception("dispatcher")
                 self._stopping.wait(1.0)

@@ -294,6 +294,11 @@ class Record(Protocol):
         """Let go of connections."""
 
 
+def running(record: Record, ids: Collection[str]) -> dict[str, int]:
+    """Return the current runs of those of these jobs that are running."""
+    return {job.id: job.run for job in record.several(ids).values() if job.status == "running"}
+
+
 def settle(record: Record, jobs: Iterable[Job], seconds: float) -> None:
     """What becomes of jobs whose worker was lost: tried again, or failed after ATTEMPTS workers or when they have run for `seconds`."""
     workers = {job.worker for job in jobs if _settle(record, job, seconds)}

@@ -38,11 +38,13 @@ class Station:
         record: Callable[[], Record],
         engine: Callable[[], Engine],
         messages: Callable[[], int],
+        discard_ended: Callable[[Record], None],
         *,
         job_seconds: float,
         prewarm: bool,
     ) -> None:
         self.claimant, self._open_record, self._make_engine, self._messages = claimant, record, engine, messages
+        self._discard_ended = discard_ended
         self._job_seconds, self._prewarm = job_seconds, prewarm
         self._record = record()
         self._line = RecordLine(self._record)
@@ -181,6 +183,7 @@ class Station:
                 self._give_back()
                 self._line.flush()
                 self._record.beat(self._now(), list(self._jobs))
+                self._discard_ended(self._record)
                 self._look_after_parent()
             except BrokerUnavailable:
                 pass

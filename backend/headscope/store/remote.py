@@ -128,9 +128,10 @@ class RemoteShelf:
         except (Corrupt, HeadscopeError):
             raise
         except Exception as error:  # each kind of store raises its own
-            if reading and isinstance(error, FileNotFoundError):
+            if not isinstance(error, FileNotFoundError):
+                self._again = time.monotonic() + PAUSE
+            elif reading:
                 raise Corrupt from None
-            self._again = time.monotonic() + PAUSE
             raise unavailable(error) from error
 
     def _sweep(self, id_: str, folders: dict[str, list[str]]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
-import uuid
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ from .index import Index, RedisIndex, SqliteIndex
 from .manifest import NAME, SMALL, Manifest, Open, sealed
 from .mapfile import Corrupt, MapWriter, read_heads, storing, values_of
 from .remote import RemoteShelf
-from .shelf import LocalShelf, Shelf, unavailable
+from .shelf import Attempt, LocalShelf, Shelf, discard_ended, staged, unavailable
 
 Array = NDArray[Any]
 ALL = slice(None)
@@ -183,9 +182,9 @@ class Results:
         return Stored(self._shelf, manifest, stamp)
 
     @contextmanager
-    def writer(self, id_: str) -> Iterator[Writer]:
-        """A place to write a result; whatever is not finished is removed."""
-        folder = self._shelf.staging / uuid.uuid4().hex
+    def writer(self, id_: str, attempt: Attempt | None = None) -> Iterator[Writer]:
+        """A place to write a result; whatever is not finished is removed, by `discard_ended` where the process of this attempt at a job is killed."""
+        folder = self._shelf.staging / staged(attempt)
         with storing():
             folder.mkdir(mode=0o700)
         writer = Writer(self, id_, folder)
@@ -242,6 +241,11 @@ class Results:
         except StoreUnavailable:
             return  # logged where it happened; the next turn comes
         self._index.complete()
+
+    def discard_ended(self, running: Callable[[Collection[str]], Mapping[str, int]]) -> None:
+        """Remove what attempts that have ended left half written on this machine. See shelf.discard_ended."""
+        with suppress(OSError):  # such as a folder of another machine that does not answer; the next call comes
+            discard_ended(self._shelf.staging, running)
 
     def _damaged(self, id_: str) -> bool:
         try:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -37,6 +38,9 @@ WAITING = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL})
 # Reads what is in memory and nothing else; None where the system knows no such reading.
 NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 
+# The job that a result is written for, and its run.
+Attempt = tuple[str, int]
+ATTEMPT = re.compile(r"([^.]+)\.(\d+)\.[0-9a-f]{32}")
 # Inode, time of change (ns) and size of each file.
 Stamp = tuple[tuple[int, int, int], ...]
 
@@ -154,11 +158,7 @@ class LocalShelf:
             return False
 
     def _discard(self, place: Path) -> bool:
-        """Out of sight in one step, whatever it is: nobody reads half of what is being removed."""
-        aside = self.staging / f"gone.{uuid.uuid4().hex}"
-        moved = _moved(place, aside)
-        _erase(aside)
-        return moved
+        return discard(place, self.staging)
 
 
 def _read(source: FileIO, start: int, room: memoryview) -> int:
@@ -176,6 +176,37 @@ def _read_now(source: FileIO, start: int, room: memoryview) -> int:
         if error.errno in WAITING:
             raise BlockingIOError from None
         raise
+
+
+def discard(place: Path, staging: Path) -> bool:
+    """Remove a file or folder; whether there was one. It is renamed first, so that no reader and no writer finds half of it."""
+    aside = staging / f"gone.{uuid.uuid4().hex}"
+    moved = _moved(place, aside)
+    _erase(aside)
+    return moved
+
+
+def staged(attempt: Attempt | None) -> str:
+    """Return a new name for a folder of staging, which names the attempt that writes there."""
+    return ".".join([*map(str, attempt or ()), uuid.uuid4().hex])
+
+
+def discard_ended(staging: Path, running: Callable[[Collection[str]], Mapping[str, int]]) -> None:
+    """Remove the folders of attempts that have ended. `running` returns, of some jobs, the current runs of those that are running.
+
+    The folders are listed first: an attempt is recorded before its folder exists.
+    """
+    found = {path: attempt for path in staging.iterdir() if (attempt := _attempt(path.name))}
+    current = running({job for job, _ in found.values()}) if found else {}
+    for path, (job, run) in found.items():
+        if current.get(job) != run:
+            discard(path, staging)
+
+
+def _attempt(name: str) -> Attempt | None:
+    """Return the attempt that a folder of staging belongs to; None for anything else."""
+    found = ATTEMPT.fullmatch(name)
+    return (found[1], int(found[2])) if found else None
 
 
 def sweep(staging: Path, patience: float) -> None:
