@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "settings": {"errors"},
     "logs": {"errors"},
     "adjacency": set(),
-    "database": set(),
+    "database": {"errors"},
     "words": {"types", "errors"},
     "alignment": {"types", "errors", "words"},
     **{room: {"types", "declarations", "errors", "adjacency"} for room in PURE},

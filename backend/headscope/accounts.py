@@ -103,7 +103,7 @@ class Accounts:
         try:
             found = tuple(Account(**entry) for entry in json.loads(self._path.read_bytes())["tokens"])
             whole = all(NAME.fullmatch(one.name) and SHA256.fullmatch(one.sha256) and one.created > 0 for one in found)
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             whole = False
         if not whole:
             raise _unreadable()

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from .errors import DatabaseDamaged, HeadscopeError, StorageFull, StoreUnavailable
+
+logger = logging.getLogger("headscope.store")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # How long one waits for another's transaction (s).
 BUSY_SECONDS = 10.0
+DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+# Of SQLite's errors of input and output, the one of a file that is too short; all others of writing are a full disk.
+SHORT, READ = sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_READ
+AWAY = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_AUTH,
+    }
+)
+MISSING = ("no such table", "no such column")
 
 
 class Database:
-    """The file at `path`, made when it is first asked. Every use may raise sqlite3.OperationalError, as on a full disk."""
+    """The file at `path`, made when it is first asked.
+
+    Every use may raise StorageFull, StoreUnavailable where the file cannot be opened, or DatabaseDamaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -23,10 +50,7 @@ class Database:
     def connection(self) -> sqlite3.Connection:
         """The one of this thread; each statement is a transaction of its own. What a power cut may take along is the last of them, never the file."""
         if not hasattr(self._local, "connection"):
-            connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-            self._local.connection = connection
+            self._local.connection = _connected(self._path)
         made: sqlite3.Connection = self._local.connection
         return made
 
@@ -53,3 +77,111 @@ class Database:
         finally:
             if durable:
                 connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def recover(path: Path, create: Callable[[Database], None], loss: str) -> None:
+    """Make the tables of the file at `path`; put it aside first if it is damaged, and log what is lost with it.
+
+    Only for the one process that has the file to itself. Raises StorageFull, or StoreUnavailable where the file cannot be opened.
+    """
+    try:
+        _create(path, create)
+    except (sqlite3.Error, DatabaseDamaged):
+        aside = _put_aside(path)
+        logger.error("%s is damaged and was renamed to %s. %s", path.name, aside.name, loss)
+        _create(path, create)
+
+
+def _create(path: Path, create: Callable[[Database], None]) -> None:
+    if path.is_dir():
+        raise damaged()
+    database = Database(path)
+    try:
+        # 0.3 s for 100 MB, and jobs.db is trimmed.
+        if database.connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise damaged()
+        create(database)
+    finally:
+        database.close()
+
+
+def _put_aside(path: Path) -> Path:
+    """Rename a file with its log and its index; return its new name."""
+    ending = time.strftime(".damaged-%Y%m%dT%H%M%S", time.gmtime()) + f"-{time.time_ns() % 10**9:09d}"
+    for name in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + name).rename(path.with_name(path.name + ending + name))
+    return path.with_name(path.name + ending)
+
+
+def _translated(method: Callable[P, T]) -> Callable[P, T]:
+    """Let a method of SQLite raise our errors."""
+
+    @wraps(method)
+    def call(*args: P.args, **keywords: P.kwargs) -> T:
+        try:
+            return method(*args, **keywords)
+        except sqlite3.Error as error:
+            problem = _problem(error)
+            if problem is None:
+                raise
+            raise problem from error
+
+    return call
+
+
+class _Cursor(sqlite3.Cursor):
+    """A cursor that raises our errors."""
+
+    execute = _translated(sqlite3.Cursor.execute)
+    executemany = _translated(sqlite3.Cursor.executemany)
+    executescript = _translated(sqlite3.Cursor.executescript)
+    fetchone = _translated(sqlite3.Cursor.fetchone)
+    fetchall = _translated(sqlite3.Cursor.fetchall)
+    __next__ = _translated(sqlite3.Cursor.__next__)  # type: ignore[arg-type]
+
+
+class _Connection(sqlite3.Connection):
+    """A connection whose cursors raise our errors."""
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        """Execute a statement, as sqlite3.Connection.execute."""
+        return _Cursor(self).execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> sqlite3.Cursor:
+        """Execute a statement for each set of values, as sqlite3.Connection.executemany."""
+        return _Cursor(self).executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> sqlite3.Cursor:
+        """Execute several statements, as sqlite3.Connection.executescript."""
+        return _Cursor(self).executescript(*arguments)
+
+
+@_translated
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, factory=_Connection)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+def _problem(error: sqlite3.Error) -> HeadscopeError | None:
+    """Return our error for one of SQLite; None for a mistake in a statement."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    kind = code & 0xFF
+    if kind in DAMAGED or code == SHORT or (kind == sqlite3.SQLITE_ERROR and str(error).startswith(MISSING)):
+        return damaged()
+    if kind in AWAY or code == READ:
+        return StoreUnavailable(
+            "A database file in HEADSCOPE_HOME cannot be opened. Let the user who runs the server read and write all files there."
+        )
+    if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return StorageFull("The server cannot write to its disk. Free some room there, then send the request again.")
+    return None
+
+
+def damaged() -> DatabaseDamaged:
+    """Return the error of a file that cannot be used any more."""
+    return DatabaseDamaged(
+        "A database file in HEADSCOPE_HOME is damaged. Restart the server: it puts the file aside and makes a new one."
+    )

@@ -253,6 +253,12 @@ class StoreUnavailable(HeadscopeError):
     retry_after = 5
 
 
+class DatabaseDamaged(HeadscopeError):
+    """A database file of the server is damaged. The next start puts it aside."""
+
+    code, status, title = "database-damaged", 503, "A database file is damaged"
+
+
 class OutOfMemory(HeadscopeError):
     """The process that ran the analysis got no more memory, also with this analysis alone."""
 

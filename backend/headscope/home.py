@@ -2,12 +2,56 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from . import database
+from .errors import InvalidSetting, StorageFull
 from .jobs import ANSWER_SECONDS, Record, RedisRecord, SqliteRecord, running
+from .jobs.tables import create as create_jobs
 from .settings import Settings
 from .store import Files, Inputs, Results
+from .store.index import create as create_index
+
+# What the system reports when there is no room for a file.
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 # How long a worker waits for an answer of the record (s): nobody waits for the worker meanwhile.
 PATIENCE_SECONDS = 5.0
+
+
+@contextmanager
+def usable() -> Iterator[None]:
+    """Raise InvalidSetting or StorageFull where the system refuses a file or folder of the home."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise StorageFull("The disk of HEADSCOPE_HOME is full. Free some room, then start again.") from None
+        raise InvalidSetting(
+            "Headscope cannot write to HEADSCOPE_HOME. Set it to a folder that the user who runs Headscope can write to."
+        ) from None
+
+
+def prepare(settings: Settings) -> None:
+    """Make the folder of the settings and check that files can be made there. Raises InvalidSetting or StorageFull."""
+    with usable():
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=settings.home) as file:
+            file.write(b"\0" * 4096)
+
+
+def recover(settings: Settings) -> None:
+    """Put damaged databases of an embedded home aside. Only for the server that has the home to itself."""
+    if settings.redis_url is not None:
+        return
+    lost = "Analyses that waited, the lists of users and share keys are lost. Stored results are kept: send a request again to see its result."
+    database.recover(settings.home / "jobs.db", create_jobs, lost)
+    for folder in (settings.home, settings.home / "inputs", settings.home / "files"):
+        if folder.is_dir():
+            database.recover(folder / "results.db", create_index, "It is made again from the stored results.")
 
 
 def record(settings: Settings, *, patient: bool = False) -> Record:

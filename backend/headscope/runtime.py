@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from . import home, logs
 from .admission import Admission
@@ -29,22 +30,28 @@ T = TypeVar("T")
 
 
 class Service:
-    """Everything one server has: the catalogue, the jobs and the results. Its methods block; the API calls them in threads."""
+    """Everything one server has: the catalogue, the jobs and the results. Its methods block; the API calls them in threads.
+
+    Raises HeadscopeError where its home cannot be used, or another server uses it.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock: int | None = None
+        home.prepare(settings)
+        self._take_home()
+        with home.usable():
+            home.recover(settings)
+            self.results, self.inputs, files = home.results(settings), home.inputs(settings), home.files(settings)
+            self.record = home.record(settings)
         self.catalog = Catalog(settings)
-        self.results, self.inputs, self.record = home.results(settings), home.inputs(settings), home.record(settings)
         self.hot = Hot(settings.cache_url)
-        files = home.files(settings)
         self.datasets = Datasets(settings, files, self.record)
         self._housekeeper = Housekeeper(self.results, self.inputs, files)
         self.watcher = Watcher(self.record)
         self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
         self._repairs: set[str] = set()
-        self._lock: IO[str] | None = None
         self.jobs = self._home()
         self.studies = Studies(
             settings, self._admission, self.datasets, self.results, self.inputs, self.record, self.jobs.wake
@@ -77,15 +84,16 @@ class Service:
     def _discard_ended(self) -> None:
         home.discard_ended(self.results, self.record)
 
-    def take_home(self) -> None:
+    def _take_home(self) -> None:
         """Make this the only server of its home, unless it is a cluster's. Raises HeadscopeError if another one has it."""
         if self._lock is not None or self.settings.redis_url is not None:
             return
-        lock = (self.settings.home / "server.lock").open("w")
+        with home.usable():
+            lock = os.open(self.settings.home / "server.lock", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            lock.close()
+            os.close(lock)
             raise HeadscopeError(
                 "Another Headscope server uses this home. Stop it, or set HEADSCOPE_HOME to another folder."
             ) from None
@@ -93,7 +101,7 @@ class Service:
 
     def start(self) -> None:
         """Take up the jobs of an earlier run and begin. Raises HeadscopeError if another server has this home."""
-        self.take_home()
+        self._take_home()
         self._housekeeper.start()
         self.jobs.start()
 
@@ -101,8 +109,8 @@ class Service:
         """Stop at once; unfinished jobs go on at the next start."""
         self._housekeeper.stop()
         self.jobs.stop()
-        if self._lock:
-            self._lock.close()
+        if self._lock is not None:
+            os.close(self._lock)
             self._lock = None
 
     @property

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import logging
-import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -33,12 +31,9 @@ logger = logging.getLogger("headscope.worker")
 GPU_BATCH_TOKENS = 16_384
 # Progress is told at most this often: nobody sees more.
 PROGRESS_SECONDS = 0.05
-# What the system says when there is no room for a file.
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
 
 # What may be wrong with one job; anything else is a fault of this process.
-EXPECTED = (HeadscopeError, MemoryError, OSError, sqlite3.OperationalError)
+EXPECTED = (HeadscopeError, MemoryError, OSError)
 
 
 class Progress(Protocol):
@@ -241,7 +236,7 @@ def _problem(error: Exception) -> Problem:
     if isinstance(error, MemoryError):
         return OutOfMemory(analysis.NO_ROOM).problem()
     logger.error("what happened to this job", exc_info=error)
-    if isinstance(error, sqlite3.OperationalError) or (isinstance(error, OSError) and error.errno in FULL):
+    if isinstance(error, OSError) and error.errno in home.FULL:
         return StorageFull("The result could not be written to disk. Free some room, then send it again.").problem()
     return HeadscopeError("The worker failed on this job; its log says why.").problem()
 

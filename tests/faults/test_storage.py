@@ -202,6 +202,35 @@ def test_no_room_for_the_record(small: Server) -> None:
     assert server.analyse(model="bert", text="No room for this one.")["status"] == "done"
 
 
+def test_databases_damaged_while_the_server_runs(new_server: Start) -> None:
+    """Answers are right or 503, never 500, and the log has no stack trace; the next start has every result, and takes jobs."""
+    server = new_server()
+    body = {"model": "bert", "text": "Stored before the damage."}
+    stored = server.analyse(**body)["id"]
+    before = read_map(server, stored)
+    for name in ("jobs.db", "jobs.db-wal", "results.db", "results.db-wal"):
+        path = server.home / name
+        path.write_bytes(b"\xff" * path.stat().st_size)
+    answers = [
+        server.post({"model": "bert", "text": "Sent after the damage."}),
+        server.get("/analyses"),
+        server.client.get("/readyz"),
+        server.client.get("/metrics"),
+        server.get(f"/analyses/{stored}/grid/weights"),
+    ]
+    codes = [(answer.status_code, answer.json().get("code")) for answer in answers if answer.status_code >= 400]
+    assert (503, "database-damaged") in codes
+    assert answers[2].status_code == 503
+    assert {status for status, _ in codes} == {503}
+    assert 'File "' not in server.log()
+    server.restart()
+    assert "jobs.db is damaged and was renamed to jobs.db.damaged-" in server.log()
+    assert np.array_equal(read_map(server, stored), before)
+    assert server.submit(**body) == stored
+    assert server.analyse(model="bert", text="Sent after the restart.")["status"] == "done"
+    assert 'File "' not in server.log()
+
+
 def test_quota_makes_room(small: Server) -> None:
     """The store never grows over its quota; what had to go is 404 and can be computed again."""
     server = small

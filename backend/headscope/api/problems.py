@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..errors import HeadscopeError, StorageFull
+from ..errors import HeadscopeError
 
 logger = logging.getLogger("headscope.api")
 
@@ -103,7 +102,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HeadscopeError, failure)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(sqlite3.OperationalError, _disk)
 
 
 async def failure(request: Request, error: Exception) -> Response:
@@ -174,14 +172,6 @@ async def _http(request: Request, error: Exception) -> Response:
     detail = DETAILS.get(error.status_code, "The request could not be answered.")
     # With the methods that an address does take.
     return problem(error.status_code, code, title, detail, request_id=request_id(request), headers=error.headers)
-
-
-async def _disk(request: Request, error: Exception) -> Response:
-    logger.error("the record could not be written: %s", error, extra={"request_id": request_id(request)})
-    return await failure(
-        request,
-        StorageFull("The server can't write to its disk now. Free some room there, then send the request again."),
-    )
 
 
 def unexpected(request_id: str) -> Response:

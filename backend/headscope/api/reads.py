@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -101,7 +100,7 @@ class Reads:
         """Remember the reader, and the answer. A job that is under way might still be cancelled, and its result be none."""
         reader = (visitor, asked.kind, found.id)
         if self._readers.get(reader) != found.stored.digest:
-            with suppress(HeadscopeError, sqlite3.Error):
+            with suppress(HeadscopeError):
                 if await asyncio.to_thread(self._service.settled, found.id):
                     self._readers[reader] = found.stored.digest
         if len(self._readers) > READERS:
@@ -127,7 +126,7 @@ class Reads:
             if stored is None or stored.digest != digest:
                 return None
             answer = await self._given(stored, asked, scope)
-        except (HeadscopeError, Corrupt, sqlite3.Error):  # of which the route says more
+        except (HeadscopeError, Corrupt):  # of which the route says more
             return None
         tag = answer.headers.get("etag", "") if answer and asked.had else ""
         if answer and tag and tag.removeprefix("W/") in asked.had:

@@ -47,7 +47,6 @@ def serve(host: str, port: int, open_page: bool) -> None:
         settings = _opened(settings, host)
     outside.refuse_evicting_broker(settings)
     app = create(settings, tokens=reachable)
-    app.state.service.take_home()  # said here, where it is one plain sentence
     config = uvicorn.Config(
         app,
         host=host,

@@ -46,6 +46,7 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     from ..jobs.station import Station
 
     logs.configure(settings.log_format, settings.log_level)
+    home.prepare(settings)
     outside.refuse_evicting_broker(settings)
     chosen = settings.model_copy(update={"device": _device(settings.device)})
     host = socket.gethostname()

@@ -7,7 +7,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from typing import Any
 
-from ..errors import HeadscopeError
+from ..errors import HeadscopeError, StorageFull, StoreUnavailable
 from .engine import Engine, Problems
 from .job import Claimant, Job, Record, outcome, settle, timed_out
 from .line import PipeLine, ServerLine
@@ -58,6 +57,7 @@ class Embedded:
         self._line: ServerLine | None = None
         self._me = Claimant(NAME)
         self._trimmed = 0.0
+        self._reported = ""
         self._thread = threading.Thread(target=self._dispatch, name="dispatcher", daemon=True)
 
     def start(self) -> None:
@@ -107,10 +107,20 @@ class Embedded:
                 self._on_change()
                 self._run(jobs)
                 self._discard_ended()
-            except Exception:  # the dispatcher must outlive anything, a full disk for instance
+                self._reported = ""
+            except HeadscopeError as error:  # a full disk, for instance
+                self._report(error)
+                self._stopping.wait(1.0)
+            except Exception:  # the dispatcher must outlive anything
                 logger.exception("dispatcher")
                 self._stopping.wait(1.0)
             self._on_change()
+
+    def _report(self, error: HeadscopeError) -> None:
+        """Log what keeps the dispatcher from going on, once in a row."""
+        if error.detail != self._reported:
+            self._reported = error.detail
+            logger.error("jobs cannot be run now: %s", error.detail)
 
     def _run(self, jobs: list[Job]) -> None:
         try:
@@ -133,8 +143,8 @@ class Embedded:
         while True:
             try:
                 change()
-            except sqlite3.OperationalError:
-                logger.exception("the record could not be written")
+            except (StorageFull, StoreUnavailable) as error:
+                self._report(error)
                 if self._stopping.wait(1.0):
                     return
             else:
@@ -181,7 +191,7 @@ class Embedded:
     def _listen(self) -> None:
         """Write down what the child has said."""
         for kind, *said in self._line.messages() if self._line else ():
-            with contextlib.suppress(sqlite3.OperationalError):  # progress may be lost while the disk is full
+            with contextlib.suppress(HeadscopeError):  # progress may be lost while the disk is full
                 getattr(self._record, kind)(*said)
 
     def _trim(self) -> None:

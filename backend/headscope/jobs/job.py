@@ -166,7 +166,7 @@ class Record(Protocol):
     """The durable record of jobs. Every change is atomic and compare-and-set; any number of threads and processes may use one record.
 
     A change of a chunk is a change of its study, too. When a study ends, its chunks are cancelled and dropped.
-    Every method may raise BrokerUnavailable (cluster) or sqlite3.OperationalError (embedded, a full disk).
+    Every method may raise BrokerUnavailable (cluster), or what Database raises (embedded).
     """
 
     def enqueue(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+from functools import cache
 
-from ..database import Database
+from ..database import Database, damaged
+from ..errors import HeadscopeError
 
 # What a job has had since version 2 of the file; its versions before had all other columns.
 ADDED = {
@@ -60,15 +63,42 @@ LAYOUT = 3
 
 
 def create(database: Database) -> None:
-    """Make the tables, or bring those of an older version up to date: its jobs and counters stay, and everything was asked for by the one user there was."""
+    """Make the tables, or bring those of an older version up to date: its jobs and counters stay, and everything was asked for by the one user there was.
+
+    Raises HeadscopeError for a file of a newer version, and DatabaseDamaged where tables or columns are missing.
+    """
     with database.change() as connection:
-        found = connection.execute("PRAGMA user_version").fetchone()[0]
-        if found < 2:
-            _create(connection)
-        if found < LAYOUT:
-            for statement in _statements(KINDS):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        _update(connection)
+        found = _columns(connection)
+    if not _expected() <= found:
+        raise damaged()
+
+
+def _update(connection: sqlite3.Connection) -> None:
+    found = connection.execute("PRAGMA user_version").fetchone()[0]
+    if found > LAYOUT:
+        raise HeadscopeError(
+            "jobs.db in HEADSCOPE_HOME was written by a newer version of Headscope. Install that version, or move the file away to start without its jobs."
+        )
+    if found < 2:
+        _create(connection)
+    if found < LAYOUT:
+        for statement in _statements(KINDS):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {LAYOUT}")
+
+
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Return the columns of all tables, each with its table."""
+    query = "SELECT tables.name, columns.name FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns"
+    return set(connection.execute(query))
+
+
+@cache
+def _expected() -> set[tuple[str, str]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        _update(connection)
+        return _columns(connection)
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import AsyncIterator, Iterable
 
 from ..errors import BrokerUnavailable, HeadscopeError
@@ -86,7 +85,7 @@ class Watcher:
         while self._waiting:
             try:
                 version, away = await self._look(version), False
-            except (HeadscopeError, sqlite3.Error) as error:  # the record is away: whoever waits goes on waiting
+            except HeadscopeError as error:  # the record is away: whoever waits goes on waiting
                 if not away:
                     logger.warning("changes of jobs can't be read now: %s", error)
                 away = True

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Protocol
 
+from ..errors import HeadscopeError
 from .results import Results
 
 logger = logging.getLogger("headscope.store")
@@ -47,7 +48,9 @@ class Housekeeper:
                 if time.monotonic() - tidied > TIDY_SECONDS:
                     tidied = time.monotonic()
                     self._tidy()
-            except Exception:  # the next turn comes
+            except HeadscopeError as error:  # the next turn comes
+                logger.warning("the store could not be tidied: %s", error.detail)
+            except Exception:
                 logger.exception("the store could not be tidied")
 
     def _tidy(self) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..database import Database
+from ..errors import HeadscopeError
 from .link import Link
 
 # Who tidies a store that others use, too, leaves it alone for so long (s) afterwards.
@@ -56,18 +57,24 @@ class Index(Protocol):
         """Everything on the shelf has been entered."""
 
 
+def create(database: Database) -> None:
+    """Make the table of a SqliteIndex, anew where it is that of another version: tidying fills it from the shelf."""
+    connection = database.connection
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(results)")]
+    if columns and columns != ["id", "bytes", "used"]:
+        connection.execute("DROP TABLE results")
+    connection.executescript(
+        "CREATE TABLE IF NOT EXISTS results (id TEXT PRIMARY KEY, bytes INTEGER NOT NULL, used REAL NOT NULL);"
+        "CREATE INDEX IF NOT EXISTS results_used ON results (used);"
+    )
+
+
 class SqliteIndex:
     """A table in a file, for the processes of one machine."""
 
     def __init__(self, path: Path) -> None:
         self._database, self._tidied = Database(path), False
-        columns = [row[1] for row in self._connection.execute("PRAGMA table_info(results)")]
-        if columns and columns != ["id", "bytes", "used"]:  # of an older version, whose results can't verify themselves
-            self._connection.execute("DROP TABLE results")
-        self._connection.executescript(
-            "CREATE TABLE IF NOT EXISTS results (id TEXT PRIMARY KEY, bytes INTEGER NOT NULL, used REAL NOT NULL);"
-            "CREATE INDEX IF NOT EXISTS results_used ON results (used);"
-        )
+        create(self._database)
 
     @property
     def _connection(self) -> sqlite3.Connection:
@@ -85,7 +92,7 @@ class SqliteIndex:
         )
         if due := [(now, id_) for (id_,) in looked.fetchall()]:
             with (
-                suppress(sqlite3.OperationalError),
+                suppress(HeadscopeError),
                 self._database.change() as connection,
             ):  # a full disk keeps nobody from reading
                 connection.executemany("UPDATE results SET used = ? WHERE id = ?", due)

@@ -1,0 +1,183 @@
+"""Database files that are damaged are put aside at the start, and reported while they are in use."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headscope.database import Database
+from headscope.errors import DatabaseDamaged, HeadscopeError, StorageFull, StoreUnavailable
+from headscope.jobs import SqliteRecord, Work
+from headscope.runtime import Service
+from headscope.settings import Settings
+
+from .records import WORKER
+from .test_store import check, name, write
+
+PAGE = 4096
+RESULTS = 3
+
+
+def overwrite(path: Path, start: int, stop: int) -> None:
+    """Fill a part of the file with noise, in place."""
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(random.Random(start).randbytes(stop - start))
+
+
+def scatter(path: Path) -> None:
+    """Fill every second page but the first with noise."""
+    for start in range(PAGE, path.stat().st_size, 2 * PAGE):
+        overwrite(path, start, start + PAGE)
+
+
+def replace(path: Path) -> None:
+    """Put the database of another program in its place."""
+    path.unlink()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE jobs (x); CREATE TABLE results (x); PRAGMA user_version = 3")
+
+
+def folder(path: Path) -> None:
+    """Put a folder in its place."""
+    path.unlink()
+    path.mkdir()
+
+
+def garbage(path: Path) -> None:
+    """Leave a log and an index of noise beside it."""
+    for name_ in ("-wal", "-shm"):
+        path.with_name(path.name + name_).write_bytes(random.Random(1).randbytes(8 * PAGE))
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "header": lambda path: overwrite(path, 0, 100),
+    "pages": scatter,
+    "folder": folder,
+    "other-format": lambda path: path.write_bytes(b"PK\x03\x04" + b"x" * 2 * PAGE),
+    "other-schema": replace,
+}
+
+
+def service(home: Path) -> Service:
+    """The parts of a server that starts on that home."""
+    made = Service(Settings(home=home))
+    made.results.tidy()
+    return made
+
+
+def leave(made: Service) -> None:
+    """Give the home back, as the end of a server's process does."""
+    assert made._lock is not None
+    os.close(made._lock)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The home of a server that has stopped: results, and jobs that wait."""
+    first = service(tmp_path)
+    for number in range(RESULTS):
+        write(first.results, number)
+    first.record.enqueue([Work(name(number), "{}" * PAGE) for number in range(20)])
+    for database in (first.record._database, first.results._index._database):
+        database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.close()
+    leave(first)
+    return tmp_path
+
+
+def aside(home: Path) -> list[str]:
+    """The files that were put aside."""
+    return [path.name for path in home.glob("*.damaged-*[0-9]")]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_record_is_put_aside(home: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The server starts with an empty record, reports it in one sentence, and takes new jobs; results are not touched."""
+    DAMAGE[damage](home / "jobs.db")
+    again = service(home)
+    assert again.record.statuses() == {}
+    again.record.enqueue([Work(name(1), "{}")])
+    assert [job.id for job in again.record.claim(WORKER)] == [name(1)]
+    for number in range(RESULTS):
+        check(again.results, number)
+    (kept,) = aside(home)
+    (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.getMessage().startswith(f"jobs.db is damaged and was renamed to {kept}. ")
+    assert told.exc_info is None
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_index_is_made_again(home: Path, damage: str) -> None:
+    """The store is the same as before."""
+    DAMAGE[damage](home / "results.db")
+    again = service(home)
+    assert again.results.usage()[0] == RESULTS
+    assert again.record.waiting() == 20
+
+
+def test_what_is_not_damaged_stays(home: Path) -> None:
+    """A log of noise beside a sound file is no damage."""
+    garbage(home / "jobs.db")
+    again = service(home)
+    assert again.record.waiting() == 20
+    assert not aside(home)
+
+
+def test_a_newer_record_is_refused(home: Path) -> None:
+    """It stays as it is, for the version that wrote it."""
+    with closing(sqlite3.connect(home / "jobs.db")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(HeadscopeError, match="newer version"):
+        service(home)
+    assert not aside(home)
+
+
+def test_a_second_server_does_not_put_aside(home: Path) -> None:
+    """Only the server that has the home to itself does."""
+    running = service(home)
+    overwrite(home / "jobs.db", 0, 100)
+    with pytest.raises(HeadscopeError, match="Another Headscope server"):
+        service(home)
+    assert not aside(home)
+    leave(running)
+
+
+@pytest.mark.parametrize("damage", ["half", "header", "pages"])
+def test_damage_while_in_use(home: Path, damage: str) -> None:
+    """Whatever reads the damaged part is told so; the file stays where it is, until the next start."""
+    DAMAGE[damage](home / "jobs.db")
+    with pytest.raises(DatabaseDamaged):
+        SqliteRecord(home / "jobs.db").several([name(number) for number in range(20)])
+    assert not aside(home)
+
+
+def test_a_table_that_is_gone(home: Path) -> None:
+    """A file that was removed while it was in use is damage, not a mistake of ours."""
+    record = SqliteRecord(home / "jobs.db")
+    record._connection.execute("DROP TABLE jobs")
+    with pytest.raises(DatabaseDamaged):
+        record.waiting()
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    """It may be sound: nothing is said about damage."""
+    with pytest.raises(StoreUnavailable):
+        Database(tmp_path / "absent" / "jobs.db").connection.execute("SELECT 1")
+
+
+def test_a_full_database(home: Path) -> None:
+    record = SqliteRecord(home / "jobs.db")
+    pages = record._connection.execute("PRAGMA page_count").fetchone()[0]
+    record._connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StorageFull):
+        record.enqueue([Work(name(100), "x" * 100 * PAGE)])
+    assert record.waiting() == 20
