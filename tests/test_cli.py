@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    home: Path, *arguments: str, models: Path | None = None, text: str | None = None, **settings: str
+    home: Path, *arguments: str, models: Path | None = None, text: str | None = None, **settings: Any
 ) -> subprocess.CompletedProcess[str]:
     """headscope with these arguments; `text` goes to standard input."""
     return subprocess.run(
@@ -303,3 +304,42 @@ def test_tokens(home: Path) -> None:
     assert run(home, "token", "revoke", "ada").returncode == 0
     assert "no user" in refusal(run(home, "token", "revoke", "ada"), "unknown-user")
     assert run(home, "token", "list").stdout == ""
+
+
+SERVE, WORKER = ("serve", "--port", "0", "--no-open"), ("worker", "--device", "cpu")
+NOWHERE = "redis://127.0.0.1:1/0"
+# What keeps a command from starting; folders are refused to every user, root too.
+REFUSED = {
+    "below-a-file": (SERVE, {"home": "/dev/null/home"}, "invalid-setting"),
+    "worker-not-writable": (WORKER, {"home": "/proc", "redis_url": NOWHERE}, "invalid-setting"),
+    "store-not-writable": (SERVE, {"store_url": "/proc", "redis_url": NOWHERE}, "invalid-setting"),
+    "token-not-writable": (("token", "create", "ada"), {"home": "/proc"}, "accounts-unreadable"),
+    "address-of-broker": (("doctor",), {"redis_url": "redis://127.0.0.1:port/0"}, "invalid-setting"),
+    "model-folder": (("models",), {"model_dirs": ["m" * 5000]}, "invalid-setting"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refuses_to_start(tmp_path: Path, case: str) -> None:
+    """One sentence that names the setting, and no stack trace."""
+    arguments, settings, code = REFUSED[case]
+    others = {name: value for name, value in settings.items() if name != "home"}
+    told = refusal(run(Path(settings.get("home", tmp_path)), *arguments, **others), code)
+    assert code != "invalid-setting" or f"HEADSCOPE_{next(iter(settings)).upper()}" in told
+
+
+def test_damaged_tokens_never_open_a_server(tmp_path: Path) -> None:
+    """A server that others can reach does not start."""
+    (tmp_path / FILE).write_text("[" * 100_000)
+    refusal(run(tmp_path, *SERVE, "--host", "0.0.0.0"), "accounts-unreadable")
+
+
+def test_refuses_to_start_on_a_full_disk(tmp_path: Path) -> None:
+    full = subprocess.run(
+        ["prlimit", "--fsize=0", sys.executable, "-m", "headscope", *SERVE],
+        env=environment(tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "is full" in refusal(full, "storage-full")

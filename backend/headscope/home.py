@@ -6,6 +6,7 @@ import errno
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from . import database
 from .errors import InvalidSetting, StorageFull
@@ -23,24 +24,28 @@ PATIENCE_SECONDS = 5.0
 
 
 @contextmanager
-def usable() -> Iterator[None]:
-    """Raise InvalidSetting or StorageFull where the system refuses a file or folder of the home."""
+def usable(setting: str = "HEADSCOPE_HOME") -> Iterator[None]:
+    """Raise InvalidSetting or StorageFull where the system refuses a file in the folder of a setting."""
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
-            raise StorageFull("The disk of HEADSCOPE_HOME is full. Free some room, then start again.") from None
+            raise StorageFull(f"The disk of {setting} is full. Free some room, then start again.") from None
         raise InvalidSetting(
-            "Headscope cannot write to HEADSCOPE_HOME. Set it to a folder that the user who runs Headscope can write to."
+            f"Headscope cannot write to {setting}. Set it to a folder that the user who runs Headscope can write to."
         ) from None
 
 
 def prepare(settings: Settings) -> None:
-    """Make the folder of the settings and check that files can be made there. Raises InvalidSetting or StorageFull."""
-    with usable():
-        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryFile(dir=settings.home) as file:
-            file.write(b"\0" * 4096)
+    """Make the folders of the settings and check that files can be made there. Raises InvalidSetting or StorageFull."""
+    folders = {"HEADSCOPE_HOME": settings.home}
+    if settings.redis_url and settings.store_url and "://" not in settings.store_url:
+        folders["HEADSCOPE_STORE_URL"] = Path(settings.store_url)
+    for setting, folder in folders.items():
+        with usable(setting):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"\0" * 4096)
 
 
 def recover(settings: Settings) -> None:

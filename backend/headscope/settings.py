@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import platformdirs
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from .errors import InvalidSetting
@@ -116,6 +116,25 @@ class Settings(BaseSettings):
         default="info", description="The least important events that are written; debug adds every request."
     )
 
+    @field_validator("redis_url", "cache_url")
+    @classmethod
+    def _address(cls, url: str | None) -> str | None:
+        if url is not None:
+            from redis.connection import parse_url
+
+            parse_url(url)  # type: ignore[no-untyped-call] # raises ValueError, for example for a port that is no number
+        return url
+
+    @field_validator("home", "model_dirs", "data_dirs")
+    @classmethod
+    def _folders(cls, value: Path | tuple[Path, ...]) -> Path | tuple[Path, ...]:
+        try:
+            for folder in (value,) if isinstance(value, Path) else value:
+                folder.resolve().is_dir()  # raises where the system refuses the name, or to look there
+        except (OSError, ValueError):
+            raise ValueError("it must name folders that can be opened") from None
+        return value
+
     def __init__(self, **values: Any) -> None:
         try:
             super().__init__(**values)
@@ -123,7 +142,7 @@ class Settings(BaseSettings):
             first = error.errors()[0]
             name = str(first["loc"][0])
             examples = Settings.model_fields[name].examples
-            wanted = first["msg"].replace("Input should be", "it must be")
+            wanted = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
             raise _invalid(
                 name, f"it must look like {', or '.join(map(str, examples))}" if examples else wanted
             ) from None

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headscope.database import Database
-from headscope.errors import DatabaseDamaged, HeadscopeError, StorageFull, StoreUnavailable
+from headscope.errors import DatabaseDamaged, HeadscopeError, InvalidSetting, StorageFull, StoreUnavailable
 from headscope.jobs import SqliteRecord, Work
 from headscope.runtime import Service
 from headscope.settings import Settings
@@ -139,6 +139,14 @@ def test_a_newer_record_is_refused(home: Path) -> None:
     with pytest.raises(HeadscopeError, match="newer version"):
         service(home)
     assert not aside(home)
+
+
+@pytest.mark.parametrize("part", ["results", "incoming", "server.lock", "inputs"])
+def test_a_home_with_the_wrong_parts(tmp_path: Path, part: str) -> None:
+    """A file where a folder belongs, or the other way round."""
+    (tmp_path / part).mkdir() if part == "server.lock" else (tmp_path / part).write_text("")
+    with pytest.raises(InvalidSetting, match="HEADSCOPE_HOME"):
+        service(tmp_path)
 
 
 def test_a_second_server_does_not_put_aside(home: Path) -> None:
