@@ -21,7 +21,7 @@ T = TypeVar("T")
 # How long one waits for another's transaction (s).
 BUSY_SECONDS = 10.0
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-# Of SQLite's errors of input and output, the one of a file that is too short; all others of writing are a full disk.
+# Of the I/O errors, a file that is too short is damaged, one that cannot be read is unavailable, and all others mean a full disk.
 SHORT, READ = sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_READ
 AWAY = frozenset(
     {

@@ -52,7 +52,7 @@ def recover(settings: Settings) -> None:
     """Put damaged databases of an embedded home aside. Only for the server that has the home to itself."""
     if settings.redis_url is not None:
         return
-    lost = "Analyses that waited, the lists of users and share keys are lost. Stored results are kept: send a request again to see its result."
+    lost = "Queued analyses, the history of each user and share keys are lost. Stored results are kept: send a request again to see its result."
     database.recover(settings.home / "jobs.db", create_jobs, lost)
     for folder in (settings.home, settings.home / "inputs", settings.home / "files"):
         if folder.is_dir():
