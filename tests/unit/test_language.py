@@ -65,6 +65,9 @@ MEANT = [
     ("highest null share", "order by null_share desc", {}),
     ("top three heads by entropy", "order by entropy desc limit 3", {}),
     ("vertical heads sorted by null share ascending", "vertical order by null_share asc", {}),
+    ("heads sorted by token_types.PUNCT", "order by token_types.PUNCT desc", {}),
+    ("heads sorted by token_types.punct", "order by token_types.punct desc", {}),
+    ("heads sorted by token types noun", "order by token_types.NOUN desc", {}),
     ("the ten sharpest heads", "order by entropy asc limit 10", {}),
     ("broad heads in layer 3", "layer = 3 order by entropy desc", {}),
     # Layers and heads.
@@ -114,6 +117,11 @@ ASKED = [
     ("verticle heads", "not clear", ["vertical"]),
     ("enntropy by layer", "not clear", ["chart entropy layer"]),
     ("heads that understand syntax", "not clear", None),
+    (
+        "sorted by token types punct",
+        "differ only in capitals",
+        ["order by token_types.punct desc", "order by token_types.PUNCT desc"],
+    ),
     ("rank", "several numbers", None),
     ("entropi < 1", "not clear", ["entropy < 1"]),
     ("compare", "Compare what", None),

@@ -176,13 +176,28 @@ def test_ranks_by_what_was_asked_last(text, by, direction):
         assert values == sorted(values, reverse=direction == "desc")
 
 
-def test_heads_without_a_reading_come_last_and_limit_cuts():
+def test_heads_without_a_reading_are_not_ranked_and_limit_cuts():
     found = find(subject(), "order by entropy asc").heads
     values = [head.values["entropy"] for head in found]
-    missing = values.count(None)
-    assert missing
-    assert values[-missing:] == [None] * missing
+    assert 0 < len(found) < 11
+    assert values == sorted(value for value in values if value is not None)
     assert find(subject(), "order by entropy asc limit 2").heads == found[:2]
+    ranked = {(head.layer, head.head) for head in found}
+    either = find(subject(), "entropy >= 0 or not entropy >= 0").heads
+    assert {(head.layer, head.head) for head in either} == ranked
+
+
+def test_names_that_differ_in_capitals_only_are_told_apart():
+    columns = MEASURES["token_types"].columns
+    values = np.full((1, 2, len(columns)), np.nan)
+    values[..., columns.index("punct")], values[0, 1, columns.index("PUNCT")] = 0.25, 0.75
+    this = Subject([0], [0, 1], np.ones((1, 2), bool), {"token_types": ["weights"]}, lambda *_: values)
+    for text in ("token_types.PUNCT > 0.5", "order by token_types.PUNCT asc"):
+        assert [(head.head, head.values) for head in find(this, text).heads] == [(1, {"token_types.PUNCT": 0.75})]
+    assert find(this, "token_types.punct > 0.5").heads == []
+    assert write(parse("Token_Types.noun > 0 and VERTICAL")) == "token_types.NOUN > 0 and vertical"
+    with pytest.raises(InvalidQuery, match=r"Choose one: token_types\.punct, token_types\.PUNCT\."):
+        parse("token_types.Punct > 0.5")
 
 
 def test_a_measure_is_read_under_the_lens_it_names_else_the_one_asked_about_else_its_own():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from ..lenses import LENSES
 from ..measures import MEASURES
 from .terms import columns_of, kinds, numbers
 
+Meaning = TypeVar("Meaning")
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth"),
@@ -70,7 +73,7 @@ which who whose with would you
 FILLERS = frozenset(_FILLERS.split())
 
 
-def _alternatives(phrases: dict[str, str]) -> str:
+def _alternatives(phrases: Iterable[str]) -> str:
     """A pattern for any of the phrases, the longest first; spaces match hyphens too."""
     ordered = sorted(phrases, key=len, reverse=True)
     return "|".join(re.escape(phrase).replace(r"\ ", "[ -]") for phrase in ordered)
@@ -89,16 +92,17 @@ def _lens_phrases() -> dict[str, str]:
     return {phrase: name for phrase, name in found.items() if phrase != "null"}
 
 
-def _measure_phrases() -> dict[str, str]:
-    found: dict[str, str] = {}
+def _measure_phrases() -> dict[str, tuple[str, ...]]:
+    """Phrase -> the numbers it may mean; several where names differ only in capitals."""
+    found: dict[str, tuple[str, ...]] = {}
     for name in numbers()[2:]:
         measure, _, column = name.partition(".")
         words = [name, *_MEASURE_WORDS.get(name, ())]
         if column:
-            words += [f"{_spoken(measure)} {_spoken(column)}".lower(), f"{_spoken(column)} {_spoken(measure)}".lower()]
+            words += [f"{_spoken(measure)} {_spoken(column)}", f"{_spoken(column)} {_spoken(measure)}"]
         else:
-            words += [_spoken(name), MEASURES[name].title.lower()]
-        found |= dict.fromkeys(words, name)
+            words += [_spoken(name), MEASURES[name].title]
+        found |= {word: (*found.get(word, ()), name) for word in dict.fromkeys(map(str.lower, words))}
     return found
 
 
@@ -116,14 +120,14 @@ MEASURE = rf"(?:the |mean |average )*(?P<{{0}}>{_alternatives(MEASURE_NAMES)})"
 KIND = rf"(?:{'|'.join(re.escape(kind) for kind in sorted(kinds(), key=len, reverse=True))})"
 
 
-def named(phrases: dict[str, str], said: str) -> str:
+def named(phrases: Mapping[str, Meaning], said: str) -> Meaning:
     """What a phrase that a pattern has found stands for."""
     return phrases.get(said) or phrases[said.replace("-", " ")]
 
 
 def words() -> list[str]:
     """Every word that means something, to offer where one is misspelt."""
-    whole = [phrase for phrase, name in MEASURE_NAMES.items() if "." not in name]
+    whole = [phrase for phrase, names in MEASURE_NAMES.items() if "." not in names[0]]
     known = [*LENS_NAMES, *whole, *SEVERAL, *kinds(), *NUMBERS, *ORDINALS]
     known += ["layer", "head", "compare", "highest", "lowest", "difference", "induction", "previous", "attend", "sink"]
     return sorted({word for phrase in known for word in phrase.split() if word.isalpha() and len(word) > 2})

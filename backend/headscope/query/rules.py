@@ -92,16 +92,26 @@ def read_through(s: Sentence) -> None:
         s.add("lens", named(LENS_NAMES, found["a"] or found["b"]), found)
 
 
+def _measure(s: Sentence, found: re.Match[str]) -> str:
+    """The number that a match names. Asks where names differ only in capitals and none of them is written exactly."""
+    names, said = named(MEASURE_NAMES, found["m"]), s.said[slice(*found.span("m"))]
+    if len(names) > 1 and said not in names:
+        raise Unsure(
+            "These differ only in capitals. Which one?", [Choice(name, s.put(found, name, "m")) for name in names]
+        )
+    return said if said in names else names[0]
+
+
 def charts(s: Sentence) -> None:
     """`entropy by layer`, `colour by entropy`."""
     if found := s.take(
         rf"(?:(?:show|plot|draw|chart|graph) )?{MEASURED} (?:by|per|across|over|for each) (?P<by>layer|head)s?"
     ):
-        s.add("chart", f"{named(MEASURE_NAMES, found['m'])} {found['by']}", found)
+        s.add("chart", f"{_measure(s, found)} {found['by']}", found)
     if found := s.take(rf"colou?r(?:ed)?(?: heads| them| the grid| the heads)? by {MEASURED}"):
-        s.add("measure", named(MEASURE_NAMES, found["m"]), found)
+        s.add("measure", _measure(s, found), found)
     if found := s.take(rf"(?:plot|draw|chart|graph) {MEASURED}"):
-        name = named(MEASURE_NAMES, found["m"])
+        name = _measure(s, found)
         choices = [Choice(f"{name} by {axis}", s.put(found, f"{name} by {axis}")) for axis in ("layer", "head")]
         raise Unsure("By layer, or by head?", choices)
 
@@ -195,21 +205,21 @@ def comparisons(s: Sentence) -> None:
         rf"{MEASURED} (?:is |are )?(?:between|from) (?P<low>-?\d+(?:\.\d+)?)(?P<pl>%)? (?:and|to) (?P<high>-?\d+(?:\.\d+)?)(?P<ph>%)?"
     ):
         low, high = found["low"] + (found["pl"] or found["ph"] or ""), found["high"] + (found["ph"] or "")
-        s.add("where", f"{low} <= {named(MEASURE_NAMES, found['m'])} <= {high}", found)
+        s.add("where", f"{low} <= {_measure(s, found)} <= {high}", found)
     while found := s.take(rf"{MEASURED} ?(?:(?:of|is|are) )?(?P<sign>{SIGNED}) ?{amount}"):
         s.add(
             "where",
-            f"{named(MEASURE_NAMES, found['m'])} {SIGN[found['sign']]} {found['n']}{'%' if found['p'] else ''}",
+            f"{_measure(s, found)} {SIGN[found['sign']]} {found['n']}{'%' if found['p'] else ''}",
             found,
         )
     while found := s.take(rf"(?P<sign>{SIGNED}) ?{amount} (?:of )?{MEASURED}"):
         s.add(
             "where",
-            f"{named(MEASURE_NAMES, found['m'])} {SIGN[found['sign']]} {found['n']}{'%' if found['p'] else ''}",
+            f"{_measure(s, found)} {SIGN[found['sign']]} {found['n']}{'%' if found['p'] else ''}",
             found,
         )
     if found := s.take(rf"(?P<size>high|large|low|small) {MEASURED}"):
-        name = named(MEASURE_NAMES, found["m"])
+        name = _measure(s, found)
         end = "highest" if found["size"] in ("high", "large") else "lowest"
         raise Unsure(
             "From where on? Order the heads, or give a number.",
@@ -240,7 +250,7 @@ def orders(s: Sentence) -> None:
 
 
 def _order(s: Sentence, found: re.Match[str], direction: str) -> None:
-    s.add("order", f"order by {named(MEASURE_NAMES, found['m'])} {direction}", found)
+    s.add("order", f"order by {_measure(s, found)} {direction}", found)
     _limit(s, found)
 
 
@@ -391,7 +401,7 @@ def measures(s: Sentence) -> None:
     while found := s.take(MEASURED):
         if s.has("measure"):
             raise Unsure("Heads can be coloured by one measure at a time. Which one?")
-        s.add("measure", named(MEASURE_NAMES, found["m"]), found)
+        s.add("measure", _measure(s, found), found)
     several = "|".join(sorted(map(re.escape, phrases.SEVERAL), key=len, reverse=True))
     if found := s.take(rf"(?:{several})"):
         name = phrases.SEVERAL[found[0]]

@@ -70,17 +70,16 @@ class Found:
 
 
 def find(subject: Subject, text: str) -> Found:
-    """The heads that satisfy a query. Raises InvalidQuery, or Unknown for a measure that was not computed."""
+    """The heads that satisfy a query, without those that `order by` finds no reading of.
+
+    Raises InvalidQuery, or Unknown for a measure that was not computed.
+    """
     query = parse(text)
     term, direction = ranking(query)
     yes = subject.there if query.where is None else subject.there & _truth(subject, query.where)[0]
     places = np.argwhere(yes)
     if term is not None:
-        keys = _numbers(subject, term)[yes]
-        # Heads without a reading come last; equal ones stay in order of layers and heads.
-        places = places[
-            np.argsort(np.where(np.isnan(keys), np.inf, keys if direction == "asc" else -keys), kind="stable")
-        ]
+        places = _ranked(places, _numbers(subject, term)[yes], direction, leave_out=query.order is not None)
     places = places[: query.limit]
     named = list(dict.fromkeys([*terms_of(query.where), *([term] if term is not None else [])]))
     columns = {item.name: _shown(subject, item) for item in named if item.name not in PLACES}
@@ -91,6 +90,14 @@ def find(subject: Subject, text: str) -> Found:
         for layer, head in places.tolist()
     ]
     return Found(write(query), None if term is None else term.name, direction, int(subject.there.sum()), heads)
+
+
+def _ranked(places: Array, keys: Array, direction: Direction, *, leave_out: bool) -> Array:
+    """Places [N, 2] by their keys [N]; equal ones stay in order of layers and heads. Those without a reading come last, or are left out."""
+    read = np.isfinite(keys)
+    order = np.argsort(np.where(read, keys if direction == "asc" else -keys, np.inf), kind="stable")
+    kept: Array = places[order[: read.sum()] if leave_out else order]
+    return kept
 
 
 def ranking(query: Query) -> tuple[Term | None, Direction]:
@@ -150,7 +157,7 @@ def _compared(subject: Subject, comparison: Comparison) -> tuple[Array, Array]:
     ]
     pairs = zip(comparison.signs, values[:-1], values[1:], strict=True)
     holds = np.logical_and.reduce([COMPARE[sign](left, right) for sign, left, right in pairs])
-    return np.logical_and.reduce([~np.isnan(value) for value in values]), holds
+    return np.logical_and.reduce([np.isfinite(value) for value in values]), holds
 
 
 def _numbers(subject: Subject, term: Term) -> Array:

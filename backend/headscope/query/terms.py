@@ -81,10 +81,10 @@ def resolve(text: str, position: int) -> Term | Kind:
     named, _, lens = text.partition("@")
     if lens and lens not in LENSES:
         raise InvalidQuery(f"There is no such lens. {near(lens, LENSES)}", position)
-    if named.lower() in kinds():
-        return Kind(named.lower(), _readable(CLASSES, lens, position))
-    measure, _, column = named.partition(".")
-    measure = measure.lower()
+    if kind := matching(named, kinds()):
+        return Kind(kind[0], _readable(CLASSES, lens, position))
+    written, _, column = named.partition(".")
+    measure = next(iter(matching(written, (*PLACES, *MEASURES))), "")
     if measure in PLACES and not (column or lens):
         return Term(measure)
     if measure not in MEASURES or not is_per_head(MEASURES[measure]):
@@ -95,15 +95,21 @@ def resolve(text: str, position: int) -> Term | Kind:
 
 
 def _column(measure: str, column: str, position: int) -> str:
-    known = {name.lower(): name for name in columns_of(measure)}
-    if column.lower() in known:
-        return known[column.lower()]
-    if not column and not known:
-        return ""
-    if not known:
+    known = columns_of(measure)
+    if not known and column:
         raise InvalidQuery(f"{measure} is one number: leave out what stands after the point.", position)
-    offered = ", ".join(f"{measure}.{name}" for name in known.values())
-    raise InvalidQuery(f"{measure} gives several numbers. Choose one: {offered}.", position)
+    found = matching(column, known)
+    if len(found) == 1 or not known:
+        return "".join(found)
+    offered = ", ".join(f"{measure}.{name}" for name in found or known)
+    why = "has columns that differ only in capitals" if found else "gives several numbers"
+    raise InvalidQuery(f"{measure} {why}. Choose one: {offered}.", position)
+
+
+def matching(text: str, names: Iterable[str]) -> list[str]:
+    """The name that is written so, else all that differ from the text in capitals only."""
+    known = list(names)
+    return [text] if text in known else [name for name in known if name.lower() == text.lower()]
 
 
 def _readable(measure: str, lens: str, position: int) -> str:
