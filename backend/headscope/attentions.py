@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from .library import Analysis
 from .models.tokens import is_punctuation
 from .request import check_needs
 from .result import Memory
-from .types import BLOCK_BYTES, Axes, Keys, Kind, Layer, Token, TokenKind
+from .types import BLOCK_BYTES, Axes, Keys, Kind, Layer, Token, TokenKind, Warned
 
 # How far above 1 a row may sum, for rounding. Half precision may be off by its own epsilon.
 TOLERANCE = 1e-3
@@ -76,7 +76,7 @@ def from_attentions(
     lenses: Sequence[Method] | None = None,
     measures: Sequence[Method] = ("entropy",),
 ) -> Analysis:
-    """An analysis of attention weights that any model returned, without padding.
+    """An analysis of attention weights that any model returned. Cut padding off first; keys at the ends that no query attends to give a warning.
 
     `attentions` holds one array or tensor per layer, [H, Q, K] or [1, H, Q, K], as `output_attentions=True` gives them. `tokens` names the queries and, unless
     `key_tokens` does, the keys: strings as the tokenizer has them, or Token. `values` holds [G, K, D] or [1, G, K, D] per layer; with them lenses such as
@@ -113,7 +113,7 @@ def from_attentions(
         _hand_on(_layer(given, index, rule), collector)
     width = given.values[0].shape[-1] if given.values else 0
     result = collector.result(request, given.kind, given.axes.queries, given.axes.keys, width)
-    result.warnings = list(caveats(result, lacks))
+    result.warnings = [*_padding(given), *caveats(result, lacks)]
     result.timing_ms = {"total": round((time.perf_counter() - started) * 1e3, 1)}
     digest = f"{given.digest()} {causal}"
     return Analysis(result, sink.maps, lambda: digest)
@@ -220,6 +220,27 @@ def _keys(weights: Tensor, causal: bool | None) -> Keys:
     if torch.equal(window, seen) and not torch.equal(window, window.new_ones(window.shape).tril()):
         return Keys("mask", window)
     return Keys("prefix" if prefix else "all")
+
+
+def _padding(given: _Given) -> Iterator[Warned]:
+    """A warning of keys at either end that no query attends to, in any layer and head.
+
+    Queries that spread their attention evenly over all keys do not count: that is what is left of a query whose keys are all masked.
+    """
+    shape = given.weights[0].shape[1:]
+    attended, even = torch.zeros(shape, dtype=torch.bool), torch.full(shape[:1], shape[1] > 1)
+    for one in given.weights:
+        attended |= (one > 0).any(0)
+        even &= (one == one[..., :1]).all(-1).all(0)
+    places = attended[~even].any(0).nonzero().flatten().tolist()
+    first, last = (places[0], places[-1]) if places else (0, shape[1] - 1)
+    unseen = first + shape[1] - 1 - last
+    if unseen:
+        yield Warned(
+            "padding",
+            f"No query attends to {unseen} of {shape[1]} keys, at the ends of the text: they look like padding, which enters "
+            f"every number. Cut the arrays and the tokens to {first}:{last + 1}.",
+        )
 
 
 def _lacks(given: _Given, rules: Sequence[Keys]) -> dict[str, str]:

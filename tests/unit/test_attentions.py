@@ -165,6 +165,29 @@ def test_rows_may_sum_to_less_than_1_and_that_is_said() -> None:
     np.testing.assert_allclose(a.maps["weights"].sum(-1), 0.8, rtol=1e-5)
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_that_a_model_was_given_is_found(tiny: Model, ids: Any, side: str) -> None:
+    """Padded on either side, in encoders and decoders; the same maps without the padding give no warning."""
+    kept = slice(52, 64) if side == "left" else slice(0, 12)
+    mask = torch.zeros(1, 64, dtype=torch.long)
+    mask[:, kept] = 1
+    padded = eager(tiny, {"input_ids": torch.tensor([ids(64)]), "attention_mask": mask}).attentions
+    [warning] = [one for one in from_attentions(padded, names(64)).warnings if one.code == "padding"]
+    assert "52 of 64 keys" in warning.message
+    assert f"to {kept.start}:{kept.stop}." in warning.message
+    cropped = from_attentions([one[..., kept, kept] for one in padded], names())
+    assert "padding" not in {one.code for one in cropped.warnings}
+
+
+@pytest.mark.parametrize("rule", ["all", "prefix", "window", "around"])
+def test_hidden_keys_are_no_padding(rule: str) -> None:
+    assert "padding" not in {one.code for one in from_attentions(weights(rule=rule), names()).warnings}
+
+
+def test_a_single_token_is_no_padding() -> None:
+    assert "padding" not in {one.code for one in from_attentions([np.ones((1, 1, 1))], ["one"]).warnings}
+
+
 REFUSED: list[tuple[str, Any, Any, Any, str]] = [
     ("nothing", [], names(), None, "no layer"),
     ("no list", 3, names(), None, "list"),
