@@ -63,7 +63,7 @@ def declaration(name: str) -> str:
         above = f"from {low}" if low != "unbounded" else low
         rows.append(("range", f"{low} to {high}" if high != "unbounded" else above))
     if kind not in DRAWN:
-        rows.append(("unit", "none" if what.unit == "1" else what.unit))
+        rows.append(("unit", _units(what)))
     named = described["params"].get("properties", {})
     rows.append(("parameters", ", ".join(f"`{parameter}`" for parameter in named) or "none"))
     if described.get("asks"):
@@ -79,6 +79,19 @@ def declaration(name: str) -> str:
         rows.append(("needs", ", ".join(f"[`{need}`](../index.md#needs)" for need in what.needs)))
     rows.append(("source", what.citation))
     return table(("name", f"`{what.name}`"), rows)
+
+
+def _units(what: Declaration) -> str:
+    """The unit, and which columns have another one."""
+    others: dict[str, list[str]] = {}
+    for column, unit in getattr(what, "units", {}).items():
+        others.setdefault(unit, []).append(column)
+    parts = [f"{_unit(unit)} ({_columns(columns)})" for unit, columns in others.items()]
+    return "; ".join([_unit(what.unit), *parts])
+
+
+def _unit(unit: str) -> str:
+    return "none" if unit == "1" else unit
 
 
 def _columns(names: list[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -114,7 +114,8 @@ class Measure(Declaration):
 
     It is computed for those of `lenses` that were read, and for the weights if they are among them. `reads` names the lenses that must have been read for it.
     `of` heads: gets blocks of heads. `of` layer: gets all heads of a layer at once, with the residual stream; values may have no axis H. An axis C
-    holds `columns`, by name; one named class holds numbers of `classes`. One that is `fixed` reads the model's weights alone: all inputs give the same.
+    holds `columns`, by name, each in `unit` unless `units` gives it another; one named class holds numbers of `classes`. One that is `fixed` reads the
+    model's weights alone: all inputs give the same.
     `looks` is what it looks at in a token (given its parameters): heads of inputs whose tokens look alike are computed at once, with the tokens of the first; what
     Layer.marked says may differ between them. Without it every input is computed by itself.
     """
@@ -126,8 +127,13 @@ class Measure(Declaration):
     lenses: tuple[str, ...] = ("weights",)
     reads: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
     fixed: bool = False
+
+    def unit_of(self, column: str | None) -> str:
+        """The unit of a column, or of the one number."""
+        return self.unit if column is None else self.units.get(column, self.unit)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -136,5 +142,6 @@ class Measure(Declaration):
             "lenses": list(self.lenses),
             "reads": list(self.reads),
             "columns": list(self.columns),
+            "units": {column: self.unit_of(column) for column in self.columns},
             "classes": list(self.classes),
         }

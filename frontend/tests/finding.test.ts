@@ -15,6 +15,7 @@ import {
 } from '../src/lib/finding'
 import type { Matrix } from '../src/lib/matrix'
 import { MOST_HEADS, merged, toggled } from '../src/lib/several'
+import { amount } from '../src/lib/words'
 import { type GridLayout, headAt, placeOf } from '../src/marks/grid-painter'
 import { Finder } from '../src/state/finder.svelte'
 
@@ -97,6 +98,12 @@ it('offers every number per head, columns one by one, but no class', () => {
   expect(names).toContain('patterns.margin')
   expect(names).not.toContain('patterns')
   expect(names).not.toContain('patterns.class')
+})
+
+it('gives every column its own unit', () => {
+  const distance = { ...fixedCatalogue.measures[0], axes: ['L', 'H', 'C'], unit: 'tokens', columns: ['mean', 'from_1'] }
+  const [mean, share] = headNumbers([{ ...distance, units: { mean: 'tokens', from_1: '1' } }])
+  expect([amount(mean, 2.5), amount(share, 0.25)]).toEqual(['2.5 tokens', '0.25'])
 })
 
 describe('several heads as one', () => {

@@ -28,7 +28,7 @@ TEXT = "The cat sat on the mat because it was tired, and the mat was warm."
 @pytest.fixture(scope="module", params=["bert", "gpt2"])
 def document(server: Server, request: pytest.FixtureRequest) -> dict[str, Any]:
     """A finished analysis with every lens and measure, of an encoder and of a decoder."""
-    measures = ["entropy", "null_share", "null_share_rows", "leverage"]
+    measures = ["entropy", "null_share", "null_share_rows", "leverage", "qk_distance"]
     return server.analyse(model=request.param, text=TEXT, lenses=LENSES, measures=measures)
 
 
@@ -286,6 +286,15 @@ def test_measures_in_short(server: Server, document: dict[str, Any]) -> None:
         summary = document["summaries"][name]["weights"]
         assert summary["shape"] == list(values.shape)
         assert np.allclose([summary["min"], summary["max"]], [values.min(), values.max()], atol=1e-6)
+
+
+def test_every_column_has_its_unit(server: Server, document: dict[str, Any]) -> None:
+    """Of one measure, distances are in tokens and shares have no unit, wherever they are told."""
+    body = server.get(f"/analyses/{document['id']}/measures/qk_distance", params={"format": "json"}).json()
+    told = dict(zip(body["columns"], body["units"], strict=True))
+    assert (told["mean"], told["from_4"]) == ("tokens", "1")
+    summary = document["summaries"]["qk_distance"]["weights"]["columns"]
+    assert {name: spread["unit"] for name, spread in summary.items()} == told
 
 
 def test_measures_as_json_name_themselves(server: Server, document: dict[str, Any]) -> None:

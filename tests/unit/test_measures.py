@@ -112,6 +112,23 @@ def test_lenses_and_columns_of_measures_exist(name: str) -> None:
     assert {*measure.lenses, *measure.reads} <= set(LENSES)
     assert bool(measure.columns) == ("C" in measure.shape.split())
     assert len(set(measure.columns)) == len(measure.columns)
+    assert set(measure.units) <= set(measure.columns)
+
+
+def test_columns_have_units_of_their_own() -> None:
+    """Shares are no distances, and counts of dimensions no singular values."""
+    units = MEASURES["qk_distance"].describe()["units"]
+    assert (units["mean"], units["square"], {units[name] for name in units if "from" in name}) == (
+        "tokens",
+        "tokens²",
+        {"1"},
+    )
+    units = MEASURES["qk_spectrum"].describe()["units"]
+    assert [units[name] for name in ("largest", "stable", "dims_90", "most", "share_1")] == [
+        "1",
+        *["dimensions"] * 3,
+        "1",
+    ]
 
 
 @pytest.mark.parametrize(

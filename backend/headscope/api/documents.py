@@ -144,11 +144,13 @@ def _summaries(stored: Source) -> dict[str, dict[str, Summary]]:
 
 
 def _summary(name: str, values: Any) -> Summary:
-    columns = {column: _spread(values[..., place]) for place, column in enumerate(MEASURES[name].columns)}
+    measure = MEASURES[name]
+    columns = {
+        column: {**_spread(values[..., place]), "unit": measure.unit_of(column)}
+        for place, column in enumerate(measure.columns)
+    }
     whole = {"min": None, "mean": None, "max": None} if columns else _spread(values)
-    return Summary.model_validate(
-        {"unit": MEASURES[name].unit, "shape": list(values.shape), "columns": columns, **whole}
-    )
+    return Summary.model_validate({"unit": measure.unit, "shape": list(values.shape), "columns": columns, **whole})
 
 
 def _spread(values: Any) -> dict[str, float | None]:

@@ -275,7 +275,7 @@ async def measures(
     unit: Annotated[Unit | None, Query(description="Of the entropy.")] = None,
     format_: FormatQuery = None,
 ) -> Response:
-    """`values`, shaped as the measure declares; NaN (null in JSON) where undefined. `columns` names what an axis C holds."""
+    """`values`, shaped as the measure declares; NaN (null in JSON) where undefined. `columns` names what an axis C holds, `units` in which units."""
     if unit is not None and measure != "entropy":
         raise InvalidRequest("Only the entropy has a choice of units.", pointer="/unit")
 
@@ -303,9 +303,10 @@ async def measures(
 def _axes(measure: Measure, axes: Sequence[str], values: Array, format_: Format) -> dict[str, Any]:
     """What the axes of a measure's values hold: lists in JSON, words in the metadata of files."""
     columns = measure.columns if "C" in axes else ()
+    units = [measure.unit_of(column) for column in columns]
     if format_ == "json":
-        return {"axes": list(axes), "columns": list(columns), "shape": list(values.shape)}
-    return {"axes": " ".join(axes), "columns": " ".join(columns)}
+        return {"axes": list(axes), "columns": list(columns), "units": units, "shape": list(values.shape)}
+    return {"axes": " ".join(axes), "columns": " ".join(columns), "units": " ".join(units)}
 
 
 def check_measure(stored: Stored, measure: str, lens: str) -> None:

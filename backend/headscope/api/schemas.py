@@ -107,12 +107,16 @@ class LensSchema(DeclarationSchema):
 
 
 class MeasureSchema(DeclarationSchema):
-    """A measure; `lenses` are those it can be asked about, `reads` those it needs, `columns` what its axis C holds, `classes` what the numbers in a column class mean."""
+    """A measure; `lenses` are those it can be asked about, `reads` those it needs, `columns` what its axis C holds.
+
+    `units` holds the unit of each column, `classes` what the numbers in a column class mean.
+    """
 
     shape: str
     lenses: list[str]
     reads: list[str]
     columns: list[str]
+    units: dict[str, str]
     classes: list[str]
 
 
@@ -183,12 +187,18 @@ class Spread(Strict):
     max: float | None
 
 
+class ColumnSpread(Spread):
+    """The spread of one column of a measure."""
+
+    unit: str
+
+
 class Summary(Spread):
     """A measure in short. What has columns has a spread for each of them, and none over all."""
 
     unit: str
     shape: list[int]
-    columns: dict[str, Spread]
+    columns: dict[str, ColumnSpread]
 
 
 class MechanismSchema(BaseModel):
@@ -384,13 +394,14 @@ class ComparedAnalyses(Strict):
 
 
 class MeasureValues(Strict):
-    """Values of a measure, null where undefined. `axes` names the axes of `values`, `columns` what an axis C holds."""
+    """Values of a measure, null where undefined. `axes` names the axes of `values`, `columns` what an axis C holds, `units` in which units."""
 
     name: str
     lens: str
     unit: str
     axes: list[str]
     columns: list[str]
+    units: list[str]
     shape: list[int]
     values: list[Any]
 

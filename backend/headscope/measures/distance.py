@@ -58,6 +58,7 @@ QK_DISTANCE = Measure(
     unit="tokens",
     shape="L H C",
     columns=COLUMNS,
+    units={"square": "tokens²", **dict.fromkeys(COLUMNS[2:], "1")},
     needs=("same-tokens",),
     lenses=("weights", "max-entropy"),
     compute=qk_distance,

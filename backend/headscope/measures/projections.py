@@ -83,6 +83,8 @@ SPECTRUM = (
     "most",
     *(f"share_{count}" for count in COUNTS),
 )
+# Of the others, `largest` is in units of the products and each share a part of the energy.
+DIMENSIONS = dict.fromkeys(SPECTRUM[1 : -len(COUNTS)], "dimensions")
 
 
 def _factors(layer: Layer) -> tuple[Tensor, Tensor]:
@@ -159,6 +161,7 @@ QK_SPECTRUM = Measure(
     range=(0.0, None),
     shape="L H C",
     columns=SPECTRUM,
+    units=DIMENSIONS,
     fixed=True,
     compute=qk_spectrum,
 )
@@ -175,6 +178,7 @@ QK_SPECTRUM_LAYER = Measure(
     shape="L C",
     of="layer",
     columns=SPECTRUM,
+    units=DIMENSIONS,
     fixed=True,
     compute=qk_spectrum_layer,
 )

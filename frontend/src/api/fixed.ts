@@ -74,6 +74,7 @@ const declaration = (name: string, title: string, over: Partial<Declaration>): D
   lenses: ['weights'],
   citation: '',
   columns: [],
+  units: {},
   classes: [],
   params: {},
   ...over,
@@ -162,6 +163,7 @@ export const fixedCatalogue = {
     declaration('patterns', 'Pattern', {
       axes: ['L', 'H', 'C'],
       columns: ['margin', 'class'],
+      units: { margin: '1', class: '1' },
       classes: CLASSES,
       doc: 'What the map of a head looks like.',
     }),

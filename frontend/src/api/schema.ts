@@ -313,7 +313,7 @@ export interface paths {
         };
         /**
          * Measures
-         * @description `values`, shaped as the measure declares; NaN (null in JSON) where undefined. `columns` names what an axis C holds.
+         * @description `values`, shaped as the measure declares; NaN (null in JSON) where undefined. `columns` names what an axis C holds, `units` in which units.
          */
         get: operations["measures_api_v1_analyses__id__measures__measure__get"];
         put?: never;
@@ -1329,6 +1329,20 @@ export interface components {
             share: number;
         };
         /**
+         * ColumnSpread
+         * @description The spread of one column of a measure.
+         */
+        ColumnSpread: {
+            /** Max */
+            max: number | null;
+            /** Mean */
+            mean: number | null;
+            /** Min */
+            min: number | null;
+            /** Unit */
+            unit: string;
+        };
+        /**
          * ComparedAnalyses
          * @description Two maps of every head compared, [L][H]; null where that is undefined. Layers and heads are those of the other analysis.
          */
@@ -2053,7 +2067,9 @@ export interface components {
         };
         /**
          * MeasureSchema
-         * @description A measure; `lenses` are those it can be asked about, `reads` those it needs, `columns` what its axis C holds, `classes` what the numbers in a column class mean.
+         * @description A measure; `lenses` are those it can be asked about, `reads` those it needs, `columns` what its axis C holds.
+         *
+         *     `units` holds the unit of each column, `classes` what the numbers in a column class mean.
          */
         MeasureSchema: {
             /** Citation */
@@ -2092,10 +2108,14 @@ export interface components {
             title: string;
             /** Unit */
             unit: string;
+            /** Units */
+            units: {
+                [key: string]: string;
+            };
         };
         /**
          * MeasureValues
-         * @description Values of a measure, null where undefined. `axes` names the axes of `values`, `columns` what an axis C holds.
+         * @description Values of a measure, null where undefined. `axes` names the axes of `values`, `columns` what an axis C holds, `units` in which units.
          */
         MeasureValues: {
             /** Axes */
@@ -2110,6 +2130,8 @@ export interface components {
             shape: number[];
             /** Unit */
             unit: string;
+            /** Units */
+            units: string[];
             /** Values */
             values: unknown[];
         };
@@ -2689,18 +2711,6 @@ export interface components {
             queries: "other" | "all";
         };
         /**
-         * Spread
-         * @description Smallest, mean and largest of some values; null where none is defined.
-         */
-        Spread: {
-            /** Max */
-            max: number | null;
-            /** Mean */
-            mean: number | null;
-            /** Min */
-            min: number | null;
-        };
-        /**
          * StudyData
          * @description The data set of a study: how it was read, which column is which, and the rows that were left out (the first of them).
          */
@@ -3023,7 +3033,7 @@ export interface components {
         Summary: {
             /** Columns */
             columns: {
-                [key: string]: components["schemas"]["Spread"];
+                [key: string]: components["schemas"]["ColumnSpread"];
             };
             /** Max */
             max: number | null;

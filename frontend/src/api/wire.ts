@@ -70,6 +70,7 @@ export const readDeclaration = (wire: WireDeclaration): Declaration => ({
   lenses: 'lenses' in wire ? wire.lenses : [],
   citation: wire.citation,
   columns: 'columns' in wire ? wire.columns : [],
+  units: 'units' in wire ? wire.units : {},
   classes: 'classes' in wire ? wire.classes : [],
   params: wire.params,
 })

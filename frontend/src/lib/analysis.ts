@@ -181,6 +181,8 @@ export interface Declaration {
   citation: string
   /** For measures of several numbers: what they are called, and what the numbers of a class mean. */
   columns: string[]
+  /** The unit of each column. */
+  units: Record<string, string>
   classes: string[]
   /** JSON Schema of the parameters. */
   params: unknown
@@ -232,6 +234,7 @@ export function headNumbers(measures: readonly Declaration[]): Declaration[] {
             {
               ...measure,
               name: `${measure.name}.${column}`,
+              unit: measure.units[column] ?? measure.unit,
               title: `${measure.title}: ${column.replaceAll('_', ' ')}`,
               axes: ['L', 'H'],
               columns: [],

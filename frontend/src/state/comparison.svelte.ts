@@ -29,6 +29,7 @@ const declared = (name: string, title: string, doc: string, unit: string, signed
   lenses: [],
   citation: '',
   columns: [],
+  units: {},
   classes: [],
   params: {},
 })

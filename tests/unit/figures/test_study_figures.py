@@ -226,6 +226,13 @@ def test_head_metrics_are_those_of_the_maps(study: Any, one_by_one: list[Any]) -
     assert {row["induction_score"] for row in table} == {None}, "MiniLM is not causal"
 
 
+def test_numbers_of_a_head_have_the_unit_of_their_column(study: Any) -> None:
+    numbers = {one["column"]: one for one in study.head(0, 0)["numbers"] if one["measure"] == "qk_distance"}
+    assert [numbers[name]["unit"] for name in ("mean", "from_0", "from_1")] == ["tokens", "1", "1"]
+    shares = [one["mean"] for name, one in numbers.items() if name.startswith("from")]
+    assert sum(shares) == pytest.approx(1, abs=1e-6)
+
+
 def test_the_grid_has_the_class_of_most_inputs(study: Any, one_by_one: list[Any]) -> None:
     kinds = np.stack([a.measures["patterns"]["weights"][..., column("patterns", "class")] for a in one_by_one]).astype(
         int

@@ -114,7 +114,7 @@ def _numbers(summary: Summary, measure: str, lens: str, variant: int, place: tup
                 "measure": measure,
                 "lens": lens,
                 "column": column,
-                "unit": declared.unit,
+                "unit": declared.unit_of(column),
                 "mean": _plain(values[at or 0]),
             }
             for at, column in _columns(measure)
@@ -127,7 +127,7 @@ def _numbers(summary: Summary, measure: str, lens: str, variant: int, place: tup
             "measure": measure,
             "lens": lens,
             "column": column,
-            "unit": declared.unit,
+            "unit": declared.unit_of(column),
             "count": int(stat.count[at]),
             "inputs": int(stat.inputs[at]),
             **{
