@@ -1,9 +1,11 @@
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { fixedStudies } from '../src/api/fixed-studies'
 import { requestBody } from '../src/api/studies'
+import { short } from '../src/lib/format'
 import {
   type Studies,
   type StudyItem,
+  type StudyNumber,
   type StudyRequest,
   studyProgressSentence,
   studyTitle,
@@ -11,7 +13,7 @@ import {
   type Variant,
   variantNames,
 } from '../src/lib/studies'
-import { analysisLink, difference, gridOf, largest, rankQuery } from '../src/lib/study-heads'
+import { analysisLink, difference, gridOf, largest, medianSentence, rankQuery } from '../src/lib/study-heads'
 import { StudyList } from '../src/state/study-list.svelte'
 
 const titled = (model: string) => model.toUpperCase()
@@ -207,4 +209,13 @@ describe('the list of studies', () => {
     expect(studies.list).toHaveBeenCalledTimes(2)
     expect(it.items?.[0].status).toBe('done')
   })
+})
+
+it('tells a median no more finely than it is known', () => {
+  const number = { count: 5000, low: 0 } as StudyNumber
+  const told = (...medianWithin: [number, number]) => medianSentence({ ...number, medianWithin }, short)
+  expect(told(1.2001, 1.2002)).toBe('Half of all 5,000 values are below 1.2.')
+  expect(told(0, 0.025)).toBe('The median of all 5,000 values is at most 0.025.')
+  expect(told(0.25, 0.5)).toBe('The median of all 5,000 values is between 0.25 and 0.5.')
+  expect(medianSentence({ ...number, medianWithin: null }, short)).toBe('')
 })

@@ -166,7 +166,8 @@ class Distribution(Strict):
 class StudyNumber(Strict):
     """A measure of a head over all inputs; `column` where it has several. `interval` holds the mean over inputs with 95 %, by bootstrap.
 
-    `mean` and `std` are over all values (tokens of all inputs), `input_mean` counts each input once. `top` are the inputs with the largest values. Of a measure of
+    `mean` and `std` are over all values (tokens of all inputs), `input_mean` counts each input once. Values are counted in bins: the median is between the
+    ends of `median_within`, and `median` is an estimate inside. `top` are the inputs with the largest values. Of a measure of
     the weights alone there is the mean only.
     """
 
@@ -183,6 +184,7 @@ class StudyNumber(Strict):
     input_mean: float | None
     interval: tuple[float, float] | None
     median: float | None
+    median_within: tuple[float, float] | None
     distribution: Distribution | None
     top: list[TopInput]
 

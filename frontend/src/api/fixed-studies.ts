@@ -144,7 +144,7 @@ function numberOf(measure: string, unit: string, scale: number, head: Head, id: 
     std: 0.1 * scale,
     low: 0,
     high: scale,
-    median: scale * mean,
+    medianWithin: [scale * mean, scale * mean],
     inputs: 867,
     inputMean: scale * mean,
     interval: [scale * (mean - 0.02), scale * (mean + 0.02)],

@@ -2881,7 +2881,8 @@ export interface components {
          * StudyNumber
          * @description A measure of a head over all inputs; `column` where it has several. `interval` holds the mean over inputs with 95 %, by bootstrap.
          *
-         *     `mean` and `std` are over all values (tokens of all inputs), `input_mean` counts each input once. `top` are the inputs with the largest values. Of a measure of
+         *     `mean` and `std` are over all values (tokens of all inputs), `input_mean` counts each input once. Values are counted in bins: the median is between the
+         *     ends of `median_within`, and `median` is an estimate inside. `top` are the inputs with the largest values. Of a measure of
          *     the weights alone there is the mean only.
          */
         StudyNumber: {
@@ -2911,6 +2912,11 @@ export interface components {
             measure: string;
             /** Median */
             median: number | null;
+            /** Median Within */
+            median_within: [
+                number,
+                number
+            ] | null;
             /** Std */
             std: number | null;
             /** Top */

@@ -100,9 +100,10 @@ const readStudy = (wire: WireStudy): Study => ({
 
 const readHead = ({ numbers, ...head }: Schemas['StudyHead']): StudyHead => ({
   ...head,
-  numbers: numbers.map(({ input_mean: inputMean, top, ...number }) => ({
+  numbers: numbers.map(({ input_mean: inputMean, median_within: medianWithin, top, ...number }) => ({
     ...number,
     inputMean,
+    medianWithin,
     top: top.map(({ value, ...row }) => ({ ...readRow(row), value })),
   })),
 })

@@ -156,7 +156,8 @@ export interface StudyNumber {
   std: number | null
   low: number | null
   high: number | null
-  median: number | null
+  /** The bounds between which half of the values are below. */
+  medianWithin: [number, number] | null
   /** Each input counted once, and in what interval that lies with 95 %. */
   inputs: number
   inputMean: number | null

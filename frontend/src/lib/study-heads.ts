@@ -2,7 +2,7 @@
 import { type Head, headName } from './analysis'
 import { type FoundHeads, readSort } from './finding'
 import { encodeFragment } from './fragment'
-import type { Row, Study, StudyNumber, Variant } from './studies'
+import { grouped, type Row, type Study, type StudyNumber, type Variant } from './studies'
 
 /** What is looked for, ranked by a measure unless it says itself by what. */
 export function rankQuery(find: string, measure: string, direction: 'asc' | 'desc'): string {
@@ -45,6 +45,16 @@ export const numberOf = (numbers: readonly StudyNumber[], name: string): StudyNu
     numbers.find((one) => one.measure === measure && one.column === column) ??
     numbers.find((one) => one.measure === measure)
   )
+}
+
+/** The median of a number, as finely as it is known. */
+export function medianSentence({ count, low, medianWithin }: StudyNumber, write: (value: number) => string): string {
+  if (medianWithin === null) return ''
+  const [below, above] = medianWithin.map(write)
+  const values = `all ${grouped(count)} values`
+  if (below === above) return `Half of ${values} are below ${above}.`
+  if (medianWithin[0] === low) return `The median of ${values} is at most ${above}.`
+  return `The median of ${values} is between ${below} and ${above}.`
 }
 
 /** The address at which one text of the data set is analysed as it was in the study, with a head open. */

@@ -159,6 +159,22 @@ def test_quantiles_of_a_histogram() -> None:
     np.testing.assert_allclose(stat.std, values.std(-1, ddof=1), rtol=1e-12)
 
 
+def test_a_quantile_is_no_finer_than_its_bin() -> None:
+    """Values far below the first edge: a median in the middle of the bin would be ten times the mean."""
+    values = np.random.default_rng(2).exponential(0.0014, (2, 5_000))
+    values[0, :10] = 1.2  # a few large ones, so that the largest value does not bound the median
+    edges = statistics.edges_for(0.0, None, "nats", columns=False)
+    stat = Stat(**statistics.describe(values, range(5_000), np.arange(5_000), SEED, edges)[0])
+    below, above = stat.within(0.5)
+    np.testing.assert_array_equal(below, stat.low)
+    np.testing.assert_array_equal(above, [edges[1], stat.high[1]])
+    for q in (0.0, 0.3, 0.5, 0.99, 1.0):
+        below, above = stat.within(q)
+        exact = np.quantile(values, q, axis=-1, method="inverted_cdf")
+        assert ((below <= exact) & (exact <= above)).all()
+        assert ((below <= stat.quantile(q)) & (stat.quantile(q) <= above)).all()
+
+
 @pytest.mark.parametrize(
     ("declared", "columns"),
     [((0.0, None, "nats"), False), ((0.0, 1.0, "1"), True), ((0.0, None, "edges"), True), ((None, None, "1"), False)],
@@ -173,6 +189,15 @@ def test_nothing_defined_is_nothing() -> None:
     parts, means = statistics.describe(np.full((2, 3), np.nan), [0, 2], np.array([1, 2]), SEED, EDGES)
     stat = Stat(**parts)
     assert set(parts) == set(STAT_PARTS)
-    for values in (stat.mean, stat.std, stat.low, stat.quantile(0.5), stat.input_mean, *stat.interval(), means[..., 0]):
+    for values in (
+        stat.mean,
+        stat.std,
+        stat.low,
+        stat.quantile(0.5),
+        *stat.within(0.5),
+        stat.input_mean,
+        *stat.interval(),
+        means[..., 0],
+    ):
         assert np.isnan(values).all()
     assert (statistics.top(means, np.array([1, 2]))["row"] == -1).all()

@@ -64,10 +64,10 @@ def entropy(study: Summary, params: EntropyParams, palette: Palette) -> Drawing:
             positions(palette, of if params.layer is None else f"head of layer {params.layer}", names),
             plain_axis(palette, "entropy of a row (nats)", rangemode="tozero"),
         ),
-        listed(f"Median entropy in nats{where}", names, quantiles[:, 1].tolist(), of),
-        ("layer", "head", "rows", "minimum", "lower_quartile", "median", "upper_quartile", "maximum", "mean", "low", "high"),
+        listed(f"Median entropy in nats{where}, to {stat.edges[1] - stat.edges[0]:g}", names, quantiles[:, 1].tolist(), of),
+        ("layer", "head", "rows", "minimum", "lower_quartile", "median", "upper_quartile", "maximum", "bin_width", "mean", "low", "high"),
         [
-            [*each, int(counts[at].sum()), *plain([bounds[0][at], *quantiles[at], bounds[1][at], found.mean[at], low[at], high[at]], 10)]
+            [*each, int(counts[at].sum()), *plain([bounds[0][at], *quantiles[at], bounds[1][at], stat.edges[1] - stat.edges[0], found.mean[at], low[at], high[at]], 10)]
             for at, each in enumerate(about)
         ],
     )  # fmt: skip
@@ -137,7 +137,8 @@ def token_similarity(study: Summary, params: VariantParams, palette: Palette) ->
         mode = float(EDGES[parts.argmax()] + 1 / BINS) if parts.any() else np.nan
         modes.append(mode)
         drawn.append(_violin(parts, EDGES, bounds, f"Layer {layer}", [layer, None]))
-        rows.append([layer, *plain([mode, bounds[1], middles.mean[at], low[at], high[at], bounds[0], bounds[2]], 10)])
+        numbers = [mode, bounds[1], middles.mean[at], low[at], high[at], bounds[0], bounds[2], EDGES[1] - EDGES[0]]
+        rows.append([layer, *plain(numbers, 10)])
     marks = [
         _marks(name, sign, values, layers, palette)
         for (name, sign), values in zip(SIGNS, (modes, middles.mean.tolist()), strict=True)
@@ -151,9 +152,9 @@ def token_similarity(study: Summary, params: VariantParams, palette: Palette) ->
             plain_axis(palette, "cosine of two tokens"),
             legend=ABOVE,
         ),
-        f"{listed('Mode of the cosine of two tokens after each layer', layers, modes, 'layer')} "
+        f"{listed(f'Mode of the cosine of two tokens after each layer, to {EDGES[1] - EDGES[0]:g}', layers, modes, 'layer')} "
         f"{listed('Mean', layers, middles.mean.tolist(), 'layer')}",
-        ("layer", "mode", "median", "mean", "low", "high", "quantile_5", "quantile_95"),
+        ("layer", "mode", "median", "mean", "low", "high", "quantile_5", "quantile_95", "bin_width"),
         rows,
     )
 

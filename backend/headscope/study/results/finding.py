@@ -18,8 +18,8 @@ Array = NDArray[Any]
 TOKEN_AXES = frozenset({"Q", "K"})
 # What a number has not that is the same for all inputs.
 NOTHING: dict[str, Any] = {
-    "count": 0, "inputs": 0, "std": None, "low": None, "high": None, "median": None, "input_mean": None, "interval": None,
-    "distribution": None, "top": [],
+    "count": 0, "inputs": 0, "std": None, "low": None, "high": None, "median": None, "median_within": None, "input_mean": None,
+    "interval": None, "distribution": None, "top": [],
 }  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def _numbers(summary: Summary, measure: str, lens: str, variant: int, place: tup
         ]
     stat, (value, row) = summary.stat(measure, lens, variant), summary.top(measure, lens, variant)
     low, high = stat.interval()
-    median = stat.quantile(0.5)
+    median, (below, above) = stat.quantile(0.5), stat.within(0.5)
     return [
         {
             "measure": measure,
@@ -137,6 +137,7 @@ def _numbers(summary: Summary, measure: str, lens: str, variant: int, place: tup
                     ("median", median), ("input_mean", stat.input_mean),
                 )
             },
+            "median_within": [float(below[at]), float(above[at])] if np.isfinite(below[at]) else None,
             "interval": [float(low[at]), float(high[at])] if np.isfinite(low[at]) else None,
             "distribution": _distribution(stat, at),
             "top": _top(summary, value[at], row[at]),

@@ -68,16 +68,29 @@ class Stat:
         return _deviation(self.input_m2, self.inputs)
 
     def quantile(self, q: float) -> Array:
-        """A quantile of the entries, from the histogram: exact to the width of a bin, and never outside `low` and `high`."""
-        counts = np.cumsum(self.histogram, axis=-1).astype(float)
-        total = counts[..., -1:]
-        place = np.minimum((counts < q * total).sum(-1), self.histogram.shape[-1] - 1)[..., None]
+        """A quantile of the entries, evenly spread within its bin: exact to what `within` gives, and never outside `low` and `high`."""
+        counts, total, place = self._bin(q)
         inside = np.take_along_axis(self.histogram, place, -1).astype(float)
         before = np.take_along_axis(counts, place, -1) - inside
         share = np.divide(q * total - before, inside, out=np.zeros_like(inside), where=inside > 0)
         found = (self.edges[place] + share * (self.edges[place + 1] - self.edges[place]))[..., 0]
         kept: Array = np.clip(np.where(self.count > 0, found, np.nan), self.low, self.high)
         return kept
+
+    def within(self, q: float) -> tuple[Array, Array]:
+        """The bounds between which a quantile is known to be: the edges of its bin, or `low` and `high` where they are nearer. NaN of nothing."""
+        place = self._bin(q)[2][..., 0]
+        last = len(self.edges) - 2
+        below = np.where(place == 0, -np.inf, self.edges[place])
+        above = np.where(place == last, np.inf, self.edges[place + 1])
+        return np.maximum(below, self.low), np.minimum(above, self.high)
+
+    def _bin(self, q: float) -> tuple[Array, Array, Array]:
+        """Cumulative counts, their totals, and the bin that a quantile is in, [..., 1]."""
+        counts = np.cumsum(self.histogram, axis=-1).astype(float)
+        total = counts[..., -1:]
+        place = np.minimum((counts < q * total).sum(-1), self.histogram.shape[-1] - 1)[..., None]
+        return counts, total, place
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Bootstrap interval of `input_mean`: percentiles of the means of resampled inputs. NaN below two inputs."""
