@@ -41,6 +41,10 @@ class Palette:
         """A colour mixed with the paper: `share` 1 is the colour itself, 0 the paper."""
         return _hex(_rgb(self.paper) + (_rgb(colour) - _rgb(self.paper)) * share)
 
+    def veil(self, colour: str, share: float) -> str:
+        """The colour as something that what is drawn below shows through: `share` 1 hides it."""
+        return f"rgba({','.join(f'{part:.0f}' for part in _rgb(colour))},{share:g})"
+
 
 PALETTES: dict[Theme, Palette] = {
     "light": Palette("#fbfaf6", "#1b1d21", "#5d5f63", "#d9d6cc", "#3f74c0", "#0d2358", "#d4761b", "#662800"),

@@ -226,6 +226,51 @@ def test_head_metrics_are_those_of_the_maps(study: Any, one_by_one: list[Any]) -
     assert {row["induction_score"] for row in table} == {None}, "MiniLM is not causal"
 
 
+@pytest.mark.parametrize("name", STUDY_FIGURES)
+def test_no_band_covers_a_curve(study: Any, name: str) -> None:
+    """Bands are below everything else in their panel, and what is below a band shows through."""
+    for axis in {trace.xaxis for trace in study.figure(name).data}:
+        traces = [trace for trace in study.figure(name).data if trace.xaxis == axis and trace.type == "scatter"]
+        bands = [trace for trace in traces if trace.fill == "toself" and trace.line.width == 0]
+        assert traces[: len(bands)] == bands
+        assert all(trace.fillcolor.startswith("rgba(") for trace in bands)
+
+
+@pytest.mark.parametrize("name", STUDY_FIGURES)
+def test_no_axis_title_is_above_a_panel(study: Any, name: str) -> None:
+    """Between panels there is room for ticks and the title of the panel below; a shared axis is named once."""
+    layout = study.figure(name).layout.to_plotly_json()
+    panels = [(layout[axis], layout[axis.replace("x", "y", 1)]) for axis in layout if axis.startswith("xaxis")]
+    for across, down in panels:
+        for other, lower in panels:
+            stacked = (
+                "domain" in down and other["domain"] == across["domain"] and lower["domain"][1] < down["domain"][0]
+            )
+            assert not (stacked and across["title"].get("text"))
+
+
+@pytest.mark.parametrize("name", [name for name, figure in STUDY_FIGURES.items() if "against" not in figure.asks])
+def test_every_variant_is_drawn_or_the_one_is_named(study: Any, name: str) -> None:
+    drawn = STUDY_FIGURES[name].drawn(study, STUDY_FIGURES[name].params())
+    told = json.dumps([drawn.traces, drawn.layout], default=str)
+    assert ("jump" in told) != STUDY_FIGURES[name].of_one
+    assert "softmax" in told
+    assert "softmax" in drawn.sentence
+
+
+def test_head_entropy_has_a_row_of_panels_per_variant(study: Any) -> None:
+    both, second = rows(study, "head-entropy"), rows(study, "head-entropy", variant=1)
+    assert {row["variant"] for row in both} == {"softmax", "jump"}
+    assert [row for row in both if row["variant"] == "jump"] == second
+    assert len(study.figure("head-entropy").layout.annotations) == 4
+
+
+def test_the_axis_of_the_residual_ratio_holds_its_bands(study: Any) -> None:
+    figure = study.figure("residual-ratio")
+    low, high = (10**end for end in figure.layout.yaxis.range)
+    assert all(low <= value <= high for trace in figure.data for value in trace.y)
+
+
 def test_numbers_of_a_head_have_the_unit_of_their_column(study: Any) -> None:
     numbers = {one["column"]: one for one in study.head(0, 0)["numbers"] if one["measure"] == "qk_distance"}
     assert [numbers[name]["unit"] for name in ("mean", "from_0", "from_1")] == ["tokens", "1", "1"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +32,19 @@ class VariantParams(BaseModel):
     variant: int = Field(default=0, ge=0, le=1, description="0 is the model of the study, 1 what it is compared with.")
 
 
+class EitherVariantParams(BaseModel):
+    """Which of the two variants of a study, or both."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    variant: int | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="0 is the model of the study, 1 what it is compared with; without it both are drawn.",
+    )
+
+
 class MapParams(VariantParams):
     """Which variant, and which map was measured."""
 
@@ -42,18 +55,24 @@ class MapParams(VariantParams):
 class StudyFigure(Declaration):
     """A figure of a study: (its aggregates, parameters, colours) -> drawing. `measures` are computed and `lenses` read for it.
 
-    `asks` says what a study must be: of any texts, of two variants, of texts with entity labels, or read through all of `lenses`. `draw` raises NotReady,
-    Unsupported or Unknown where the study lacks what is asked for.
+    `asks` says what a study must be: of any texts, of two variants, of texts with entity labels, or read through all of `lenses`. A figure `of_one` variant
+    names it where there are two. `draw` raises NotReady, Unsupported or Unknown where the study lacks what is asked for.
     """
 
     draw: Callable[[Summary, Any, Palette], Drawing]
     measures: tuple[str, ...] = ()
     lenses: tuple[str, ...] = ("weights",)
     asks: tuple[Literal["against", "labels", "lenses"], ...] = ()
+    of_one: bool = False
 
     def drawn(self, study: Summary, params: BaseModel, theme: Theme = "light") -> Drawing:
         """The figure of a study, with its own parameters. Raises what `draw` raises."""
-        return self.draw(study, params, PALETTES[theme])
+        palette = PALETTES[theme]
+        drawing = self.draw(study, params, palette)
+        if len(study.variants) == 1 or not self.of_one:
+            return drawing
+        name = titles(study)[getattr(params, "variant", 0)]
+        return replace(drawing, layout=_signed(drawing.layout, name, palette), sentence=f"{name}: {drawing.sentence}")
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -62,6 +81,13 @@ class StudyFigure(Declaration):
             "lenses": list(self.lenses),
             "asks": list(self.asks),
         }
+
+
+def _signed(layout: dict[str, Any], name: str, palette: Palette) -> dict[str, Any]:
+    """The layout with the name of the variant that is drawn in its lower right corner."""
+    corner = {"x": 1, "xref": "container", "xanchor": "right", "y": 0, "yref": "container", "yanchor": "bottom"}
+    font = {"size": 12, "color": palette.muted}
+    return {**layout, "title": {"text": name, "font": font, "pad": {"r": 12, "b": 6}, "automargin": False, **corner}}
 
 
 def maps_of_heads(lenses: Iterable[str]) -> list[str]:

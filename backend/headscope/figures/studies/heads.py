@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,25 @@ import numpy as np
 from ...study.results.summary import Summary
 from ..figure import Cell, Drawing
 from ..paper import ABOVE, Palette, listed, plain, positions, said
-from .figure import BOUNDS, Array, Means, StudyFigure, VariantParams, column, mean_of, means, picked
-from .lines import line
+from .figure import (
+    BOUNDS,
+    Array,
+    EitherVariantParams,
+    Means,
+    StudyFigure,
+    VariantParams,
+    column,
+    mean_of,
+    means,
+    picked,
+    titles,
+)
+from .lines import bands_first, line
 from .panels import Panel, Scale, head_columns, heads_map, laid, layer_rows, plain_axis, reach
 
 SPREAD = 0.6
+# What the legend calls a special token -> its column.
+SPECIAL = {"[CLS] or first": "first", "[SEP]": "separator"}
 
 
 def dots(found: Means, layers: Sequence[int], heads: Sequence[int], colour: str, what: str) -> dict[str, Any]:
@@ -37,52 +51,50 @@ def dots(found: Means, layers: Sequence[int], heads: Sequence[int], colour: str,
     }
 
 
-def head_entropy(study: Summary, params: VariantParams, palette: Palette) -> Drawing:
-    """Left a dot per head at its mean entropy, right attention to [CLS] and [SEP]; lines at the means of the layers."""
-    one = study.variant(params.variant)
-    layers, heads = one["layers"], one["heads"]
-    spread = means(study, "entropy", "weights", params.variant)
-    special = means(study, "special_tokens", "weights", params.variant)
-    columns = {
-        "[CLS] or first": (column("special_tokens", "first"), palette.more),
-        "[SEP]": (column("special_tokens", "separator"), palette.less),
-    }
-    rows = _head_rows("entropy", spread, layers, heads)
-    left = [
-        dots(spread, layers, heads, palette.tint(palette.more, 0.8), "entropy"),
-        *line("mean of the layer", _layers(spread), layers, palette.ink, palette, "entropy", named=False),
-    ]
-    right = list[dict[str, Any]]()
-    for name, (at, colour) in columns.items():
-        each = special.of(picked(at))
-        if np.isfinite(each.mean).any():
-            right += [
-                dots(each, layers, heads, palette.tint(colour, 0.5), f"attention to {name}"),
-                *line(name, _layers(each), layers, colour, palette, "attention"),
-            ]
-            rows += _head_rows(f"attention to {name}", each, layers, heads)
-    panels = [
-        Panel(
-            "Entropy",
-            left,
-            positions(palette, "layer", layers),
-            plain_axis(palette, "mean entropy (nats)", rangemode="tozero"),
-        ),
-        Panel(
-            "Special tokens",
-            right,
-            positions(palette, "layer", layers),
-            plain_axis(palette, "mean attention", rangemode="tozero"),
-        ),
-    ]
+def head_entropy(study: Summary, params: EitherVariantParams, palette: Palette) -> Drawing:
+    """For each variant, left a dot per head at its mean entropy, right attention to [CLS] and [SEP]; lines at the means of the layers."""
+    study.variant(params.variant or 0)
+    panels, rows, words = list[Panel](), list[list[Cell]](), list[str]()
+    several = len(study.variants) > 1
+    for number, title in enumerate(titles(study)):
+        if params.variant not in (None, number):
+            continue
+        layers = study.variants[number]["layers"]
+        spread = means(study, "entropy", "weights", number)
+        special = {
+            name: means(study, "special_tokens", "weights", number).of(picked(column("special_tokens", at)))
+            for name, at in SPECIAL.items()
+        }
+        special = {name: each for name, each in special.items() if np.isfinite(each.mean).any()}
+        where = f", {title}" if several else ""
+        panels += [
+            _dots_panel(f"Entropy{where}", {"entropy": spread}, study.variants[number], palette, named=False),
+            _dots_panel(f"Special tokens{where}", special, study.variants[number], palette, named=len(panels) == 0),
+        ]
+        rows += _head_rows(title, "entropy", spread, study.variants[number])
+        for name, each in special.items():
+            rows += _head_rows(title, f"attention to {name}", each, study.variants[number])
+        told = f"Mean entropy of the heads in nats{f' with {title}' if several else ''}"
+        words.append(listed(told, layers, _layers(spread).mean.tolist(), "layer"))
     traces, arranged = laid(palette, panels, 2, legend={**ABOVE, "y": 1.12})
     return Drawing(
-        traces,
-        arranged,
-        listed("Mean entropy of the heads in nats", layers, _layers(spread).mean.tolist(), "layer"),
-        ("number", "layer", "head", "mean", "low", "high"),
-        rows,
+        traces, arranged, " ".join(words), ("variant", "number", "layer", "head", "mean", "low", "high"), rows
     )
+
+
+def _dots_panel(
+    title: str, found: Mapping[str, Means], one: Mapping[str, Any], palette: Palette, *, named: bool
+) -> Panel:
+    """A dot per head and a line at the means of the layers, for each of several numbers; the legend names them if `named`."""
+    layers, heads, traces = one["layers"], one["heads"], list[dict[str, Any]]()
+    alone = "entropy" in found
+    shades = dict(zip(found, (palette.more, palette.less), strict=False))
+    for name, each in found.items():
+        what = name if alone else f"attention to {name}"
+        traces.append(dots(each, layers, heads, palette.tint(shades[name], 0.8 if alone else 0.5), what))
+        traces += line(name, _layers(each), layers, palette.ink if alone else shades[name], palette, what, named)
+    value = plain_axis(palette, "mean entropy (nats)" if alone else "mean attention", rangemode="tozero")
+    return Panel(title, bands_first(traces), positions(palette, "layer", layers), value)
 
 
 def _layers(found: Means) -> Means:
@@ -90,12 +102,12 @@ def _layers(found: Means) -> Means:
     return found.of(lambda values: mean_of(values, -1))
 
 
-def _head_rows(name: str, found: Means, layers: Sequence[int], heads: Sequence[int]) -> list[list[Cell]]:
+def _head_rows(variant: str, name: str, found: Means, one: Mapping[str, Any]) -> list[list[Cell]]:
     low, high = found.interval()
     return [
-        [name, layer, head, *plain([found.mean[i, j], low[i, j], high[i, j]], 10)]
-        for i, layer in enumerate(layers)
-        for j, head in enumerate(heads)
+        [variant, name, layer, head, *plain([found.mean[i, j], low[i, j], high[i, j]], 10)]
+        for i, layer in enumerate(one["layers"])
+        for j, head in enumerate(one["heads"])
     ]
 
 
@@ -103,10 +115,10 @@ HEAD_ENTROPY = StudyFigure(
     name="head-entropy",
     title="Entropy and special tokens by head",
     doc="A dot for every head at its mean entropy, and at its mean attention to [CLS] (or a special first token) and [SEP], layer by layer, with the mean of each "
-    "layer and its 95 % bootstrap interval.",
+    "layer and its 95 % bootstrap interval. Two variants stand below each other.",
     not_="Not smoothed, where the paper mixes 1/n into every row, and without rows of special tokens in the right picture. Longer texts have higher entropies.",
     citation="Clark et al. 2019, What Does BERT Look At?, figs. 2 and 4",
-    params=VariantParams,
+    params=EitherVariantParams,
     range=(0.0, None),
     measures=("entropy", "special_tokens"),
     draw=head_entropy,
@@ -191,5 +203,6 @@ HEAD_METRICS = StudyFigure(
     citation="Luger, Kamath et al. 2026, Visualizing Attention Heads (HeadVis); metrics as in Neuronpedia's pipeline",
     params=VariantParams,
     measures=("entropy", "head_roles", "qk_distance", "max_activation"),
+    of_one=True,
     draw=head_metrics,
 )

@@ -29,7 +29,7 @@ def line(
         "mode": "lines",
         "line": {"width": 0},
         "fill": "toself",
-        "fillcolor": palette.tint(colour, 0.25),
+        "fillcolor": palette.veil(colour, 0.25),
         "hoverinfo": "skip",
         "showlegend": False,
     }
@@ -49,6 +49,11 @@ def line(
         "hovertemplate": f"{name}, layer %{{customdata[0]}}<br>{what} %{{y:.3g}} (%{{customdata[2]:.3g}} to %{{customdata[3]:.3g}})<extra></extra>",
     }
     return [band, dots]
+
+
+def bands_first(traces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same traces with all bands below all lines and dots: what is drawn later covers what is there."""
+    return sorted(traces, key=lambda trace: "fill" not in trace)
 
 
 def colours(palette: Palette) -> list[str]:
@@ -71,11 +76,12 @@ def residual_ratio(study: Summary, params: NoParams, palette: Palette) -> Drawin
         traces += line(name, each, layers, colours(palette)[number], palette, "residual ratio")
         rows += by_layer(name, layers, each)
         words.append(listed(f"Residual ratio of {name} after each layer", layers, each.mean.tolist(), "layer"))
-    marks = log_ticks(np.concatenate([each.mean for each in found]))
+    spans = np.concatenate([part for each in found for part in (each.mean, *each.interval())])
+    marks = log_ticks(spans)
     ends = [float(np.log10(tick)) for tick in (marks[0] * 0.95, marks[-1] * 1.05)]
     ratio = plain_axis(palette, "residual ratio (log scale)", type="log", tickvals=marks, range=ends)
     return Drawing(
-        traces,
+        bands_first(traces),
         layout(
             palette,
             positions(palette, "after layer", study.variants[0]["layers"]),
@@ -126,7 +132,7 @@ def mixing_ratio(study: Summary, params: NoParams, palette: Palette) -> Drawing:
         )
         words.append(f"Mixing ratio of {name}: {100 * float(whole.mean):.2f} % over all layers.")
     return Drawing(
-        traces,
+        bands_first(traces),
         layout(
             palette,
             positions(palette, "layer", study.variants[0]["layers"]),
@@ -173,7 +179,12 @@ def norms(study: Summary, params: VariantParams, palette: Palette) -> Drawing:
             traces += line(name, each, layers, shades[kind], palette, title, part == "attention")
             rows += [[part, kind, *row[1:]] for row in by_layer(name, layers, each)]
         panels.append(
-            Panel(title, traces, positions(palette, "layer", layers), plain_axis(palette, "", rangemode="tozero"))
+            Panel(
+                title,
+                bands_first(traces),
+                positions(palette, "layer", layers),
+                plain_axis(palette, "", rangemode="tozero"),
+            )
         )
     traces, arranged = laid(palette, panels, 3, legend={**ABOVE, "y": 1.14})
     heavy = found.of(_averaged(column("token_norms", "attention_separator"))).mean
@@ -209,5 +220,6 @@ NORMS = StudyFigure(
     range=(0.0, None),
     measures=("token_norms",),
     lenses=("norm",),
+    of_one=True,
     draw=norms,
 )

@@ -84,6 +84,7 @@ SPECIAL_MAPS = StudyFigure(
     params=VariantParams,
     measures=("special_tokens",),
     lenses=("weights", "effective"),
+    of_one=True,
     draw=special_maps,
 )
 

@@ -39,7 +39,7 @@ class Panel:
 def laid(
     palette: Palette, panels: Sequence[Panel], columns: int, **more: Any
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Traces and layout of panels, row by row from the top left."""
+    """Traces and layout of panels, row by row from the top left. Of panels below each other the lowest names an axis that they share."""
     rows = -(-len(panels) // columns)
     traces, axes, titles = list[dict[str, Any]](), dict[str, Any](), list[dict[str, Any]]()
     for number, panel in enumerate(panels):
@@ -51,7 +51,9 @@ def laid(
         if panel.scale is not None:
             at = {"x": right, "xpad": 4, "y": (bottom + top) / 2, "len": top - bottom}
             traces[-len(panel.traces)] |= {"showscale": True, "colorbar": scale(palette, panel.scale.title, **at)}
-        axes[f"xaxis{end}"] = {**panel.x, "domain": [left, right], "anchor": f"y{end}"}
+        below = panels[number + columns].x if number + columns < len(panels) else {}
+        named = panel.x if below.get("title") != panel.x["title"] else {**panel.x, "title": {"text": ""}}
+        axes[f"xaxis{end}"] = {**named, "domain": [left, right], "anchor": f"y{end}"}
         axes[f"yaxis{end}"] = {**panel.y, "domain": [bottom, top], "anchor": f"x{end}"}
         titles.append(_title(palette, panel.title, left, top))
     found = layout(palette, axes.pop("xaxis"), axes.pop("yaxis"), **more)

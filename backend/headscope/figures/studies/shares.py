@@ -57,7 +57,7 @@ def pattern_shares(study: Summary, params: PatternSharesParams, palette: Palette
         [_stacked(bars, kind, class_colours(palette)[kind]) for kind in shown],
         layout(
             palette,
-            positions(palette, params.by, names),
+            positions(palette, params.by, [name.replace(", ", "<br>") for name in names]),
             axis(palette, "share of maps (heads × inputs)", range=[0, 1], tickformat=".0%"),
             barmode="stack",
             legend=ABOVE,

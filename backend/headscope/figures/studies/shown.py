@@ -145,6 +145,7 @@ LENS_PAIR = StudyFigure(
     params=LensPairParams,
     lenses=("weights", "effective"),
     asks=("lenses",),
+    of_one=True,
     draw=lens_pair,
 )
 

@@ -97,5 +97,6 @@ TOKEN_TYPES = StudyFigure(
     params=TokenTypesParams,
     measures=(NAME,),
     lenses=("weights", "effective"),
+    of_one=True,
     draw=token_types,
 )

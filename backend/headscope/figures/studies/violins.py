@@ -115,6 +115,7 @@ ENTROPY = StudyFigure(
     unit="nats",
     range=(0.0, None),
     measures=("entropy",),
+    of_one=True,
     draw=entropy,
 )
 
@@ -185,5 +186,6 @@ TOKEN_SIMILARITY = StudyFigure(
     params=VariantParams,
     range=(-1.0, 1.0),
     measures=(SIMILARITY,),
+    of_one=True,
     draw=token_similarity,
 )
