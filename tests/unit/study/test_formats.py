@@ -70,6 +70,72 @@ def test_glue_without_a_heading(tmp_path: Path) -> None:
     assert _rows(dataset)[0] == Row(1, "a fine film", label="1")
 
 
+PAIR = {"text": "sentence1", "text_pair": "sentence2"}
+# Name of the file -> its heading and two rows in the data set's own format, and what each column is for.
+PUBLIC: dict[str, tuple[str, dict[str, str]]] = {
+    "CoLA/train.tsv": ("gj04\t1\t\tThey slept here.\ngj04\t0\t*\tThey here slept so.\n" * 2, {"text": "column 4", "label": "column 2"}),
+    "SST-2/train.tsv": ("sentence\tlabel\na fine film \t1\nno fun \t0\n", {"text": "sentence", "label": "label"}),
+    "MRPC/msr_paraphrase_train.txt.tsv": (
+        "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t70\t71\tShe left.\tShe went.\n0\t72\t73\tNo.\tRain fell.\n",
+        {"text": "#1 String", "text_pair": "#2 String", "label": "Quality"},
+    ),
+    "QQP/train.tsv": (
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t3\t4\tWhy?\tWhy so?\t1\n2\t5\t6\tWho?\tWhen?\t0\n",
+        {"text": "question1", "text_pair": "question2", "label": "is_duplicate"},
+    ),
+    "MNLI/dev_matched.tsv": (
+        "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
+        "\tsentence1\tsentence2\tlabel1\tgold_label\n" + "0\t1\t1n\tfiction\t( a )\t( b )\t(R a)\t(R b)\tIt rains.\tIt pours.\tneutral\tneutral\n" * 2,
+        {**PAIR, "label": "gold_label"},
+    ),
+    "QNLI/dev.tsv": (
+        "index\tquestion\tsentence\tlabel\n0\tWho?\tShe did.\tentailment\n1\tWhy?\tSo.\tnot_entailment\n",
+        {"text": "question", "text_pair": "sentence", "label": "label"},
+    ),
+    "RTE/dev.tsv": (
+        "index\tsentence1\tsentence2\tlabel\n0\tIt rains.\tWet.\tentailment\n1\tSo.\tNo.\tnot_entailment\n", {**PAIR, "label": "label"}
+    ),
+    "STS-B/dev.tsv": (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+        + "0\tmain\tMSRvid\t2012\t1\tnone\tnone\tA man rides.\tA man walks.\t2.4\n" * 2,
+        {**PAIR, "label": "score"},
+    ),
+    "WNLI/dev.tsv": ("index\tsentence1\tsentence2\tlabel\n0\tIt fell.\tIt broke.\t1\n1\tSo.\tNo.\t0\n", {**PAIR, "label": "label"}),
+    "snli_1.0_dev.jsonl": (
+        '{"annotator_labels": ["neutral"], "captionID": "4#0", "gold_label": "neutral", "pairID": "4r", "sentence1": "It rains.", "sentence2": "Wet."}\n' * 2,
+        {**PAIR, "label": "gold_label"},
+    ),
+    "conll2000/train.txt": (
+        "Confidence NN B-NP\nin IN B-PP\n\nthe DT B-NP\npound NN I-NP\n", {"words": "column 1", "pos": "column 2"}
+    ),
+    "conll2003/eng.testa": (
+        "-DOCSTART- -X- O O\n\nPeter NNP B-NP B-PER\nslept VBD B-VP O\n", {"words": "column 1", "pos": "column 2", "labels": "column 4"}
+    ),
+    "conll2003/deu.testa.txt": (
+        "-DOCSTART- -X- -X- -X- O\n\nPeters Peter NE I-NC I-PER\nschlief schlafen VVFIN I-VC O\n",
+        {"words": "column 1", "pos": "column 3", "labels": "column 5"},
+    ),
+    "labels before tags.conll": ("Ann B-PER NNP\nslept O VBD\n", {"words": "column 1", "pos": "column 3", "labels": "column 2"}),
+    "wnut17train.txt": ("@paul O\nOslo B-location\n\nfun O\n", {"words": "column 1", "labels": "column 2"}),
+    "wikigold.txt": ("Japanese I-MISC\nBand O\n\n010 O\n", {"words": "column 1", "labels": "column 2"}),
+    "en_ewt-ud-dev.txt": ("# text = Go\n1\tGo\tgo\tVERB\tVB\t_\t0\troot\t_\t_\n\n", {"text": "text", "pos": "upos"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_data_sets_in_their_own_format(tmp_path: Path, name: str) -> None:
+    content, chosen = PUBLIC[name]
+    dataset = _read(tmp_path, Path(name).name, content)
+    assert dataset.chosen == chosen
+    assert _rows(dataset)
+
+
+def test_text_with_tags_is_text_where_the_caller_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "wikigold.txt"
+    path.write_text(PUBLIC[path.name][0], "utf-8")
+    assert [row.text for row in read(path, format="text").rows] == ["Japanese I-MISC", "Band O", "010 O"]
+
+
 def test_quoted_values(tmp_path: Path) -> None:
     """CSV: separators, quotes and line ends inside quotes; a row's number is the line on which it begins."""
     dataset = _read(tmp_path, "a.csv", 'review,stars\r\n"Fine, ""really"".",5\r\n"Two\r\nlines.",1\r\nLast.,5\r\n')

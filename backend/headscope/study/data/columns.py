@@ -24,6 +24,7 @@ PAIRS = (
     ("text1", "text2"),
     ("text_a", "text_b"),
     ("anchor", "positive"),
+    ("#1 string", "#2 string"),
 )
 NAMES: dict[Role, tuple[str, ...]] = {
     "text": (
@@ -35,7 +36,7 @@ NAMES: dict[Role, tuple[str, ...]] = {
     "labels": ("labels", "ner", "ner_tags", "tags", "entities"),
     "label": (
         *("label", "gold_label", "class", "category", "target", "sentiment", "score", "rating", "stars", "topic"),
-        *("intent", "similarity_score"),
+        *("intent", "similarity_score", "quality", "is_duplicate"),
     ),
 }
 KNOWN = frozenset(name for names in (*PAIRS, *NAMES.values()) for name in names)

@@ -16,7 +16,7 @@ from .conllu import CONLLU
 from .jsonl import JSONL
 from .parquet import PARQUET
 from .separated import CSV, TSV
-from .sniffing import check_readable, sniffed
+from .sniffing import check_readable, sniffed, tagged
 from .text import TEXT
 
 FORMATS: dict[str, Format] = {one.name: one for one in (JSONL, CSV, TSV, PARQUET, CONLL, CONLLU, TEXT)}
@@ -55,7 +55,10 @@ def read(
 
 
 def format_of(path: Path, name: str, given: str | None = None) -> Format:
-    """The format that is given, else that of the name's suffix, else that of the content. Raises Unknown or InvalidDataset."""
+    """The format that is given, else that of the name's suffix, else that of the content. Raises Unknown or InvalidDataset.
+
+    Plain text that is words with their tags is read as those, unless the format is given.
+    """
     if given is not None:
         if given not in FORMATS:
             raise Unknown("format", f"There is no such format. There are: {', '.join(FORMATS)}.", pointer="/format")
@@ -64,5 +67,6 @@ def format_of(path: Path, name: str, given: str | None = None) -> Format:
     for suffix in reversed(Path(name.lower()).suffixes):
         # wikigold.conll.txt is CoNLL: .txt says less than what stands before it.
         if suffix in by_suffix and (suffix != ".txt" or not set(Path(name.lower()).suffixes[:-1]) & set(by_suffix)):
-            return by_suffix[suffix]
+            found = by_suffix[suffix]
+            return FORMATS[(tagged(path) if found is TEXT else None) or found.name]
     return FORMATS[sniffed(path)]

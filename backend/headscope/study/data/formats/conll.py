@@ -15,6 +15,10 @@ DOCUMENT = "-DOCSTART-"
 LONGEST_SENTENCE = 10_000
 # Entity labels, in whichever scheme: O, and letters before the kind of entity.
 ENTITY = re.compile(r"O|[BILUESMW]-.+")
+# Kinds of phrases (CoNLL-2000), which are labelled like entities.
+CHUNKS = frozenset(["ADJP", "ADVP", "CONJP", "INTJ", "LST", "NP", "PP", "PRT", "SBAR", "UCP", "VP", "NC", "PC", "VC"])
+# Tags of treebanks: capitals (NNP, PRP$, -LRB-, PROPN), or punctuation that stands for itself.
+PART_OF_SPEECH = re.compile(r"[A-Z]+[$A-Z0-9_|]*|-[A-Z]+-|\W+")
 
 
 def sentences(path: Path) -> Iterator[list[Line]]:
@@ -75,15 +79,33 @@ def _record(sentence: list[Line], columns: tuple[str, ...]) -> Record:
 
 
 def _roles(columns: tuple[str, ...], looked_at: Iterator[Record]) -> dict[Role, str]:
-    """The word comes first, entity labels last, parts of speech second."""
-    tags = [tag for record in looked_at for tag in record.values.get(columns[-1], ())] if columns else []
-    entities = len(columns) > 1 and all(ENTITY.fullmatch(tag) for tag in tags)
+    """The word comes first; the last column of entity labels holds the labels. Parts of speech are the first column that reads like them."""
+    records = list(looked_at)
+    tags = {name: [tag for record in records for tag in record.values.get(name, ())] for name in columns[1:]}
+    spans = [name for name in tags if all(ENTITY.fullmatch(tag) for tag in tags[name])]
+    entities = [name for name in spans if not _is_chunks(tags[name])]
+    others = [name for name in tags if name not in spans]
+    speech = [name for name in others if all(PART_OF_SPEECH.fullmatch(tag) for tag in tags[name])]
     roles: dict[Role, str] = {"words": columns[0]} if columns else {}
     if entities:
-        roles["labels"] = columns[-1]
-    if len(columns) > (2 if entities else 1):
-        roles["pos"] = columns[1]
+        roles["labels"] = entities[-1]
+    if others:
+        roles["pos"] = (speech or others)[0]
     return roles
+
+
+def _is_chunks(tags: list[str]) -> bool:
+    """Whether these are phrases, as in the third column of CoNLL-2003, and not entities."""
+    kinds = {tag.partition("-")[2] for tag in tags if tag != "O"}
+    return bool(kinds) and kinds <= CHUNKS
+
+
+def is_conll(texts: list[str]) -> bool:
+    """Whether all lines are a word and its tags, in equally many columns, the last of which are labels of entities or phrases."""
+    rows = [_cells(text) for text in texts if not text.startswith(DOCUMENT)]
+    tags = [row[-1] for row in rows]
+    even = len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
+    return even and all(map(ENTITY.fullmatch, tags)) and set(tags) != {"O"}
 
 
 CONLL = Format("conll", "CoNLL", (".conll", ".bio", ".iob", ".iob2", ".annotated"), _open)

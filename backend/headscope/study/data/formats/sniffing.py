@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from ....errors import InvalidDataset
+from .conll import is_conll
 from .lines import encoding, lines
 
 LOOK = 8192
@@ -31,6 +32,8 @@ MAGIC = (
 PARQUET = (b"PAR1", b"PARE")
 # So many of a text's first bytes are NUL at most, of a hundred.
 FEW_NULS = 20
+# Lines that are looked at for tags: the first sentences may hold no entity.
+TAGGED = 200
 
 
 def check_readable(path: Path, format_: str) -> None:
@@ -61,13 +64,21 @@ def sniffed(path: Path) -> str:
     first = [line.text for line in islice(lines(path), 20) if line.text.strip()]
     if first and all(text.lstrip().startswith("{") for text in first):
         return "jsonl"
-    rows = [text for text in first if not text.startswith("#")]
-    if rows and all(text.count("\t") == 9 for text in rows):
-        return "conllu"
+    if (found := tagged(path)) is not None:
+        return found
     raise InvalidDataset(
         "The format can't be seen from the file's name. Give it: jsonl, csv, tsv, parquet, conll, conllu or text.",
         pointer="/format",
     )
+
+
+def tagged(path: Path) -> str | None:
+    """conll or conllu for a file that begins with words and their tags line by line, whatever it is called; else None."""
+    first = [line.text for line in islice(lines(path), TAGGED) if line.text.strip()]
+    rows = [text for text in first if not text.startswith("#")]
+    if rows and all(text.count("\t") == 9 for text in rows):
+        return "conllu"
+    return "conll" if first and is_conll(first) else None
 
 
 def _start(path: Path) -> bytes:
