@@ -11,13 +11,14 @@ from fastapi import APIRouter, Query, Request, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
-from ..errors import HeadscopeError, Unknown
+from ..errors import HeadscopeError, ModelUnavailable, QueueFull, Unknown
 from ..jobs import Job
 from ..request import AnalysisRequest
 from ..runtime import Service
 from ..store import Stored
 from ..store.mapfile import Corrupt
 from . import documents
+from .answers import media, raises
 from .deps import AnalysisId, ServiceDep, VisitorDep
 from .negotiation import LastEvent, WaitSeconds, takes_gzip
 from .paging import before
@@ -28,9 +29,12 @@ router = APIRouter(prefix="/analyses", tags=["analyses"])
 
 # Bytes of a document above which it travels compressed to whoever takes it so: that of 2,048 tokens is larger than all thumbnails.
 LONG_DOCUMENT = 16 * 1024
+ACCEPTS = raises(Unknown, ModelUnavailable, QueueFull)
 
 
-@router.post("", status_code=202, response_model=AnalysisDocument, responses={200: {"model": AnalysisDocument}})
+@router.post(
+    "", status_code=202, response_model=AnalysisDocument, responses={**ACCEPTS, 200: {"model": AnalysisDocument}}
+)
 async def create(
     body: AnalysisRequest, response: Response, service: ServiceDep, visitor: VisitorDep, seconds: WaitSeconds
 ) -> AnalysisDocument:
@@ -49,7 +53,7 @@ async def create(
     return document
 
 
-@router.post("/batch", status_code=202)
+@router.post("/batch", status_code=202, responses=ACCEPTS)
 async def create_batch(body: BatchRequest, service: ServiceDep, visitor: VisitorDep) -> BatchAccepted:
     """Ask for up to 1,000 analyses at once: all are accepted, or none."""
     requests = await asyncio.to_thread(_batch_requests, body)
@@ -90,7 +94,9 @@ async def show(id_: AnalysisId, request: Request, service: ServiceDep) -> Respon
     return await asyncio.to_thread(answer)
 
 
-@router.delete("/{id}", status_code=202, responses={204: {"description": "It is forgotten."}})
+@router.delete(
+    "/{id}", status_code=202, response_model=AnalysisDocument, responses={204: {"description": "It is forgotten."}}
+)
 async def delete(id_: AnalysisId, service: ServiceDep, visitor: VisitorDep) -> Response:
     """Cancel an analysis that has not ended (202); forget one that has (204). What other users asked for, too, goes on for them (204)."""
     if not await asyncio.to_thread(service.cancel, id_, visitor.owner):
@@ -98,7 +104,7 @@ async def delete(id_: AnalysisId, service: ServiceDep, visitor: VisitorDep) -> R
     return JSONResponse((await _document(service, id_)).model_dump(mode="json"), 202)
 
 
-@router.get("/{id}/events", response_class=EventSourceResponse)
+@router.get("/{id}/events", responses=media("text/event-stream"), response_class=EventSourceResponse)
 async def events(id_: AnalysisId, service: ServiceDep, after: LastEvent) -> EventSourceResponse:
     """Progress as server-sent events named `progress`; the last one has a terminal status. Resumes after `Last-Event-ID`."""
     await asyncio.to_thread(service.find_or_recompute, id_)

@@ -16,6 +16,7 @@ from ..runtime import Service
 from ..settings import Settings
 from . import (
     analyses,
+    answers,
     compare,
     datasets,
     declarations,
@@ -90,6 +91,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     app.include_router(metrics.router)
     serve_page(app)
     problems.install(app)
+    answers.describe(app)
     larger = dict.fromkeys((f"{PREFIX}/analyses", f"{PREFIX}/analyses/batch"), settings.image_body_bytes)
     files = {f"{PREFIX}/datasets"}
     larger |= dict.fromkeys(files, settings.dataset_bytes)

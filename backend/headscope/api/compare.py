@@ -17,11 +17,11 @@ from ..measures.compare import COMPARISONS
 from ..runtime import Service
 from ..store import Stored
 from ..types import Token
-from .deps import AnalysisId, OtherId, ServiceDep, check_kept, heads_of, places, read
+from .deps import READS, AnalysisId, OtherId, ServiceDep, check_kept, heads_of, places, read
 from .schemas import AlignedTokens, ComparedAnalyses, TokenPair
 from .tensors import Array, plain
 
-router = APIRouter(prefix="/analyses/{id}/compare/{other}", tags=["results"])
+router = APIRouter(prefix="/analyses/{id}/compare/{other}", tags=["results"], responses=READS)
 
 LensQuery = Annotated[str, Query(max_length=100)]
 By = Literal["token", "word"]

@@ -14,8 +14,9 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
 from starlette.requests import ClientDisconnect
 
-from ..errors import InvalidDataset, InvalidRequest
+from ..errors import DatasetUnavailable, InvalidDataset, InvalidRequest, Unknown
 from ..store.mapfile import storing
+from .answers import raises
 from .deps import ServiceDep, VisitorDep
 from .schemas import Page
 from .studied import DatasetDocument, DatasetItem
@@ -36,6 +37,7 @@ FormatName = Annotated[
 @router.post(
     "",
     status_code=201,
+    responses=raises(Unknown),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -84,7 +86,7 @@ async def listed(
     return Page(items=items, next=str(start + limit) if len(found) > limit else None)
 
 
-@router.get("/{id:path}")
+@router.get("/{id:path}", responses=raises(DatasetUnavailable))
 async def show(
     dataset: DatasetName,
     service: ServiceDep,

@@ -9,16 +9,19 @@ from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Path, Request
 
-from ..errors import InvalidRequest, NotReady, Unknown
+from ..errors import InvalidRequest, NotReady, QueueFull, Unknown
 from ..jobs import JobKind
 from ..lenses import LENSES
 from ..runtime import Service, read_or_recompute, unknown
 from ..store import Stored
 from .access import Visitor
+from .answers import raises
 
 T = TypeVar("T")
 # How long an answer waits for a result that was found corrupt and is computed again.
 RECOMPUTE_SECONDS = 60.0
+# The errors of `read`.
+READS = raises(NotReady, QueueFull)
 
 
 async def _service(request: Request) -> Service:

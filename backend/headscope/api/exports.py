@@ -22,16 +22,18 @@ from ..store.export import Source
 from ..study import single
 from ..study.results import headvis
 from . import declarations, documents
-from .deps import AnalysisId, ServiceDep, check_kept, read
+from .answers import media
+from .deps import READS, AnalysisId, ServiceDep, check_kept, read
 from .frontpage import page_folder
 from .maps import picture
 from .schemas import ModelCard, Page
 from .standalone import write_html
 
-router = APIRouter(prefix="/analyses/{id}", tags=["results"])
+router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=READS)
 
 Format = Literal["safetensors", "npz", "parquet", "csv", "html", "headvis"]
 BY_LAYER = [name for name, lens in LENSES.items() if lens.of == "layer"]
+BINARY = "application/octet-stream"
 MEDIA = {
     "parquet": "application/vnd.apache.parquet",
     "csv": "text/csv; charset=utf-8",
@@ -40,7 +42,7 @@ MEDIA = {
 }
 
 
-@router.get("/export", response_class=FileResponse)
+@router.get("/export", responses=media(BINARY, *MEDIA.values()), response_class=FileResponse)
 async def export_file(
     id_: AnalysisId, service: ServiceDep, format_: Annotated[Format, Query(alias="format")] = "safetensors"
 ) -> Response:
@@ -73,7 +75,7 @@ async def sent(
     suffix = "-headvis.zip" if format_ == "headvis" else f".{format_}"
     return FileResponse(
         path,
-        media_type=MEDIA.get(format_, "application/octet-stream"),
+        media_type=MEDIA.get(format_, BINARY),
         filename=f"headscope-{id_[:8]}{suffix}",
         background=BackgroundTask(path.unlink, missing_ok=True),
     )

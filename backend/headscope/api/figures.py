@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
+from ..errors import FigureNotDrawn, QueueFull, TimedOut
 from ..figures import FIGURES, Figure, Theme, named
 from ..figures.rendering import MEDIA, Image, Renderer
 from ..figures.script import script
@@ -20,8 +21,9 @@ from ..jobs import JobKind
 from ..runtime import Service
 from ..store import Stored
 from ..study.results.summary import Summary
+from .answers import media, raises
 from .deps import AnalysisId, ServiceDep
-from .fixed import fixed
+from .fixed import FIXED, fixed
 from .negotiation import takes_gzip
 from .paging import Cursor, Limit
 from .paging import page as paged
@@ -69,8 +71,10 @@ class PlotlyFigure(BaseModel):
     layout: dict[str, Any]
 
 
-ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"model": PlotlyFigure, "content": {media: {} for media in ("text/csv", *MEDIA.values())}}
+ANSWERS = {
+    **FIXED,
+    **raises(QueueFull, FigureNotDrawn, TimedOut),
+    200: {"model": PlotlyFigure, **media(CSV, *MEDIA.values())[200]},
 }
 
 

@@ -13,11 +13,13 @@ from .._version import __version__
 from ..jobs import JobKind
 from ..runtime import Service
 from ..store import Hot, Stored
-from .deps import read
+from .deps import READS, read
 from .reads import found
 
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept"}
 NO_CACHE = Hot(None)
+# What routes of fixed answers answer beside them.
+FIXED = READS | {304: {"description": "The answer is the one of this ETag."}}
 
 
 async def fixed(

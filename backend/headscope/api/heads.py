@@ -13,10 +13,10 @@ from ..store import Stored
 from ..types import Token
 from .asked import Asked, FoundHeads
 from .deps import AnalysisId, ServiceDep, check_lens
-from .fixed import fixed
+from .fixed import FIXED, fixed
 from .tensors import MEDIA
 
-router = APIRouter(prefix="/analyses/{id}", tags=["results"])
+router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=FIXED)
 
 
 @router.get("/heads", responses={200: {"model": FoundHeads}}, response_class=Response)

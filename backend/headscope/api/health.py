@@ -21,7 +21,7 @@ async def healthz() -> Response:
     return JSONResponse({"status": "ok"})
 
 
-@router.get("/readyz", response_model=Health)
+@router.get("/readyz", response_model=Health, responses={503: {"model": Health}})
 def readyz(service: ServiceDep) -> Response:
     """Taking work, or 503."""
     try:

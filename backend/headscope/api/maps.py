@@ -26,22 +26,21 @@ from ..query.search import TOKEN_AXES, token_mean
 from ..store import Stored
 from ..store.export import Source
 from ..store.mapfile import values_of
+from .answers import media
 from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places
-from .fixed import fixed, named, question_of
+from .fixed import FIXED, fixed, named, question_of
 from .grouping import By, Groups, KeyGroups, grouping
 from .reads import Asked, Reading
 from .schemas import Edge, Edges, MeasureValues
 from .tensors import MEDIA, Array, Format, answer, check_size, chosen_format, format_of
 
-router = APIRouter(prefix="/analyses/{id}", tags=["results"])
+router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=FIXED)
 
 SliceQuery = Annotated[Slice | None, Query(max_length=20, description="A number such as 4, or a range such as 2:5.")]
 FormatQuery = Annotated[Format | None, Query(alias="format", description="Instead of an Accept header.")]
 # Typed into an address, the + of a rule is a space.
 RuleQuery = Annotated[edge_rules.Rule, BeforeValidator(lambda rule: rule.replace(" ", "+"))]
-TENSOR: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/vnd.safetensors": {}, "application/x-npy": {}, "application/json": {}}}
-}
+TENSOR = media(*MEDIA.values())
 # No answer holds more edges than a person or a drawing can take in.
 MOST_EDGES = 20_000
 # So many bytes are read and verified at once; more of them are for a thread.
@@ -202,7 +201,7 @@ def shrink(tiles: Array, size: int, signed: bool) -> Array:
     return (distance + middle).astype(np.uint8)
 
 
-@router.get("/image", responses={200: {"content": {"image/png": {}}}}, response_class=Response)
+@router.get("/image", responses=media("image/png"), response_class=Response)
 async def image(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
     """The image as the model sees it, scaled and cut, in which the boxes of its patches count: a PNG."""
     return await fixed(request, service, id_, "png", lambda stored: Response(picture(stored), media_type="image/png"))

@@ -16,6 +16,7 @@ from .._version import __version__
 from ..errors import HeadscopeError
 from ..jobs import BUCKETS, Histogram, Record
 from ..runtime import Service
+from .answers import media
 
 router = APIRouter(tags=["health"])
 
@@ -45,7 +46,7 @@ def registry(service: Service) -> CollectorRegistry:
     return made
 
 
-@router.get("/metrics", response_class=Response)
+@router.get("/metrics", responses=media("text/plain"), response_class=Response)
 def metrics(request: Request) -> Response:
     """Prometheus text format."""
     return Response(generate_latest(request.app.state.registry), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -16,6 +16,8 @@ from ..errors import HeadscopeError
 
 logger = logging.getLogger("headscope.api")
 
+MEDIA = "application/problem+json"
+
 # pydantic's kinds of error in our words, with the bounds that we set ourselves; others say only that the value is not valid.
 SENTENCES = {
     "missing": "This field is required.",
@@ -87,7 +89,7 @@ def problem(
         {**document, "request_id": request_id, "errors": list(errors), **more},
         status,
         sent,
-        media_type="application/problem+json",
+        media_type=MEDIA,
     )
 
 
@@ -113,9 +115,7 @@ async def failure(request: Request, error: Exception) -> Response:
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(
-        {**document, "request_id": request_id(request)}, error.status, headers, media_type="application/problem+json"
-    )
+    return JSONResponse({**document, "request_id": request_id(request)}, error.status, headers, media_type=MEDIA)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -8,7 +8,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from ..accounts import Accounts
+from ..errors import AccountsUnreadable, Unauthorized
 from .access import cookie_name, refuse
+from .answers import raises
 from .deps import ServiceDep, VisitorDep
 from .schemas import Strict
 
@@ -38,7 +40,7 @@ async def who(visitor: VisitorDep, service: ServiceDep) -> Session:
     return Session(user=None if visitor.everything else visitor.name, home=service.home)
 
 
-@router.post("")
+@router.post("", responses=raises(Unauthorized, AccountsUnreadable))
 async def sign_in(body: SignIn, request: Request, response: Response, service: ServiceDep) -> Session:
     """Take a token and keep it in a cookie that scripts can't read. On a server without users there is nothing to sign in to."""
     accounts = cast("Accounts", request.app.state.accounts)

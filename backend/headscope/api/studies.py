@@ -10,11 +10,12 @@ from fastapi import APIRouter, Query, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
-from ..errors import Unknown
+from ..errors import DatasetUnavailable, ModelUnavailable, QueueFull, Unknown
 from ..jobs import Job, Part
 from ..runtime import Service
 from ..study.request import StudyRequest
 from . import study_documents as documents
+from .answers import media, raises
 from .deps import ServiceDep, StudyId, VisitorDep
 from .negotiation import LastEvent, WaitSeconds
 from .paging import before
@@ -23,8 +24,10 @@ from .studied import StudyDocument, StudyEvent, StudyItem
 
 router = APIRouter(prefix="/studies", tags=["studies"])
 
+ACCEPTS = raises(Unknown, ModelUnavailable, DatasetUnavailable, QueueFull)
 
-@router.post("", status_code=202, response_model=StudyDocument, responses={200: {"model": StudyDocument}})
+
+@router.post("", status_code=202, response_model=StudyDocument, responses={**ACCEPTS, 200: {"model": StudyDocument}})
 async def create(
     body: StudyRequest, response: Response, service: ServiceDep, visitor: VisitorDep, seconds: WaitSeconds
 ) -> StudyDocument:
@@ -66,7 +69,9 @@ async def show(id_: StudyId, service: ServiceDep) -> StudyDocument:
     return await _document(service, id_)
 
 
-@router.delete("/{id}", status_code=202, responses={204: {"description": "It is forgotten."}})
+@router.delete(
+    "/{id}", status_code=202, response_model=StudyDocument, responses={204: {"description": "It is forgotten."}}
+)
 async def delete(id_: StudyId, service: ServiceDep, visitor: VisitorDep) -> Response:
     """Cancel a study that has not ended (202); forget one that has (204). What other users asked for, too, goes on for them (204)."""
     if not await asyncio.to_thread(service.cancel, id_, visitor.owner, "study"):
@@ -74,7 +79,7 @@ async def delete(id_: StudyId, service: ServiceDep, visitor: VisitorDep) -> Resp
     return JSONResponse((await _document(service, id_)).model_dump(mode="json"), 202)
 
 
-@router.get("/{id}/events", response_class=EventSourceResponse)
+@router.get("/{id}/events", responses=media("text/event-stream"), response_class=EventSourceResponse)
 async def events(id_: StudyId, service: ServiceDep, after: LastEvent) -> EventSourceResponse:
     """Progress as server-sent events named `progress`; the last one has a terminal status. Resumes after `Last-Event-ID`."""
     await asyncio.to_thread(service.find_or_recompute, id_, "study")

@@ -13,18 +13,21 @@ from ..store import Stored, export
 from ..study.results import finding, headvis, tables, writing
 from ..study.results.summary import Summary
 from . import figures
+from .answers import media
 from .asked import FoundHeads
-from .deps import ServiceDep, StudyId
-from .exports import sent
-from .fixed import fixed
+from .deps import READS, ServiceDep, StudyId
+from .exports import BINARY, sent
+from .fixed import FIXED, fixed
 from .schemas import Page
 from .studied import Example, StudyHead
 from .tensors import MEDIA
 
-router = APIRouter(prefix="/studies/{id}", tags=["studies"])
+router = APIRouter(prefix="/studies/{id}", tags=["studies"], responses=READS)
 
 Variant = Annotated[int, Query(ge=0, le=1, description="0, or 1 for the second of two variants.")]
 Lens = Annotated[str, Query(max_length=100, description="What measures are read under that have it.")]
+
+TABLES = media(*writing.MEDIA.values())
 
 
 def summary_of(stored: Stored) -> Summary:
@@ -32,7 +35,7 @@ def summary_of(stored: Stored) -> Summary:
     return Summary(stored.document, stored.arrays)
 
 
-@router.get("/heads", responses={200: {"model": FoundHeads}}, response_class=Response)
+@router.get("/heads", responses={**FIXED, 200: {"model": FoundHeads}}, response_class=Response)
 async def heads(
     id_: StudyId,
     request: Request,
@@ -51,7 +54,7 @@ async def heads(
     return await fixed(request, service, id_, "json", search, kind="study")
 
 
-@router.get("/heads/{layer}/{head}", responses={200: {"model": StudyHead}}, response_class=Response)
+@router.get("/heads/{layer}/{head}", responses={**FIXED, 200: {"model": StudyHead}}, response_class=Response)
 async def head(
     id_: StudyId,
     layer: int,
@@ -70,7 +73,7 @@ async def head(
     return await fixed(request, service, id_, "json", describe, kind="study")
 
 
-@router.get("/examples", responses={200: {"model": Page[Example]}}, response_class=Response)
+@router.get("/examples", responses={**FIXED, 200: {"model": Page[Example]}}, response_class=Response)
 async def examples(
     id_: StudyId,
     request: Request,
@@ -102,7 +105,7 @@ async def figure(
     return await figures.drawn(request, service, id_, wanted, style, "study")
 
 
-@router.get("/tables/{table}", response_class=Response)
+@router.get("/tables/{table}", responses={**FIXED, **TABLES}, response_class=Response)
 async def table(
     id_: StudyId,
     table: str,
@@ -124,7 +127,7 @@ async def table(
     return answer
 
 
-@router.get("/export", response_class=FileResponse)
+@router.get("/export", responses=media(BINARY, "application/zip"), response_class=FileResponse)
 async def export_file(
     id_: StudyId,
     service: ServiceDep,
