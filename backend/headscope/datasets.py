@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -97,8 +98,8 @@ class Datasets:
         found = [document for id_ in readable if (document := self._files.document(id_)) is not None]
         for one in sorted(found, key=lambda document: -float(document["made"])):
             yield {part: one[part] for part in ("id", "name", "bytes")}
-        for name, path in islice(self._offered(), MOST_LISTED):
-            yield {"id": name, "name": name, "bytes": path.stat().st_size}
+        for name, size in islice(self._offered(), MOST_LISTED):
+            yield {"id": name, "name": name, "bytes": size}
 
     def delete(self, id_: str, owner: str | None) -> None:
         """Forget a file that was sent; others who sent it too keep it. Raises Unknown."""
@@ -147,22 +148,20 @@ class Datasets:
         """A file of the operator's folders. A link that leaves its folder is not followed."""
         first, _, rest = name.partition("/")
         for root in self._settings.data_dirs:
-            if root.resolve().name == first and rest and "\0" not in rest:
-                path = (root / rest).resolve()
-                if path.is_relative_to(root.resolve()) and path.is_file():
-                    return path
+            if root.resolve().name == first and rest and (found := _file_below(root, rest)):
+                return found[0]
         raise _unknown()
 
-    def _offered(self) -> Iterator[tuple[str, Path]]:
-        """The files of the operator's folders that have the suffix of a format, by their names."""
+    def _offered(self) -> Iterator[tuple[str, int]]:
+        """Yield the name and bytes of every file of the operator's folders that has the suffix of a format."""
         suffixes = tuple(suffix for one in FORMATS.values() for suffix in one.suffixes)
         for root in (folder.resolve() for folder in self._settings.data_dirs):
             for folder, folders, names in os.walk(root):
                 folders[:] = sorted(one for one in folders if not one.startswith("."))
                 for path in (Path(folder) / one for one in sorted(names) if not one.startswith(".")):
-                    whole = path.resolve()
-                    if path.name.lower().endswith(suffixes) and whole.is_relative_to(root) and whole.is_file():
-                        yield f"{root.name}/{path.relative_to(root).as_posix()}", path
+                    name = path.relative_to(root).as_posix()
+                    if path.name.lower().endswith(suffixes) and (found := _file_below(root, name)):
+                        yield f"{root.name}/{name}", found[1]
 
     def _read(
         self,
@@ -178,6 +177,18 @@ class Datasets:
     def _described(self, dataset: Dataset, id_: str, size: int) -> dict[str, Any]:
         sample = [_shown(row.as_dict()) for row in islice(dataset.rows, SAMPLE)]
         return {**dataset.report(), "id": id_, "bytes": size, "sample": sample}
+
+
+def _file_below(root: Path, name: str) -> tuple[Path, int] | None:
+    """Return the path and bytes of a file below `root`, links resolved; None for a link that leaves it, and for any name that is not of a file."""
+    try:
+        name.encode()  # file systems take names that are not UTF-8, JSON does not
+        path = (root / name).resolve(strict=True)
+        status = path.stat()
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links, not permitted
+        return None
+    inside = path.is_relative_to(root.resolve()) and stat.S_ISREG(status.st_mode)
+    return (path, status.st_size) if inside else None
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from . import documents
 from .answers import media, raises
 from .deps import AnalysisId, ServiceDep, VisitorDep
 from .negotiation import LastEvent, WaitSeconds, takes_gzip
-from .paging import before
+from .paging import TimeCursor, before
 from .reads import found
 from .schemas import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, BatchRequest, Event, Page
 
@@ -66,7 +66,7 @@ async def recent(
     service: ServiceDep,
     visitor: VisitorDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    cursor: Annotated[str | None, Query(max_length=40)] = None,
+    cursor: TimeCursor = None,
 ) -> Page[AnalysisItem]:
     """One's own analyses, the newest first."""
     jobs = await asyncio.to_thread(service.record.page, limit, before(cursor), visitor.owner)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
@@ -59,7 +58,7 @@ def _complete(path: str, method: str, operation: dict[str, Any], problems: Respo
     for status, response in responses.items():
         # FastAPI declares a document of its own for an invalid request; Headscope's handler replaces it.
         if status == "422" or response.get("content", {}).keys() == {MEDIA}:
-            name = HTTPStatus(int(status)).phrase.replace(" ", "")
+            name = f"Problem{status}"
             problems[name] = _problem(int(status))
             responses[status] = {"$ref": f"#/components/responses/{name}"}
         else:
@@ -91,7 +90,7 @@ def _open(path: str, method: str) -> bool:
 
 def _problem(status: int) -> dict[str, Any]:
     headers = {**NAMED, **(CHALLENGE if status == Unauthorized.status else {})}
-    return {"description": HTTPStatus(status).phrase, "headers": headers, "content": {MEDIA: SCHEMA}}
+    return {"description": "A problem document.", "headers": headers, "content": {MEDIA: SCHEMA}}
 
 
 def _body(type_: str) -> dict[str, Any]:

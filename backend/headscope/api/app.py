@@ -37,9 +37,8 @@ from .frontpage import serve_page
 from .guard import Guard
 from .reads import Reads
 from .recent import Recent
-from .traffic import Traffic
+from .traffic import PREFIX, Traffic
 
-PREFIX = "/api/v1"
 # Most calls that block at once.
 THREADS = 32
 
@@ -99,5 +98,5 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     app.add_middleware(Reads, service=service, **reads)
     app.add_middleware(Access, accounts=accounts, shared=service.record.shared)
     app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes, larger=larger, files=files)
-    app.add_middleware(Traffic, registry=app.state.registry, prefix=PREFIX)
+    app.add_middleware(Traffic, registry=app.state.registry)
     return app

@@ -73,7 +73,7 @@ async def listed(
     service: ServiceDep,
     visitor: VisitorDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    cursor: Annotated[str | None, Query(pattern=r"^\d{1,9}$")] = None,
+    cursor: Annotated[str | None, Query(pattern="^[0-9]{1,9}$", description="`next` of the page before.")] = None,
 ) -> Page[DatasetItem]:
     """One's own data sets, the newest first, and then the files of the server's folders."""
     start = int(cursor or 0)

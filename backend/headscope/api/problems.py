@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..errors import HeadscopeError
+from .traffic import template
 
 logger = logging.getLogger("headscope.api")
 
@@ -170,8 +171,12 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     code, title = TITLES.get(error.status_code, ("http-error", "The request failed"))
     detail = DETAILS.get(error.status_code, "The request could not be answered.")
-    # With the methods that an address does take.
-    return problem(error.status_code, code, title, detail, request_id=request_id(request), headers=error.headers)
+    headers = dict(error.headers or {})
+    # Starlette names the methods of the first route of an address only.
+    declared = request.app.openapi()["paths"].get(template(request.scope)) if error.status_code == 405 else None
+    if declared:
+        headers["Allow"] = ", ".join(method.upper() for method in declared)
+    return problem(error.status_code, code, title, detail, request_id=request_id(request), headers=headers)
 
 
 def unexpected(request_id: str) -> Response:

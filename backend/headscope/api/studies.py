@@ -18,7 +18,7 @@ from . import study_documents as documents
 from .answers import media, raises
 from .deps import ServiceDep, StudyId, VisitorDep
 from .negotiation import LastEvent, WaitSeconds
-from .paging import before
+from .paging import TimeCursor, before
 from .schemas import Page
 from .studied import StudyDocument, StudyEvent, StudyItem
 
@@ -51,7 +51,7 @@ async def recent(
     service: ServiceDep,
     visitor: VisitorDep,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    cursor: Annotated[str | None, Query(max_length=40)] = None,
+    cursor: TimeCursor = None,
 ) -> Page[StudyItem]:
     """One's own studies, the newest first."""
 

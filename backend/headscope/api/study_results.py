@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
+from fastapi import Path as InPath
+from pydantic import Field
 from starlette.responses import FileResponse, Response
 
 from ..figures.studies import STUDY_FIGURES, named
@@ -25,6 +27,8 @@ from .tensors import MEDIA
 router = APIRouter(prefix="/studies/{id}", tags=["studies"], responses=READS)
 
 Variant = Annotated[int, Query(ge=0, le=1, description="0, or 1 for the second of two variants.")]
+Place = Annotated[int, InPath(ge=0, le=100_000)]
+Row = Annotated[int, Field(ge=0, le=10**12)]
 Lens = Annotated[str, Query(max_length=100, description="What measures are read under that have it.")]
 
 TABLES = media(*writing.MEDIA.values())
@@ -57,8 +61,8 @@ async def heads(
 @router.get("/heads/{layer}/{head}", responses={**FIXED, 200: {"model": StudyHead}}, response_class=Response)
 async def head(
     id_: StudyId,
-    layer: int,
-    head: int,
+    layer: Place,
+    head: Place,
     request: Request,
     service: ServiceDep,
     lens: Lens = "weights",
@@ -79,7 +83,7 @@ async def examples(
     request: Request,
     service: ServiceDep,
     row: Annotated[
-        list[int] | None,
+        list[Row] | None,
         Query(max_length=100, description="Rows of the source; without any those that were drawn evenly."),
     ] = None,
 ) -> Response:

@@ -15,14 +15,15 @@ logger = logging.getLogger("headscope.requests")
 
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
 OTHER = "other"
+PREFIX = "/api/v1"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Traffic:
     """ASGI middleware around everything else, so that refusals are counted, too."""
 
-    def __init__(self, app: ASGIApp, *, registry: CollectorRegistry, prefix: str) -> None:
-        self._app, self._prefix = app, prefix
+    def __init__(self, app: ASGIApp, *, registry: CollectorRegistry) -> None:
+        self._app = app
         self._requests = Counter(
             "headscope_http_requests",
             "Requests that this process has answered.",
@@ -58,7 +59,7 @@ class Traffic:
             raise
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        route, method = _template(scope, self._prefix), scope["method"] if scope["method"] in METHODS else OTHER
+        route, method = template(scope), scope["method"] if scope["method"] in METHODS else OTHER
         self._requests.labels(route, method, f"{status // 100}xx").inc()
         self._seconds.labels(route).observe(seconds)
         if logger.isEnabledFor(logging.DEBUG):
@@ -66,12 +67,12 @@ class Traffic:
             logger.debug("answered", extra={**said, "request_id": scope.get("request_id", "")})
 
 
-def _template(scope: Scope, prefix: str) -> str:
+def template(scope: Scope) -> str:
     """The path of the route that was found, with its parameters' names in braces."""
     route = scope.get("route")
     if route is None:
         return OTHER
     path = str(getattr(route, "path_format", route.path))
     # A route does not know what its router was included under.
-    below = scope["path"].startswith(f"{prefix}/") and not path.startswith(f"{prefix}/")
-    return f"{prefix}{path}" if below else path
+    below = scope["path"].startswith(f"{PREFIX}/") and not path.startswith(f"{PREFIX}/")
+    return f"{PREFIX}{path}" if below else path

@@ -95,9 +95,8 @@ class Catalog:
     def _local(self, name: str) -> Path | None:
         """The subfolder of that name in a model folder. A link that leaves its root is not followed: neither a folder nor a file in one."""
         for base in (root.resolve() for root in self._roots if NAME.fullmatch(name)):
-            for config in base.glob(f"{name}/config.json"):
-                if _stays_inside(config.parent, base):
-                    return config.parent
+            if _holds_model(base / name, base):
+                return base / name
         return None
 
     def names(self) -> list[str]:
@@ -210,10 +209,14 @@ def _is_whole(folder: Path) -> bool:
     return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
 
 
-def _stays_inside(folder: Path, base: Path) -> bool:
-    if not folder.resolve().is_relative_to(base):
+def _holds_model(folder: Path, base: Path) -> bool:
+    """Whether the folder has a config.json, and neither it nor a file in it is a link that leaves `base`."""
+    try:
+        links = [Path(entry) for entry in os.scandir(folder) if entry.is_symlink()]
+        inside = all(path.resolve().is_relative_to(base) for path in (folder, *links))
+        return inside and (folder / "config.json").exists()
+    except (OSError, RuntimeError):  # not there, a name that is too long, a loop of links, not permitted
         return False
-    return all(Path(entry).resolve().is_relative_to(base) for entry in os.scandir(folder) if entry.is_symlink())
 
 
 def _hub_takes(name: str) -> bool:
