@@ -94,4 +94,6 @@ def _problem(status: int) -> dict[str, Any]:
 
 
 def _body(type_: str) -> dict[str, Any]:
-    return {} if type_ == "application/json" else {"schema": {"type": "string", "format": "binary"}}
+    """Return the schema of a body: none for what is not one string."""
+    structured = type_ in ("application/json", "text/event-stream")
+    return {} if structured else {"schema": {"type": "string", "format": "binary"}}

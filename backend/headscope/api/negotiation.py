@@ -27,10 +27,12 @@ def takes_gzip(request: Request) -> bool:
 
 
 async def wait_seconds(
-    prefer: Annotated[list[str] | None, Header(description="`wait=N` waits up to N seconds.")] = None,
+    request: Request,
+    _: Annotated[str | None, Header(alias="Prefer", description="`wait=N` waits up to N seconds.")] = None,
 ) -> float:
-    """N of `Prefer: wait=N` (RFC 7240), at most LONGEST_WAIT; 0 without one."""
-    matched = re.search(r"(?:^|[,;\s])wait=(\d{1,6}(?:\.\d{1,6})?)", ",".join(prefer or ()), re.IGNORECASE)
+    """N of `Prefer: wait=N` (RFC 7240), at most LONGEST_WAIT; 0 without one. Several headers count as one with commas."""
+    preferred = ",".join(request.headers.getlist("prefer"))
+    matched = re.search(r"(?:^|[,;\s])wait=(\d{1,6}(?:\.\d{1,6})?)", preferred, re.IGNORECASE)
     return min(float(matched.group(1)), LONGEST_WAIT) if matched else 0.0
 
 

@@ -230,6 +230,7 @@ class Problem(BaseModel):
     errors: list[ErrorItem] = []
     limit: int | None = None
     actual: int | None = None
+    position: Annotated[int | None, Field(description="Where a query cannot be read, in characters from 0.")] = None
 
 
 class GridSchema(Strict):

@@ -93,7 +93,7 @@ class StudyRequest(BaseModel):
     limit: int | None = Field(
         default=None, ge=1, le=100_000_000, description="At most so many inputs, drawn from the whole data set."
     )
-    seed: int = Field(default=0, ge=0, lt=2**63, description="Which inputs are drawn, and which are kept as examples.")
+    seed: int = Field(default=0, ge=0, lt=2**53, description="Which inputs are drawn, and which are kept as examples.")
     bad_rows: Literal["skip", "fail"] = Field(
         default="skip", description="Rows that can't be read: skip and count them, or refuse the data set."
     )
