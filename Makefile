@@ -1,6 +1,7 @@
 # make serve   set everything up and open the service on this machine
 # make test    set everything up and run every test
 # make lint    formatters, linters and type checkers, warnings are errors
+# make fuzz    20,000 generated requests to every operation of a server with users
 # make faults  every fault again and again under load, and the table of docs/reliability.md
 # make bench   benchmarks, beside their peers in the same run
 # make docs    the documentation as a site in site/
@@ -18,7 +19,7 @@ BIN    := $(VENV)/bin
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
 
-.PHONY: serve test faults lint bench docs wheel images page pictures types clean
+.PHONY: serve test fuzz faults lint bench docs wheel images page pictures types clean
 
 serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
@@ -27,6 +28,11 @@ test: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python tests/system.py
 	cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+# ARGS="--cluster" sends them to a server with workers and Redis; a failure names its seed.
+fuzz: $(VENV)/.serve $(VENV)/.test $(PAGE)
+	$(BIN)/python tests/system.py
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 # Goes on where it was stopped: finished runs are in build/faults.json.
 faults: $(VENV)/.serve $(VENV)/.test

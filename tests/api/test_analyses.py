@@ -248,6 +248,13 @@ def test_list_is_paginated(server: Server) -> None:
     assert items == server.get("/analyses", params={"limit": 200}).json()["items"][: len(items)]
 
 
+@pytest.mark.parametrize("cursor", ["nan", "inf", "-inf", "1e999", "-1", "1_0", "\u0663", " 1", "9" * 40, ""])
+@pytest.mark.parametrize("list_", ["analyses", "studies", "datasets"])
+def test_a_cursor_is_a_plain_number(server: Server, list_: str, cursor: str) -> None:
+    """Whatever else float() and int() take does not reach a database."""
+    assert server.get(f"/{list_}", params={"cursor": cursor}).status_code == 422
+
+
 @pytest.mark.parametrize("list_", ["models", "lenses", "mechanisms", "measures", "figures"])
 def test_what_there_is_is_paginated(server: Server, list_: str) -> None:
     """The same items in the same order, a page at a time."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import pyarrow as pa
@@ -45,6 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "outside.csv").symlink_to(folder.parent / "secret.csv")
     (folder / "away").symlink_to(folder.parent, target_is_directory=True)
     os.mkfifo(folder / "pipe.csv")
+    (folder / "loop.csv").symlink_to("loop.csv")
+    Path(os.fsdecode(os.fsencode(folder) + b"/not-utf8-\xff.csv")).write_text(TABLE)
     return folder
 
 
@@ -154,6 +157,18 @@ def test_folders_of_the_operator(server: Server) -> None:
         answer = server.client.get(f"{DATASETS}/{name.replace('../', '%2e%2e%2f')}")
         assert (answer.status_code, answer.json()["code"]) == (404, "unknown-dataset"), name
     assert server.client.delete(f"{DATASETS}/corpora/pairs.csv").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name", ["loop.csv", "a" * 300, "a/" * 400, "deep", "pairs.csv/a", "not-utf8-%FF.csv", "%ED%A0%80", "a%00b"]
+)
+def test_what_is_no_file_is_unknown(server: Server, name: str) -> None:
+    """A loop of links, a name that is too long, not UTF-8 or of a folder: 404, as a data set of a study too, and nothing in the log."""
+    wanted = f"corpora/{unquote(name)}"
+    study = server.post({"model": "bert", "dataset": wanted}, "/studies")
+    for answer in (server.client.get(f"{DATASETS}/corpora/{name}"), study):
+        assert (answer.status_code, answer.json()["code"]) == (404, "unknown-dataset")
+    assert "Traceback" not in server.log()
 
 
 def test_pages(server: Server) -> None:

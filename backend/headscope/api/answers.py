@@ -17,6 +17,12 @@ SCHEMA = {"schema": {"$ref": "#/components/schemas/Problem"}}
 NAMED = {"X-Request-ID": {"$ref": "#/components/headers/X-Request-ID"}}
 HEADERS = {"X-Request-ID": {"required": True, "schema": {"type": "string", "pattern": f"^{REQUEST_ID.pattern}$"}}}
 CHALLENGE = {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "const": "Bearer"}}}
+# The HTTP parser rejects what is not HTTP, and a head that is too long, before Headscope sees it.
+PARSER = {"description": "A problem document, or plain text from the HTTP parser.", "headers": {}}
+MORE: dict[int, dict[str, Any]] = {
+    400: {**PARSER, "content": {MEDIA: SCHEMA, "text/plain": {"schema": {"type": "string"}}}},
+    401: {"headers": {**NAMED, **CHALLENGE}},
+}
 TOKEN = {"type": "http", "scheme": "bearer", "description": "An access token. A server without users needs none."}
 
 
@@ -70,15 +76,13 @@ def _complete(path: str, method: str, operation: dict[str, Any], problems: Respo
 
 def _common(path: str, method: str, operation: dict[str, Any]) -> list[int]:
     """Return the error statuses of an operation that follow from its address, method and input."""
-    statuses = [421, 500]
+    statuses = [400, 421, 500]
     if not _open(path, method):
         statuses += [Unauthorized.status, AccountsUnreadable.status, StorageFull.status]
     if "{" in path:
         statuses += [404]
     if method not in SAFE_METHODS:
         statuses += [403, 413, 415]
-    if "requestBody" in operation:
-        statuses += [400]
     if "requestBody" in operation or "parameters" in operation:
         statuses += [422]
     return statuses
@@ -89,8 +93,8 @@ def _open(path: str, method: str) -> bool:
 
 
 def _problem(status: int) -> dict[str, Any]:
-    headers = {**NAMED, **(CHALLENGE if status == Unauthorized.status else {})}
-    return {"description": "A problem document.", "headers": headers, "content": {MEDIA: SCHEMA}}
+    document = {"description": "A problem document.", "headers": NAMED, "content": {MEDIA: SCHEMA}}
+    return document | MORE.get(status, {})
 
 
 def _body(type_: str) -> dict[str, Any]:

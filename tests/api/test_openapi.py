@@ -1,0 +1,85 @@
+"""The OpenAPI document declares what the server answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headscope.api.openapi import document
+from tests.api.users import NAMES, NOBODY
+from tests.fuzz import answered, fuzz, laboratory
+from tests.server import Server
+
+DOCUMENT = document()
+OPERATIONS = [
+    (path, method, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
+]
+
+
+def resolved(response: dict[str, Any]) -> dict[str, Any]:
+    """A response itself, where it is only named."""
+    name = response.get("$ref", "").removeprefix("#/components/responses/")
+    return DOCUMENT["components"]["responses"][name] if name else response
+
+
+def numbers(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every number in a schema."""
+    if isinstance(schema, dict):
+        if schema.get("type") in ("integer", "number"):
+            yield schema
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for part in schema:
+            yield from numbers(part)
+
+
+def test_errors_are_problem_documents() -> None:
+    """Every operation declares errors, each as a problem document; a 400 may come from the HTTP parser, and readiness has a 503 of its own."""
+    for path, method, operation in OPERATIONS:
+        errors = {status: resolved(one) for status, one in operation["responses"].items() if status >= "400"}
+        assert {"400", "421", "500"} <= errors.keys(), (method, path)
+        assert ("401" in errors) is (path != "/healthz"), (method, path)
+        assert ("403" in errors) is (method != "get"), (method, path)
+        for status, error in errors.items():
+            others = {("/readyz", "503"): {"application/json"}}.get((path, status), set())
+            others |= {"text/plain"} if status == "400" else set()
+            assert error["content"].keys() - others == {"application/problem+json"}, (method, path, status)
+
+
+def test_success_has_a_media_type() -> None:
+    """What is not empty has at least one."""
+    for path, method, operation in OPERATIONS:
+        for status, response in operation["responses"].items():
+            if status in ("200", "201", "202"):
+                assert response["content"], (method, path, status)
+
+
+def test_numbers_have_bounds() -> None:
+    """No number of a request can be larger than what Redis, SQLite and JavaScript keep exactly."""
+    for path, method, operation in OPERATIONS:
+        for parameter in operation.get("parameters", []):
+            for number in numbers(parameter["schema"]):
+                assert {"maximum", "exclusiveMaximum"} & number.keys(), (method, path, parameter["name"])
+                assert number.get("maximum", number.get("exclusiveMaximum")) <= 2**53
+
+
+@pytest.mark.parametrize("path", DOCUMENT["paths"])
+def test_methods(embedded: Server, path: str) -> None:
+    """A method that an address does not take is 405, with all methods that it does take."""
+    filled = path.format(**NAMES, id=NOBODY, other=NOBODY)
+    for method in ("PUT", "OPTIONS", "TRACE"):
+        answer = embedded.client.request(method, filled)
+        assert answer.status_code == 405
+        assert answer.headers["allow"].split(", ") == [one.upper() for one in DOCUMENT["paths"][path]]
+
+
+def test_generated_requests(tmp_path: Path, models: Path) -> None:
+    """The short form of `make fuzz`: none of Schemathesis' checks fails, and the larger part of the operations has succeeded at least once."""
+    with laboratory(tmp_path, models) as lab:
+        done = fuzz(lab, tmp_path, 1, "--phases=fuzzing,stateful", "--max-examples=4")
+        assert done.returncode == 0, done.stdout
+        succeeded = {(route, method) for route, method, status in answered(lab) if status == "2xx"}
+        assert len(succeeded) > len(OPERATIONS) / 2, succeeded
