@@ -1,7 +1,7 @@
-"""Generated requests to every operation of a real server, judged by its own OpenAPI document: python -m tests.fuzz [--requests N] [--cluster] [--seed N]
+"""Generated requests to every operation of a real server, checked against its OpenAPI document: python -m tests.fuzz [--requests N] [--cluster] [--seed N]
 
-Schemathesis sends them with all of its checks. The server has users, finished analyses, a study and data sets, and their ids stand in most paths; what
-a request deletes is one of many spare analyses. Runs with further seeds follow until N requests have been sent.
+Schemathesis sends them with all of its checks. The server has users, finished analyses, studies and data sets, and most paths have their ids; requests
+that delete get ids that no other request reads. Runs with the next seeds follow until the server has answered N requests.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,7 @@ def fuzz(lab: Users, folder: Path, seed: int, *options: str) -> subprocess.Compl
     """Run Schemathesis once with a configuration in `folder`; its exit status is 0 where every check of every request has passed."""
     config = folder / "schemathesis.toml"
     config.write_text(configuration(lab))
-    command = [
-        sys.executable,
-        "-m",
-        "schemathesis.cli",
-        "--config-file",
-        str(config),
-        "run",
-        f"--seed={seed}",
-        *options,
-    ]
+    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", config, "run", f"--seed={seed}", *options]
     location = f"http://{lab.server.url}{API}/openapi.json"
     return subprocess.run([*command, location], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -73,7 +65,7 @@ def names(lab: Users) -> dict[str, list[Any]]:
     ]
     return {
         "analyses": analyses,
-        "spare_analyses": [lab.submit(lab.ada, f"Spare {number}.") for number in range(20)],
+        "spare_analyses": [lab.submit(lab.ada, f"Spare {number}.") for number in range(8)],
         "studies": studies[:1],
         "spare_studies": studies[1:],
         "datasets": [*datasets[:1], "offered/cats.txt"],
@@ -128,7 +120,7 @@ def main(argv: Iterable[str] | None = None) -> int:
     return int(failed)
 
 
-def laboratory(folder: Path, models: Path, kind: type[Server] = Server) -> Any:
+def laboratory(folder: Path, models: Path, kind: type[Server] = Server) -> AbstractContextManager[Users]:
     """A server with users and a folder of data sets."""
     offered = folder / "offered"
     offered.mkdir()
