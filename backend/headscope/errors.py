@@ -23,6 +23,9 @@
     ├── AccountsUnreadable            the file of access tokens is damaged
     ├── NotReady                      the analysis is not finished
     ├── QueueFull                     too many jobs waiting
+    ├── RequestTimeout                the request's body arrived too slowly
+    ├── TooManyRequests               one user has too many requests or streams open
+    ├── ServerBusy                    too many bytes are being received at once
     ├── StorageFull                   no room for the result
     ├── BrokerUnavailable             the Redis that holds the jobs can't be reached
     ├── StoreUnavailable              the store of results can't be reached
@@ -231,6 +234,26 @@ class QueueFull(HeadscopeError):
 
     code, status, title = "queue-full", 429, "Too many jobs are waiting"
     retry_after = 30
+
+
+class RequestTimeout(HeadscopeError):
+    """The request's body did not arrive in time."""
+
+    code, status, title = "request-timeout", 408, "The request took too long to arrive"
+
+
+class TooManyRequests(HeadscopeError):
+    """One user has too many requests or event streams open."""
+
+    code, status, title = "too-many-requests", 429, "Too many requests at once"
+    retry_after = 5
+
+
+class ServerBusy(HeadscopeError):
+    """All users together send more than fits into the server's memory."""
+
+    code, status, title = "server-busy", 503, "The server is busy"
+    retry_after = 5
 
 
 class StorageFull(HeadscopeError):

@@ -33,6 +33,8 @@ LONGEST_TRACE = 2_500
 SPEAKING = (HeadscopeError, OSError, MemoryError, RuntimeError, sqlite3.Error)
 SPEAKING_PACKAGES = frozenset({"botocore", "celery", "kombu", "redis", "safetensors", "torch"})
 PASSWORD = re.compile(r"(?<=:)[^\s/:@]+(?=@)|(?<=Bearer )\S+")
+# What strangers can have logged again and again.
+PROVOKED = ("socket.accept() out of system resource", "Invalid HTTP request received.", "Unsupported upgrade request.")
 OTHERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "celery.task", "celery.redirected", "multiprocessing")
 
 
@@ -52,10 +54,31 @@ def configure(style: Style, level: Level) -> None:
         other = logging.getLogger(name)
         other.handlers.clear()
         other.propagate = True
+    for name in ("asyncio", "uvicorn.error"):
+        logging.getLogger(name).filters[:] = [_OncePerSecond()]
     logging.getLogger("headscope").setLevel(level.upper())
     logging.captureWarnings(True)
     sys.excepthook = _uncaught
     threading.excepthook = lambda found: _uncaught(found.exc_type, found.exc_value, found.exc_traceback)
+
+
+class _OncePerSecond(logging.Filter):
+    """Passes each of the PROVOKED events at most once per second, as one line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log the event."""
+        event = str(record.msg).partition("\n")[0]
+        if event not in PROVOKED:
+            return True
+        if record.created - self._passed.get(event, 0.0) < 1.0:
+            return False
+        self._passed[event] = record.created
+        record.msg, record.args, record.exc_info = event, (), None
+        return True
 
 
 @contextmanager

@@ -42,6 +42,7 @@ ALONE = frozenset({"replay", "padding"})
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 Tag = Annotated[str, StringConstraints(max_length=100)]
+# Validation of a long list stops at its first error (fail_fast): collecting 100,000 of them would block the server for seconds.
 
 
 def _choice(declaration: Declaration) -> type[BaseModel]:
@@ -89,7 +90,11 @@ class AnalysisRequest(BaseModel):
     text: str | None = Field(default=None, description="The text to analyse.")
     text_pair: str | None = Field(default=None, description="A second text, for models that read pairs.")
     token_ids: list[Count] | None = Field(
-        default=None, min_length=1, max_length=100_000, description="Token ids instead of a text, taken as they are."
+        default=None,
+        fail_fast=True,
+        min_length=1,
+        max_length=100_000,
+        description="Token ids instead of a text, taken as they are.",
     )
     image: str | None = Field(
         default=None,
@@ -97,16 +102,20 @@ class AnalysisRequest(BaseModel):
         description="An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL; or `sha256:…`, as a document names one that was sent before.",
     )
     target_ids: list[Count] | None = Field(
-        default=None, min_length=1, max_length=100_000, description="Token ids of the decoder's side, beside token_ids."
+        default=None,
+        fail_fast=True,
+        min_length=1,
+        max_length=100_000,
+        description="Token ids of the decoder's side, beside token_ids.",
     )
     generate: Generate | None = Field(
         default=None, description="Let the model continue the text, and analyse the whole of it."
     )
     pos: list[Tag] | None = Field(
-        default=None, max_length=100_000, description="Parts of speech: one per word, or one per token."
+        default=None, fail_fast=True, max_length=100_000, description="Parts of speech: one per word, or one per token."
     )
     labels: list[Tag] | None = Field(
-        default=None, max_length=100_000, description="Entity labels: one per word, or one per token."
+        default=None, fail_fast=True, max_length=100_000, description="Entity labels: one per word, or one per token."
     )
     mechanism: MechanismWish = Field(
         default=None,
@@ -125,10 +134,14 @@ class AnalysisRequest(BaseModel):
         description="Numbers to compute from the maps: names, or objects with name and parameters.",
     )
     layers: list[Count] | None = Field(
-        default=None, min_length=1, max_length=10_000, description="Only these layers, counted from 0."
+        default=None, fail_fast=True, min_length=1, max_length=10_000, description="Only these layers, counted from 0."
     )
     heads: list[Count] | None = Field(
-        default=None, min_length=1, max_length=10_000, description="Only these heads of each layer, from 0."
+        default=None,
+        fail_fast=True,
+        min_length=1,
+        max_length=10_000,
+        description="Only these heads of each layer, from 0.",
     )
     kind: Literal["self", "encoder", "decoder", "cross"] = Field(
         default="self", description="Which attention of the model."

@@ -63,7 +63,7 @@ class Settings(BaseSettings):
     body_bytes: int = Field(
         default=8 * 1024 * 1024,
         ge=1,
-        description="Largest body of a request, but for those for analyses and for data sets.",
+        description="Largest body of a request for a study, which may hold its data.",
     )
     image_body_bytes: int = Field(
         default=16 * 1024 * 1024,

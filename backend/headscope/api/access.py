@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
@@ -14,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..accounts import Accounts
-from ..errors import HeadscopeError, Unauthorized
+from ..errors import HeadscopeError, TooManyRequests, Unauthorized
 from ..jobs import Record
 from ..jobs.job import LOCAL
 from .problems import failure
@@ -28,6 +30,10 @@ AROUND = frozenset({f"/api/v1/{part}" for part in ("lenses", "mechanisms", "meas
 KEY = re.compile(r"[0-9a-f]{32}")
 # How long somebody who sent a wrong token or key waits for the answer.
 WRONG_SECONDS = 0.3
+# Event streams, which stay open: how many a visitor may have, and how often (s) it is checked that the visitor may still read one.
+STREAM = re.compile(r"/api/v1/(analyses|studies)/[^/]+/events")
+MOST_STREAMS = 100
+RECHECK_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,11 @@ class Visitor:
             raise Unauthorized("A share key opens its analysis or study for reading only. Sign in for anything else.")
         return None if self.everything else self.name
 
+    @property
+    def client(self) -> str:
+        """What limits on requests count: the user, or the analysis or study of a share key."""
+        return self.name or f"share:{self.shared}"
+
     def opens(self, id_: str) -> bool:
         """Whether they may read an analysis or study, whosever it is."""
         return self.everything or self.shared == id_
@@ -65,16 +76,57 @@ class Access:
 
     def __init__(self, app: ASGIApp, *, accounts: Accounts, shared: Callable[[str], str | None]) -> None:
         self._app, self._accounts, self._shared = app, accounts, shared
+        self._streams: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            try:
-                scope["visitor"] = await self._visitor(scope)
-            except HeadscopeError as error:
-                answer = await failure(Request(scope), error)
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, _varied(send) if scope.get("visitor") else send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope["visitor"] = visitor = await self._visitor(scope)
+            streams = visitor is not None and STREAM.fullmatch(scope["path"]) is not None
+            if visitor and streams and self._streams[visitor.client] >= MOST_STREAMS:
+                raise TooManyRequests(f"At most {MOST_STREAMS} event streams may be open at once. Close some of yours.")
+        except HeadscopeError as error:
+            answer = await failure(Request(scope), error)
+            await answer(scope, receive, send)
+            return
+        if visitor and streams:
+            await self._stream(visitor, scope, receive, _varied(send))
+        else:
+            await self._app(scope, receive, _varied(send) if visitor else send)
+
+    async def _stream(self, visitor: Visitor, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with events until the visitor loses access; then the stream ends as if the client had disconnected."""
+        ended = False
+
+        async def receive_while_allowed() -> Message:
+            nonlocal ended
+            while await self._is_still(visitor, scope):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(RECHECK_SECONDS):
+                        return await receive()
+            ended = True
+            return {"type": "http.disconnect"}
+
+        self._streams[visitor.client] += 1
+        try:
+            await self._app(scope, receive_while_allowed, send)
+        finally:
+            self._streams[visitor.client] -= 1
+            if not self._streams[visitor.client]:
+                del self._streams[visitor.client]
+        if ended:
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _is_still(self, visitor: Visitor, scope: Scope) -> bool:
+        """Whether the request would be let in as the same visitor. While that cannot be looked up, nothing changes."""
+        try:
+            return await self._visitor(scope) == visitor
+        except Unauthorized:
+            return False
+        except HeadscopeError:
+            return True
 
     async def _visitor(self, scope: Scope) -> Visitor | None:
         """Who asks; None where it does not matter. Raises Unauthorized, AccountsUnreadable or BrokerUnavailable."""

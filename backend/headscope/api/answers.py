@@ -6,7 +6,15 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from ..errors import AccountsUnreadable, HeadscopeError, StorageFull, Unauthorized
+from ..errors import (
+    AccountsUnreadable,
+    HeadscopeError,
+    RequestTimeout,
+    ServerBusy,
+    StorageFull,
+    TooManyRequests,
+    Unauthorized,
+)
 from .access import OPEN, SIGN_IN
 from .guard import REQUEST_ID, SAFE_METHODS
 from .problems import MEDIA
@@ -78,11 +86,11 @@ def _common(path: str, method: str, operation: dict[str, Any]) -> list[int]:
     """Return the error statuses of an operation that follow from its address, method and input."""
     statuses = [400, 421, 500]
     if not _open(path, method):
-        statuses += [Unauthorized.status, AccountsUnreadable.status, StorageFull.status]
+        statuses += [Unauthorized.status, TooManyRequests.status, AccountsUnreadable.status, StorageFull.status]
     if "{" in path:
         statuses += [404]
     if method not in SAFE_METHODS:
-        statuses += [403, 413, 415]
+        statuses += [403, RequestTimeout.status, 413, 415, TooManyRequests.status, ServerBusy.status]
     if "requestBody" in operation or "parameters" in operation:
         statuses += [422]
     return statuses

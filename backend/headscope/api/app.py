@@ -35,6 +35,7 @@ from . import (
 from .access import Access
 from .frontpage import serve_page
 from .guard import Guard
+from .intake import BodyLimits, Intake
 from .reads import Reads
 from .recent import Recent
 from .traffic import PREFIX, Traffic
@@ -91,12 +92,11 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     serve_page(app)
     problems.install(app)
     answers.describe(app)
-    larger = dict.fromkeys((f"{PREFIX}/analyses", f"{PREFIX}/analyses/batch"), settings.image_body_bytes)
-    files = {f"{PREFIX}/datasets"}
-    larger |= dict.fromkeys(files, settings.dataset_bytes)
+    limits = BodyLimits.of(settings, PREFIX)
     reads = {"recent": app.state.recent, "simple": maps.simple, "route": maps.ROUTE}
     app.add_middleware(Reads, service=service, **reads)
+    app.add_middleware(Intake, limits=limits)
     app.add_middleware(Access, accounts=accounts, shared=service.record.shared)
-    app.add_middleware(Guard, hosts=settings.allowed_hosts, body_bytes=settings.body_bytes, larger=larger, files=files)
+    app.add_middleware(Guard, hosts=settings.allowed_hosts, limits=limits)
     app.add_middleware(Traffic, registry=app.state.registry)
     return app

@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Mapping, Set
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .. import logs
+from .intake import SAFE_METHODS, BodyLimits
 from .problems import problem, unexpected
 
 logger = logging.getLogger("headscope.api")
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 REQUEST_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 # Only the page's own files; tokens can't become script whatever they hold.
 POLICY = (
@@ -44,12 +42,8 @@ class Guard:
     Origin. What changes something must come from this page or from no page at all.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, hosts: tuple[str, ...], body_bytes: int, larger: Mapping[str, int], files: Set[str]
-    ) -> None:
-        self._app, self._hosts = app, frozenset((*LOOPBACK, *hosts))
-        # `larger` by path, for routes that take images or files; `files` are the paths that take a file as it is.
-        self._body_bytes, self._larger, self._files = body_bytes, larger, files
+    def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...], limits: BodyLimits) -> None:
+        self._app, self._hosts, self._limits = app, frozenset((*LOOPBACK, *hosts)), limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -82,27 +76,13 @@ class Guard:
             return
         # Nothing is served in ranges; a header that asks for thousands of them is not even read.
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"range"]
-        received, most = 0, self._most(scope)
-
-        async def receive_bounded() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > most:  # of a body that did not say its length
-                raise HTTPException(413)
-            return message
-
         try:
-            await self._app(scope, receive_bounded, send_guarded)
+            await self._app(scope, receive, send_guarded)
         except Exception:  # what no handler knows; caught here, so that this answer has the headers, too
             logger.exception("unexpected", extra={"request_id": scope["request_id"]})
             if begun:
                 raise
             await unexpected(scope["request_id"])(scope, receive, send_guarded)
-
-    def _most(self, scope: Scope) -> int:
-        """Bytes that the body of a request to this path may have."""
-        return self._larger.get(scope["path"], self._body_bytes)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str, str, str] | None:
         hosts = headers.getlist("host")
@@ -128,7 +108,7 @@ class Guard:
         length = headers.get("content-length", "0")
         sends = length != "0" or "transfer-encoding" in headers
         # A form of another site can send text/plain without asking first, but neither of these.
-        wanted = "application/octet-stream" if scope["path"] in self._files else "application/json"
+        wanted = "application/octet-stream" if scope["path"] in self._limits.files else "application/json"
         if "content-encoding" in headers or (sends and _media_type(headers) != wanted):
             return (
                 415,
@@ -136,12 +116,13 @@ class Guard:
                 "Send JSON",
                 f"Send the body as {wanted}, without Content-Encoding.",
             )
-        if not length.isdigit() or int(length[:18]) > self._most(scope):
+        most = self._limits.most(scope["path"])
+        if not length.isdigit() or int(length[:18]) > most:
             return (
                 413,
                 "too-large",
                 "The request is too large",
-                f"The request's body may have {self._most(scope)} bytes.",
+                f"The request's body may have {most} bytes.",
             )
         return None
 

@@ -59,6 +59,9 @@ TITLES = {
     413: ("too-large", "The request is too large"),
     415: ("unsupported-media-type", "Send JSON"),
 }
+# Answers before the whole body has arrived: the rest of it is not read.
+UNREAD = frozenset({408, 413})
+MOST_ERRORS = 20
 DETAILS = {
     400: "The request's body can't be read. Send one JSON object in UTF-8.",
     404: "There is nothing at this address. The interface is described at /api/v1/openapi.json.",
@@ -84,8 +87,8 @@ def problem(
     sent = dict(headers or {})
     if status in (429, 503):
         sent["Retry-After"] = "30"
-    if status == 413:
-        sent["Connection"] = "close"  # or the rest of the body would be read for as long as it is sent
+    if status in UNREAD:
+        sent["Connection"] = "close"
     return JSONResponse(
         {**document, "request_id": request_id, "errors": list(errors), **more},
         status,
@@ -104,7 +107,7 @@ def install(app: FastAPI) -> None:
     """Handlers for every kind of failure."""
     app.add_exception_handler(HeadscopeError, failure)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(HTTPException, refusal)
 
 
 async def failure(request: Request, error: Exception) -> Response:
@@ -116,12 +119,14 @@ async def failure(request: Request, error: Exception) -> Response:
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.status in UNREAD:
+        headers["Connection"] = "close"
     return JSONResponse({**document, "request_id": request_id(request)}, error.status, headers, media_type=MEDIA)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
-    found = error.errors()[:20]
+    found = error.errors()[:MOST_ERRORS]
     items = [_item(item, error.body) for item in found]
     # Where one of several shapes was tried further inside, that it is not one of the others says nothing.
     tried = {item["pointer"] for item in items}
@@ -132,7 +137,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     ]
     first = items[0] if items else {"pointer": "", "message": "The request is not valid."}
     detail = f"{first['pointer'].lstrip('/') or 'The request'}: {first['message']}"
-    status = 400 if any(item["type"] == "json_invalid" for item in error.errors()) else 422
+    status = 400 if any(item["type"] == "json_invalid" for item in found) else 422
     return problem(
         status, "invalid-request", "The request is not valid", detail, errors=items, request_id=request_id(request)
     )
@@ -167,7 +172,8 @@ def _leads_on(body: Any, step: str | int) -> bool:
     return isinstance(body, dict) and step in body
 
 
-async def _http(request: Request, error: Exception) -> Response:
+async def refusal(request: Request, error: Exception) -> Response:
+    """Return an error of HTTP itself as a response."""
     assert isinstance(error, HTTPException)  # noqa: S101
     code, title = TITLES.get(error.status_code, ("http-error", "The request failed"))
     detail = DETAILS.get(error.status_code, "The request could not be answered.")

@@ -318,11 +318,11 @@ class BatchInput(Strict):
 
     text: str | None = None
     text_pair: str | None = None
-    token_ids: list[Count] | None = Field(default=None, min_length=1, max_length=100_000)
-    target_ids: list[Count] | None = Field(default=None, min_length=1, max_length=100_000)
+    token_ids: list[Count] | None = Field(default=None, fail_fast=True, min_length=1, max_length=100_000)
+    target_ids: list[Count] | None = Field(default=None, fail_fast=True, min_length=1, max_length=100_000)
     image: str | None = Field(default=None, max_length=20_000_000)
-    pos: list[Tag] | None = Field(default=None, max_length=100_000)
-    labels: list[Tag] | None = Field(default=None, max_length=100_000)
+    pos: list[Tag] | None = Field(default=None, fail_fast=True, max_length=100_000)
+    labels: list[Tag] | None = Field(default=None, fail_fast=True, max_length=100_000)
 
 
 # A batch is an analysis' request with `inputs` in place of its input.

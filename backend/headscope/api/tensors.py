@@ -14,6 +14,7 @@ from safetensors.numpy import save
 from starlette.responses import Response
 
 from ..errors import BudgetExceeded, InvalidRequest
+from .memory import MIB
 from .negotiation import weights
 
 Array = NDArray[Any]
@@ -24,7 +25,7 @@ MEDIA: dict[Format, str] = {
     "json": "application/json",
 }
 MOST_JSON = 1_000_000
-MOST_BYTES = 256 * 1024 * 1024
+MOST_BYTES = 64 * MIB
 
 
 def chosen_format(request: Request, asked: Format | None) -> Format:

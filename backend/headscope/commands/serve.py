@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import socket
@@ -9,7 +10,8 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import click
 
@@ -19,6 +21,11 @@ from ..errors import HeadscopeError
 from ..settings import Settings
 
 logger = logging.getLogger("headscope")
+
+# Connections that wait to be accepted; and those accepted before others are closed for them, which takes a turn of the event loop.
+BACKLOG, ACCEPTED_AT_ONCE = 2048, 16
+# Bytes of an answer that the kernel keeps for a connection; twice as much on Linux.
+SEND_BUFFER = 256 * 1024
 
 
 @click.command()
@@ -40,6 +47,7 @@ def serve(host: str, port: int, open_page: bool) -> None:
     import uvicorn
 
     from ..api.app import create
+    from ..api.connection import Connection, most_connections
 
     settings, reachable = Settings(), not _is_loopback(host)
     logs.configure(settings.log_format, settings.log_level)
@@ -58,9 +66,10 @@ def serve(host: str, port: int, open_page: bool) -> None:
         proxy_headers=False,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=5,
-        backlog=2048,
+        backlog=ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=16384,
-        http="h11",
+        http=cast("type[asyncio.Protocol]", partial(Connection, most=most_connections())),
+        ws="none",
     )
     server = _Server(config, lambda address: _announce(settings, address, open_page))
     server.run(sockets=[_listen(host, port)])
@@ -82,13 +91,21 @@ def _opened(settings: Settings, host: str) -> Settings:
     return settings
 
 
+class _Listening(socket.socket):
+    """A listening socket with a backlog of its own: asyncio accepts as many connections in one go as it thinks may wait."""
+
+    def listen(self, backlog: int = BACKLOG, /) -> None:
+        super().listen(max(backlog, BACKLOG))
+
+
 def _listen(host: str, port: int) -> socket.socket:
     """A socket at that address. Raises HeadscopeError if it can't be had."""
     # The protocol is named because asyncio sets TCP_NODELAY only then; without it some answers wait 40 ms.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening = _Listening(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # which accepted ones inherit
         listening.bind((host, port))
     except OSError:
         listening.close()

@@ -1,0 +1,54 @@
+"""Event streams end soon after their reader loses access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headscope.api.access import RECHECK_SECONDS
+from tests.api.users import Users, users
+from tests.server import API, SLOW
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[tuple[Users, str]]:
+    """A server whose worker process stands still, and the events of an analysis of Ada's and Emmy's that does not end."""
+    with users(tmp_path_factory.mktemp("stopped") / "home", models) as lab:
+        id_ = lab.ada.post(f"{API}/analyses", json=SLOW).json()["id"]
+        assert lab.emmy.post(f"{API}/analyses", json=SLOW).json()["id"] == id_
+        child = lab.server.child()
+        child.suspend()
+        yield lab, id_
+        child.kill()
+
+
+def test_streams_end_with_the_right_to_read_them(stopped: tuple[Users, str]) -> None:
+    """A revoked token and a withdrawn share key end the streams opened with them, as complete answers; another user's goes on."""
+    lab, id_ = stopped
+    address = f"{API}/analyses/{id_}"
+    key = lab.ada.post(f"{address}/share").json()["key"]
+    readers = {"emmy": (lab.emmy, {}), "key": (lab.nobody, {"share": key}), "ada": (lab.ada, {})}
+    with ThreadPoolExecutor() as pool, ExitStack() as stack:
+        streams = {
+            name: stack.enter_context(who.stream("GET", f"{address}/events", params=params))
+            for name, (who, params) in readers.items()
+        }
+        ends = {name: pool.submit(_read, stream) for name, stream in streams.items()}
+        assert lab.ada.delete(f"{address}/share").status_code == 204
+        lab.accounts.revoke("emmy")
+        for name in ("emmy", "key"):
+            assert "event: progress" in ends[name].result(RECHECK_SECONDS * 4)
+        assert not ends["ada"].done()
+        lab.accounts.revoke("ada")
+        ends["ada"].result(RECHECK_SECONDS * 4)
+    assert "error" not in lab.server.log()
+
+
+def _read(stream: httpx.Response) -> str:
+    """All of a stream; raises if it is cut off instead of ended."""
+    return "".join(stream.iter_text())
