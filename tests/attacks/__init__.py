@@ -1,0 +1,1 @@
+"""Attacks by strangers, users and holders of share keys, and what other users notice of them."""

@@ -1,0 +1,189 @@
+"""The attacks. Each goes on for about so many seconds and takes whatever it is answered: what counts is what other users notice."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+
+import httpx
+
+from tests.attacks.stage import Target
+from tests.server import API, SLOW
+from tests.unit import pictures
+
+MIB = 1024 * 1024
+JSON = {"Content-Type": "application/json"}
+Attack = Callable[[Target, float], None]
+ATTACKS: dict[str, Attack] = {}
+
+
+def attack(made: Attack) -> Attack:
+    """Register an attack under its name."""
+    ATTACKS[made.__name__.replace("_", "-")] = made
+    return made
+
+
+def connect(target: Target, stack: ExitStack) -> socket.socket:
+    """Open a connection that receives little at a time, and is closed with the stack."""
+    connection = stack.enter_context(socket.socket())
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(1)
+    connection.connect(target.address)
+    return connection
+
+
+def head(target: Target, line: str, length: int = 0, *, token: bool = True) -> bytes:
+    """Return the head of a request, of Ada or of a stranger."""
+    sent = [f"{line} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", f"Content-Length: {length}"]
+    sent += [f"Authorization: Bearer {target.token}"] if token else []
+    return "\r\n".join([*sent, "", ""]).encode()
+
+
+def flood(target: Target, seconds: float, send: Callable[[httpx.Client], object], threads: int = 4) -> None:
+    """Send a request again and again, in several threads."""
+    deadline = time.monotonic() + seconds
+
+    def repeat() -> None:
+        with target.server.visitor(target.token) as ada:
+            while (left := deadline - time.monotonic()) > 0:
+                ada.timeout = httpx.Timeout(max(left, 0.1))
+                with suppress(httpx.TransportError):
+                    send(ada)
+
+    with ThreadPoolExecutor(threads) as pool:
+        for thread in [pool.submit(repeat) for _ in range(threads)]:
+            thread.result()
+
+
+def posting(body: bytes, path: str = "analyses") -> Callable[[httpx.Client], object]:
+    """Return what posts a body to a route."""
+    return lambda client: client.post(f"{API}/{path}", content=body, headers=JSON)
+
+
+@attack
+def strangers_withhold_bodies(target: Target, seconds: float) -> None:
+    """160 connections announce 8 MiB to the route that needs no token, and hold back two bytes."""
+    _withhold(target, seconds, "session", 160, 8 * MIB, token=False)
+
+
+@attack
+def users_withhold_bodies(target: Target, seconds: float) -> None:
+    """80 connections of one user announce 16 MiB, and hold back two bytes."""
+    _withhold(target, seconds, "analyses", 80, 16 * MIB, token=True)
+
+
+def _withhold(target: Target, seconds: float, path: str, count: int, size: int, *, token: bool) -> None:
+    deadline = time.monotonic() + seconds
+    body = b"[" + b" " * (size - 3)
+    with ExitStack() as stack:
+        for _ in range(count):
+            connection = connect(target, stack)
+            with suppress(OSError):  # refused before all of it was sent
+                connection.sendall(head(target, f"POST {API}/{path}", size, token=token) + body)
+        time.sleep(max(deadline - time.monotonic(), 0))
+
+
+@attack
+def slow_heads(target: Target, seconds: float) -> None:
+    """1,000 connections send 16 KB of a head, and then a byte now and then."""
+    deadline = time.monotonic() + seconds
+    with ExitStack() as stack:
+        connections = [connect(target, stack) for _ in range(1000)]
+        for connection in connections:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 16_000)
+        while time.monotonic() < deadline:
+            for connection in connections:
+                with suppress(OSError):
+                    connection.sendall(b"a")
+            time.sleep(0.5)
+
+
+@attack
+def slow_files(target: Target, seconds: float) -> None:
+    """100 uploads of data sets arrive byte by byte."""
+    deadline = time.monotonic() + seconds
+    line = head(target, f"POST {API}/datasets?name=a.txt", MIB).replace(
+        b"application/json", b"application/octet-stream"
+    )
+    with ExitStack() as stack:
+        connections = [connect(target, stack) for _ in range(100)]
+        for connection in connections:
+            connection.sendall(line)
+        while time.monotonic() < deadline:
+            for connection in connections:
+                with suppress(OSError):
+                    connection.sendall(b"a")
+            time.sleep(0.1)
+
+
+@attack
+def many_keys(target: Target, seconds: float) -> None:
+    """700,000 keys that do not exist."""
+    flood(target, seconds, posting(b"{" + b",".join(b'"%d":0' % key for key in range(700_000)) + b"}"))
+
+
+@attack
+def many_faults(target: Target, seconds: float) -> None:
+    """1,000 inputs with 400,000 entries of the wrong type, as many as are read at all."""
+    inputs = [{"token_ids": ["x"] * 100, "pos": [0] * 300}] * 1000
+    flood(target, seconds, posting(json.dumps({"model": "bert", "inputs": inputs}).encode(), "analyses/batch"))
+
+
+@attack
+def many_numbers(target: Target, seconds: float) -> None:
+    """Numbers that take long to read, up to the bound on them."""
+    numbers = b"1.2345678901234567e-300," * 170_000
+    flood(target, seconds, posting(b'{"model": "bert", "token_ids": [' + numbers + b"1]}"))
+
+
+@attack
+def large_strings(target: Target, seconds: float) -> None:
+    """Texts of 15 MiB with one character that makes them four times as large in memory."""
+    text = "\U0001f600" + "a" * (15 * MIB)
+    flood(target, seconds, posting(json.dumps({"model": "bert", "text": text}, ensure_ascii=False).encode()))
+
+
+@attack
+def deep_nesting(target: Target, seconds: float) -> None:
+    """16 MiB of opening brackets, and a million within a field."""
+    flood(target, seconds, posting(b"[" * (16 * MIB - 1)), 2)
+    flood(target, 0.5, posting(b'{"model": "bert", "lenses": ' + b"[" * MIB + b"]" * MIB + b"}"), 2)
+
+
+@attack
+def image_bombs(target: Target, seconds: float) -> None:
+    """Images of few bytes and far too many pixels."""
+    images = [base64.b64encode(make()).decode() for make in (pictures.bomb, pictures.text_bomb)]
+    bodies = [json.dumps({"model": "vit", "image": image, "lenses": ["weights"]}).encode() for image in images]
+    for body in bodies:
+        flood(target, seconds / len(bodies), posting(body))
+
+
+@attack
+def many_streams(target: Target, seconds: float) -> None:
+    """600 event streams of an analysis that waits, half of them by one user and half with a share key."""
+    deadline = time.monotonic() + seconds
+    with _waiting(target) as (id_, key), ExitStack() as stack:
+        path = f"GET {API}/analyses/{id_}/events"
+        connections = [connect(target, stack) for _ in range(600)]
+        for number, connection in enumerate(connections):
+            mine = number % 2 == 0
+            connection.sendall(head(target, path if mine else f"{path}?share={key}", token=mine))
+        time.sleep(max(deadline - time.monotonic(), 0))
+
+
+@contextmanager
+def _waiting(target: Target) -> Iterator[tuple[str, str]]:
+    """An analysis of Ada's for which there is no worker, and a key to it."""
+    worker, ada = target.server.workers[0], target.lab.ada
+    worker.pause()
+    try:
+        id_ = ada.post(f"{API}/analyses", json={**SLOW, "model": "bert", "max_tokens": 64}).json()["id"]
+        yield id_, ada.post(f"{API}/analyses/{id_}/share").json()["key"]
+    finally:
+        worker.resume()
