@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import io
+import itertools
 import json
 import socket
 import time
@@ -11,6 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tests.attacks.stage import Target
 from tests.server import API, SLOW
@@ -165,6 +170,21 @@ def image_bombs(target: Target, seconds: float) -> None:
 
 
 @attack
+def slow_map_readers(target: Target, seconds: float) -> None:
+    """40 readers of 48 MiB of maps, half of them with the token and half with a share key, take nothing of it."""
+    path = f"GET {API}/analyses/{target.analysis}/maps/weights"
+    _stall(target, seconds, [head(target, path), head(target, f"{path}?share={target.key}", token=False)] * 20)
+
+
+def _stall(target: Target, seconds: float, heads: list[bytes]) -> None:
+    deadline = time.monotonic() + seconds
+    with ExitStack() as stack:
+        for sent in heads:
+            connect(target, stack).sendall(sent)
+        time.sleep(max(deadline - time.monotonic(), 0))
+
+
+@attack
 def many_streams(target: Target, seconds: float) -> None:
     """600 event streams of an analysis that waits, half of them by one user and half with a share key."""
     deadline = time.monotonic() + seconds
@@ -187,3 +207,41 @@ def _waiting(target: Target) -> Iterator[tuple[str, str]]:
         yield id_, ada.post(f"{API}/analyses/{id_}/share").json()["key"]
     finally:
         worker.resume()
+
+
+OCTETS = {"Content-Type": "application/octet-stream"}
+COLUMNS = 40
+
+
+@attack
+def data_set_columns(target: Target, seconds: float) -> None:
+    """A data set of 800 kB is read with another column as its text by each of 40 threads."""
+    rows = (",".join(f"A cat {row} in {column}" for column in range(COLUMNS)) for row in range(1200))
+    file = "\n".join([",".join(f"c{column}" for column in range(COLUMNS)), *rows])
+    sent = target.lab.ada.post(f"{API}/datasets?name=wide.csv", content=file, headers=OCTETS).raise_for_status()
+    columns = itertools.cycle(range(COLUMNS))
+
+    def read(client: httpx.Client) -> None:
+        chosen = json.dumps({"text": f"c{next(columns)}"})
+        client.get(f"{API}/datasets/{sent.json()['id']}", params={"columns": chosen})
+
+    flood(target, seconds, read, COLUMNS)
+
+
+@attack
+def parquet_bombs(target: Target, seconds: float) -> None:
+    """A file of less than a kilobyte with 5 GB of text."""
+    text = pa.array(["word " * 1000])
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1_000_000, np.int32)), text)
+    file = io.BytesIO()
+    pq.write_table(pa.table({"text": column}), file, compression="zstd")
+    flood(
+        target, seconds, lambda ada: ada.post(f"{API}/datasets?name=a.parquet", content=file.getvalue(), headers=OCTETS)
+    )
+
+
+@attack
+def slow_export_readers(target: Target, seconds: float) -> None:
+    """40 readers of exports of 48 MiB, in two formats and with a share key alone, take nothing of them."""
+    path = f"GET {API}/analyses/{target.analysis}/export?share={target.key}&format="
+    _stall(target, seconds, [head(target, path + name, token=False) for name in ("safetensors", "npz")] * 20)
