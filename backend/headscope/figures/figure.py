@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,13 +9,13 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..csvtext import Cell, csv_text
 from ..declarations import Declaration
 from ..errors import NotReady, Unsupported
 from ..measures import MEASURES
 from .paper import PALETTES, Palette, Theme
 
 Array = NDArray[Any]
-Cell = str | int | float | None
 
 
 class Numbers(Protocol):
@@ -64,11 +62,7 @@ class Drawing:
 
     def csv(self) -> str:
         """The numbers as comma-separated values; what is undefined is empty."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(self.rows)
-        return text.getvalue()
+        return csv_text([self.columns, *self.rows])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import pytest
 
 import headscope
 from headscope.errors import InvalidRequest, Unknown
+from headscope.figures.figure import Drawing
 from headscope.figures.studies import STUDY_FIGURES
 from headscope.study.results import tables, writing
 from headscope.study.results.writing import Table
@@ -48,6 +49,16 @@ def test_json_is_strict() -> None:
     assert found["columns"] == list(AWKWARD.columns)
     assert found["rows"][0][0] == AWKWARD.rows[0][0]
     assert found["rows"][1] == ["Grünwald", None, None, None, None]
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "a\r=1"])
+def test_csv_has_no_formulas(text: str) -> None:
+    """In a spreadsheet such text is text, in tables and figures, rows and headings; numbers stay numbers."""
+    numbers = (-0.5, -3, "-0.5", "+1e-3", "1-2", "'")
+    written = writing.as_csv(Table("t", "T", (text, *"abcdef"), [[text, *numbers]])).decode()
+    assert Drawing((), {}, "", (text, *"abcdef"), [[text, *numbers]]).csv() == written
+    for row, rest in zip(csv.reader(io.StringIO(written, newline="")), ("abcdef", numbers), strict=True):
+        assert row == [text if text[0] == "a" else f"'{text}", *map(str, rest)]
 
 
 def test_csv_is_read_back() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...csvtext import Cell
 from ...declarations import NoParams
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...study.results.summary import Summary
-from ..figure import Cell, Drawing
+from ..figure import Drawing
 from ..paper import Palette, axis, layout, plain, said
 from .figure import StudyFigure, titles
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ...csvtext import Cell
 from ...study.results.summary import Summary
-from ..figure import Cell, Drawing
+from ..figure import Drawing
 from ..paper import ABOVE, Palette, listed, plain, positions, said
 from .figure import (
     BOUNDS,

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...csvtext import Cell
 from ...declarations import NoParams
 from ...study.results.summary import Summary
-from ..figure import Cell, Drawing
+from ..figure import Drawing
 from ..paper import ABOVE, Palette, layout, listed, plain, positions
 from ..residual import log_ticks
 from .figure import Array, Means, StudyFigure, VariantParams, column, mean_of, means, titles

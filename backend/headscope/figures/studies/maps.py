@@ -7,11 +7,12 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from ...csvtext import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS
 from ...study.results.summary import Summary
-from ..figure import Cell, Drawing
+from ..figure import Drawing
 from ..paper import Palette, layout, plain, said
 from .figure import (
     BOUNDS,

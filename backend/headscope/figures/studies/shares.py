@@ -9,11 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from ...csvtext import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
 from ...study.results.summary import Summary
-from ..figure import Cell, Drawing
+from ..figure import Drawing
 from ..paper import ABOVE, Palette, axis, layout, plain, positions, said
 from ..patterns import SHORT, class_colours
 from .figure import Array, MapParams, Means, StudyFigure, column, maps_of_heads, means, shares, titles

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from ...csvtext import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
 from ...study.results.summary import Summary
-from ..figure import Cell, Drawing
+from ..figure import Drawing
 from ..paper import Palette, plain, said
 from .figure import Array, MapParams, StudyFigure, VariantParams, maps_of_heads, titles
 from .panels import Panel, Scale, head_columns, laid, layer_rows, reach, sequential, tone

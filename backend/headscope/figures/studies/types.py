@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from ...csvtext import Cell
 from ...errors import Unknown
 from ...lenses import LENSES
 from ...measures.token_types import APART, KINDS, PARTS_OF_SPEECH
 from ...study.results.summary import Summary
-from ..figure import Cell, Drawing
+from ..figure import Drawing
 from ..paper import Palette, plain, said
 from .figure import BOUNDS, Means, StudyFigure, VariantParams, column, maps_of_heads, means
 from .panels import Panel, Scale, head_columns, heads_map, laid, reach

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from ...csvtext import Cell
 from ...errors import Unknown
 from ...measures.hidden import BINS
 from ...study.results.summary import Summary
-from ..figure import Cell, Drawing
+from ..figure import Drawing
 from ..paper import ABOVE, Palette, layout, listed, plain, positions
 from ..violin import Violin, density_of_counts, violins
 from .figure import Array, MapParams, StudyFigure, VariantParams, column, mean_of, means

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from ...csvtext import Cell
 from ...errors import InvalidRequest, Unknown
 from ...figures.studies import STUDY_FIGURES
 from ...measures import MEASURES
 from .summary import Stat, Summary
-from .writing import Cell, Table
+from .writing import Table
 
 Array = NDArray[Any]
 

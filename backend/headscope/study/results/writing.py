@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
@@ -10,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Cell = str | int | float | None
+from ...csvtext import Cell, csv_text
+
 TableFormat = Literal["json", "csv", "parquet", "latex"]
 
 # What LaTeX reads as a command, and how it is written instead.
@@ -51,11 +51,7 @@ def as_json(table: Table) -> bytes:
 
 def as_csv(table: Table) -> bytes:
     """UTF-8 with a header line; what is not defined is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows([[_finite(cell) for cell in row] for row in table.rows])
-    return text.getvalue().encode()
+    return csv_text([table.columns, *([_finite(cell) for cell in row] for row in table.rows)]).encode()
 
 
 def as_parquet(table: Table) -> bytes:
