@@ -7,8 +7,7 @@ import os
 import re
 import stat
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -30,8 +29,6 @@ ID = re.compile(r"[0-9a-f]{32}")
 MOST_LISTED = 10_000
 # Characters of a text in a sample.
 SHOWN_CHARACTERS = 500
-# Data sets read at once: each takes up to the memory that the settings say.
-AT_ONCE = 2
 
 Columns = Mapping[str, str] | None
 
@@ -45,7 +42,6 @@ class Datasets:
 
     def __init__(self, settings: Settings, files: Files, record: Record) -> None:
         self._settings, self._files, self._record = settings, files, record
-        self._reading = threading.BoundedSemaphore(AT_ONCE)
         self._bounds = Bounds(
             settings.dataset_memory_bytes, settings.dataset_seconds, settings.dataset_bytes, settings.text_bytes
         )
@@ -63,7 +59,7 @@ class Datasets:
         id_ = _id(name, format_, digest_of(path))
         document = self._files.document(id_)
         if document is None:
-            document = self._described(self._read(path, name, format_), id_, path.stat().st_size)
+            document = self._described(path, name, format_, {}, id_)
             self._files.put(id_, path, {**document, "given": format_})
         if owner:
             self._record.grant(id_, owner)
@@ -79,15 +75,22 @@ class Datasets:
         if isinstance(dataset, InlineData):
             dataset = self._add_inline(dataset, owner)
         with self._file(dataset, owner) as (path, name, format_):
-            return dataset, self._read(path, name, format_, columns, bad_rows)
+            return dataset, self._read(path, name, format_, columns, bad_rows=bad_rows)
+
+    def content(self, dataset: str, owner: str | None) -> tuple[Hashable, dict[str, Any] | None]:
+        """What changes with the content of a data set, None for one of the hub; and its description as it was sent, where it was. Raises Unknown."""
+        if dataset.startswith(hub.PREFIX):
+            return None, None
+        if ID.fullmatch(dataset):
+            return dataset, self._kept(dataset, owner)
+        path = self._in_folder(dataset)
+        status = path.stat()
+        return (str(path), status.st_mtime_ns, status.st_size), None
 
     def describe(self, dataset: str, format_: str | None, columns: Columns, owner: str | None) -> dict[str, Any]:
-        """What a data set is, read with these columns. Raises as `take`."""
-        kept = self._kept(dataset, owner) if ID.fullmatch(dataset) else None
-        if kept is not None and format_ in (None, kept["format"]) and not columns:
-            return kept
+        """Read a data set with these columns and describe it. Raises as `take`."""
         with self._file(dataset, owner) as (path, name, given):
-            return self._described(self._read(path, name, format_ or given, columns), dataset, path.stat().st_size)
+            return self._described(path, name, format_ or given, columns, dataset)
 
     def listed(self, owner: str | None) -> Iterator[dict[str, Any]]:
         """Id, name and bytes of every data set there is: the owner's, the newest first, then those of the operator's folders.
@@ -168,15 +171,26 @@ class Datasets:
         path: Path,
         name: str,
         format_: str | None,
-        columns: Columns = None,
+        columns: Columns,
+        *,
         bad_rows: BadRows = "skip",
+        most_rows: int | None = None,
     ) -> Dataset:
-        with self._reading:
-            return read_apart(path, name, self._bounds, format=format_, columns=columns, bad_rows=bad_rows)
+        return read_apart(
+            path,
+            name,
+            self._bounds,
+            folder=self.staging,
+            most_rows=most_rows,
+            format=format_,
+            columns=columns,
+            bad_rows=bad_rows,
+        )
 
-    def _described(self, dataset: Dataset, id_: str, size: int) -> dict[str, Any]:
-        sample = [_shown(row.as_dict()) for row in islice(dataset.rows, SAMPLE)]
-        return {**dataset.report(), "id": id_, "bytes": size, "sample": sample}
+    def _described(self, path: Path, name: str, format_: str | None, columns: Columns, id_: str) -> dict[str, Any]:
+        dataset = self._read(path, name, format_, columns, most_rows=SAMPLE)
+        sample = [_shown(row.as_dict()) for row in dataset.rows]
+        return {**dataset.report(), "id": id_, "bytes": path.stat().st_size, "sample": sample}
 
 
 def _file_below(root: Path, name: str) -> tuple[Path, int] | None:

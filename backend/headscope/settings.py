@@ -81,9 +81,9 @@ class Settings(BaseSettings):
         default=GIB, ge=1, description="Largest data set: of a file that is sent or fetched, and of its rows unpacked."
     )
     dataset_memory_bytes: int = Field(
-        default=GIB,
+        default=256 * 1024 * 1024,
         ge=256 * 1024 * 1024,
-        description="Memory that reading a data set may take, in a process of its own.",
+        description="Memory that reading a data set may take, in a process of its own. Three are read at once.",
     )
     dataset_seconds: float = Field(default=300, gt=0, description="Longest time that reading a data set may take.")
     study_inputs: int = Field(default=100_000, ge=1, description="Most inputs of one study.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def test_the_same_as_here(case: Case, tmp_path: Path) -> None:
     path.write_bytes(case.content())
     here = read(path, text_bytes=BOUNDS.text_bytes)
     rows = list(here.rows)
-    apart = read_apart(path, path.name, BOUNDS)
+    apart = read_apart(path, path.name, BOUNDS, folder=tmp_path)
     path.unlink()
     assert list(apart.rows) == list(apart.rows) == rows
     assert apart.report() == here.report()
@@ -40,7 +41,7 @@ def test_many_rows(tmp_path: Path) -> None:
     """More rows than are read at once from the spool, with all that a row may have."""
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\n" + "".join(f"{'wörd ' * 40}{number}\t{number % 3}\n" for number in range(10_000)))
-    assert list(read_apart(path, path.name, BOUNDS).rows) == list(read(path).rows)
+    assert list(read_apart(path, path.name, BOUNDS, folder=tmp_path).rows) == list(read(path).rows)
 
 
 @pytest.mark.parametrize(
@@ -59,9 +60,22 @@ def test_refusals_come_back(tmp_path: Path, wanted: dict[str, object], kind: typ
     with pytest.raises(kind) as here:
         list(read(path, **wanted).rows)
     with pytest.raises(kind) as apart:
-        read_apart(path, path.name, BOUNDS, **wanted)
+        read_apart(path, path.name, BOUNDS, folder=tmp_path, **wanted)
     for part in ("code", "detail", "pointer", "limit", "actual"):
         assert getattr(apart.value, part) == getattr(here.value, part)
+
+
+def test_only_the_first_rows_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A description takes no room on the disk, however large the rows, and nothing is written to the machine's temporary folder, which may be memory."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    path = tmp_path / "repeated.parquet"
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 10_000, pa.int32()), pa.array(["word " * 1000]))
+    pq.write_table(pa.table({"text": texts}), path)
+    found = read_apart(path, path.name, BOUNDS, folder=tmp_path, most_rows=5)
+    assert (len(list(found.rows)), found.total) == (5, 10_000)
+    assert not list(read_apart(path, path.name, BOUNDS, folder=tmp_path, most_rows=0).rows)
+    with pytest.raises(InvalidDataset, match="more than 1048576 bytes"):
+        read_apart(path, path.name, replace(BOUNDS, out_bytes=MIB), folder=tmp_path, most_rows=5)
 
 
 def test_bounds(tmp_path: Path) -> None:
@@ -80,7 +94,7 @@ def test_bounds(tmp_path: Path) -> None:
         (repeated, replace(BOUNDS, seconds=0.01), "longer than 0.01 s"),
     ):
         with pytest.raises(InvalidDataset) as raised:
-            read_apart(path, path.name, bounds)
+            read_apart(path, path.name, bounds, folder=tmp_path)
         assert problem in raised.value.detail
     assert psutil.Process().memory_info().rss - before < 64 * MIB
     left = [

@@ -8,17 +8,19 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ...errors import HeadscopeError, InvalidDataset, InvalidRequest, Unknown
+from ...errors import HeadscopeError, InvalidDataset, InvalidRequest, StorageFull, Unknown
 from .dataset import BadRow, BadRows, Dataset, Row
 
 # What the process may raise; whatever else ends it is a fault of the file, too.
-RAISED: tuple[type[HeadscopeError], ...] = (InvalidDataset, InvalidRequest)
+RAISED: tuple[type[HeadscopeError], ...] = (InvalidDataset, InvalidRequest, StorageFull)
 CHUNK = 1024 * 1024
 
 
@@ -52,13 +54,16 @@ def read_apart(
     name: str,
     bounds: Bounds,
     *,
+    folder: Path,
+    most_rows: int | None = None,
     format: str | None = None,  # noqa: A002 - as it is called everywhere
     columns: Mapping[str, str] | None = None,
     bad_rows: BadRows = "skip",
 ) -> Dataset:
     """As formats.read, but all of it now and in another process. Its report is complete, and its rows outlive the file.
 
-    Raises InvalidDataset, InvalidRequest or Unknown as that does, and InvalidDataset for a file that breaks the bounds.
+    Rows are written to an unnamed file in `folder`, which should be on a disk: the first `most_rows`, or all of them. Raises InvalidDataset, InvalidRequest or
+    Unknown as formats.read does, InvalidDataset for a file that breaks the bounds, and StorageFull.
     """
     asked = {
         "path": str(path),
@@ -68,8 +73,8 @@ def read_apart(
         "bad_rows": bad_rows,
         "text_bytes": bounds.text_bytes,
     }
-    with tempfile.TemporaryFile() as rows:
-        report = _report(_run(asked, rows, bounds), os.fstat(rows.fileno()).st_size, bounds)
+    with _storing(), tempfile.TemporaryFile(dir=folder) as rows:
+        report = _report(_run(asked, rows, bounds, most_rows), bounds)
         spool = Spool(rows)
     return Dataset(
         **{part: report[part] for part in ("name", "format", "encoding", "chosen", "reasons", "guessed", "bad_count")},
@@ -80,28 +85,48 @@ def read_apart(
     )
 
 
-def _run(asked: dict[str, Any], rows: IO[bytes], bounds: Bounds) -> subprocess.CompletedProcess[bytes] | None:
+def _run(
+    asked: dict[str, Any], rows: IO[bytes], bounds: Bounds, most_rows: int | None
+) -> subprocess.CompletedProcess[bytes] | None:
     """The process that has read the file; None for one that took too long."""
-    command = [
-        sys.executable,
-        "-m",
-        "headscope.study.data.reading",
-        json.dumps([bounds.memory_bytes, bounds.out_bytes]),
-    ]
+    with _lifeline() as lifeline:
+        limits = json.dumps([lifeline, bounds.memory_bytes, bounds.out_bytes, most_rows])
+        try:
+            return subprocess.run(  # noqa: S603 - our own module
+                [sys.executable, "-m", "headscope.study.data.reading", limits],
+                input=json.dumps(asked).encode(),
+                stdout=rows,
+                stderr=subprocess.PIPE,
+                timeout=bounds.seconds,
+                pass_fds=[lifeline],
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None
+
+
+@contextmanager
+def _storing() -> Iterator[None]:
     try:
-        return subprocess.run(  # noqa: S603 - our own module
-            command,
-            input=json.dumps(asked).encode(),
-            stdout=rows,
-            stderr=subprocess.PIPE,
-            timeout=bounds.seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return None
+        yield
+    except OSError as error:
+        raise StorageFull(
+            "The rows of the data set could not be written to disk. Free some room there, then try again."
+        ) from error
 
 
-def _report(ended: subprocess.CompletedProcess[bytes] | None, written: int, bounds: Bounds) -> dict[str, Any]:
+@contextmanager
+def _lifeline() -> Iterator[int]:
+    """The reading end of a pipe that is closed when this process ends, in whatever way."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _report(ended: subprocess.CompletedProcess[bytes] | None, bounds: Bounds) -> dict[str, Any]:
     """What the process says of the data set. Raises what it raised, or InvalidDataset for what ended it."""
     if ended is None:
         raise InvalidDataset(
@@ -112,12 +137,6 @@ def _report(ended: subprocess.CompletedProcess[bytes] | None, written: int, boun
         if "report" in answer:
             return dict(answer["report"])
         raise _raised(answer)
-    if written >= bounds.out_bytes:
-        raise InvalidDataset(
-            f"The rows of the data set have more than {bounds.out_bytes} bytes. Give a smaller file, or fewer columns.",
-            pointer="/dataset",
-            limit=bounds.out_bytes,
-        )
     raise InvalidDataset(
         f"Reading the data set took more than {bounds.memory_bytes} bytes of memory, or the file is damaged. Give a smaller or another one.",
         pointer="/dataset",
@@ -131,21 +150,45 @@ def _raised(answer: dict[str, Any]) -> HeadscopeError:
     return kind(answer["detail"], pointer=answer["pointer"], limit=answer["limit"], actual=answer["actual"])
 
 
-def _bound(memory_bytes: int, out_bytes: int) -> None:
-    """Bound this process for good: what would be more ends it, or is a MemoryError."""
+def _bound(lifeline: int, memory_bytes: int, out_bytes: int) -> None:
+    """Bound this process for good: it ends with its parent, what is too much ends it or is a MemoryError, and it is the first to go if memory runs out."""
+    threading.Thread(target=_end_with, args=[lifeline], daemon=True).start()
+    with suppress(OSError):  # only Linux has it
+        Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (out_bytes, out_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _answer(asked: dict[str, Any]) -> dict[str, Any]:
+def _end_with(lifeline: int) -> None:
+    os.read(lifeline, 1)
+    os._exit(1)
+
+
+def _write(rows: Iterable[Row], out_bytes: int, most_rows: int | None) -> None:
+    """Write rows, the first `most_rows` of them. All count, before they are written. Raises InvalidDataset or StorageFull."""
+    size = 0
+    with open(sys.stdout.fileno(), "wb", closefd=False) as file:
+        for number, row in enumerate(rows):
+            line = json.dumps(row.as_dict()).encode() + b"\n"
+            size += len(line)
+            if size > out_bytes:
+                raise InvalidDataset(
+                    f"The rows of the data set have more than {out_bytes} bytes. Give a smaller file, or fewer columns.",
+                    pointer="/dataset",
+                    limit=out_bytes,
+                )
+            if most_rows is None or number < most_rows:
+                with _storing():
+                    file.write(line)
+
+
+def _answer(asked: dict[str, Any], out_bytes: int, most_rows: int | None) -> dict[str, Any]:
     from .formats import read
 
     try:
         dataset = read(Path(asked.pop("path")), **asked)
-        for row in dataset.rows:
-            sys.stdout.write(json.dumps(row.as_dict()) + "\n")
-        sys.stdout.flush()
+        _write(dataset.rows, out_bytes, most_rows)
     except HeadscopeError as error:
         parts = ("code", "detail", "pointer", "limit", "actual")
         return {part: getattr(error, part) for part in parts}
@@ -154,8 +197,9 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Read what standard input asks for: rows to standard output, and the report, or what is wrong, to standard error."""
-    _bound(*json.loads(sys.argv[1]))
-    print(json.dumps(_answer(json.load(sys.stdin))), file=sys.stderr)  # noqa: T201 - that is how it answers
+    lifeline, memory_bytes, out_bytes, most_rows = json.loads(sys.argv[1])
+    _bound(lifeline, memory_bytes, out_bytes)
+    print(json.dumps(_answer(json.load(sys.stdin), out_bytes, most_rows)), file=sys.stderr)  # noqa: T201 - that is how it answers
 
 
 if __name__ == "__main__":

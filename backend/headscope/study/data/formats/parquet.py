@@ -12,7 +12,9 @@ from ....errors import InvalidDataset
 from ..dataset import Role
 from ..table import Format, Record, Table, check_columns
 
+# Rows that are unpacked at a time, and bytes of a column chunk that are read at a time: a column chunk can be as large as the file.
 BATCH = 256
+BUFFER = 1024 * 1024
 
 
 def _open(path: Path, wanted: Mapping[Role, str]) -> Table:
@@ -30,7 +32,7 @@ def _open(path: Path, wanted: Mapping[Role, str]) -> Table:
     def records(needed: Collection[str]) -> Iterator[Record]:
         number = 0
         chosen = [name for name in usable if name in needed]
-        with _reading(), pq.ParquetFile(path) as file:
+        with _reading(), pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER) as file:
             for batch in file.iter_batches(BATCH, columns=chosen, use_threads=False):
                 for values in batch.to_pylist():
                     number += 1
