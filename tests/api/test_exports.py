@@ -20,6 +20,7 @@ from safetensors.numpy import load
 from headscope.api import standalone
 from headscope.errors import BudgetExceeded, Unsupported
 from headscope.store import export
+from headscope.streams import save
 from tests.hostile import HOSTILE
 
 LAYERS, HEADS = 2, 3
@@ -76,7 +77,7 @@ def answers(text: str) -> dict[str, bytes]:
 
 def page(source: Any, folder: Path, viewer: Path, **given: bytes) -> str:
     path = folder / "page.html"
-    standalone.write_html(source, path, viewer, {f"/{name}": body for name, body in given.items()})
+    save(standalone.stream_html(source, viewer, {f"/{name}": body for name, body in given.items()}), path)
     return path.read_text("utf-8")
 
 
@@ -143,24 +144,24 @@ def test_too_much_is_refused_before_it_is_written(tmp_path: Path, viewer: Path) 
     source.document["shapes"] = {"weights": [12, 12, 2048, 2048]}
     source.document["kept"] = ["weights"]
     with pytest.raises(BudgetExceeded, match="too many for a table"):
-        export.write_parquet(source, tmp_path / "table.parquet")
+        save(export.stream_parquet(source), tmp_path / "table.parquet")
     with pytest.raises(BudgetExceeded, match="too many for a web page"):
-        standalone.write_html(source, tmp_path / "page.html", viewer, {})
+        save(standalone.stream_html(source, viewer, {}), tmp_path / "page.html")
     with pytest.raises(BudgetExceeded, match="too many for a table"):
-        export.write_csv(source, tmp_path / "table.csv")
+        save(export.stream_csv(source), tmp_path / "table.csv")
     assert not list(tmp_path.glob("*.*"))
 
 
 def test_no_viewer_is_said(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="make page"):
-        standalone.write_html(made(), tmp_path / "page.html", tmp_path / "nowhere", {})
+        save(standalone.stream_html(made(), tmp_path / "nowhere", {}), tmp_path / "page.html")
 
 
 def test_table_holds_hostile_tokens(tmp_path: Path) -> None:
     """Every text comes back, no cell of the file begins as a formula does, and gaps have no line."""
     source = made(len(HOSTILE), HOSTILE)
     path = tmp_path / "table.csv"
-    export.write_csv(source, path, BY_LAYER)
+    save(export.stream_csv(source, BY_LAYER), path)
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     n = len(HOSTILE)
@@ -177,7 +178,7 @@ def test_table_holds_hostile_tokens(tmp_path: Path) -> None:
 def test_one_head_is_a_head(tmp_path: Path) -> None:
     """Of an analysis of one head the table says which; of a whole layer it says none."""
     source = made(heads=(5,))
-    export.write_csv(source, tmp_path / "table.csv", BY_LAYER)
+    save(export.stream_csv(source, BY_LAYER), tmp_path / "table.csv")
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
         found = {(row["lens"], row["head"]) for row in csv.DictReader(file)}
     assert found == {("weights", "5"), ("effective", "5"), ("rollout", "")}
@@ -186,8 +187,8 @@ def test_one_head_is_a_head(tmp_path: Path) -> None:
 def test_parquet_is_the_same_table_with_types(tmp_path: Path) -> None:
     """Row by row what the table in text says, tokens as they are, a head of a whole layer null, and the document beside it."""
     source = made(len(HOSTILE), HOSTILE)
-    export.write_csv(source, tmp_path / "table.csv", BY_LAYER)
-    export.write_parquet(source, tmp_path / "table.parquet", BY_LAYER)
+    save(export.stream_csv(source, BY_LAYER), tmp_path / "table.csv")
+    save(export.stream_parquet(source, BY_LAYER), tmp_path / "table.parquet")
     table = pq.read_table(tmp_path / "table.parquet")
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))

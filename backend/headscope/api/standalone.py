@@ -12,6 +12,7 @@ import hashlib
 import html
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from safetensors.numpy import save
 from ..errors import BudgetExceeded, Unsupported
 from ..lenses import LENSES
 from ..store.export import Source
+from ..streams import Chunks
 from .maps import quantise
 
 Array = NDArray[Any]
@@ -50,7 +52,7 @@ PAGE = """<!doctype html>
 """
 
 
-def write_html(stored: Source, path: Path, viewer: Path, answers: dict[str, bytes]) -> None:
+def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes]) -> Chunks:
     """The analysis and the viewer, a layer in memory at a time. `answers` are those of the interface in JSON, by path.
 
     Raises BudgetExceeded if the maps are too many for a page, Unsupported if the viewer is not built, Corrupt if the result is damaged.
@@ -59,13 +61,10 @@ def write_html(stored: Source, path: Path, viewer: Path, answers: dict[str, byte
     script, style = _viewer(viewer, "js"), _viewer(viewer, "css")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     title = html.escape(f"Headscope: {stored.document['request']['model']}, {len(stored.document['tokens'])} tokens")
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(PAGE.format(policy=html.escape(policy), title=title, style=style))
-        for name, answer in {**answers, **dict(_arrays(stored))}.items():
-            file.write(_part(name, answer))
-        for name, answer in _maps(stored, precision):
-            file.write(_part(name, answer))
-        file.write(f'<script type="module">{script}</script>\n</body>\n</html>\n')
+    yield PAGE.format(policy=html.escape(policy), title=title, style=style).encode()
+    for name, answer in chain(answers.items(), _arrays(stored), _maps(stored, precision)):
+        yield _part(name, answer).encode()
+    yield f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode()
 
 
 def precision_of(stored: Source) -> Precision:

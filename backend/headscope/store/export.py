@@ -1,17 +1,18 @@
 """A whole analysis as one file: safetensors, npz, or a table, in text or as Parquet. The first is what the library saves and opens.
 
+Each is a stream, so that it can be sent without a copy.
+
 Tensors are named map/<lens>, measure/<measure>/<lens>, tile/<lens>/<part>, note/<lens>/<part>, keys and picture; the document stands in the safetensors metadata
 under `headscope`, in an npz as the string `headscope`.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import struct
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -20,7 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+from ..csvtext import csv_text
 from ..errors import BudgetExceeded
+from ..streams import PIECE, Chunks, Sink, save, zipped
+from .mapfile import blocks
 
 Array = NDArray[Any]
 MOST_LINES = 2_000_000
@@ -65,9 +69,16 @@ class Flat:
         raise KeyError(lens)
 
 
-def _layers(source: Source, lens: str) -> Iterator[Array]:
-    for layer in range(source.document["shapes"][lens][0]):
-        yield source.maps(lens, slice(layer, layer + 1), slice(None))
+def _blocks(source: Source, lens: str) -> Iterator[Array]:
+    for layers, heads in blocks(source.document["shapes"][lens]):
+        yield source.maps(lens, layers, heads)
+
+
+def _pieces(array: Array) -> Chunks:
+    """The bytes of an array, PIECE at a time."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    for start in range(0, len(data), PIECE):
+        yield data[start : start + PIECE].tobytes()
 
 
 def _sized(source: Source) -> dict[str, tuple[str, list[int], int]]:
@@ -80,7 +91,12 @@ def _sized(source: Source) -> dict[str, tuple[str, list[int], int]]:
 
 
 def write_safetensors(source: Source, path: Path) -> None:
-    """One layer in memory at a time. Raises Corrupt if the source is."""
+    """A file of stream_safetensors. Raises as that does."""
+    save(stream_safetensors(source), path)
+
+
+def stream_safetensors(source: Source) -> Chunks:
+    """A few heads in memory at a time. Raises Corrupt if the source is."""
     header: dict[str, Any] = {"__metadata__": {"headscope": json.dumps(source.document, allow_nan=False)}}
     position = 0
     for name, (dtype, shape, size) in _sized(source).items():
@@ -88,26 +104,31 @@ def write_safetensors(source: Source, path: Path) -> None:
         position += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for lens in source.document.get("kept", ()):
-            for block in _layers(source, lens):
-                file.write(block.data)
-        for _, array in sorted(source.arrays.items()):
-            file.write(np.ascontiguousarray(array).tobytes())
+    yield struct.pack("<Q", len(text)) + text
+    for lens in source.document.get("kept", ()):
+        for block in _blocks(source, lens):
+            yield from _pieces(block)
+    for _, array in sorted(source.arrays.items()):
+        yield from _pieces(array)
 
 
-def write_npz(source: Source, path: Path) -> None:
-    """Uncompressed, one layer in memory at a time. Raises Corrupt if the source is."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+def stream_npz(source: Source) -> Chunks:
+    """Uncompressed, a few heads in memory at a time. Raises Corrupt if the source is."""
+
+    def write(archive: zipfile.ZipFile) -> Iterator[None]:
         for lens in source.document["kept"]:
             with archive.open(f"map/{lens}.npy", "w", force_zip64=True) as file:
                 _npy_header(file, tuple(source.document["shapes"][lens]))
-                for block in _layers(source, lens):
-                    file.write(block.tobytes())
+                for block in _blocks(source, lens):
+                    for piece in _pieces(block):
+                        file.write(piece)
+                        yield
         for name, array in sorted(source.arrays.items()):
             _write_npy(archive, name, array)
+            yield
         _write_npy(archive, "headscope", np.array(json.dumps(source.document, allow_nan=False)))
+
+    return zipped(write)
 
 
 def _npy_header(file: Any, shape: tuple[int, ...]) -> None:
@@ -120,7 +141,7 @@ def _write_npy(archive: zipfile.ZipFile, name: str, array: Array) -> None:
         np.lib.format.write_array(target, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
 
 
-def write_csv(source: Source, path: Path, by_layer: Collection[str] = ()) -> None:
+def stream_csv(source: Source, by_layer: Collection[str] = ()) -> Chunks:
     """One line per entry of every map, without those that have no reading. Raises BudgetExceeded if there are too many, Corrupt if the source is.
 
     `by_layer` names the lenses whose maps are of whole layers: their lines name no head.
@@ -128,16 +149,15 @@ def write_csv(source: Source, path: Path, by_layer: Collection[str] = ()) -> Non
     """
     check_lines(source.document)
     queries, keys = tokens_of(source.document)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        write = csv.writer(file, lineterminator="\n").writerow
-        write(COLUMNS)
-        for lens, layer, head, rows in _heads(source, by_layer):
-            for q, k in np.argwhere(~np.isnan(rows)):
-                write((lens, layer, head, q, k, queries[q], keys[k], rows[q, k]))
+    yield csv_text([COLUMNS]).encode()
+    for lens, layer, head, rows in _heads(source, by_layer):
+        for q, row in enumerate(rows):
+            there = np.flatnonzero(~np.isnan(row)).tolist()
+            yield csv_text((lens, layer, head, q, k, queries[q], keys[k], row[k]) for k in there).encode()
 
 
-def write_parquet(source: Source, path: Path, by_layer: Collection[str] = ()) -> None:
-    """The table of write_csv with types, tokens as they are, and the document in the metadata under `headscope`; about a million lines in memory at a time.
+def stream_parquet(source: Source, by_layer: Collection[str] = ()) -> Chunks:
+    """The table of stream_csv with types, tokens as they are, and the document in the metadata under `headscope`; about a million lines in memory at a time.
 
     Raises BudgetExceeded if there are too many entries, Corrupt if the source is.
     """
@@ -149,15 +169,24 @@ def write_parquet(source: Source, path: Path, by_layer: Collection[str] = ()) ->
     types = (text, number, number, number, number, text, text, pa.float32())
     about = {"headscope": json.dumps(source.document, allow_nan=False)}
     schema = pa.schema(zip(COLUMNS, types, strict=True), about)
-    with pq.ParquetWriter(path, schema, compression="zstd") as file:
-        held: list[Any] = []
-        for table in _tables(source, schema, by_layer):
-            held.append(table)
-            if sum(len(one) for one in held) >= GROUP:
-                file.write_table(pa.concat_tables(held))
-                held.clear()
-        if held:
-            file.write_table(pa.concat_tables(held))
+    sink = Sink()
+    with pq.ParquetWriter(sink, schema, compression="zstd") as file:
+        for group in _groups(_tables(source, schema, by_layer)):
+            file.write_table(pa.concat_tables(group))
+            yield from sink.taken()
+    yield from sink.taken()
+
+
+def _groups(tables: Iterable[Any]) -> Iterator[list[Any]]:
+    """Tables that have GROUP lines together, or the last ones."""
+    group: list[Any] = []
+    for table in tables:
+        group.append(table)
+        if sum(map(len, group)) >= GROUP:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def _tables(source: Source, schema: Any, by_layer: Collection[str]) -> Iterator[Any]:
@@ -179,8 +208,9 @@ def _heads(source: Source, by_layer: Collection[str]) -> Iterator[tuple[str, int
     """Lens, numbers of layer and head, and [Q, K], head by head; the head of a map of a whole layer is None."""
     document = source.document
     for lens in document["kept"]:
-        for layer, block in zip(document["layers"], _layers(source, lens), strict=True):
-            for place, rows in enumerate(block[0]):
+        for layers, heads in blocks(document["shapes"][lens]):
+            layer = document["layers"][layers.start]
+            for place, rows in enumerate(source.maps(lens, layers, heads)[0], heads.start):
                 yield lens, layer, None if lens in by_layer else document["heads"][place], rows
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -26,6 +26,8 @@ Shape = tuple[int, int, int, int]
 # A place in a file, and the room that the bytes from there on fill.
 Piece = tuple[int, memoryview]
 Fill = Callable[[list[Piece]], None]
+# Bytes of heads that are read together where a whole map is read.
+BLOCK = 16 * 1024 * 1024
 
 
 class Corrupt(Exception):
@@ -96,6 +98,14 @@ def _write_all(file: Any, data: memoryview) -> None:
     """All of it: an unbuffered write may take only a part."""
     while data:
         data = data[file.write(data) :]
+
+
+def blocks(shape: Sequence[int]) -> Iterator[tuple[slice, slice]]:
+    """Places of layers and heads, in order: heads of one layer that take BLOCK bytes together, or one head."""
+    heads = max(1, BLOCK // (4 * shape[2] * shape[3]))
+    for layer in range(shape[0]):
+        for head in range(0, shape[1], heads):
+            yield slice(layer, layer + 1), slice(head, min(head + heads, shape[1]))
 
 
 def read_heads(fill: Fill, shape: Shape, layers: slice, heads: slice, digests: list[str]) -> memoryview:

@@ -21,6 +21,7 @@ from ...errors import NotReady
 from ...figures.studies.figure import means
 from ...figures.studies.heads import METRICS, metric
 from ...measures.distance import STARTS
+from ...streams import Chunks, save, zipped
 from .. import sequences
 from .summary import Summary
 
@@ -41,15 +42,24 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def write(study: Summary, path: Path, number: int = 0) -> None:
-    """Write a variant of a study as a zip. Raises NotReady for one that lacks the metrics, Unknown for a variant there is not."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+    """Write a variant of a study as a zip. Raises as `stream` does."""
+    save(stream(study, number), path)
+
+
+def stream(study: Summary, number: int = 0) -> Chunks:
+    """Return a variant of a study as a zip. Raises NotReady for one that lacks the metrics, Unknown for a variant there is not."""
+
+    def write(archive: zipfile.ZipFile) -> Iterator[None]:
         for name, content in files(study, number):
             # The same study gives the same bytes.
-            file.writestr(zipfile.ZipInfo(name, _DATE), json.dumps(content, allow_nan=False), zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name, _DATE), json.dumps(content, allow_nan=False), zipfile.ZIP_DEFLATED)
+            yield
+
+    return zipped(write)
 
 
 def files(study: Summary, number: int = 0) -> Iterator[tuple[str, Any]]:
-    """Name and content of every file. Raises what `write` raises."""
+    """Name and content of every file. Raises what `stream` raises."""
     one = study.variant(number)
     if not set(MEASURES) <= set(study.document["measures"]):
         raise NotReady("The file needs the six metrics. Send the study again with the figure head-metrics.")
