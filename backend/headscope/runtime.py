@@ -15,6 +15,7 @@ from .admission import Admission
 from .datasets import Datasets
 from .errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
 from .jobs import LOCAL, Embedded, Engine, Job, JobKind, Limits, Watcher
+from .limiters import Limiters
 from .models.catalog import Catalog
 from .request import AnalysisRequest, stored_image
 from .settings import Settings
@@ -45,7 +46,7 @@ class Service:
             self.results, self.inputs, files = home.results(settings), home.inputs(settings), home.files(settings)
             self.record = home.record(settings)
         self.catalog = Catalog(settings)
-        self.hot = Hot(settings.cache_url)
+        self.hot, self.limiters = Hot(settings.cache_url), Limiters()
         self.datasets = Datasets(settings, files, self.record)
         self._housekeeper = Housekeeper(self.results, self.inputs, files)
         self.watcher = Watcher(self.record)

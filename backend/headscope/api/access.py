@@ -19,6 +19,7 @@ from ..accounts import Accounts
 from ..errors import HeadscopeError, TooManyRequests, Unauthorized
 from ..jobs import Record
 from ..jobs.job import LOCAL
+from ..limiters import client
 from .problems import failure
 
 # Paths that are open to everybody. All others are closed, those that do not exist too.
@@ -84,6 +85,8 @@ class Access:
             return
         try:
             scope["visitor"] = visitor = await self._visitor(scope)
+            if visitor is not None:
+                client.set(visitor.client)
             streams = visitor is not None and STREAM.fullmatch(scope["path"]) is not None
             if visitor and streams and self._streams[visitor.client] >= MOST_STREAMS:
                 raise TooManyRequests(f"At most {MOST_STREAMS} event streams may be open at once. Close some of yours.")

@@ -39,14 +39,15 @@ async def create(
     body: AnalysisRequest, response: Response, service: ServiceDep, visitor: VisitorDep, seconds: WaitSeconds
 ) -> AnalysisDocument:
     """Ask for an analysis. 200 when it is stored already, or done within `Prefer: wait=N` seconds; 202 otherwise. The same request has the same id."""
-    _, (id_,) = await asyncio.to_thread(service.submit, [body], owner=visitor.owner)
+    owner = visitor.owner
+    _, (id_,) = await service.limiters.submissions.run(lambda: service.submit([body], owner=owner))
     if seconds and not await asyncio.to_thread(service.results.has, id_):
         await service.watcher.ended(id_, seconds)
         response.headers["Preference-Applied"] = f"wait={seconds:g}"
     try:
         document = await _document(service, id_)
     except Unknown:  # its result was removed meanwhile, by somebody of whom the index has not heard
-        await asyncio.to_thread(service.submit, [body], owner=visitor.owner)
+        await service.limiters.submissions.run(lambda: service.submit([body], owner=owner))
         document = await _document(service, id_)
     response.headers["Location"] = f"{documents.PREFIX}/{id_}"
     response.status_code = 202 if document.status in ("queued", "running") else 200
@@ -56,8 +57,10 @@ async def create(
 @router.post("/batch", status_code=202, responses=ACCEPTS)
 async def create_batch(body: BatchRequest, service: ServiceDep, visitor: VisitorDep) -> BatchAccepted:
     """Ask for up to 1,000 analyses at once: all are accepted, or none."""
-    requests = await asyncio.to_thread(_batch_requests, body)
-    batch, ids = await asyncio.to_thread(service.submit, requests, batch=True, owner=visitor.owner)
+    owner = visitor.owner
+    batch, ids = await service.limiters.submissions.run(
+        lambda: service.submit(_batch_requests(body), batch=True, owner=owner)
+    )
     return BatchAccepted(batch=batch or ids[0], ids=ids)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -17,7 +16,7 @@ from ..measures.compare import COMPARISONS
 from ..runtime import Service
 from ..store import Stored
 from ..types import Token
-from .deps import READS, AnalysisId, OtherId, ServiceDep, check_kept, heads_of, places, read
+from .deps import READS, AnalysisId, OtherId, ServiceDep, check_kept, heads_of, limited, places, read
 from .schemas import AlignedTokens, ComparedAnalyses, TokenPair
 from .tensors import Array, plain
 
@@ -53,7 +52,7 @@ class _Side:
         return await read(service, self.id, maps_of)
 
 
-@router.get("")
+@router.get("", dependencies=[limited("comparisons")])
 async def compare(
     id_: AnalysisId,
     other: OtherId,
@@ -117,7 +116,7 @@ async def _sides(service: Service, ids: tuple[str, str], lenses: tuple[str, str]
 async def _layer(service: Service, one: _Side, other: _Side, place: int) -> dict[str, Array]:
     """Every comparison of one layer, [H]."""
     at = slice(place, place + 1)
-    return await _compared(one, other, await one.maps(service, at), await other.maps(service, at))
+    return await _compared(service, one, other, await one.maps(service, at), await other.maps(service, at))
 
 
 async def _one_head(service: Service, one: _Side, other: _Side, layer: int, head: int) -> list[dict[str, Array]]:
@@ -127,15 +126,15 @@ async def _one_head(service: Service, one: _Side, other: _Side, layer: int, head
     rows = []
     for place in range(len(other.document["layers"])):
         maps = await other.maps(service, slice(place, place + 1))
-        rows.append(await _compared(one, other, np.broadcast_to(alone, maps.shape), maps))
+        rows.append(await _compared(service, one, other, np.broadcast_to(alone, maps.shape), maps))
     return rows
 
 
-async def _compared(one: _Side, other: _Side, a: Array, b: Array) -> dict[str, Array]:
+async def _compared(service: Service, one: _Side, other: _Side, a: Array, b: Array) -> dict[str, Array]:
     """Those that make sense: some are defined for maps without negative entries only."""
     signed = any(LENSES[side.lens].signed for side in (one, other))
     chosen = {name: comparison for name, comparison in COMPARISONS.items() if comparison.signed or not signed}
-    return await asyncio.to_thread(
+    return await service.limiters.results.run(
         lambda: {name: comparison(a, b).astype(np.float32) for name, comparison in chosen.items()}
     )
 

@@ -6,9 +6,10 @@ import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
@@ -17,7 +18,8 @@ from starlette.requests import ClientDisconnect
 from ..errors import DatasetUnavailable, InvalidDataset, InvalidRequest, Unknown
 from ..store.mapfile import storing
 from .answers import raises
-from .deps import ServiceDep, VisitorDep
+from .deps import ServiceDep, VisitorDep, limited
+from .recent import Recent
 from .schemas import Page
 from .studied import DatasetDocument, DatasetItem
 
@@ -38,6 +40,7 @@ FormatName = Annotated[
     "",
     status_code=201,
     responses=raises(Unknown),
+    dependencies=[limited("uploads")],
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -63,7 +66,7 @@ async def create(
             await _receive(request.stream(), path)
         except ClientDisconnect:
             raise InvalidDataset("The file did not arrive whole. Send it again.", pointer="/dataset") from None
-        document = await asyncio.to_thread(datasets.add, path, name, format_, owner)
+        document = await service.limiters.datasets.run(lambda: datasets.add(path, name, format_, owner))
     response.headers["Location"] = f"/api/v1/datasets/{document['id']}"
     return _document(document)
 
@@ -81,7 +84,7 @@ async def listed(
     def page() -> list[dict[str, Any]]:
         return list(islice(service.datasets.listed(visitor.owner), start, start + limit + 1))
 
-    found = await asyncio.to_thread(page)
+    found = await service.limiters.results.run(page)
     items = [DatasetItem.model_validate(one) for one in found[:limit]]
     return Page(items=items, next=str(start + limit) if len(found) > limit else None)
 
@@ -89,6 +92,7 @@ async def listed(
 @router.get("/{id:path}", responses=raises(DatasetUnavailable))
 async def show(
     dataset: DatasetName,
+    request: Request,
     service: ServiceDep,
     visitor: VisitorDep,
     format_: FormatName = None,
@@ -98,8 +102,20 @@ async def show(
     ] = None,
 ) -> DatasetDocument:
     """A data set: how it was read, or how it is read with these columns; its rows that can't be used, and the first ones that can."""
-    wanted = _columns(columns)
-    return _document(await asyncio.to_thread(service.datasets.describe, dataset, format_, wanted, visitor.owner))
+    datasets, owner, wanted = service.datasets, visitor.owner, _columns(columns)
+    recent = cast("Recent", request.app.state.recent)
+    content, sent = await asyncio.to_thread(datasets.content, dataset, owner)
+    if sent is not None and not wanted and format_ in (None, sent["format"]):
+        return _document(sent)
+    question = ("dataset", content or dataset, format_, *sorted(wanted.items()))
+    found: DatasetDocument | None = recent.get(question)
+    if found is None:
+        found = _document(
+            await service.limiters.datasets.share(question, partial(datasets.describe, dataset, format_, wanted, owner))
+        )
+        if content is not None:
+            recent.put(question, found, len(found.model_dump_json()))
+    return found
 
 
 @router.delete("/{id:path}", status_code=204)

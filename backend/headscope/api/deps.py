@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar, cast
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Depends, Path, Request
 
@@ -72,6 +72,16 @@ StudyId = Annotated[str, Depends(_study)]
 Slice = str
 
 
+def limited(kind: Literal["uploads", "exports", "comparisons"]) -> Any:
+    """A dependency: the request holds a slot of a limiter until its answer is sent. Raises TooManyRequests."""
+
+    async def hold(service: ServiceDep) -> AsyncIterator[None]:
+        async with getattr(service.limiters, kind).slot():
+            yield
+
+    return Depends(hold)
+
+
 async def check_readable(service: Service, visitor: Visitor, id_: str, kind: JobKind = "analysis") -> None:
     """Raise Unknown unless the visitor may read that analysis, or study: what is somebody else's is as if it were not there."""
     if re.fullmatch(ID["pattern"], id_) is None:
@@ -83,7 +93,7 @@ async def check_readable(service: Service, visitor: Visitor, id_: str, kind: Job
 async def read(service: Service, id_: str, reader: Callable[[Stored], T], kind: JobKind = "analysis") -> T:
     """`reader` applied to a finished analysis, or study, in a thread. A corrupt result is computed again first. Raises Unknown or NotReady."""
     for _ in range(2):
-        result = await asyncio.to_thread(
+        result = await service.limiters.results.run(
             lambda: read_or_recompute(service, id_, lambda stored: (reader(stored),), kind)
         )
         if result is not None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from starlette.background import BackgroundTask
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
 
 from ..errors import Unknown
 from ..jobs import JobKind
@@ -19,15 +17,16 @@ from ..lenses import LENSES
 from ..runtime import Service
 from ..store import Stored, export
 from ..store.export import Source
+from ..streams import PIECE, Chunks, save
 from ..study import single
 from ..study.results import headvis
 from . import declarations, documents
 from .answers import media
-from .deps import READS, AnalysisId, ServiceDep, check_kept, read
+from .deps import READS, AnalysisId, ServiceDep, check_kept, limited, read
 from .frontpage import page_folder
 from .maps import picture
 from .schemas import ModelCard, Page
-from .standalone import write_html
+from .standalone import stream_html
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=READS)
 
@@ -42,56 +41,79 @@ MEDIA = {
 }
 
 
-@router.get("/export", responses=media(BINARY, *MEDIA.values()), response_class=FileResponse)
+@router.get(
+    "/export",
+    responses=media(BINARY, *MEDIA.values()),
+    response_class=StreamingResponse,
+    dependencies=[limited("exports")],
+)
 async def export_file(
     id_: AnalysisId, service: ServiceDep, format_: Annotated[Format, Query(alias="format")] = "safetensors"
 ) -> Response:
     """The whole analysis as one file. `html` is a page with the viewer that needs no network; `csv` and `parquet` have a line per entry of every map; `headvis` is a
     zip for HeadVis, and wants the measures head_roles, qk_distance, entropy and max_activation.
     """
-    writers: dict[Format, Callable[[Stored, Path], None]] = {
-        "safetensors": export.write_safetensors,
-        "npz": export.write_npz,
-        "parquet": partial(export.write_parquet, by_layer=BY_LAYER),
-        "csv": partial(export.write_csv, by_layer=BY_LAYER),
-        "html": partial(_write_page, service, id_),
-        "headvis": _write_headvis,
+    streams: dict[Format, Callable[[Stored], Chunks]] = {
+        "safetensors": export.stream_safetensors,
+        "npz": export.stream_npz,
+        "parquet": partial(export.stream_parquet, by_layer=BY_LAYER),
+        "csv": partial(export.stream_csv, by_layer=BY_LAYER),
+        "html": partial(_stream_page, service, id_),
+        "headvis": _stream_headvis,
     }
-    return await sent(service, id_, writers[format_], format_)
+    return await sent(service, id_, streams[format_], format_)
 
 
 async def sent(
-    service: Service, id_: str, write: Callable[[Stored, Path], None], format_: str, kind: JobKind = "analysis"
+    service: Service, id_: str, stream: Callable[[Stored], Chunks], format_: str, kind: JobKind = "analysis"
 ) -> Response:
-    """What `write` makes of an analysis or study, as a file to keep. Raises as read() does, and what `write` raises."""
-    handle, name = tempfile.mkstemp(prefix="export-", dir=service.results.staging)
-    os.close(handle)
-    path = Path(name)
-    try:
-        await read(service, id_, lambda stored: write(stored, path), kind)
-    except BaseException:
-        os.unlink(path)  # noqa: PTH108 - a local file, gone at once
-        raise
+    """Send what `stream` makes of an analysis or study, as a file to keep. Nothing of it is written to the server's disk.
+
+    The result is verified before the answer begins; if it is removed meanwhile, the answer breaks off. Raises as read() does, and what `stream` raises before its
+    first byte.
+    """
+
+    def begin(stored: Stored) -> Chunks:
+        stored.verify()
+        chunks = stream(stored)
+        return chain([next(chunks)], chunks)
+
+    chunks = await read(service, id_, begin, kind)
     suffix = "-headvis.zip" if format_ == "headvis" else f".{format_}"
-    return FileResponse(
-        path,
+    return StreamingResponse(
+        _body(service, chunks),
         media_type=MEDIA.get(format_, BINARY),
-        filename=f"headscope-{id_[:8]}{suffix}",
-        background=BackgroundTask(path.unlink, missing_ok=True),
+        headers={"Content-Disposition": f'attachment; filename="headscope-{id_[:8]}{suffix}"'},
     )
 
 
-def _write_headvis(stored: Stored, path: Path) -> None:
+async def _body(service: Service, chunks: Chunks) -> AsyncIterator[bytes]:
+    while piece := await service.limiters.results.run(partial(_piece, chunks)):
+        yield piece
+
+
+def _piece(chunks: Chunks) -> bytes:
+    """The next chunks that have PIECE bytes together; empty at the end."""
+    parts, size = list[bytes](), 0
+    for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size >= PIECE:
+            break
+    return b"".join(parts)
+
+
+def _stream_headvis(stored: Stored) -> Chunks:
     check_kept(stored, "weights")
-    headvis.write(single.summary_of(stored, headvis.MEASURES), path)
+    return headvis.stream(single.summary_of(stored, headvis.MEASURES))
 
 
-def _write_page(service: Service, id_: str, stored: Stored, path: Path) -> None:
-    write_page(id_, stored, path, _card(service, stored.document["request"]["model"]))
+def _stream_page(service: Service, id_: str, stored: Stored) -> Chunks:
+    return stream_page(id_, stored, _card(service, stored.document["request"]["model"]))
 
 
-def write_page(id_: str, source: Source, path: Path, models: list[ModelCard]) -> None:
-    """The page with the viewer; `models` says what is known of the model, if anything. Raises what write_html raises."""
+def stream_page(id_: str, source: Source, models: list[ModelCard]) -> Chunks:
+    """The page with the viewer; `models` says what is known of the model, if anything. Raises what stream_html raises."""
     answers = {
         "/analysis": documents.analysis(id_, None, source).model_dump_json(),
         "/models": Page(items=models, next=None).model_dump_json(),
@@ -100,7 +122,14 @@ def write_page(id_: str, source: Source, path: Path, models: list[ModelCard]) ->
         "/measures": declarations.measures().model_dump_json(by_alias=True),
     }
     image = {"/image": picture(source)} if "picture" in source.arrays else {}
-    write_html(source, path, page_folder() / "viewer", {name: text.encode() for name, text in answers.items()} | image)
+    return stream_html(
+        source, page_folder() / "viewer", {name: text.encode() for name, text in answers.items()} | image
+    )
+
+
+def write_page(id_: str, source: Source, path: Path, models: list[ModelCard]) -> None:
+    """A file of stream_page. Raises as that does."""
+    save(stream_page(id_, source, models), path)
 
 
 def _card(service: Service, model: str) -> list[ModelCard]:

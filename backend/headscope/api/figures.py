@@ -117,7 +117,8 @@ async def drawn(
     if style.format == "json" or answer.status_code == 304:
         return answer
     if style.format != "csv":
-        answer.body = await _picture(request, answer, style.format, style.width, style.height)
+        async with service.limiters.pictures.slot():
+            answer.body = await _picture(request, answer, style.format, style.width, style.height)
         answer.headers["Content-Length"] = str(len(answer.body))
         answer.headers["Content-Type"] = MEDIA[style.format]
     answer.headers["Content-Disposition"] = f'attachment; filename="headscope-{id_[:8]}-{figure.name}.{style.format}"'

@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..errors import HeadscopeError
+from ..errors import HeadscopeError, StorageFull
+from ..home import FULL
 from .traffic import template
 
 logger = logging.getLogger("headscope.api")
@@ -108,6 +109,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HeadscopeError, failure)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, refusal)
+    app.add_exception_handler(OSError, _full_disk)
 
 
 async def failure(request: Request, error: Exception) -> Response:
@@ -183,6 +185,15 @@ async def refusal(request: Request, error: Exception) -> Response:
     if declared:
         headers["Allow"] = ", ".join(method.upper() for method in declared)
     return problem(error.status_code, code, title, detail, request_id=request_id(request), headers=headers)
+
+
+async def _full_disk(request: Request, error: Exception) -> Response:
+    """A file that could not be written for want of room; any other error of the operating system stays a fault of ours."""
+    if isinstance(error, OSError) and error.errno in FULL:
+        return await failure(
+            request, StorageFull("The server's disk is full. Free some room there, then send the request again.")
+        )
+    raise error
 
 
 def unexpected(request_id: str) -> Response:

@@ -147,7 +147,7 @@ class Reads:
         try:
             answer = reading(stored, wait=False)
         except BlockingIOError:
-            answer = await asyncio.to_thread(reading, stored, wait=True)
+            answer = await self._service.limiters.results.run(lambda: reading(stored, wait=True))
         self._put(stored, asked, answer, self._route)
         return answer
 

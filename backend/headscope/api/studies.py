@@ -32,14 +32,15 @@ async def create(
     body: StudyRequest, response: Response, service: ServiceDep, visitor: VisitorDep, seconds: WaitSeconds
 ) -> StudyDocument:
     """Ask for a study. 200 when it is stored already, or done within `Prefer: wait=N` seconds; 202 otherwise. The same request about the same data has the same id."""
-    id_ = await asyncio.to_thread(service.studies.submit, body, visitor.owner)
+    owner = visitor.owner
+    id_ = await service.limiters.datasets.run(lambda: service.studies.submit(body, owner))
     if seconds and not await asyncio.to_thread(service.results.has, id_):
         await service.watcher.ended(id_, seconds)
         response.headers["Preference-Applied"] = f"wait={seconds:g}"
     try:
         document = await _document(service, id_)
     except Unknown:  # its result was removed meanwhile, by somebody of whom the index has not heard
-        await asyncio.to_thread(service.studies.submit, body, visitor.owner)
+        await service.limiters.datasets.run(lambda: service.studies.submit(body, owner))
         document = await _document(service, id_)
     response.headers["Location"] = f"{documents.PREFIX}/{id_}"
     response.status_code = 202 if document.status in ("queued", "running") else 200

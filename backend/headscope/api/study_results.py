@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as InPath
 from pydantic import Field
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
 
 from ..figures.studies import STUDY_FIGURES, named
 from ..store import Stored, export
+from ..streams import Chunks
 from ..study.results import finding, headvis, tables, writing
 from ..study.results.summary import Summary
 from . import figures
 from .answers import media
 from .asked import FoundHeads
-from .deps import READS, ServiceDep, StudyId
+from .deps import READS, ServiceDep, StudyId, limited
 from .exports import BINARY, sent
 from .fixed import FIXED, fixed
 from .schemas import Page
@@ -131,7 +131,12 @@ async def table(
     return answer
 
 
-@router.get("/export", responses=media(BINARY, "application/zip"), response_class=FileResponse)
+@router.get(
+    "/export",
+    responses=media(BINARY, "application/zip"),
+    response_class=StreamingResponse,
+    dependencies=[limited("exports")],
+)
 async def export_file(
     id_: StudyId,
     service: ServiceDep,
@@ -140,10 +145,9 @@ async def export_file(
 ) -> Response:
     """The whole study as one file: all its numbers, which `Study.open` of the Python library reads; `headvis` is a variant as a zip for HeadVis."""
 
-    def write(stored: Stored, path: Path) -> None:
+    def stream(stored: Stored) -> Chunks:
         if format_ == "headvis":
-            headvis.write(summary_of(stored), path, variant)
-        else:
-            export.write_safetensors(export.Flat({**stored.document, "id": id_}, stored.arrays), path)
+            return headvis.stream(summary_of(stored), variant)
+        return export.stream_safetensors(export.Flat({**stored.document, "id": id_}, stored.arrays))
 
-    return await sent(service, id_, write, format_, "study")
+    return await sent(service, id_, stream, format_, "study")

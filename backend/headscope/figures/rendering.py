@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import psutil
 
-from ..errors import FigureNotDrawn, QueueFull, TimedOut
+from ..errors import FigureNotDrawn, TimedOut
 
 logger = logging.getLogger("headscope.figures")
 
@@ -21,8 +21,6 @@ MEDIA: dict[Image, str] = {"svg": "image/svg+xml", "png": "image/png", "pdf": "a
 SCALE = 3
 # Longest time (s) for one picture. A cold Chromium on a busy machine takes about ten.
 SECONDS = 60.0
-# Most pictures that wait for their turn.
-WAITING = 8
 # What painter.py ends with where there is no browser.
 NO_BROWSER = 3
 
@@ -33,18 +31,11 @@ class Renderer:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._turn = asyncio.Semaphore(1)
-        self._asked = 0
 
     async def render(self, figure: dict[str, Any], image: Image, width: int, height: int) -> bytes:
-        """The figure as a file; width and height in px of 1/96 inch. Raises FigureNotDrawn, TimedOut or QueueFull."""
-        if self._asked > WAITING:
-            raise QueueFull("Many figures are being drawn now. Try again in a moment.")
-        self._asked += 1
-        try:
-            async with self._turn:
-                return await _paint(figure, image, width, height, self._seconds)
-        finally:
-            self._asked -= 1
+        """The figure as a file; width and height in px of 1/96 inch. Raises FigureNotDrawn or TimedOut."""
+        async with self._turn:
+            return await _paint(figure, image, width, height, self._seconds)
 
 
 async def _paint(figure: dict[str, Any], image: Image, width: int, height: int, seconds: float) -> bytes:

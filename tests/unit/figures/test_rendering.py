@@ -9,8 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from headscope.errors import FigureNotDrawn, QueueFull, TimedOut
-from headscope.figures import rendering
+from headscope.errors import FigureNotDrawn, TimedOut
 from headscope.figures.rendering import Renderer
 from headscope.figures.script import script
 from tests.server import eventually, gone
@@ -60,20 +59,6 @@ def test_a_browser_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("BROWSER_PATH", str(broken))
     with pytest.raises(FigureNotDrawn, match="could not draw"):
         asyncio.run(Renderer().render(FIGURE, "pdf", 300, 200))
-
-
-def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One too many is told to come back."""
-    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "none"))
-
-    async def draw() -> list[Any]:
-        renderer = Renderer()
-        asked = [renderer.render(FIGURE, "svg", 300, 200) for _ in range(rendering.WAITING + 2)]
-        return await asyncio.gather(*asked, return_exceptions=True)
-
-    monkeypatch.setattr(rendering, "WAITING", 2)
-    assert sorted(type(error).__name__ for error in asyncio.run(draw())) == ["FigureNotDrawn"] * 3 + ["QueueFull"]
-    assert QueueFull.retry_after
 
 
 def test_script_leaves_no_style_to_write() -> None:
