@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -15,6 +17,7 @@ from .errors import TooManyRequests
 from .jobs import LOCAL
 
 T = TypeVar("T")
+MIB = 1024 * 1024
 # Who sent the request that is being answered; set by the access check.
 client: ContextVar[str] = ContextVar("client", default=LOCAL)
 
@@ -71,6 +74,35 @@ class Limiter:
         return found
 
 
+class Room:
+    """A bound on the bytes of large answers in memory: `total`, and `each` of one client. They count until the answer is sent."""
+
+    def __init__(self, total: int, each: int) -> None:
+        self._total, self._each = total, each
+        self._lock, self._taken = threading.Lock(), Counter[str]()
+        self._answer: ContextVar[Counter[str]] = ContextVar("answer")
+
+    @contextmanager
+    def answer(self) -> Iterator[None]:
+        """Give back at the end what was taken for an answer meanwhile, also in threads."""
+        taken = Counter[str]()
+        self._answer.set(taken)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken -= taken
+
+    def take(self, size: int) -> None:
+        """Count bytes before they are in memory. Raises TooManyRequests."""
+        name = client.get()
+        with self._lock:
+            if self._taken[name] + size > self._each or self._taken.total() + size > self._total:
+                raise TooManyRequests("Too many large answers are on their way. Read them, then try again.")
+            self._taken[name] += size
+            self._answer.get()[name] += size
+
+
 class Limiters:
     """The kinds of expensive requests of a server. Everything else shares the event loop's own threads."""
 
@@ -87,5 +119,7 @@ class Limiters:
         self.exports = Limiter(total=16, each=4, waiting=4)
         # Each takes all head maps of two layers.
         self.comparisons = Limiter(total=2, each=1)
+        # Head maps and other numbers, at least for the largest answer there is.
+        self.room = Room(total=256 * MIB, each=160 * MIB)
         # Each takes a browser of some 300 MB.
         self.pictures = Limiter(total=1, each=1, waiting=8)

@@ -37,10 +37,10 @@ class Sink(io.RawIOBase):
         return iter(parts)
 
 
-def save(chunks: Chunks, path: Path) -> None:
+def save(chunks: Chunks, path: str | Path) -> None:
     """Write a stream to a file. There is none if the stream raises before its first byte."""
     first = next(chunks)
-    with path.open("wb") as file:
+    with Path(path).open("wb") as file:
         file.write(first)
         file.writelines(chunks)
 

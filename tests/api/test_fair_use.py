@@ -103,6 +103,26 @@ def test_readers_of_exports_that_stop_reading(lab: Users) -> None:
     eventually(lambda: lab.nobody.get(f"{API}/analyses/{id_}/export", params=waiting).status_code == 200, "an export")
 
 
+def test_readers_of_maps_that_stop_reading(lab: Users) -> None:
+    """Answers that are not read fill the room of their reader, not the server's memory; afterwards the room is free again."""
+    id_ = lab.submit(lab.ada, "The cat sat. " * 80, model="wide", max_tokens=256)
+    path = f"{API}/analyses/{id_}/maps/weights"
+    key = lab.ada.post(f"{API}/analyses/{id_}/share").json()["key"]
+    size = len(lab.ada.get(path).content)
+    process = psutil.Process(lab.server.process.pid)
+    before, most = process.memory_info().rss, 160 * 1024**2 // size
+    sockets = [_reader(lab.server, f"{path}?share={key}&layer=0:9{number:02}") for number in range(2 * most)]
+    try:
+        statuses = eventually(lambda: _statuses(sockets, 2 * most), "every answer")
+        assert statuses == {"200": most, "429": most}
+        assert process.memory_info().rss - before < 400 * 1024**2
+        assert lab.ada.get(path).status_code == 200
+    finally:
+        for one in sockets:
+            one.close()
+    eventually(lambda: lab.nobody.get(path, params={"share": key}).status_code == 200, "room")
+
+
 def _reader(server: Server, path: str) -> socket.socket:
     host, _, port = server.url.partition(":")
     connection = socket.socket()

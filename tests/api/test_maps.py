@@ -17,6 +17,7 @@ import headscope
 from headscope.api import tensors
 from headscope.api.maps import Cut
 from headscope.errors import BudgetExceeded
+from headscope.limiters import Limiters
 from tests.cluster import both_homes
 from tests.server import Server, eventually
 
@@ -155,6 +156,7 @@ def test_a_slice_of_maps_that_are_too_large(document: dict[str, Any], monkeypatc
     """What counts is the answer, not what it is cut from; and no more than a layer is read at once."""
     maps = np.random.default_rng(0).random((3, 4, 64, 64), np.float32)
     read: list[int] = []
+    room = Limiters().room
 
     def file(lens: str, layers: slice, heads: slice, **_: bool) -> memoryview:
         read.append(layers.stop - layers.start)
@@ -165,10 +167,12 @@ def test_a_slice_of_maps_that_are_too_large(document: dict[str, Any], monkeypatc
     monkeypatch.setattr(tensors, "MOST_BYTES", maps.nbytes // 3)
     for dtype in ("float32", "float16"):
         with pytest.raises(BudgetExceeded):
-            Cut("weights", dtype=dtype).answer(stored)
+            Cut("weights", dtype=dtype).answer(room, stored)
     assert not read
-    assert np.array_equal(load(Cut("weights", query="5", key="7:9").answer(stored).body)["map"], maps[:, :, 5:6, 7:9])
-    whole = load(Cut("weights", dtype="uint8").answer(stored).body)
+    assert np.array_equal(
+        load(Cut("weights", query="5", key="7:9").answer(room, stored).body)["map"], maps[:, :, 5:6, 7:9]
+    )
+    whole = load(Cut("weights", dtype="uint8").answer(room, stored).body)
     assert np.all(np.abs(whole["map"] * whole["scale"][..., None, None] - maps) <= whole["max_error"][..., None, None])
     assert set(read) == {1}
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -38,6 +39,7 @@ from .guard import Guard
 from .intake import BodyLimits, Intake
 from .reads import Reads
 from .recent import Recent
+from .responses import LargeResponses
 from .traffic import PREFIX, Traffic
 
 # Most calls that block at once.
@@ -93,8 +95,9 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     problems.install(app)
     answers.describe(app)
     limits = BodyLimits.of(settings, PREFIX)
-    reads = {"recent": app.state.recent, "simple": maps.simple, "route": maps.ROUTE}
+    reads = {"recent": app.state.recent, "simple": partial(maps.simple, service.limiters.room), "route": maps.ROUTE}
     app.add_middleware(Reads, service=service, **reads)
+    app.add_middleware(LargeResponses, room=service.limiters.room)
     app.add_middleware(Intake, limits=limits)
     app.add_middleware(Access, accounts=accounts, shared=service.record.shared)
     app.add_middleware(Guard, hosts=settings.allowed_hosts, limits=limits)

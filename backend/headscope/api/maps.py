@@ -19,6 +19,7 @@ from starlette.types import Scope
 from ..declarations import Measure
 from ..errors import InvalidRequest, NotReady, Unknown, Unsupported
 from ..lenses import LENSES
+from ..limiters import Room
 from ..measures import MEASURES
 from ..measures import edges as edge_rules
 from ..measures.entropy import Unit, convert
@@ -26,6 +27,7 @@ from ..query.search import TOKEN_AXES, token_mean
 from ..store import Stored
 from ..store.export import Source
 from ..store.mapfile import values_of
+from ..streams import PIECE
 from .answers import media
 from .deps import AnalysisId, ServiceDep, Slice, check_kept, check_lens, heads_of, places
 from .fixed import FIXED, fixed, named, question_of
@@ -72,7 +74,8 @@ async def maps(
     """
     format_ = chosen_format(request, format_)
     cut = Cut(lens, layer, head, query, key, dtype, by, groups, key_groups, format_)
-    return await fixed(request, service, id_, format_, cut.answer, computed=cut.computed)
+    answer = partial(cut.answer, service.limiters.room)
+    return await fixed(request, service, id_, format_, answer, computed=cut.computed)
 
 
 ROUTE = router.routes[-1]
@@ -99,8 +102,8 @@ class Cut:
         plain = (self.dtype, self.by, self.groups, self.key_groups) == ("float32", "token", None, None)
         return not plain or self.format == "json"
 
-    def answer(self, stored: Stored, *, wait: bool = True) -> Response:
-        """Read from a result. Raises BlockingIOError rather than `wait` for a disk, or for more than QUICK bytes."""
+    def answer(self, room: Room, stored: Stored, *, wait: bool = True) -> Response:
+        """Read from a result. Raises BlockingIOError rather than `wait` for a disk, or for more than QUICK bytes, and TooManyRequests where there is no room."""
         check_kept(stored, self.lens)
         document = stored.document
         together = grouping(document, self.by, self.groups, self.key_groups)
@@ -110,9 +113,15 @@ class Cut:
         rows, columns = len(together.queries or range(q)), len(together.keys or range(k))
         queries = places("query", self.query, range(rows))
         keys = places("key", self.key, range(columns))
-        check_size(prod(one.stop - one.start for one in (layers, heads, queries, keys)), np.dtype(self.dtype).itemsize)
+        count, itemsize = (
+            prod(one.stop - one.start for one in (layers, heads, queries, keys)),
+            np.dtype(self.dtype).itemsize,
+        )
+        check_size(count, itemsize)
         if not wait and (layers.stop - layers.start) * (heads.stop - heads.start) * q * k * 4 > QUICK:
             raise BlockingIOError
+        if count * itemsize > PIECE:
+            room.take(count * itemsize)
         if not self.computed and (self.format, self.query, self.key) == ("safetensors", None, None):
             return Response(stored.map_file(self.lens, layers, heads, wait=wait), media_type=MEDIA[self.format])
         parts = []
@@ -124,7 +133,7 @@ class Cut:
         return answer({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, self.format)
 
 
-def simple(scope: Scope, asked: Asked) -> Reading | None:
+def simple(room: Room, scope: Scope, asked: Asked) -> Reading | None:
     """How to answer a question that asks for numbers as they are stored; None for any other."""
     lens, query = MAPS.fullmatch(asked.part), asked.question[1].decode("latin-1")
     parts = [part.partition("=") for part in query.split("&")] if query else []
@@ -135,7 +144,7 @@ def simple(scope: Scope, asked: Asked) -> Reading | None:
     cut = Cut(lens[1], **axes, format=format_)
 
     def reading(stored: Stored, *, wait: bool) -> Response:
-        return named(stored, question_of(scope), format_, "", partial(cut.answer, wait=wait))
+        return named(stored, question_of(scope), format_, "", partial(cut.answer, room, wait=wait))
 
     return reading
 

@@ -41,7 +41,7 @@ DESCRIPTIONS = {
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def write(study: Summary, path: Path, number: int = 0) -> None:
+def write(study: Summary, path: str | Path, number: int = 0) -> None:
     """Write a variant of a study as a zip. Raises as `stream` does."""
     save(stream(study, number), path)
 
