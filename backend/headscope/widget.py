@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import base64
+import html
 import tempfile
 from pathlib import Path
 
 from .api.exports import write_page
+from .api.standalone import precision_of
 from .errors import InvalidRequest
 from .library import Analysis
 
@@ -20,27 +21,29 @@ class View:
         self._a, self._head, self._height = a, head, height
 
     def save(self, path: str | Path) -> None:
-        """Write the page, which opens from a file."""
-        write_page(self._a.id, self._a.source, Path(path), [])
+        """Write the page, which opens from a file, at the head that was chosen."""
+        write_page(self._a.id, self._a.source, Path(path), [], f"head={self._head}" if self._head else "")
 
     def _repr_html_(self) -> str:
-        """A frame with an origin of its own: it can neither read the notebook nor be read by it."""
+        """Return a frame with an origin of its own: it can neither read the notebook nor be read by it.
+
+        The document is in `srcdoc`: browsers limit a `data:` URL to 2 MiB, and notebooks with a content security policy allow no `blob:` frame.
+        """
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "page.html"
             self.save(path)
-            page = base64.b64encode(path.read_bytes()).decode("ascii")
-        place = f"#head={self._head}" if self._head else ""
+            page = html.escape(path.read_text("utf-8"))
         return (
-            f'<iframe title="Headscope" src="data:text/html;base64,{page}{place}" width="100%" height="{self._height}" '
-            'style="border: 0" sandbox="allow-scripts allow-downloads"></iframe>'
+            f'<iframe title="Headscope" srcdoc="{page}" width="100%" height="{self._height}" style="border: 0" '
+            'sandbox="allow-scripts allow-downloads"></iframe>'
         )
 
 
 def show(a: Analysis, head: tuple[int, int] | str | None = None, *, height: int = 720) -> View:
     """The analysis as the page draws it: all heads as a grid, and one of them as a map and as a graph. For notebooks.
 
-    `head` is the one that is open at first, (4, 5) or "4.5"; `height` in px. Raises InvalidRequest for a head that was not analysed; the view raises
-    BudgetExceeded where the maps are too many for a page, and Unsupported where the page was not built (make page).
+    `head` is the one that is open at first, (4, 5) or "4.5"; `height` in px. Raises InvalidRequest for a head that was not analysed, and BudgetExceeded where the maps
+    are too many for a page: analyse fewer layers, heads or lenses then. The view raises Unsupported where the page was not built (make page).
 
     >>> import headscope
     >>> a = headscope.analyze("minilm", "The cat sat.")
@@ -48,6 +51,7 @@ def show(a: Analysis, head: tuple[int, int] | str | None = None, *, height: int 
     """
     if not 1 <= height <= MOST_HEIGHT:
         raise InvalidRequest(f"height is a number of px, at most {MOST_HEIGHT}.", pointer="/height")
+    precision_of(a.source)
     if head is None:
         return View(a, height=height)
     known = {f"{layer}.{number}" for layer in a.layers for number in a.heads}

@@ -112,8 +112,8 @@ def _stream_page(service: Service, id_: str, stored: Stored) -> Chunks:
     return stream_page(id_, stored, _card(service, stored.document["request"]["model"]))
 
 
-def stream_page(id_: str, source: Source, models: list[ModelCard]) -> Chunks:
-    """The page with the viewer; `models` says what is known of the model, if anything. Raises what stream_html raises."""
+def stream_page(id_: str, source: Source, models: list[ModelCard], fragment: str = "") -> Chunks:
+    """The page with the viewer; `models` says what is known of the model, if anything; `fragment` what to show first. Raises what stream_html raises."""
     answers = {
         "/analysis": documents.analysis(id_, None, source).model_dump_json(),
         "/models": Page(items=models, next=None).model_dump_json(),
@@ -122,14 +122,13 @@ def stream_page(id_: str, source: Source, models: list[ModelCard]) -> Chunks:
         "/measures": declarations.measures().model_dump_json(by_alias=True),
     }
     image = {"/image": picture(source)} if "picture" in source.arrays else {}
-    return stream_html(
-        source, page_folder() / "viewer", {name: text.encode() for name, text in answers.items()} | image
-    )
+    found = {name: text.encode() for name, text in answers.items()} | image
+    return stream_html(source, page_folder() / "viewer", found, fragment)
 
 
-def write_page(id_: str, source: Source, path: Path, models: list[ModelCard]) -> None:
+def write_page(id_: str, source: Source, path: Path, models: list[ModelCard], fragment: str = "") -> None:
     """A file of stream_page. Raises as that does."""
-    save(stream_page(id_, source, models), path)
+    save(stream_page(id_, source, models, fragment), path)
 
 
 def _card(service: Service, model: str) -> list[ModelCard]:

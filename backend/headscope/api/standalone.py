@@ -47,13 +47,13 @@ PAGE = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-<div id="app"></div>
+<div id="app" data-fragment="{fragment}"></div>
 <noscript>This page draws attention maps in the browser and needs JavaScript; it needs no network.</noscript>
 """
 
 
-def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes]) -> Chunks:
-    """The analysis and the viewer, a layer in memory at a time. `answers` are those of the interface in JSON, by path.
+def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes], fragment: str = "") -> Chunks:
+    """The analysis and the viewer, a layer in memory at a time. `answers` are those of the interface in JSON, by path; `fragment` is what to show first, such as head=4.5.
 
     Raises BudgetExceeded if the maps are too many for a page, Unsupported if the viewer is not built, Corrupt if the result is damaged.
     """
@@ -61,7 +61,8 @@ def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes]) -> Chun
     script, style = _viewer(viewer, "js"), _viewer(viewer, "css")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     title = html.escape(f"Headscope: {stored.document['request']['model']}, {len(stored.document['tokens'])} tokens")
-    yield PAGE.format(policy=html.escape(policy), title=title, style=style).encode()
+    head = PAGE.format(policy=html.escape(policy), title=title, style=style, fragment=html.escape(fragment))
+    yield head.encode()
     for name, answer in chain(answers.items(), _arrays(stored), _maps(stored, precision)):
         yield _part(name, answer).encode()
     yield f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode()

@@ -1,15 +1,18 @@
 import { mount } from 'svelte'
 import { answersOf } from '../api/answers'
 import { fileSource } from '../api/file'
-import { decodeFragment } from '../lib/fragment'
+import { decodeFragment, writeFragment } from '../lib/fragment'
 import App from './App.svelte'
 import './styles.css'
 
 const source = fileSource(answersOf(document))
 const { id } = await source.analysis('', new AbortController().signal)
+const target = document.getElementById('app')!
 
+/** A frame made from `srcdoc` has no fragment in its address: the document itself holds what to show first. */
+const asked = location.hash.slice(1) || target.dataset.fragment || ''
+const here = decodeFragment(asked, { analysis: '' }).analysis === id
 // What the page holds is seen as whoever has the key to one analysis sees it.
-if (decodeFragment(location.hash, { analysis: '' }).analysis !== id) {
-  history.replaceState(null, '', `#analysis=${id}&share=page${location.hash.replace('#', '&')}`)
-}
-mount(App, { target: document.getElementById('app')!, props: { source } })
+const fragment = here ? asked : `analysis=${id}&share=page${asked && `&${asked}`}`
+writeFragment('replaceState', null, fragment)
+mount(App, { target, props: { source, fragment } })

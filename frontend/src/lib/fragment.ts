@@ -19,6 +19,15 @@ export function decodeFragment(fragment: string, initial: Fields): Fields {
   return fields
 }
 
+/** Write the fragment into the address. A bare `#…` would resolve against the embedding page when the viewer is a `srcdoc` frame. */
+export function writeFragment(how: 'pushState' | 'replaceState', state: unknown, fragment: string): void {
+  try {
+    history[how](state, '', new URL(`#${fragment}`, location.href))
+  } catch {
+    // A browser that rejects this address, or so many of them, keeps the old one: only undo and redo need it.
+  }
+}
+
 function unescaped(text: string): string {
   try {
     return decodeURIComponent(text)

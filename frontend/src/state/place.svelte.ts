@@ -1,6 +1,6 @@
 /** What is chosen among studies. It lives in the address, so that reload, back and a sent link all work. */
 import { type Head, headName, parseHead } from '../lib/analysis'
-import { decodeFragment, encodeFragment } from '../lib/fragment'
+import { decodeFragment, encodeFragment, writeFragment } from '../lib/fragment'
 import { type Params, readParams } from '../lib/params'
 
 export type Side = 'figures' | 'heads' | 'tables' | 'data'
@@ -42,9 +42,9 @@ export class Place {
   /** What a person chose is a new entry of the browser's history; what the page fills in replaces the current one. */
   set(patch: Partial<Fields>, how: 'push' | 'replace' = 'push'): void {
     Object.assign(this.#fields, patch)
-    const address = `#${encodeFragment(this.#fields, INITIAL)}`
-    if (address === (location.hash || '#')) return
-    window.history[how === 'push' ? 'pushState' : 'replaceState'](null, '', address)
+    const fragment = encodeFragment(this.#fields, INITIAL)
+    if (`#${fragment}` === (location.hash || '#')) return
+    writeFragment(how === 'push' ? 'pushState' : 'replaceState', null, fragment)
   }
 
   /** Another study; how it is looked at stays. */

@@ -1,6 +1,6 @@
 /** Everything that is chosen on the page. It lives in the address, so that reload, back and a sent link all work. */
 import { type Analysis, type Head, headName, type Method, parseHead, parseHeads } from '../lib/analysis'
-import { decodeFragment, encodeFragment } from '../lib/fragment'
+import { decodeFragment, encodeFragment, writeFragment } from '../lib/fragment'
 import type { GraphKind } from '../lib/graph-geometry'
 import { writeIds } from '../lib/ids'
 import { sameMethod } from '../lib/mechanism'
@@ -210,11 +210,10 @@ export class Selection {
   }
 
   #write(how: 'pushState' | 'replaceState'): void {
-    const address = `#${this.fragment}`
-    if (address === (location.hash || '#')) return
+    if (`#${this.fragment}` === (location.hash || '#')) return
     const step = stepNow() + (how === 'pushState' ? 1 : 0)
     if (how === 'pushState') this.#furthest = step
-    window.history[how]({ step }, '', address)
+    writeFragment(how, { step }, this.fragment)
   }
 
   /** What a shared analysis is of; the address then stays that of the analysis. */
