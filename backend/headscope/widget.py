@@ -12,6 +12,13 @@ from .errors import InvalidRequest
 from .library import Analysis
 
 MOST_HEIGHT = 4000
+# Of a document, which the notebook then holds: 144 heads at 512 tokens with two lenses take 80 MB at most, and Chromium some seconds.
+MOST_BYTES = 100_000_000
+TOO_LARGE = (
+    "<p>These maps are too large for a notebook. Analyse fewer layers, heads or lenses "
+    '(<code>headscope.analyze(..., layers=[4], lenses=("weights",))</code>), '
+    'or write a page to open in a browser: <code>headscope.show(a).save("a.html")</code></p>'
+)
 
 
 class View:
@@ -28,11 +35,14 @@ class View:
         """Return a frame with an origin of its own: it can neither read the notebook nor be read by it.
 
         The document is in `srcdoc`: browsers limit a `data:` URL to 2 MiB, and notebooks with a content security policy allow no `blob:` frame.
+        It is ASCII, so that the policy's digest of the script holds in whatever encoding the notebook is saved.
         """
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "page.html"
             self.save(path)
-            page = html.escape(path.read_text("utf-8"))
+            if path.stat().st_size > MOST_BYTES:
+                return TOO_LARGE
+            page = html.escape(path.read_text("utf-8")).encode("ascii", "xmlcharrefreplace").decode("ascii")
         return (
             f'<iframe title="Headscope" srcdoc="{page}" width="100%" height="{self._height}" style="border: 0" '
             'sandbox="allow-scripts allow-downloads"></iframe>'

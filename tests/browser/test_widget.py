@@ -8,9 +8,16 @@ import pytest
 from playwright.sync_api import Browser, Error, expect
 
 import headscope
-from headscope.errors import InvalidRequest
+from headscope import widget
+from headscope.errors import BudgetExceeded, InvalidRequest
+from tests.models import tiny_model
 
 TEXT = "The cat sat </script><script>parent.alert(1)</script> on the mat."
+# The policy of a notebook in VS Code, as a page of this machine has it.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src https: data:; "
+    "font-src https:; connect-src https:; child-src https: data:"
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +45,57 @@ def test_shown_in_a_notebook(browser: Browser, analysis: headscope.Analysis, tmp
     page.close()
 
 
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> headscope.Model:
+    """A random model with 144 heads."""
+    folder = tmp_path_factory.mktemp("wide") / "bert"
+    tiny_model(folder, "bert", layers=12, heads=12, width=96, positions=512)
+    return headscope.load(str(folder))
+
+
+@pytest.mark.parametrize("tokens", [12, 128, 512])
+def test_144_heads_of_a_long_text(browser: Browser, wide: headscope.Model, tokens: int, tmp_path: Path) -> None:
+    """A notebook whose policy allows nothing but inline scripts and styles draws it, and undo works in the frame."""
+    a = headscope.analyze(wide, token_ids=[5 + i % 20 for i in range(tokens)], lenses=("weights",))
+    notebook = tmp_path / "notebook.html"
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    notebook.write_text(f"<!doctype html>{policy}{headscope.show(a, '11.3')._repr_html_()}", "ascii")
+    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(notebook.as_uri())
+    frame = page.frame_locator('iframe[title="Headscope"]')
+    heat = frame.get_by_role("img", name="Heat map of head 11.3")
+    expect(heat).to_be_visible(timeout=60_000)
+    frame.get_by_role("grid", name="Heads").press("ArrowLeft")
+    expect(frame.get_by_role("img", name="Heat map of head 11.2")).to_be_visible()
+    page.keyboard.press("Control+z")
+    expect(heat).to_be_visible()
+    assert wrong == []
+    page.close()
+
+
 def test_saved_as_a_page(browser: Browser, analysis: headscope.Analysis, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    headscope.show(analysis).save(path)
+    headscope.show(analysis, "4.5").save(path)
     page = browser.new_page()
     page.goto(path.as_uri())
-    expect(page.get_by_role("grid", name="Heads")).to_be_visible()
+    expect(page.get_by_role("img", name="Heat map of head 4.5")).to_be_visible()
     page.close()
+
+
+def test_too_large_for_a_notebook(
+    analysis: headscope.Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The output then is what to do instead, and the page can still be saved; what is too large for a page is rejected at once."""
+    monkeypatch.setattr(widget, "MOST_BYTES", 100_000)
+    view = headscope.show(analysis)
+    view.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size > widget.MOST_BYTES
+    assert "fewer layers, heads or lenses" in view._repr_html_()
+    monkeypatch.setattr("headscope.api.standalone.MOST", {"float32": 0, "float16": 0, "uint8": 0})
+    with pytest.raises(BudgetExceeded, match="fewer layers, heads or lenses"):
+        headscope.show(analysis)
 
 
 @pytest.mark.parametrize(("head", "height"), [("4.6", 700), ((1, 2), 700), ("four", 700), (None, 0), (None, 10**6)])
