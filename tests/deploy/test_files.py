@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 import redis
-from hatchling.builders.wheel import WheelBuilder
 
 from .compose import PASSWORDS, ROOT, Stack, image, read
 
@@ -128,17 +126,6 @@ def test_files_have_no_lint(command: list[str]) -> None:
 @pytest.mark.parametrize("script", ["deploy/workers.sh", "deploy/redis/start.sh"])
 def test_scripts_can_be_started(script: str) -> None:
     assert (ROOT / script).stat().st_mode & 0o111
-
-
-def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
-    """What the images install has everything that the package reads: the page, the catalogue, the table of families."""
-    built = next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"]))
-    names = set(zipfile.ZipFile(built).namelist())
-    assert {"headscope/api/page/index.html", "headscope/models/catalog.toml", "headscope/models/families.json"} <= names
-    page = zipfile.ZipFile(built).read("headscope/api/page/index.html").decode()
-    for asset in re.findall(r"(?:src|href)=\"\.?/(assets/[^\"]+)\"", page):
-        assert f"headscope/api/page/{asset}" in names
-    assert not [name for name in names if "node_modules" in name or name.startswith("tests")]
 
 
 def test_the_context_of_the_build_is_small() -> None:

