@@ -1,12 +1,9 @@
-"""python -m benchmarks [NAME ...]: prints a table for each that is named, or for all of BENCHMARKS.
-
-The last line is everything as one JSON document.
-"""
+"""Measurements beside peers, in one run: prints a table for each benchmark, and at last everything as one JSON document."""
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from importlib import import_module
 from typing import Any
 
@@ -33,11 +30,17 @@ BENCHMARKS = (
 
 def main() -> None:
     """Run those that are named, or all."""
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all unless named: {', '.join(BENCHMARKS)}")
+    parser.add_argument("--smallest", action="store_true", help="see that they run; the figures mean nothing")
+    chosen = parser.parse_args()
+    if unknown := set(chosen.names) - set(BENCHMARKS):
+        parser.error(f"unknown benchmarks: {', '.join(sorted(unknown))}")
     found: dict[str, Any] = {"machine": machine()}
-    for name in sys.argv[1:] or BENCHMARKS:
+    for name in chosen.names or BENCHMARKS:
         module = import_module(f".{name}", __package__)
         print(f"\n## {name}\n\n{module.__doc__.strip()}\n")
-        found[name] = module.measure()
+        found[name] = module.measure(**module.SMALLEST if chosen.smallest else {})
         print(_table(found[name]), flush=True)
     print(json.dumps(found))
 
@@ -49,4 +52,5 @@ def _table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -25,12 +25,13 @@ LENGTHS = (16, 64)
 GROUPS = {"alone": 1, "4 together": 4, "16 together": COUNT}
 MEASURES: dict[str, list[str]] = {"none": [], "the page's": ["entropy", "null_share", "null_share_rows", "leverage"]}
 REPEATS = 9
+SMALLEST: dict[str, Any] = {"lengths": (4,), "repeats": 1}
 
 
-def measure(repeats: int = REPEATS) -> list[dict[str, Any]]:
+def measure(lengths: tuple[int, ...] = LENGTHS, repeats: int = REPEATS) -> list[dict[str, Any]]:
     """One row per length and set of measures: inputs per second, and how many times those of the loop."""
     model = headscope.load("minilm")
-    return [_row(model, length, name, repeats) for length in LENGTHS for name in MEASURES]
+    return [_row(model, length, name, repeats) for length in lengths for name in MEASURES]
 
 
 def _row(model: headscope.Model, length: int, measures: str, repeats: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ that reads nothing; it is in every row. A lens that adds 10 % to a plain pass st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,14 +40,22 @@ MODELS: dict[str, Callable[[], Any]] = {
     "bert-base": lambda: BertForMaskedLM(BertConfig()),
     "gpt2-small": lambda: GPT2LMHeadModel(GPT2Config()),
 }
+TINY: dict[str, Callable[[], Any]] = {
+    "bert": lambda: BertForMaskedLM(BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4)),
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=4)),
+}
+SMALLEST: dict[str, Any] = {"lengths": (8,), "repeats": 1, "models": TINY}
 
 
 def measure(
-    lengths: tuple[int, ...] = LENGTHS, repeats: int = REPEATS, chosen: Collection[str] = ()
+    lengths: tuple[int, ...] = LENGTHS,
+    repeats: int = REPEATS,
+    chosen: Collection[str] = (),
+    models: Mapping[str, Callable[[], Any]] = MODELS,
 ) -> list[dict[str, Any]]:
     """One row per method, or per `chosen` one, one column per model and length: time over that of the plain pass; the first row is that pass in milliseconds."""
     rows: dict[str, dict[str, Any]] = {}
-    for name, build in MODELS.items():
+    for name, build in models.items():
         torch.manual_seed(0)
         module = build().eval()
         model = headscope.load(module)
@@ -118,7 +126,7 @@ def _analysis(
     setting = Setting(tuple(site.heads for site in sites), model.width, "self", sites[0].causal, axes)
 
     def run() -> None:
-        inputs = [(Memory(), lambda fraction, stage, detail: None)]
+        inputs = [(Memory(), lambda fraction, stage, detail: None, request.maps)]
         collector = Collector(request, planned, inputs, tiles=False)  # thumbnails are counted elsewhere
         begin = MECHANISMS[mechanism].begin
         capture(model, encoded, anatomy, collector.wanted(), "self", lambda: begin(request.mechanism, setting))

@@ -17,33 +17,36 @@ from tests.models import tiny_model
 from tests.server import API, Server
 
 JOBS, BATCH = (1_000, 10_000), 20
+HOMES = ("embedded", "cluster")
+SMALLEST: dict[str, Any] = {"jobs": (12,), "batch": 2, "homes": ("embedded",)}
 # Of Student's t for the slope of a line through ten points.
 T95, STRETCHES = 2.306, 10
 
 
-def measure(jobs: tuple[int, ...] = JOBS) -> list[dict[str, Any]]:
+def measure(jobs: tuple[int, ...] = JOBS, batch: int = BATCH, homes: tuple[str, ...] = HOMES) -> list[dict[str, Any]]:
     """One row per process and number of jobs."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         models = Path(folder) / "models"
         tiny_model(models / "bert")
-        for home, kind in (("embedded", Server), ("cluster", Cluster)):
+        for home in homes:
             (Path(folder) / home).mkdir()
+            kind = Cluster if home == "cluster" else Server
             with kind(Path(folder) / home / "home", models) as server:
-                rows += [{"home": home, **row} for row in _grow(server, jobs)]
+                rows += [{"home": home, **row} for row in _grow(server, jobs, batch)]
     return rows
 
 
-def _grow(server: Server, jobs: tuple[int, ...]) -> list[dict[str, Any]]:
-    for start in range(BATCH):
+def _grow(server: Server, jobs: tuple[int, ...], batch: int) -> list[dict[str, Any]]:
+    for start in range(batch):
         _batch(server, -start - 1, 1)
     processes = {"server": psutil.Process(server.process.pid), "model process": server.child()}
     sizes: dict[str, list[float]] = {name: [] for name in processes}
-    for start in range(0, max(jobs), BATCH):
-        _batch(server, start, BATCH)
+    for start in range(0, max(jobs), batch):
+        _batch(server, start, batch)
         for name, process in processes.items():
             sizes[name].append(process.memory_info().rss / 1024)
-    return [_row(name, np.array(found[: count // BATCH]), count) for count in jobs for name, found in sizes.items()]
+    return [_row(name, np.array(found[: count // batch]), count) for count in jobs for name, found in sizes.items()]
 
 
 def _batch(server: Server, start: int, count: int) -> None:

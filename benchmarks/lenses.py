@@ -25,17 +25,24 @@ from headscope.types import Layer
 from .common import Spread, interleaved, ratios
 
 REPEATS = 9
+SMALLEST: dict[str, Any] = {
+    "lengths": (8,),
+    "repeats": 1,
+    "config": BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4),
+}
 
 
-def measure(lengths: tuple[int, ...] = (128, 512)) -> list[dict[str, Any]]:
+def measure(
+    lengths: tuple[int, ...] = (128, 512), repeats: int = REPEATS, config: BertConfig | None = None
+) -> list[dict[str, Any]]:
     """One row per length: milliseconds of the plain pass, and ratios to it."""
     torch.manual_seed(0)
-    module = BertModel(BertConfig(), add_pooling_layer=False).eval()
+    module = BertModel(config or BertConfig(), add_pooling_layer=False).eval()
     model = headscope.load(module)
-    return [_row(model, module, length) for length in lengths]
+    return [_row(model, module, length, repeats) for length in lengths]
 
 
-def _row(model: headscope.Model, module: Any, length: int) -> dict[str, Any]:
+def _row(model: headscope.Model, module: Any, length: int, repeats: int) -> dict[str, Any]:
     ids = np.random.default_rng(length).integers(1000, 30000, length).tolist()
     encoded = model.encode(token_ids=ids)
     inputs = model.inputs(encoded)
@@ -64,8 +71,8 @@ def _row(model: headscope.Model, module: Any, length: int) -> dict[str, Any]:
         "analysis": lambda: run(model, request, Memory()),
         "no_maps": lambda: run(model, request.model_copy(update={"maps": False}), Memory()),
     }
-    seconds = interleaved(candidates, REPEATS)
-    svd = interleaved({"plain": plain, "svd": captured(full_svd)}, 3, 1)
+    seconds = interleaved(candidates, repeats)
+    svd = interleaved({"plain": plain, "svd": captured(full_svd)}, min(3, repeats), 1)
     added = [effective / plain - 1 for effective, plain in zip(seconds["effective"], seconds["plain"], strict=True)]
     added_svd = [(s - p) / p for s, p in zip(svd["svd"], svd["plain"], strict=True)]
     return {

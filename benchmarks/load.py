@@ -35,32 +35,57 @@ VISITORS, CROWD, PAUSE, SHARE = 32, 500, 2.0, 0.6
 BODY = {"model": "gpt2", "max_tokens": 128, "lenses": ["weights"], "measures": ["entropy"]}
 # Analyses, each of another text, and the layers and heads of their model: many more questions than any server remembers.
 ANALYSES, LAYERS, HEADS = 64, 6, 8
+HOMES = ("embedded", "cluster")
+SMALLEST: dict[str, Any] = {
+    "repeats": 1,
+    "seconds": 0.1,
+    "homes": ("embedded",),
+    "analyses": 2,
+    "crowd": 10,
+    "finished": None,
+}
 
 Row = dict[str, Any]
 
 
-def measure(repeats: int = 5, seconds: float = 10.0) -> list[Row]:
-    """One row per home and answer, and one for the crowd of each home; each phase takes `seconds`, the crowd six times as long."""
-    rows: dict[str, Row] = json.loads(FINISHED.read_text("utf-8")) if FINISHED.exists() else {}
+def measure(
+    repeats: int = 5,
+    seconds: float = 10.0,
+    homes: tuple[str, ...] = HOMES,
+    analyses: int = ANALYSES,
+    crowd: int = CROWD,
+    finished: Path | None = FINISHED,
+) -> list[Row]:
+    """One row per home and answer, and one for the crowd of each home; each phase takes `seconds`, the crowd six times as long.
+
+    Homes that are in the file `finished` are not measured again; None measures all of them and writes nothing.
+    """
+    rows: dict[str, Row] = json.loads(finished.read_text("utf-8")) if finished and finished.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         models = Path(folder) / "models"
         tiny_model(models / "gpt2", "gpt2", layers=LAYERS, heads=HEADS)
-        for home in ("embedded", "cluster"):
+        for home in homes:
             if f"{home} crowd {seconds:g}" not in rows:
-                rows |= _measure(home, Path(folder) / home / "home", models, repeats, seconds)
-                FINISHED.parent.mkdir(exist_ok=True)
-                FINISHED.write_text(json.dumps(rows, indent=1), "utf-8")
+                with _running(home, Path(folder) / home / "home", models) as server:
+                    rows |= _measure(server, home, repeats, seconds, analyses, crowd)
+                if finished:
+                    finished.parent.mkdir(exist_ok=True)
+                    finished.write_text(json.dumps(rows, indent=1), "utf-8")
     return [row for name, row in rows.items() if name.endswith(f" {seconds:g}")]
 
 
-def _measure(home: str, folder: Path, models: Path, repeats: int, seconds: float) -> dict[str, Row]:
+def _running(home: str, folder: Path, models: Path) -> Server:
     folder.parent.mkdir()
-    server = Server(folder, models) if home == "embedded" else Cluster(folder, models, cache=True)
-    with server, ExitStack() as bare:
-        rows = {}
-        for name, paths in _questions(server).items():
+    return Server(folder, models) if home == "embedded" else Cluster(folder, models, cache=True)
+
+
+def _measure(server: Server, home: str, repeats: int, seconds: float, analyses: int, crowd: int) -> dict[str, Row]:
+    with ExitStack() as bare:
+        rows, questions = {}, _questions(server, analyses)
+        for name, paths in questions.items():
             answer = server.client.get(paths[0])
-            other = bare.enter_context(_bare(answer.content, answer.headers["content-type"], folder.parent / name))
+            file = server.home.parent / name
+            other = bare.enter_context(_bare(answer.content, answer.headers["content-type"], file))
             rows[f"{home} {name} {seconds:g}"] = {
                 "home": home,
                 "answer": name,
@@ -70,14 +95,14 @@ def _measure(home: str, folder: Path, models: Path, repeats: int, seconds: float
         rows[f"{home} crowd {seconds:g}"] = {
             "home": home,
             "answer": "crowd",
-            **_crowd(server.url, _questions(server)["metadata"], 6 * seconds),
+            **_crowd(server.url, questions["metadata"], 6 * seconds, crowd),
         }
         return rows
 
 
-def _questions(server: Server) -> dict[str, list[str]]:
+def _questions(server: Server, analyses: int) -> dict[str, list[str]]:
     """The paths of each kind of answer. Of texts that differ in one number the documents are equally long."""
-    texts = [f"{number} cats sat on mats. " * 40 for number in range(100, 100 + ANALYSES)]
+    texts = [f"{number} cats sat on mats. " * 40 for number in range(100, 100 + analyses)]
     documents = [f"{API}/analyses/{server.analyse(**BODY, text=text)['id']}" for text in texts]
     heads = [f"maps/weights?layer={layer}&head={head}" for layer in range(LAYERS) for head in range(HEADS)]
     maps = [f"{document}/{head}" for head in heads for document in documents]
@@ -105,11 +130,11 @@ def _side_by_side(address: str, paths: list[str], other: str, repeats: int, seco
     return row
 
 
-def _crowd(address: str, paths: list[str], seconds: float) -> Row:
+def _crowd(address: str, paths: list[str], seconds: float, connections: int) -> Row:
     """Many connections at once, each asking now and then."""
-    tally = closed(address, paths, CROWD, seconds, PAUSE)
+    tally = closed(address, paths, connections, seconds, PAUSE)
     return {
-        "connections": CROWD,
+        "connections": connections,
         "requests": len(tally.seconds),
         "not 200": tally.refused,
         "transport errors": tally.broken,

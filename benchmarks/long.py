@@ -10,6 +10,8 @@ from .common import Spread
 
 REPEATS = 3
 TOKENS = 4096
+LAYERS = 12
+SMALLEST: dict[str, Any] = {"repeats": 1, "tokens": 128, "layers": 1}
 MEASURES = (
     "entropy",
     "null_share",
@@ -30,7 +32,7 @@ from headscope.analysis import run
 from headscope.request import AnalysisRequest
 from headscope.result import Memory
 torch.manual_seed(0)
-model = headscope.load(GPT2LMHeadModel(GPT2Config(n_positions={tokens})).transformer)
+model = headscope.load(GPT2LMHeadModel(GPT2Config(n_positions={tokens}, n_layer={layers})).transformer)
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 ids = np.random.default_rng(0).integers(0, 50000, {tokens}).tolist()
@@ -41,13 +43,13 @@ print(before, peak())
 """
 
 
-def measure(repeats: int = REPEATS) -> list[dict[str, Any]]:
+def measure(repeats: int = REPEATS, tokens: int = TOKENS, layers: int = LAYERS) -> list[dict[str, Any]]:
     """One row: MB before, and added at the peak."""
     before, added = [], []
     for _ in range(repeats):
-        program = PROGRAM.format(tokens=TOKENS, measures=list(MEASURES))
+        program = PROGRAM.format(tokens=tokens, layers=layers, measures=list(MEASURES))
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         low, high = (int(kilobytes) for kilobytes in done.stdout.split()[-2:])
         before.append(low / 1024)
         added.append((high - low) / 1024)
-    return [{"tokens": TOKENS, "before_mib": Spread.of(before).text(), "added_mib": Spread.of(added).text()}]
+    return [{"tokens": tokens, "before_mib": Spread.of(before).text(), "added_mib": Spread.of(added).text()}]

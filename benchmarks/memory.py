@@ -15,21 +15,21 @@ from .common import Spread
 REPEATS = 3
 TOKENS = 2048
 LAYERS = 12
+SMALLEST: dict[str, Any] = {"repeats": 1, "tokens": 16, "layers": 1}
 
 
-def measure() -> list[dict[str, Any]]:
+def measure(repeats: int = REPEATS, tokens: int = TOKENS, layers: int = LAYERS) -> list[dict[str, Any]]:
     """One row: peaks in MB and their ratio."""
     peaks: dict[str, list[float]] = {"eager": [], "headscope": []}
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         for name, values in peaks.items():
-            done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.memory", name], check=True, capture_output=True, text=True
-            )
+            command = [sys.executable, "-m", "benchmarks.memory", name, str(tokens), str(layers)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
             values.append(json.loads(done.stdout)["peak_mb"])
     ratio = [ours / theirs for ours, theirs in zip(peaks["headscope"], peaks["eager"], strict=True)]
     return [
         {
-            "tokens": TOKENS,
+            "tokens": tokens,
             "eager_forward_mb": Spread.of(peaks["eager"]).text(),
             "headscope_mb": Spread.of(peaks["headscope"]).text(),
             "ratio": Spread.of(ratio).text(1, 2),
@@ -37,7 +37,7 @@ def measure() -> list[dict[str, Any]]:
     ]
 
 
-def _run(name: str) -> float:
+def _run(name: str, tokens: int, layers: int) -> float:
     """Peak resident memory of this process in MB after the work."""
     import resource
 
@@ -48,9 +48,9 @@ def _run(name: str) -> float:
     import headscope
 
     torch.manual_seed(0)
-    config = BertConfig(max_position_embeddings=TOKENS, num_hidden_layers=LAYERS)
+    config = BertConfig(max_position_embeddings=tokens, num_hidden_layers=layers)
     module = BertModel(config, add_pooling_layer=False).eval()
-    ids = np.random.default_rng(0).integers(1000, 30000, TOKENS).tolist()
+    ids = np.random.default_rng(0).integers(1000, 30000, tokens).tolist()
     if name == "headscope":
         measures = ("entropy", "null_share", "leverage")
         headscope.analyze(headscope.load(module), token_ids=ids, measures=measures, maps=False)
@@ -62,4 +62,4 @@ def _run(name: str) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"peak_mb": _run(sys.argv[1])}))
+    print(json.dumps({"peak_mb": _run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))}))

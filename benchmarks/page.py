@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import string
 import tempfile
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from .common import Spread
 
 # Tokens -> repeats: the longest takes the server a minute each.
 LENGTHS = {64: 5, 512: 5, 2048: 3}
+SMALLEST: dict[str, Any] = {"lengths": {8: 1}, "width": 48}
 LONGEST_MS = 400_000
 _fresh = count()
 
@@ -33,13 +35,13 @@ def text_of(tokens: int) -> str:
     return " ".join(letters[(start * 7 + i * (1 + start % 5)) % 26] for i in range(tokens - 2))
 
 
-def measure() -> list[dict[str, Any]]:
+def measure(lengths: Mapping[int, int] = LENGTHS, width: int = 768) -> list[dict[str, Any]]:
     """One row per length."""
     with tempfile.TemporaryDirectory() as folder:
         models = Path(folder) / "models"
-        tiny_model(models / "base", "bert", layers=12, heads=12, width=768, positions=2048)
+        tiny_model(models / "base", "bert", layers=12, heads=12, width=width, positions=2048)
         with Server(Path(folder) / "home", models) as server, chromium() as browser:
-            return [{"tokens": length, **_row(server, browser, length, LENGTHS[length])} for length in LENGTHS]
+            return [{"tokens": length, **_row(server, browser, length, repeats)} for length, repeats in lengths.items()]
 
 
 def _row(server: Server, browser: Browser, length: int, repeats: int) -> dict[str, Any]:

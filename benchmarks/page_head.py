@@ -22,16 +22,23 @@ from .page import LONGEST_MS, text_of
 
 REPEATS = 5
 MB = 1e6
+# Of the two models: layers, heads, width.
+Models = tuple[tuple[int, int, int], tuple[int, int, int]]
+MODELS: Models = ((2, 12, 768), (32, 32, 512))
+SMALLEST: dict[str, Any] = {"lengths": (16,), "repeats": 1, "models": ((2, 4, 32), (2, 4, 32))}
 
 
-def measure() -> list[dict[str, Any]]:
+def measure(
+    lengths: tuple[int, ...] = (512, 2048), repeats: int = REPEATS, models: Models = MODELS
+) -> list[dict[str, Any]]:
     """A row per length, and one of the large grid."""
     with tempfile.TemporaryDirectory() as folder:
-        models = Path(folder) / "models"
-        tiny_model(models / "few", "bert", layers=2, heads=12, width=768, positions=2048)
-        tiny_model(models / "many", "bert", layers=32, heads=32, width=512, positions=256)
-        with Server(Path(folder) / "home", models) as server, chromium() as browser:
-            return [*(_head(server, browser, length) for length in (512, 2048)), _grid(server, browser)]
+        place = Path(folder) / "models"
+        for name, (layers, heads, width), positions in zip(("few", "many"), models, (2048, 256), strict=True):
+            tiny_model(place / name, "bert", layers=layers, heads=heads, width=width, positions=positions)
+        with Server(Path(folder) / "home", place) as server, chromium() as browser:
+            opened = [_head(server, browser, length, repeats) for length in lengths]
+            return [*opened, _grid(server, browser, repeats)]
 
 
 def _opened(server: Server, browser: Browser, model: str, tokens: int, more: str) -> Page:
@@ -42,11 +49,11 @@ def _opened(server: Server, browser: Browser, model: str, tokens: int, more: str
     return page
 
 
-def _head(server: Server, browser: Browser, tokens: int) -> dict[str, Any]:
+def _head(server: Server, browser: Browser, tokens: int, repeats: int) -> dict[str, Any]:
     # So many keys per query that about 2,000 curves are drawn.
     page = _opened(server, browser, "few", tokens, f"rule=top-k&k={max(1, 2048 // tokens)}&view=map")
     opened, hovered, drawn = [], [], []
-    for turn in range(REPEATS):
+    for turn in range(repeats):
         head = page.get_by_role("gridcell", name=f"Layer 1, head {2 * turn + 1}", exact=True)
         opened.append(act(head, "click", "head"))
         cells = page.get_by_role("application").first
@@ -65,14 +72,14 @@ def _head(server: Server, browser: Browser, tokens: int) -> dict[str, Any]:
     }
 
 
-def _grid(server: Server, browser: Browser) -> dict[str, Any]:
+def _grid(server: Server, browser: Browser, repeats: int) -> dict[str, Any]:
     page = _opened(server, browser, "many", 256, "view=map")
     grid = page.get_by_role("grid", name="Heads")
-    rates = [frames(grid) for _ in range(REPEATS)]
+    rates = [frames(grid) for _ in range(repeats)]
     nodes, memory = renderer(page)
     page.close()
     return {
-        "what": "1,024 heads at 256 tokens",
+        "what": "a grid of heads at 256 tokens",
         "frames_per_second": Spread.of(rates).text(),
         "nodes": nodes,
         "renderer_mb": f"{memory / MB:.0f}",

@@ -19,6 +19,7 @@ from .common import Spread
 from .page import LONGEST_MS
 
 REPEATS = 20
+SMALLEST: dict[str, Any] = {"repeats": 1}
 WORDS = "bank river money night light stone water paper table glass music field horse green small under after where those which".split()
 # When the last key was pressed, and when the picture of what it made was painted: with the grid of the frame in which the new word is among the tokens.
 LISTEN = "addEventListener('input', () => { globalThis.lastKey = performance.now() }, true)"
@@ -35,7 +36,7 @@ PAINTED = """(word) => new Promise((resolve) => {
 })"""
 
 
-def measure() -> list[dict[str, Any]]:
+def measure(repeats: int = REPEATS) -> list[dict[str, Any]]:
     """One row."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -45,15 +46,15 @@ def measure() -> list[dict[str, Any]]:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"http://{server.url}/#text=The+bank+by+the+river")
         marked(page, "headscope:graph", LONGEST_MS)
-        return [_row(server, page)]
+        return [_row(server, page, repeats)]
 
 
-def _row(server: Server, page: Page) -> dict[str, Any]:
+def _row(server: Server, page: Page, repeats: int) -> dict[str, Any]:
     page.evaluate(LISTEN)
     text = page.get_by_role("textbox", name="Text", exact=True)
     text.press("End")
     found: list[tuple[float, float, float]] = []
-    for word in WORDS[:REPEATS]:
+    for word in WORDS[:repeats]:
         page.wait_for_timeout(400)  # what is fetched ahead
         for letter in f" {word}":
             page.keyboard.press("Space" if letter == " " else letter)

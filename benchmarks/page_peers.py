@@ -34,11 +34,15 @@ from .page import text_of
 
 LENGTHS = (16, 64, 128)
 REPEATS = 5
+# Peers need packages from PyPI and npm, and minutes.
+SMALLEST: dict[str, Any] = {"lengths": (8,), "repeats": 1, "width": 48, "peers": False}
 # For one page, for all repeats of one, and in seconds for everything: beyond that nothing more is begun.
 PATIENCE_MS = 60_000
 ENOUGH_MS = 60_000
 TOTAL_S = 480
 MB = 1e6
+# Name -> HTML, the script that waits until it is drawn, and that script's arguments.
+Pages = dict[str, tuple[str, str, list[Any]]]
 SCRIPTS = {
     "d3.min": "d3@5.7.0/dist/d3.min.js",
     "jquery.min": "jquery@2.1.4/dist/jquery.min.js",
@@ -63,29 +67,38 @@ PAINTED = """([, , patience]) => new Promise((resolve, reject) => {
 })"""
 
 
-def measure() -> list[dict[str, Any]]:
-    """One row per length."""
+def measure(
+    lengths: tuple[int, ...] = LENGTHS, repeats: int = REPEATS, width: int = 768, peers: bool = True
+) -> list[dict[str, Any]]:
+    """One row per length; without `peers` of Headscope alone."""
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
-        tiny_model(folder / "models" / "base", "bert", layers=12, heads=12, width=768, positions=512)
+        tiny_model(folder / "models" / "base", "bert", layers=12, heads=12, width=width, positions=512)
         (folder / "www").mkdir()
-        _scripts(folder / "www")
+        if peers:
+            _scripts(folder / "www")
         with Server(folder / "home", folder / "models") as server, served(folder / "www") as address:
             end = time.monotonic() + TOTAL_S
-            return [{"tokens": length, **_row(server, browser, folder, address, length, end)} for length in LENGTHS]
+            rows = []
+            for length in lengths:
+                pages = _pages(server, folder, address, text_of(length), length, peers)
+                rows.append({"tokens": length, **_row(browser, folder, address, pages, repeats, end)})
+            return rows
 
 
-def _row(server: Server, browser: Browser, folder: Path, address: str, length: int, end: float) -> dict[str, Any]:
-    text = text_of(length)
-    pages = {
-        "headscope": (_exported(server, text), PAINTED, ["", 0, PATIENCE_MS]),
-        **{name: (html, DRAWN, how) for name, (html, how) in _peers(folder, address, text, length).items()},
-    }
+def _pages(server: Server, folder: Path, address: str, text: str, length: int, peers: bool) -> Pages:
+    pages: Pages = {"headscope": (_exported(server, text), PAINTED, ["", 0, PATIENCE_MS])}
+    if peers:
+        pages |= {name: (html, DRAWN, how) for name, (html, how) in _peers(folder, address, text, length).items()}
+    return pages
+
+
+def _row(browser: Browser, folder: Path, address: str, pages: Pages, repeats: int, end: float) -> dict[str, Any]:
     for name, (html, _, _) in pages.items():
         (folder / "www" / f"{name}.html").write_text(html, encoding="utf-8")
     taken: dict[str, list[float]] = {name: [] for name in pages}
     held: dict[str, tuple[int, int]] = {}
-    for turn in range(REPEATS):
+    for turn in range(repeats):
         for name, (_, script, how) in pages.items():
             failed, late = len(taken[name]) < turn, time.monotonic() > end
             if not failed and not late and sum(taken[name]) < ENOUGH_MS:

@@ -28,6 +28,7 @@ SST2 = Path(__file__).resolve().parents[2] / "shared" / "data" / "sst2" / "train
 COUNT, LARGEST, REPEATS = 2_000, 64, 3
 MEASURES = ["entropy", "patterns", "special_tokens"]
 PLAIN = ("sdpa", "eager")
+SMALLEST: dict[str, Any] = {"count": 4, "repeats": 1}
 
 
 def measure(count: int = COUNT, repeats: int = REPEATS) -> list[dict[str, Any]]:

@@ -16,10 +16,11 @@ import headscope
 
 INPUTS, FROM, LENGTH = 10_000, 1_000, 10
 WORDS = "the a river garden letter engine sleeps writes carries crosses under behind slowly often because never old green".split()
+SMALLEST: dict[str, Any] = {"inputs": 200, "start": 50}
 
 
-def measure(inputs: int = INPUTS) -> list[dict[str, Any]]:
-    """One row: memory at 1,000 inputs and at the end, and the slope."""
+def measure(inputs: int = INPUTS, start: int = FROM) -> list[dict[str, Any]]:
+    """One row: memory after `start` inputs and at the end, and the slope."""
     draw, own = random.Random(0), psutil.Process()
     texts = [" ".join(draw.choices(WORDS, k=LENGTH)) for _ in range(inputs)]
     seen: dict[int, int] = {}
@@ -28,13 +29,13 @@ def measure(inputs: int = INPUTS) -> list[dict[str, Any]]:
         seen[round(fraction * inputs)] = own.memory_info().rss
 
     headscope.study("minilm", texts, lenses=("weights",), measures=("entropy",), progress=told)
-    done = np.array([count for count in sorted(seen) if count >= FROM])
+    done = np.array([count for count in sorted(seen) if count >= start])
     megabytes = np.array([seen[count] for count in done]) / 1e6
     slope = float(np.polyfit(done / 1_000, megabytes, 1)[0])
     return [
         {
             "inputs": inputs,
-            f"MB at {FROM}": round(float(megabytes[0])),
+            f"MB at {start}": round(float(megabytes[0])),
             "MB at the end": round(float(megabytes[-1])),
             "MB per 1,000 inputs": round(slope, 2),
         }

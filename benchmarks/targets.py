@@ -8,8 +8,9 @@ from . import costs
 
 REPEATS = 11
 CHOSEN = ("capture", "lens effective", "lens norm", "mechanism jump", "default measures")
+SMALLEST = costs.SMALLEST
 
 
-def measure() -> list[dict[str, Any]]:
-    """Rows and columns as those of `costs`."""
-    return costs.measure(repeats=REPEATS, chosen=CHOSEN)
+def measure(repeats: int = REPEATS, **options: Any) -> list[dict[str, Any]]:
+    """Return rows and columns as `costs` does, with its options."""
+    return costs.measure(repeats=repeats, chosen=CHOSEN, **options)

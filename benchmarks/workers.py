@@ -24,6 +24,8 @@ from .common import Spread, interleaved, ratios
 from .study import COUNT, MEASURES, sentences
 
 REPEATS = 3
+Homes = list[tuple[int, int]]
+SMALLEST: dict[str, Any] = {"count": 4, "repeats": 1, "homes": [(0, 1), (1, 1)]}  # workers, threads
 
 
 class Home:
@@ -42,19 +44,22 @@ class Home:
         self.latest, self._asked = str(studies.done(self.server, {**body, **chosen})["id"]), self._asked + 1
 
 
-def measure(count: int = COUNT, repeats: int = REPEATS) -> list[dict[str, Any]]:
-    """One row per home."""
-    texts, every = sentences(headscope.load("minilm"), count), torch.get_num_threads()
+def measure(count: int = COUNT, repeats: int = REPEATS, homes: Homes | None = None) -> list[dict[str, Any]]:
+    """One row per home: how many workers, none in the embedded one, and how many threads each. The first two are always the same."""
+    texts = sentences(headscope.load("minilm"), count)
+    chosen = homes or [(0, 1), (1, 1), (2, 1), (0, torch.get_num_threads())]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
-        homes = []
-        for number, (workers, threads) in enumerate([(0, 1), (1, 1), (2, 1), (0, every)]):
+        started = []
+        for number, (workers, threads) in enumerate(chosen):
             place = Path(folder) / str(number) / "home"
             place.parent.mkdir()
             server = Cluster(place, workers=workers, threads=threads) if workers else Server(place, threads=threads)
             kind = "cluster" if workers else "embedded"
-            homes.append(Home(kind, max(1, workers), threads, running.enter_context(server), texts))
-        seconds = interleaved({str(place): home.study for place, home in enumerate(homes)}, repeats, 1)
-        return [_row(home, seconds[str(place)], seconds["1"], homes, Path(folder)) for place, home in enumerate(homes)]
+            started.append(Home(kind, max(1, workers), threads, running.enter_context(server), texts))
+        seconds = interleaved({str(place): home.study for place, home in enumerate(started)}, repeats, 1)
+        return [
+            _row(home, seconds[str(place)], seconds["1"], started, Path(folder)) for place, home in enumerate(started)
+        ]
 
 
 def _row(home: Home, taken: list[float], one: list[float], homes: list[Home], folder: Path) -> dict[str, Any]:
