@@ -200,7 +200,7 @@ def models() -> str:
             entry.get("reason", "yes"),
         )
         for name, entry in _entries().items()
-        if "folder" not in entry
+        if "group" not in entry
     ]
     return table(
         ("name", "model", "kind", "layers × heads", "head width", "most tokens", "licence", "can be analysed"), rows
@@ -212,7 +212,7 @@ def twins() -> str:
     rows = [
         (f"`{name}`", entry["title"], entry["description"], entry["group"], entry["license"])
         for name, entry in _entries().items()
-        if "folder" in entry
+        if "group" in entry
     ]
     return table(("name", "model", "what it is", "group", "licence"), rows)
 

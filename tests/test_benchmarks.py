@@ -28,7 +28,7 @@ def test_smallest_size(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "status", "output"),
-    [(["--help"], 0, "page_peers"), (["--smallest", "costs"], 0, "capture"), (["cost"], 2, "cost")],
+    [(["--help"], 0, "page_peers"), (["--smallest", "lenses"], 0, "capture_ratio"), (["cost"], 2, "cost")],
 )
 def test_command(arguments: list[str], status: int, output: str) -> None:
     command = [sys.executable, "-m", "benchmarks", *arguments]
