@@ -9,7 +9,7 @@ const source = fileSource(answersOf(document))
 const { id } = await source.analysis('', new AbortController().signal)
 const target = document.getElementById('app')!
 
-/** A frame made from `srcdoc` has no fragment in its address: the document itself holds what to show first. */
+/** In a notebook the address of the frame has no fragment: the document itself holds what to show first. */
 const asked = location.hash.slice(1) || target.dataset.fragment || ''
 const here = decodeFragment(asked, { analysis: '' }).analysis === id
 // What the page holds is seen as whoever has the key to one analysis sees it.

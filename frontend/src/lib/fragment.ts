@@ -19,7 +19,7 @@ export function decodeFragment(fragment: string, initial: Fields): Fields {
   return fields
 }
 
-/** Write the fragment into the address. A bare `#…` would resolve against the embedding page when the viewer is a `srcdoc` frame. */
+/** Write the fragment into the address. A bare `#…` would resolve against the embedding page when the viewer is in the frame of a notebook (`about:` address). */
 export function writeFragment(how: 'pushState' | 'replaceState', state: unknown, fragment: string): void {
   try {
     history[how](state, '', new URL(`#${fragment}`, location.href))
