@@ -94,3 +94,9 @@ def projected(weights: NDArray[Any], values: NDArray[Any], allowed: NDArray[Any]
 def relative(found: NDArray[Any], expected: NDArray[Any]) -> float:
     """Relative Frobenius distance."""
     return float(np.linalg.norm(found - expected) / max(np.linalg.norm(expected), 1e-30))
+
+
+def hooks(part: Any) -> list[str]:
+    """Return the hooks of a part that are not those by which transformers returns attention."""
+    every = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
+    return [hook.__module__ for hook in every if not hook.__module__.startswith("transformers.")]

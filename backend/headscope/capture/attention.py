@@ -14,6 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 from ..errors import Unsupported
+from ..models.borrowing import configured, evaluating
 from ..types import BLOCK_BYTES, Keys, Scores
 
 NAME = "headscope"
@@ -266,21 +267,14 @@ def current(module: Any) -> str:
 
 @contextmanager
 def implementation(module: Any, name: str) -> Iterator[None]:
-    """The module in eval mode with attention implementation `name`; put back as it was afterwards."""
-    before, training = current(module), [part for part in module.modules() if part.training]
-    module.set_attn_implementation(name)
-    try:
+    """Run the module in eval mode with attention implementation `name`; everything is restored afterwards. Hold the module's lock."""
+    with evaluating(module), configured(module):
+        module.set_attn_implementation(name)
         if current(module) != name:
             raise Unsupported(
                 "This model's attention does not go through transformers' AttentionInterface, so it can't be captured."
             )
-        if training:
-            module.eval()
         yield
-    finally:
-        module.set_attn_implementation(before)
-        for part in training:
-            part.training = True
 
 
 def recorded() -> bool:

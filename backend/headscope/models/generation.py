@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from threading import Lock
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import Unsupported
+
+# The generator of random numbers and the filters of warnings belong to the whole process.
+_RANDOM = Lock()
 
 
 class Generate(BaseModel):
@@ -34,6 +38,8 @@ def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> li
     """
     import torch
 
+    from .borrowing import evaluating
+
     if not callable(getattr(module, "generate", None)) or not module.can_generate():
         raise Unsupported(
             "This model has no head that writes text, so it can't continue one. Leave generate out.",
@@ -51,13 +57,8 @@ def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> li
         "pad_token_id": _padding(module),
         "return_dict_in_generate": False,
     }
-    training = module.training
-    module.eval()
-    try:
-        with torch.inference_mode(), torch.random.fork_rng(devices=_devices(module)):
-            return _generated(module, {**inputs, **wanted}, asked.seed)
-    finally:
-        module.train(training)
+    with _RANDOM, evaluating(module), torch.inference_mode(), torch.random.fork_rng(devices=_devices(module)):
+        return _generated(module, {**inputs, **wanted}, asked.seed)
 
 
 def _generated(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:

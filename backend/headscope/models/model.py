@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from threading import RLock
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from tokenizers import Tokenizer
 
 from ..errors import InvalidRequest, TooManyTokens, Unsupported
 from ..types import Kind, Token, Warned
-from . import generation, images, support, tokens
+from . import borrowing, generation, images, support, tokens
 from .catalog import Located
 from .facts import Facts
 from .generation import Generate
@@ -24,6 +23,7 @@ from .tokens import Encoded
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 NO_TOKENIZER = "This model came without a tokenizer. Give token_ids, or load it with its tokenizer."
+NO_KINDS = "The model has no tokenizer, so which tokens are special, punctuation or parts of words is unknown."
 # What the model is compared on with its own attention: lengths of encoder and decoder differ, so that none passes for the other.
 PROBE, PROBE_TARGET = 12, 9
 # Most tokens that an image processor may give, as a multiple of those of the size the model was made for.
@@ -60,7 +60,6 @@ class Model:
     processor: Any = None
     no_tokenizer: str = NO_TOKENIZER  # why there is none
     vectors: list[list[list[float]]] | None = None  # [layers, specials, width], of a model tuned by its special tokens
-    lock: RLock = field(default_factory=RLock, repr=False)
     _hashed: tuple[Any, str] = field(default=(None, ""), repr=False)
 
     @property
@@ -68,17 +67,20 @@ class Model:
         """SHA-256 of the files, or for a model made in memory of its configuration, parameters, tokenizer and image processor as they are now."""
         if self.source is not None:
             return self.source.digest()
-        print_ = self._print()
-        if self._hashed[0] != print_:
-            self._hashed = print_, self._hash()
-        return self._hashed[1]
+        with self.lock:
+            print_ = self._print()
+            if self._hashed[0] != print_:
+                self._hashed = print_, self._hash()
+            return self._hashed[1]
 
     def _print(self) -> tuple[Any, ...]:
         """What is another when somebody has trained the model on, or changed a part of it: quick to tell, unlike the hash."""
-        return self.module.config.to_json_string(), *map(_print_of, self.module.state_dict().values())
+        tensors = map(_print_of, self.module.state_dict().values())
+        return self.module.config.to_json_string(), borrowing.adapters(self.module), *tensors
 
     def _hash(self) -> str:
         whole = hashlib.sha256(self.module.config.to_json_string().encode())
+        whole.update(borrowing.adapters(self.module).encode())
         for name, tensor in self.module.state_dict().items():
             data = tensor.detach().cpu().contiguous()
             whole.update(f"{name}:{data.dtype}:{tuple(data.shape)};".encode())
@@ -90,14 +92,14 @@ class Model:
         return whole.hexdigest()
 
     @property
+    def lock(self) -> AbstractContextManager[None]:
+        """The lock of the module: it excludes all others who use the module, or a part of it, through Headscope."""
+        return borrowing.exclusive(self.module)
+
+    @property
     def bytes(self) -> int:
         """Memory of the parameters and buffers."""
         return sum(t.numel() * t.element_size() for t in (*self.module.parameters(), *self.module.buffers()))
-
-    @property
-    def dtype(self) -> str:
-        """Name of the type the parameters have now."""
-        return str(next(self.module.parameters()).dtype).removeprefix("torch.")
 
     @property
     def width(self) -> int:
@@ -121,6 +123,11 @@ class Model:
             raise Unsupported(
                 "This model does not read ids of tokens from a vocabulary, so it can't be analysed."
             ) from None
+
+    @property
+    def lacks(self) -> dict[str, str]:
+        """Need -> why it cannot be met, as far as the tokens decide it."""
+        return {"kinds": NO_KINDS} if self.tokenizer is None and self.facts.kind != "vision" else {}
 
     @property
     def listens(self) -> bool:
@@ -173,7 +180,10 @@ class Model:
             raise Unsupported("It is not known how this model cuts images into patches.", pointer="/model")
         channels = int(getattr(self.module.config, "num_channels", 3) or 3)
         pixels = images.prepare(asked.image, self.processor, patches, channels)
-        encoded = replace(images.encode(pixels, patches), picture=images.seen(pixels, self.processor))
+        warnings = () if self.processor is not None else (_assumed(patches.size),)
+        encoded = replace(
+            images.encode(pixels, patches), picture=images.seen(pixels, self.processor), warnings=warnings
+        )
         if pixels.shape[1] != channels or len(encoded.tokens) > LARGER * patches.tokens:
             raise Unsupported(
                 "The image processor makes images that this model was not made for. Load the model with its own.",
@@ -353,11 +363,9 @@ class Model:
         """What the encoder makes of silence. It is run once and by itself: its own attention, thousands of frames wide, is not looked at."""
         config = self.module.config
         shape = (1, config.num_mel_bins, 2 * config.max_source_positions)
-        features = torch.full(shape, SILENCE, device=self.module.device, dtype=self.module.dtype)
-        training = self.module.training
-        with self.lock, torch.inference_mode():
-            heard = self.module.eval().get_encoder()(features).last_hidden_state
-            self.module.train(training)
+        with self.lock, self.using("float32"), borrowing.evaluating(self.module), torch.inference_mode():
+            features = torch.full(shape, SILENCE, device=self.module.device)
+            heard = self.module.get_encoder()(features).last_hidden_state
         frames = [Token(f"[{index}]", index, 0, 0, None, 0, "special") for index in range(heard.shape[1])]
         return Encoded(frames, [0] * len(frames), heard=heard)
 
@@ -414,27 +422,19 @@ class Model:
         return tokens.from_ids(None, ids, frozenset(), self.vocabulary)
 
     def using(self, dtype: str) -> AbstractContextManager[None]:
-        """Within this context the module computes in `dtype`."""
+        """Within this context the module computes in `dtype`, whatever its own types are. Hold the lock."""
         if dtype not in DTYPES:
             raise InvalidRequest(f"dtype is one of {', '.join(DTYPES)}.", pointer="/dtype")
-        return nullcontext() if dtype == self.dtype else _Converted(self.module, DTYPES[dtype])
+        return borrowing.converted(self.module, DTYPES[dtype])
 
 
-class _Converted(AbstractContextManager[None]):
-    """Swaps the parameters for converted copies and puts the very same tensors back."""
-
-    def __init__(self, module: Any, dtype: torch.dtype) -> None:
-        self._module, self._dtype = module, dtype
-
-    def __enter__(self) -> None:
-        tensors = [*self._module.parameters(), *self._module.buffers()]
-        self._kept = [(tensor, tensor.data) for tensor in tensors if tensor.is_floating_point()]
-        for tensor, data in self._kept:
-            tensor.data = data.to(self._dtype)
-
-    def __exit__(self, *_: object) -> None:
-        for tensor, data in self._kept:
-            tensor.data = data
+def _assumed(size: tuple[int, int]) -> Warned:
+    """What to know of an image that is prepared for a model without an image processor."""
+    return Warned(
+        "no-image-processor",
+        f"The model came without an image processor, so the image was scaled to {size[0]} x {size[1]} pixels and its values to -1..1. "
+        "If the model was trained on images prepared otherwise, load it with its processor.",
+    )
 
 
 def _print_of(part: torch.Tensor) -> tuple[int, int, float]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
+from threading import Lock
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -16,6 +17,8 @@ from ..errors import InvalidRequest, InvalidText, TooManyTokens
 from ..types import Axes, Kind, Token, TokenKind, Warned
 
 Span = tuple[int, int]
+# Truncation is a setting of the tokenizer, which several threads may share.
+_TRUNCATING = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +105,13 @@ def encode(
 
     With `max_tokens` the input is cut to that many tokens, special tokens included (the longer text loses first).
     """
-    if max_tokens is not None:
-        tokenizer.enable_truncation(max_tokens)
-    try:
-        encoding = tokenizer.encode(text) if text_pair is None else tokenizer.encode(text, text_pair)
-    finally:
-        tokenizer.no_truncation()
+    with _TRUNCATING:
+        if max_tokens is not None:
+            tokenizer.enable_truncation(max_tokens)
+        try:
+            encoding = tokenizer.encode(text) if text_pair is None else tokenizer.encode(text, text_pair)
+        finally:
+            tokenizer.no_truncation()
     if (
         max_tokens is not None and len(encoding.ids) > max_tokens
     ):  # which cuts nothing where the special tokens alone are more
