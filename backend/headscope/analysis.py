@@ -126,8 +126,8 @@ class _Recipes:
         return self._known[parts]
 
     def _made(self, request: AnalysisRequest) -> _Recipe:
-        anatomy = examine(self._model)
-        sites, lacks = anatomy.of(request.kind), anatomy.lacks(request.kind)
+        anatomy = examine(self._model, request.dtype)
+        sites, lacks = anatomy.of(request.kind), {**anatomy.lacks(request.kind), **self._model.lacks}
         check_needs(request.methods, lacks)
         heads = {site.layer: site.heads for site in sites}
         return _Recipe(request.recipe(""), request.mechanism, anatomy, sites, lacks, heads)
@@ -168,7 +168,7 @@ def _prepared(model: Model, recipes: _Recipes, asked: Asked, limit: int | None) 
 
 def _most(model: Model, group: Sequence[_Ready], limit: int | None) -> int:
     """How many of the group may go through the model at once."""
-    if len(group) == 1 or not separate(model):
+    if len(group) == 1 or not separate(model, group[0].asked.request.dtype):
         return 1
     return len(group) if limit is None else max(1, limit // group[0].planned.work_bytes)
 

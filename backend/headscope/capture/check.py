@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import HeadscopeError, ModelNotExact, NonFinite
+from ..models.borrowing import evaluating
 from ..models.loading import Model
 from ..models.support import IMAGE
 from ..models.tokens import Encoded
@@ -22,46 +23,61 @@ from .recording import Wanted
 from .trace import Trace, describe, traced
 
 TOLERANCE = 1e-5
+ROUNDINGS = 4  # of the arithmetic's epsilon, where that is more: in half precision
 
-_known: WeakKeyDictionary[Model, Anatomy] = WeakKeyDictionary()
+# Model -> type of arithmetic -> the module's structure when it was examined, and what was found.
+_known: WeakKeyDictionary[Model, dict[str, tuple[Any, Anatomy]]] = WeakKeyDictionary()
 
 
-def examine(model: Model) -> Anatomy:
-    """What the model's attention is made of, proven on a probe the first time and remembered.
+def examine(model: Model, dtype: str = "float32") -> Anatomy:
+    """Return what the model's attention is made of, proven on a probe computed in `dtype`, and cached while the module's structure stays the same.
 
-    Captured weights and the model's outputs equal those of its eager attention within 1e-5 (float32); where they do not, or nothing can be captured,
-    only eager's own weights are offered. Raises ModelNotExact where those can't be had or make no sense.
+    Captured weights and the model's outputs equal those of its eager attention within `tolerance`; where they do not, or nothing can be captured, only
+    eager's own weights are offered. Raises ModelNotExact where these are not available or are no weights.
     """
-    if model not in _known:
-        with model.lock:
-            _known[model] = _examine(model)
-    return _known[model]
+    with model.lock:
+        known = _known.setdefault(model, {})
+        if dtype not in known or known[dtype][0] != _structure(model.module):
+            with model.using(dtype):
+                anatomy = _examine(model)
+            # Only now: transformers adds hooks of its own the first time that a model returns its attention.
+            known[dtype] = _structure(model.module), anatomy
+        return known[dtype][1]
+
+
+def _structure(module: Any) -> Any:
+    """Return what changes when parts are exchanged or wrapped (adapters), hooks are added, or a forward method is replaced."""
+    return [
+        (name, type(part), *part._forward_hooks, "|", *part._forward_pre_hooks, "forward" in vars(part))  # noqa: SLF001
+        for name, part in module.named_modules()
+    ]
+
+
+def tolerance(module: Any) -> float:
+    """Return how far numbers of two equal computations may lie apart: 1e-5, or four roundings of the module's arithmetic."""
+    return max(TOLERANCE, ROUNDINGS * torch.finfo(next(module.parameters()).dtype).eps)
 
 
 def _examine(model: Model) -> Anatomy:
     encoded = model.probe()
     try:
-        with model.lock, torch.inference_mode(), implementation(model.module, "eager"):
+        with torch.inference_mode(), implementation(model.module, "eager"):
             theirs = model.module(**model.inputs(encoded), **quiet(model), output_attentions=True)
     except HeadscopeError:
         raise
-    except Exception as error:  # whatever a model raises about a harmless input
+    except Exception as error:  # a model may raise anything about a harmless input
         raise ModelNotExact(
             "The model's own eager attention does not run on a short probe, so nothing can be compared with it."
         ) from error
-    expected = _sensible(returned(theirs), encoded)
-    tolerance = TOLERANCE * max(
-        1.0, torch.finfo(next(model.module.parameters()).dtype).eps / torch.finfo(torch.float32).eps
-    )
+    found = returned(theirs)
+    faults = _faults(found, encoded)
+    expected = {kind: maps for kind, maps in found.items() if kind not in faults}
     try:
-        anatomy = _captured(model, encoded, theirs, expected, tolerance)
+        return _captured(model, encoded, theirs, expected)
     except ModelNotExact as error:
         if not expected:
-            raise ModelNotExact(
-                "This model does not return one attention weight for every pair of tokens, so nothing can be compared with it."
-            ) from error
-        anatomy = _fallback(expected, error.detail)
-    return anatomy
+            raise ModelNotExact(next(iter(faults.values()), NONE_RETURNED)) from error
+        return replace(_fallback(expected, error.detail), faults=faults)
 
 
 class _Probing:
@@ -91,13 +107,11 @@ class _Probing:
         return None
 
 
-def _captured(
-    model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, list[Tensor]], tolerance: float
-) -> Anatomy:
+def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, list[Tensor]]) -> Anatomy:
     with traced(model.module) as trace:
         probing = _Probing(trace)
         try:
-            with model.lock, torch.inference_mode(), implementation(model.module, NAME), recording(probing):
+            with torch.inference_mode(), implementation(model.module, NAME), recording(probing):
                 ours = model.module(**model.inputs(encoded), **quiet(model))
         except NonFinite:
             raise
@@ -107,10 +121,10 @@ def _captured(
             raise ModelNotExact("This model's attention can't be replaced by a function.") from error
     if not probing.weights:
         raise ModelNotExact("This model's attention does not go through transformers' AttentionInterface.")
-    sites = _matched(model, encoded, trace, probing.weights, expected, tolerance)
-    if not close(main(ours), main(theirs), tolerance):
+    sites = _matched(model, encoded, trace, probing.weights, expected)
+    if not close(main(ours), main(theirs), max(10 * TOLERANCE, 2 * tolerance(model.module))):
         raise ModelNotExact("Capturing its attention changes what this model computes.")
-    with torch.inference_mode():
+    with torch.inference_mode(), evaluating(model.module):
         sites = [describe(site, trace, index, model.module) for index, site in enumerate(sites)]
     return _replayable(model, encoded, Anatomy(tuple(sites), captured=True))
 
@@ -121,18 +135,17 @@ def _matched(
     trace: Trace,
     weights: list[Tensor],
     expected: dict[Kind, list[Tensor]],
-    tolerance: float,
 ) -> list[Site]:
     """Every call of the attention function beside the weights that eager returned for it."""
     names = {id(part): name for name, part in model.module.named_modules()}
     left = {kind: list(maps) for kind, maps in expected.items()}
-    sites: list[Site] = []
+    limit, sites = tolerance(model.module), list[Site]()
     for attended, ours in zip(trace.attended, weights, strict=True):
         kind = next(
             (
                 k
                 for k, maps in left.items()
-                if maps and maps[0].shape[1:] == ours.shape and close(ours, maps[0][0], tolerance / 10)
+                if maps and maps[0].shape[1:] == ours.shape and close(ours, maps[0][0], limit)
             ),
             None,
         )
@@ -183,6 +196,7 @@ def _numbered(sites: list[Site], lists: set[str]) -> list[Site]:
 def _replayable(model: Model, encoded: Encoded, anatomy: Anatomy) -> Anatomy:
     """Every layer is run again with its own outputs, as a batch of two: what comes out must be what came out."""
     lacks: dict[int, str] = {}
+    limit = max(10 * TOLERANCE, 2 * tolerance(model.module))
     for kind in dict.fromkeys(site.kind for site in anatomy.sites):
         places = anatomy.of(kind)
         if any("hidden" in site.lacks for site in places):
@@ -194,7 +208,7 @@ def _replayable(model: Model, encoded: Encoded, anatomy: Anatomy) -> Anatomy:
                 if stream.replay is None or stream.after is None:
                     raise ModelNotExact("no stream")
                 twice = stream.replay(layer.output.expand(2, *layer.output.shape))
-                if not all(close(one, stream.after, TOLERANCE) for one in twice):
+                if not all(close(one, stream.after, limit) for one in twice):
                     lacks[id(site)] = "Its layers do not give the same again when they are run a second time."
             except Exception:  # noqa: BLE001 - whatever a layer raises about a batch it was not made for
                 lacks[id(site)] = "Its layers can't be run a second time on their own."
@@ -220,19 +234,27 @@ def _fallback(expected: dict[Kind, list[Tensor]], reason: str) -> Anatomy:
     return Anatomy(tuple(sites), captured=False)
 
 
-def _sensible(expected: dict[Kind, list[Tensor]], encoded: Encoded) -> dict[Kind, list[Tensor]]:
-    """The kinds of attention for which every layer returned distributions over the tokens of the input."""
-    return {
-        kind: maps for kind, maps in expected.items() if all(_is_map(weights, encoded.axes(kind)) for weights in maps)
-    }
+NONE_RETURNED = (
+    "This model does not return one attention weight for every pair of tokens, so nothing can be compared with it."
+)
 
 
-def _is_map(weights: Tensor, axes: Axes) -> bool:
-    """[1, H, Q, K], finite, not negative, rows that sum to at most 1."""
+def _faults(found: dict[Kind, list[Tensor]], encoded: Encoded) -> dict[Kind, str]:
+    """Return the kinds of attention for which a layer returned something other than weights over the tokens of the input, and what is wrong."""
+    each = {kind: [_fault(weights, encoded.axes(kind)) for weights in maps] for kind, maps in found.items()}
+    return {kind: next(filter(None, faults)) for kind, faults in each.items() if any(faults)}
+
+
+def _fault(weights: Tensor, axes: Axes) -> str | None:
+    """Return why this is not [1, H, Q, K], finite, not negative, with rows that sum to at most 1 (two roundings of its type aside); None if it is."""
     if weights.dim() != 4 or weights.shape[0] != 1 or weights.shape[2:] != (len(axes.queries), len(axes.keys)):
-        return False
-    sums = weights.double().sum(-1)
-    return bool(weights.isfinite().all()) and not bool((weights < 0).any()) and not bool((sums > 1 + 1e-3).any())
+        return NONE_RETURNED
+    if not bool(weights.isfinite().all()):
+        return "The attention weights that this model returns on a short probe hold NaN or infinity."
+    most = 1 + max(1e-3, 2 * torch.finfo(weights.dtype).eps)
+    if bool((weights < 0).any()) or bool((weights.double().sum(-1) > most).any()):
+        return "What this model returns as its attentions are no weights: entries are negative, or rows sum to more than 1."
+    return None
 
 
 def main(output: Any) -> Tensor:
@@ -242,9 +264,9 @@ def main(output: Any) -> Tensor:
     return result
 
 
-def close(ours: Tensor, theirs: Tensor, tolerance: float) -> bool:
-    """Whether two tensors are of one shape and within 10 tolerances, relative to the largest entry if that is above 1."""
+def close(ours: Tensor, theirs: Tensor, limit: float) -> bool:
+    """Return whether two tensors have one shape and differ by `limit` at most, relative to the largest entry if that is above 1."""
     if ours.shape != theirs.shape:
         return False
     scale = max(1.0, theirs.abs().max().item())
-    return bool((ours - theirs).abs().max().item() <= 10 * tolerance * scale)
+    return bool((ours - theirs).abs().max().item() <= limit * scale)

@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor
 
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from ..types import Layer
 from .anatomy import Anatomy
-from .check import TOLERANCE, close, examine, main
+from .check import close, examine, main, tolerance
 from .passes import capture_many
 from .recording import FAULTS, Input, Wanted
 
-_known: WeakKeyDictionary[Model, bool] = WeakKeyDictionary()
+# Model -> type of arithmetic -> the anatomy it had then, and the answer.
+_known: WeakKeyDictionary[Model, dict[str, tuple[Anatomy, bool]]] = WeakKeyDictionary()
 
 
-def separate(model: Model) -> bool:
-    """Whether inputs of equal length may share a forward pass: two different ones give together, within 1e-5, what each gives alone.
+def separate(model: Model, dtype: str = "float32") -> bool:
+    """Return whether inputs of equal length may share a forward pass: computed in `dtype`, two different ones give together what each gives alone, within `tolerance`.
 
     Only of models that read one text and whose attention is captured.
     """
-    if model not in _known:
-        with model.lock:
-            _known[model] = _separate(model, examine(model))
-    return _known[model]
+    with model.lock:
+        known, anatomy = _known.setdefault(model, {}), examine(model, dtype)
+        if dtype not in known or known[dtype][0] is not anatomy:
+            with model.using(dtype):
+                known[dtype] = anatomy, _separate(model, anatomy)
+        return known[dtype][1]
 
 
 def _separate(model: Model, anatomy: Anatomy) -> bool:
@@ -39,10 +41,9 @@ def _separate(model: Model, anatomy: Anatomy) -> bool:
         alone = [_seen(model, anatomy, [probe])[0] for probe in probes]
     except FAULTS:  # whatever a model raises about a batch it was not made for
         return False
-    eps = torch.finfo(next(model.module.parameters()).dtype).eps
-    tolerance = TOLERANCE / 10 * max(1.0, eps / torch.finfo(torch.float32).eps)
+    limit = tolerance(model.module)
     return all(
-        close(ours, theirs, tolerance)
+        close(ours, theirs, limit)
         for row, expected in zip(together, alone, strict=True)
         for ours, theirs in zip(row, expected, strict=True)
     )
