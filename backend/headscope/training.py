@@ -13,7 +13,7 @@ from .capture import Anatomy, Standing, examine
 from .errors import Unsupported
 from .mechanisms import MECHANISMS
 from .mechanisms.pasta import PASTA, Adding
-from .models.loading import wrap
+from .models.loading import Model, wrap
 from .request import MechanismChoice, check_needs
 from .study.study import invalid
 from .types import Setting
@@ -36,9 +36,9 @@ def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: C
     except ValidationError as error:
         raise invalid(error) from None
     declared = MECHANISMS[choice.name]
-    anatomy, width = _examined(module)
+    model, anatomy = _examined(module)
     check_needs([declared], anatomy.lacks("self"))
-    Standing(module, anatomy, width, partial(declared.begin, choice), frozenset(special_ids)).install()
+    Standing(model.module, anatomy, model.width, partial(declared.begin, choice), frozenset(special_ids)).install()
 
 
 def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> torch.nn.Parameter:
@@ -47,29 +47,30 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
     `special_ids` are the ids of the tokenizer's special tokens; every row of a batch must hold `count` of them, padding not counted. What else is learned is
     yours to say. `{"name": "pasta", "vectors": vectors.tolist()}` is the mechanism that was learned. Raises Unsupported.
     """
-    anatomy, width = _examined(module)
+    model, anatomy = _examined(module)
     check_needs([PASTA], anatomy.lacks("self"))
     layers = [site.layer for site in anatomy.of("self")]
-    module.pasta = torch.nn.Parameter(torch.zeros(len(layers), count, width, device=module.device))
+    body, width = model.module, model.width
+    body.pasta = torch.nn.Parameter(torch.zeros(len(layers), count, width, device=body.device))
 
     def begin(setting: Setting) -> Adding:
         if setting.special is None or setting.special.shape[-1] != count:
             raise Unsupported(
                 f"There are vectors for {count} special tokens, but the inputs hold another number of them."
             )
-        return Adding(dict(zip(layers, module.pasta, strict=True)), setting.special)
+        return Adding(dict(zip(layers, body.pasta, strict=True)), setting.special)
 
-    Standing(module, anatomy, width, begin, frozenset(special_ids)).install()
-    learned: torch.nn.Parameter = module.pasta
+    Standing(body, anatomy, width, begin, frozenset(special_ids)).install()
+    learned: torch.nn.Parameter = body.pasta
     return learned
 
 
-def _examined(module: Any) -> tuple[Anatomy, int]:
-    """What the module's attention is made of, and its width. Raises Unsupported where it can't be replaced."""
+def _examined(module: Any) -> tuple[Model, Anatomy]:
+    """Return the model around the module, and what its attention is made of. Raises Unsupported where it can't be replaced."""
     model = wrap(module)
     anatomy = examine(model)
     if not anatomy.captured:
         raise Unsupported(
             "This model's attention does not go through transformers' AttentionInterface, so it can't be replaced."
         )
-    return anatomy, model.width
+    return model, anatomy

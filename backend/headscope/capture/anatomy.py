@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from ..declarations import NEEDS
-from ..errors import Unknown, Unsupported
+from ..errors import ModelNotExact, Unknown, Unsupported
 from ..models.support import by_mask
 from ..types import Kind, Norm
+from .affine import matrix
 
 
 @dataclass(frozen=True)
@@ -56,17 +58,23 @@ class Site:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """All places of a model, proven equal to its eager attention on a probe. `captured` is False where only eager's own weights can be had."""
+    """All places of a model, proven equal to its eager attention on a probe. `captured` is False where only eager's own weights are available.
+
+    `faults` holds the kinds of attention for which the model returns something other than weights, and what is wrong with it.
+    """
 
     sites: tuple[Site, ...]
     captured: bool
+    faults: Mapping[Kind, str] = field(default_factory=dict)
 
     def of(self, kind: Kind) -> tuple[Site, ...]:
         """The places of one kind of attention, in order of layers. Raises Unsupported if there is none."""
         kinds = {site.kind for site in self.sites}
-        if kind == "self" and "encoder" in kinds:
+        if kind == "self" and "encoder" in {*kinds, *self.faults}:
             kind = "encoder"
         found = tuple(site for site in self.sites if site.kind == kind)
+        if not found and kind in self.faults:
+            raise ModelNotExact(self.faults[kind], pointer="/kind")
         if not found:
             offered = ", ".join(sorted(kinds))
             raise Unsupported(f"This model has no attention of that kind. It has: {offered}.", pointer="/kind")
@@ -99,24 +107,17 @@ def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:
 
 
 def head_weights(module: Any, part: Part, heads: int) -> Tensor:
-    """The rows of a linear module's weight that make a head's query or key: [H, d, D']."""
-    weight = rows(module)
+    """The rows of a linear module's matrix that make a head's query or key: [H, d, D']."""
     import torch
 
+    rows = matrix(module)
     pieces = [
-        weight[part.offset + head * part.stride : part.offset + head * part.stride + part.width]
-        for head in range(heads)
+        rows[part.offset + head * part.stride : part.offset + head * part.stride + part.width] for head in range(heads)
     ]
     return torch.stack([piece.mT for piece in pieces])
 
 
-def rows(module: Any) -> Tensor:
-    """Weight of a linear module as [output, input], also of GPT-2's Conv1D, which stores it the other way round."""
-    weight: Tensor = module.weight
-    return weight.mT if type(module).__name__ == "Conv1D" else weight
-
-
 def split_projection(module: Any, heads: int) -> Tensor:
     """Each head's part of the output projection: [H, D, d]."""
-    weight = rows(module)  # [d, H * D]
-    return weight.mT.reshape(heads, -1, weight.shape[0])
+    rows = matrix(module)  # [d, H * D]
+    return rows.mT.reshape(heads, -1, rows.shape[0])

@@ -8,7 +8,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from .anatomy import rows, split_projection
+from .affine import fixed_vector, matrix, unchanged
+from .anatomy import split_projection
 
 # Module -> a mark of its weights as they were, and the factors made of them.
 _known: WeakKeyDictionary[Any, tuple[Tensor, Tensor]] = WeakKeyDictionary()
@@ -19,21 +20,11 @@ def projection_factors(module: Any, heads: int) -> Tensor:
 
     They are remembered, and made anew when the weights have changed, however that was done.
     """
-    mark, known = _mark(rows(module)), _known.get(module)
-    if known is None or known[1].shape[0] != heads or not _same(known[0], mark):
+    rows, known = matrix(module), _known.get(module)
+    mark = rows @ fixed_vector(rows.shape[1], rows)  # as cheap as one token's projection
+    if known is None or known[1].shape[0] != heads or not unchanged(known[0], mark):
         known = _known[module] = mark, _factors(split_projection(module, heads))
     return known[1]
-
-
-def _mark(weight: Tensor) -> Tensor:
-    """Weight [d, N] times a fixed vector, [d]: a change that it does not show is less than rounding. As cheap as one token's projection."""
-    generator = torch.Generator().manual_seed(0)
-    probe = torch.randn(weight.shape[1], generator=generator)
-    return weight @ probe.to(weight)
-
-
-def _same(known: Tensor, mark: Tensor) -> bool:
-    return known.dtype == mark.dtype and known.device == mark.device and torch.equal(known, mark)
 
 
 def _factors(projection: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..errors import HeadscopeError, NonFinite, Unsupported
 from ..models.tokens import Encoded
 from ..types import Kind, Layer, Pass, Stream
+from .affine import offset
 from .anatomy import Anatomy, Site, head_weights, norm_at, split_projection
 from .attention import Call, plain
 from .factors import projection_factors
@@ -275,7 +276,7 @@ class Recording:
             return stream
         shape = (self._size, held.layer.output.shape[1], -1)
         summed, projected = (batch.reshape(shape)[self._row] for batch in (held.summed, held.projected))
-        bias, norm, form = getattr(self._modules[str(held.site.projection)], "bias", None), None, held.site.norm_form
+        bias, norm, form = offset(self._modules[str(held.site.projection)]), None, held.site.norm_form
         if form is not None:
             norm = norm_at(self._modules[str(held.site.norm)], form, summed)
         return replace(

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from ..types import Kind
-from .anatomy import NormForm, Part, Site, norm_at, rows
+from . import affine
+from .anatomy import NormForm, Part, Site, norm_at
 from .attention import Call
 
 CLOSE = 1e-5
+ROUNDINGS = 4  # of the epsilon of half precision, where that is more
 
 
 @dataclass
@@ -97,19 +99,22 @@ def describe(site: Site, trace: Trace, index: int, module: Any) -> Site:
 
 
 def _with_projection(site: Site, trace: Trace, attended: Attended, span: tuple[int, int]) -> Site:
-    for event in trace.events[attended.place : span[1]]:
-        if (
-            not _linear(event)
-            or event.input.shape != attended.output.shape
-            or not torch.equal(event.input, attended.output)
-        ):
-            continue
-        expected = event.input @ rows(event.module).mT
-        bias = getattr(event.module, "bias", None)
-        if _near(expected if bias is None else expected + bias, event.output):
-            return replace(site, projection=event.name)
+    """The outermost linear module that takes the heads' outputs, if all others that take them are parts of it or have it as a part."""
+    readers = [
+        event
+        for event in trace.events[attended.place : span[1]]
+        if _equal(event.input, attended.output) and not _equal(event.input, event.output)
+    ]
+    linear = [event for event in readers if _affine(event)]
+    if linear and all(_nested(event.name, linear[-1].name) for event in readers):  # modules return after their parts
+        return replace(site, projection=linear[-1].name)
     site.lacks["projection"] = "The heads' outputs do not go straight into one linear projection."
     return site
+
+
+def _nested(one: str, other: str) -> bool:
+    """Whether one of two modules is the other or a part of it, by their names."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
 def _with_residual(site: Site, trace: Trace, attended: Attended, span: tuple[int, int]) -> Site:
@@ -192,7 +197,8 @@ def _part(vectors: Tensor, events: list[Event]) -> Part | None:
         for stride in sorted(strides):
             for offset in range(0, size - stride * (heads - 1) - width + 1, width):
                 pieces = [event.output[:, offset + h * stride : offset + h * stride + width] for h in range(heads)]
-                if torch.equal(pieces[0], vectors[0]) and torch.equal(torch.stack(pieces), vectors):
+                found = torch.equal(pieces[0], vectors[0]) and torch.equal(torch.stack(pieces), vectors)
+                if found and _affine(event):
                     return Part(event.name, offset, stride, width)
     return None
 
@@ -223,10 +229,18 @@ def _block(name: str, lists: set[str]) -> str | None:
 
 
 def _linear(event: Event) -> bool:
-    weight = getattr(event.module, "weight", None)
-    if not isinstance(weight, Tensor) or weight.dim() != 2 or isinstance(event.module, torch.nn.Embedding):
+    return affine.width(event.module) == event.input.shape[-1]
+
+
+def _affine(event: Event) -> bool:
+    """Whether the module's matrix and offset give what the module gave."""
+    if not _linear(event):
         return False
-    return (event.output.shape[-1], event.input.shape[-1]) == rows(event.module).shape
+    try:
+        expected, shift = event.input @ affine.matrix(event.module).mT, affine.offset(event.module)
+    except Exception:  # noqa: BLE001 - a module may raise anything about an input that it was not made for
+        return False
+    return _near(expected if shift is None else expected + shift, event.output)
 
 
 def _norm(event: Event) -> bool:
@@ -236,8 +250,14 @@ def _norm(event: Event) -> bool:
 
 
 def _near(ours: Tensor, theirs: Tensor) -> bool:
-    scale = max(1.0, float(theirs.abs().max()))
-    return ours.shape == theirs.shape and float((ours - theirs).abs().max()) <= CLOSE * scale
+    if ours.shape != theirs.shape:
+        return False
+    limit = max(CLOSE, ROUNDINGS * torch.finfo(theirs.dtype).eps)
+    return float((ours - theirs).abs().max()) <= limit * max(1.0, float(theirs.abs().max()))
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.equal(one, other)
 
 
 def _flat(output: Tensor) -> Tensor:
