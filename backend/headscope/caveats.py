@@ -13,6 +13,9 @@ from .types import Warned
 if TYPE_CHECKING:
     from .result import Array, Result
 
+# Measures that treat special tokens differently, and are right without them, too.
+BY_KIND = ("frequency", "patterns", "sink")
+
 
 def caveats(result: Result, lacks: dict[str, str], trained: Mapping[str, Any] = SOFTMAX) -> Iterator[Warned]:
     """About each lens that was asked for: identical to the weights, dependent or ill-conditioned values, rows without a reading; about the weights themselves.
@@ -41,6 +44,11 @@ def caveats(result: Result, lacks: dict[str, str], trained: Mapping[str, Any] = 
     if "distribution" in lacks:
         yield Warned(
             "sink", f"{lacks['distribution']} What is missing in a row went to the sink, which is no token.", "weights"
+        )
+    by_kind = [name for name in result.request.measure_names if name in BY_KIND]
+    if "kinds" in lacks and by_kind:
+        yield Warned(
+            "unknown-kinds", f"{lacks['kinds']} Every token counts as an ordinary word in {' and '.join(by_kind)}."
         )
     if "equal-heads" in lacks and any(shape[1] > 1 for shape in result.shapes.values()):
         yield Warned(

@@ -29,6 +29,7 @@ NEEDS = {
     "causal": "queries that attend to themselves and to tokens before them only",
     "equal-heads": "the same number of heads in every layer",
     "distribution": "rows that sum to 1",
+    "kinds": "tokens whose kinds are known (special, punctuation, part of a word): a tokenizer, or an image",
 }
 
 

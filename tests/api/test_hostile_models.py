@@ -123,6 +123,7 @@ UNSAFE = {
     "attention-internal": config(_attn_implementation_internal="org/kernel"),
     "attention-kernel": config(_attn_implementation="kernels-community/flash-attn"),
     "attention-nested": config(text_config={"sub": [{"_attn_implementation_internal": "org/kernel"}]}),
+    "attention-kernel-of-a-part": config(_attn_implementation={"text_config": "org/kernel"}),
     "attention-by-its-plain-name": config(attn_implementation="org/kernel"),
     "experts": config(_experts_implementation="org/kernel"),
     "kernels": config(kernels={"Attention": "org/kernel"}),
@@ -195,6 +196,7 @@ CORRUPT = {
 OTHER: dict[str, tuple[Callable[[Path], Any], str]] = {
     "pickle-only": (pickle_only, "unsafe-weights"),
     "nan": (nan_weights, "non-finite"),
+    "quantised": (config(quantization_config={"quant_method": "gptq", "bits": 4}), "unsupported"),
     "vision-without-patches": (config(model_type="vit", architectures=["ViTModel"]), "unsafe-model"),
     "vision-in-windows": (config(model_type="swin", architectures=["SwinModel"]), "unsupported"),
     "audio": (config(model_type="wav2vec2", architectures=["Wav2Vec2Model"]), "unsupported"),

@@ -35,9 +35,10 @@ def record(found: Verdicts) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def families(found: Verdicts) -> str:
-    """Model type -> result, reason, and the needs that no kind of its attention can meet, as JSON, one line per type."""
-    return _lines({name: _family(verdict) for name, verdict in sorted(found.items()) if "result" in verdict}, "") + "\n"
+def families(found: Verdicts, version: str = transformers.__version__) -> str:
+    """The version of transformers, and model type -> result, reason, and the needs that no kind of its attention can meet, as JSON, one line per type."""
+    types = {name: _family(verdict) for name, verdict in sorted(found.items()) if "result" in verdict}
+    return f'{{\n "transformers": {json.dumps(version)},\n "types": {_lines(types)}\n}}\n'
 
 
 def recorded() -> tuple[str, Verdicts]:

@@ -57,6 +57,7 @@ SPECIAL_TOKENS = Measure(
     "positive and negative entries of different queries cancel.",
     citation="Sun & Marasović 2021, figs. 5 and 6; after Kovaleva et al. 2019, sec. 4.5",
     params=SpecialTokensParams,
+    needs=("kinds",),
     shape="L H C",
     columns=COLUMNS,
     lenses=PER_HEAD,

@@ -67,6 +67,7 @@ TOKEN_NORMS = Measure(
     "so a class of many tokens has more; the vectors' own length is a mean.",
     citation="Kobayashi et al. 2020, Attention is Not Only a Weight, sec. 4",
     range=(0.0, None),
+    needs=("kinds",),
     shape="L H C",
     columns=COLUMNS,
     lenses=("norm",),

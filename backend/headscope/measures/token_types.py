@@ -141,6 +141,7 @@ TOKEN_TYPES = Measure(
     "and times the number of tokens it is the factor over uniform attention.",
     citation="Sun & Marasović 2021, sec. 3.2 and fig. 1; after Kovaleva et al. 2019, sec. 4.4",
     params=TokenTypesParams,
+    needs=("kinds",),
     shape="L H C",
     columns=COLUMNS,
     lenses=PER_HEAD,

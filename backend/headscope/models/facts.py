@@ -72,6 +72,7 @@ PAIRED = {"clip", "metaclip_2", "siglip"}
 # More than any model has. Building what a damaged or hostile configuration claims would keep the worker busy for minutes.
 MOST = {LAYERS: 1_000, HEADS: 4_096, WIDTH: 1_000_000, POSITIONS: 1_000_000_000, VOCABULARY: 10_000_000}
 MOST_SIDE = 16_384  # pixels
+QUANTISED = "This model is quantised, and Headscope computes with floating-point weights. Use the model as it was before quantisation."
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,15 @@ def read(config: Mapping[str, Any]) -> Facts:
     Raises UnsafeModel where a number is missing or absurd or the mechanism is none, Unsupported for a family that neither reads text nor attends from patch
     to patch.
     """
+    refuse_quantised(config)
     return replace(_read(config), mechanism=trained.mechanism(config))
+
+
+def refuse_quantised(config: Mapping[str, Any]) -> None:
+    """Raise Unsupported for a model, or a part of one, whose configuration says that its weights are quantised (bitsandbytes, GPTQ, AWQ, ...)."""
+    inner = (config.get("text_config"), config.get("vision_config"))
+    if any(isinstance(part, Mapping) and part.get("quantization_config") for part in (config, *inner)):
+        raise Unsupported(QUANTISED)
 
 
 def _read(config: Mapping[str, Any]) -> Facts:

@@ -111,18 +111,33 @@ def prepare(image: Any, processor: Any, patches: Patches, channels: int) -> Tens
     """Pixels [1, C, H, W] as the model takes them: by its own image processor, or where there is none scaled to its size and to -1..1."""
     import torch
 
-    picture = read(image)
+    picture = read(image).convert("L" if channels == 1 else "RGB")
     if processor is not None:
-        return _processed(processor, picture)
-    picture = picture.convert("L" if channels == 1 else "RGB").resize(patches.size, resample=2)  # bilinear
+        return _processed(processor, picture, _grey(processor) if channels == 1 else {})
+    picture = picture.resize(patches.size, resample=2)  # bilinear
     array = np.asarray(picture, np.float32).reshape(patches.size[1], patches.size[0], channels)
     return torch.from_numpy((array / 255 - 0.5) / 0.5).permute(2, 0, 1).unsqueeze(0).contiguous()
 
 
-def _processed(processor: Any, picture: Image) -> Tensor:
+def _grey(processor: Any) -> dict[str, Any]:
+    """Return the options that keep an image of one channel as it is. Raises Unsupported for a processor whose normalisation needs colours."""
+    options: dict[str, Any] = {"do_convert_rgb": False}
+    for name in ("image_mean", "image_std"):
+        values = getattr(processor, name, None)
+        if isinstance(values, (list, tuple)):
+            if len(set(values)) > 1:
+                raise Unsupported(
+                    "The image processor normalises three colours differently, and this model takes grey images. Load the model with its own.",
+                    pointer="/model",
+                )
+            options[name] = [values[0]]
+    return options
+
+
+def _processed(processor: Any, picture: Image, options: dict[str, Any]) -> Tensor:
     _check_target(processor, *picture.size)
     try:
-        found = processor(images=[picture], return_tensors="pt")
+        found = processor(images=[picture], return_tensors="pt", **options)
         pixels: Tensor | None = found.get("pixel_values")
     except Exception as error:  # processors raise whatever they like about sizes that do not suit them
         raise _wrong(

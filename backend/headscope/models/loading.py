@@ -29,6 +29,7 @@ from . import facts, safety, tokens, trained
 from .catalog import NOT_HERE, Located
 from .memory import out_of_memory
 from .model import DTYPES, NO_TOKENIZER, Model
+from .usable import usable
 
 __all__ = ["DTYPES", "Model", "fetch", "load", "wrap"]
 
@@ -40,6 +41,10 @@ NO_ROOM = "There is not enough memory to load this model. Choose a smaller one, 
 SLOW = (
     "This model's tokenizer gives no exact character offsets: it has no tokenizer.json and can't be converted to one. "
     "Give token_ids, or save it as a fast tokenizer."
+)
+NO_FILES = (
+    "The model's folder has no complete tokenizer, so it takes no text. Give token_ids, "
+    "or add the tokenizer's files: tokenizer.save_pretrained writes them."
 )
 # What a model of a kind is loaded for: the first class that its configuration names and that serves one of these.
 PURPOSES = {
@@ -61,8 +66,9 @@ IMAGE_TOWERS = {
 def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
     """A model already in memory, with its tokenizer (a fast transformers tokenizer, or a tokenizers.Tokenizer), its image processor, or a processor of both.
 
-    Raises UnsafeModel or Unsupported.
+    Of a compiled model or a PeftModel the model inside is taken, adapters included. Raises UnsafeModel or Unsupported.
     """
+    module = usable(module)
     config = module.config.to_dict()
     known = facts.read({**config, "architectures": [type(module).__name__]})
     if known.kind == "vision":
@@ -241,12 +247,21 @@ def _module(staged: Path, cls: Any, device: str) -> Any:
 def _tokenizer(staged: Path) -> tuple[Any, str | None]:
     """The tokenizer, or None and why the model has none that can be used."""
     try:
-        return transformers.AutoTokenizer.from_pretrained(staged, local_files_only=True, trust_remote_code=False), None
+        found = transformers.AutoTokenizer.from_pretrained(staged, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers raises many kinds here; all mean the same
         if (staged / "tokenizer.json").exists() or (staged / "vocab.txt").exists():
             raise CorruptModel("The model's tokenizer can't be read.") from error
-        files = any(any(staged.glob(pattern)) for pattern in ("tokenizer*", "vocab*", "*.model", "*.spm"))
-        return None, SLOW if files else None
+        files = any(any(staged.glob(pattern)) for pattern in ("tokenizer*", "vocab*", "*.model"))
+        return None, SLOW if files else NO_FILES
+    return (found, None) if _is_whole(found, staged) else (None, NO_FILES)
+
+
+def _is_whole(tokenizer: Any, staged: Path) -> bool:
+    """Whether all files that the tokenizer is made of were there: transformers invents the content of missing ones. Slow ones may need none."""
+    names = dict(tokenizer.vocab_files_names)
+    whole = staged / names.pop("tokenizer_file", "tokenizer.json")
+    needs_none = not names and not hasattr(tokenizer, "backend_tokenizer")
+    return whole.exists() or needs_none or (bool(names) and all((staged / name).exists() for name in names.values()))
 
 
 def _processor(staged: Path) -> Any:

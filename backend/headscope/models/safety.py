@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptModel, UnsafeModel, UnsafeWeights
+from .facts import refuse_quantised
 
 # Keys that make transformers, or a library it calls, import or download code. The attention ones matter most here: Headscope sets the attention.
 DENIED = frozenset(
@@ -21,9 +22,13 @@ DENIED = frozenset(
         "custom_generate",
     }
 )
-DENIED_PREFIXES = ("_attn_implementation", "attn_implementation", "_experts_implementation", "experts_implementation")
-# Written by older versions of transformers itself; says nothing.
-HARMLESS = frozenset({"_attn_implementation_autoset"})
+# Keys that choose an implementation. transformers also takes a kernel on the hub there ("org/kernel"), whose code it would run, and
+# from the internal ones without any check (CVE-2026-4372). They are never shown to it, since Headscope chooses the implementation.
+IMPLEMENTATIONS = ("_attn_implementation", "attn_implementation", "_experts_implementation", "experts_implementation")
+# Those that are part of transformers or torch, or a package that is installed or not.
+ORDINARY = frozenset(
+    {"eager", "sdpa", "flex_attention", "batched_mm", "grouped_mm", *(f"flash_attention_{n}" for n in (2, 3, 4))}
+)
 
 # The only files that are shown to transformers.
 ALLOWED = (
@@ -38,7 +43,7 @@ LARGEST_HEADER = 100 * 1024 * 1024
 
 
 def check(folder: Path) -> dict[str, Any]:
-    """Check a model folder and return its config. Raises UnsafeModel, UnsafeWeights or CorruptModel."""
+    """Check a model folder and return its config. Raises UnsafeModel, UnsafeWeights, CorruptModel or Unsupported."""
     config = read_json(folder / "config.json")
     for name in (
         "config.json",
@@ -51,6 +56,7 @@ def check(folder: Path) -> dict[str, Any]:
             refuse_code(read_json(folder / name))
     if (folder / "tokenizer.json").is_file():
         read_json(folder / "tokenizer.json", LARGEST_TOKENIZER)
+    refuse_quantised(config)
     for shard in weight_files(folder):
         check_header(shard)
     return config
@@ -80,16 +86,40 @@ def refuse_code(value: object) -> None:
         item = stack.pop()
         if isinstance(item, dict):
             for key, inner in item.items():
-                denied = key in DENIED or (key.startswith(DENIED_PREFIXES) and key not in HARMLESS)
                 # A false trust_remote_code or an empty auto_map asks for nothing.
-                if denied and inner not in (None, False, {}, []):
+                if key in DENIED and inner not in (None, False, {}, []):
                     raise UnsafeModel(
                         "The model's configuration asks to run code of its own, which Headscope never does. "
                         "Use a model whose architecture transformers knows."
                     )
+                if key.startswith(IMPLEMENTATIONS) and not _is_ordinary(key, inner):
+                    raise UnsafeModel(
+                        "The model's configuration names an attention or expert kernel to fetch and run, which Headscope never does. "
+                        "Remove that entry from the file."
+                    )
                 stack.append(inner)
         elif isinstance(item, list):
             stack.extend(item)
+
+
+def _is_ordinary(key: str, value: object) -> bool:
+    """Whether the value of a key that chooses an implementation names none that would have to be fetched."""
+    if value is None or isinstance(value, bool):
+        return True
+    if key not in IMPLEMENTATIONS:  # internal ones
+        return False
+    if isinstance(value, dict):
+        return all(_is_ordinary(key, inner) for inner in value.values())
+    return isinstance(value, str) and value in ORDINARY
+
+
+def _without_implementations(value: Any) -> Any:
+    """Return the document without the keys that choose an implementation."""
+    if isinstance(value, dict):
+        return {
+            key: _without_implementations(inner) for key, inner in value.items() if not key.startswith(IMPLEMENTATIONS)
+        }
+    return [_without_implementations(inner) for inner in value] if isinstance(value, list) else value
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -135,8 +165,11 @@ def check_header(path: Path) -> None:
 
 
 def stage(folder: Path, target: Path) -> Path:
-    """Fill `target` with links to the allowed files of `folder`, so that nothing else can be picked up from there."""
+    """Fill `target` with links to the allowed files of `folder`, so that nothing else can be picked up, and a config.json that chooses no implementation."""
     for pattern in ALLOWED:
         for path in folder.glob(pattern):
             (target / path.name).symlink_to(path.resolve())
+    (target / "config.json").unlink()
+    config = _without_implementations(read_json(folder / "config.json"))
+    (target / "config.json").write_text(json.dumps(config), "utf-8")
     return target

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -114,6 +115,7 @@ def check_input(facts: Facts, given: Input) -> None:
 
 @cache
 def _families() -> dict[str, Any]:
-    """Model type -> what a small model of it was found to lack. Empty where the table was not made."""
-    found: dict[str, Any] = json.loads(_TABLE.read_text("utf-8")) if _TABLE.is_file() else {}
+    """Model type -> what a small model of it was found to lack. Empty if the table was made with another version of transformers than the installed one."""
+    table: dict[str, Any] = json.loads(_TABLE.read_text("utf-8"))
+    found: dict[str, Any] = table["types"] if table["transformers"] == version("transformers") else {}
     return found

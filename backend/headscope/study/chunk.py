@@ -62,7 +62,7 @@ def check(models: Sequence[Model], request: StudyRequest) -> None:
             raise Unsupported(
                 "A study reads texts, and this model reads images or sound. Choose a text model.", pointer="/model"
             )
-        check_needs(one.methods, examine(model).lacks(one.kind))
+        check_needs(one.methods, {**examine(model).lacks(one.kind), **model.lacks})
 
 
 class _Work:
