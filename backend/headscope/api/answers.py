@@ -16,7 +16,8 @@ from ..errors import (
     Unauthorized,
 )
 from .access import OPEN, SIGN_IN
-from .guard import REQUEST_ID, SAFE_METHODS
+from .guard import REQUEST_ID
+from .intake import SAFE_METHODS
 from .problems import MEDIA
 
 Responses = dict[int | str, dict[str, Any]]
