@@ -76,12 +76,13 @@ def measure(
 
 def _running(home: str, folder: Path, models: Path) -> Server:
     folder.parent.mkdir()
-    return Server(folder, models) if home == "embedded" else Cluster(folder, models, cache=True)
+    return Server(folder, models) if home == "embedded" else Cluster(folder, models)
 
 
 def _measure(server: Server, home: str, repeats: int, seconds: float, analyses: int, crowd: int) -> dict[str, Row]:
     with ExitStack() as bare:
         rows, questions = {}, _questions(server, analyses)
+        address = f"{server.token or ''}@{server.url}"
         for name, paths in questions.items():
             answer = server.client.get(paths[0])
             file = server.home.parent / name
@@ -90,12 +91,12 @@ def _measure(server: Server, home: str, repeats: int, seconds: float, analyses: 
                 "home": home,
                 "answer": name,
                 "bytes": len(answer.content),
-                **_side_by_side(server.url, paths, other, repeats, seconds),
+                **_side_by_side(address, paths, other, repeats, seconds),
             }
         rows[f"{home} crowd {seconds:g}"] = {
             "home": home,
             "answer": "crowd",
-            **_crowd(server.url, questions["metadata"], 6 * seconds, crowd),
+            **_crowd(address, questions["metadata"], 6 * seconds, crowd),
         }
         return rows
 

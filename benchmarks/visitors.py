@@ -25,12 +25,14 @@ class Tally:
 
 
 class Visitor:
-    """One connection, which asks for these paths in turn, over and over."""
+    """One connection, which asks for these paths in turn, over and over. The address is host:port, for a server with users token@host:port."""
 
     def __init__(self, address: str, paths: Sequence[str]) -> None:
-        self._host, _, port = address.partition(":")
+        token, _, host = address.rpartition("@")
+        head = f"Host: {host}\r\n" + (f"Authorization: Bearer {token}\r\n" if token else "")
+        self._host, _, port = host.partition(":")
         self._port = int(port)
-        self._requests = cycle([f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode() for path in paths])
+        self._requests = cycle([f"GET {path} HTTP/1.1\r\n{head}\r\n".encode() for path in paths])
 
     async def __aenter__(self) -> Visitor:
         self._reader, self._writer = await asyncio.open_connection(self._host, self._port)

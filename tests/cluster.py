@@ -1,9 +1,8 @@
-"""A real cluster for tests: Redis, servers and workers as processes of this machine, each of which can be killed, stopped, continued and restarted."""
+"""A real cluster for tests: the services of docker-compose.yml as processes of this machine, each of which can be killed, stopped, continued and restarted."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,38 +11,19 @@ from typing import Any
 import psutil
 import pytest
 
+from headscope.accounts import FILE, Accounts
 from headscope.jobs import RedisRecord
-from tests.broker import Broker
-from tests.server import Program, Server, environment, eventually
+from tests.compose import Stack, Worker
+from tests.server import Server, eventually
 
-# How the cache's Redis differs from the broker's.
-FORGETFUL = ("--appendonly", "no", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
 both_homes = pytest.mark.parametrize("server", ["embedded", "cluster"], indirect=True, scope="session")
 
 
-class Worker(Program):
-    """`headscope worker`, and the process below it that runs models. `constants` of headscope.jobs, such as station.BEAT_SECONDS, have other values there."""
-
-    def __init__(self, folder: Path, name: str, settings: dict[str, str], constants: Mapping[str, float]) -> None:
-        super().__init__(folder / f"{name}.log")
-        self.name, self._environment = name, settings
-        modules = "".join(f"import headscope.jobs.{constant.split('.')[0]}\n" for constant in constants)
-        values = "".join(f"headscope.jobs.{constant} = {value}\n" for constant, value in constants.items())
-        self._program = f"{modules}{values}from headscope.cli import main\nmain()"
-
-    def start(self) -> Worker:
-        """Start; it takes jobs once it is ready, which `Cluster.ready` waits for."""
-        command = [sys.executable, "-c", self._program, "worker", "--device", "cpu", "--name", self.name]
-        self.launch(command, env=self._environment)
-        return self
-
-    def child(self) -> psutil.Process:
-        """The process that runs models, once there is one."""
-        return eventually(lambda: psutil.Process(self.process.pid).children(), f"a child of {self.name}")[0]
-
-
 class Cluster(Server):
-    """Redis, `servers` servers and `workers` workers. It is itself the first of the servers, so it can be used wherever a Server can."""
+    """Broker, cache, `servers` servers and `workers` workers. It is itself the first of the servers, so it can be used wherever a Server can.
+
+    A server of docker-compose.yml has users: it is asked with `token`, or with that of a user made for it.
+    """
 
     def __init__(
         self,
@@ -52,24 +32,20 @@ class Cluster(Server):
         *,
         servers: int = 1,
         workers: int = 1,
-        cache: bool = False,
+        token: str | None = None,
         constants: Mapping[str, float] | None = None,
         **settings: Any,
     ) -> None:
-        self._sockets = Path(
-            tempfile.mkdtemp(prefix="headscope-")
-        )  # not below pytest's folders: a socket's path is short
-        self.broker = Broker(self._sockets / "broker")
-        self.cache = Broker(self._sockets / "cache", *FORGETFUL) if cache else None
-        settings |= {"redis_url": self.broker.url} | ({"cache_url": self.cache.url} if self.cache else {})
-        super().__init__(home, models, **settings)
-        self._settings, self._models, self._constants = settings, models, constants or {}
-        self.others = [Server(home, models, log=f"{home.name}-{number}", **settings) for number in range(1, servers)]
-        self.workers = [self._worker(f"worker-{number}") for number in range(workers)]
-
-    def _worker(self, name: str, **settings: Any) -> Worker:
-        values = environment(self.home, self._models, **self._settings | settings)
-        return Worker(self.home.parent, name, values, self._constants)
+        token = token or Accounts(home / FILE).create("tester")
+        self._folder = Path(tempfile.mkdtemp(prefix="headscope-"))
+        self.stack = Stack(self._folder, models, home=home, logs=home.parent, **settings)
+        self.broker, self.cache = self.stack.redis("broker"), self.stack.redis("cache")
+        super().__init__(home, token=token, process=self.stack.api("api"))
+        self.others = [
+            Server(home, log=f"{home.name}-{number}", token=token, process=self.stack.api(f"api-{number}"))
+            for number in range(1, servers)
+        ]
+        self.workers = [self.stack.worker(f"worker-{number}", constants) for number in range(workers)]
 
     @property
     def servers(self) -> list[Server]:
@@ -85,7 +61,7 @@ class Cluster(Server):
     def start(self) -> Cluster:
         """Start everything and wait until all of it is ready."""
         try:
-            for part in filter(None, (self.broker, self.cache, *self.workers)):
+            for part in (self.broker, self.cache, *self.workers):
                 part.start()
             super().start()
             for server in self.others:
@@ -112,10 +88,10 @@ class Cluster(Server):
 
     def close(self) -> None:
         """End everything."""
-        for part in filter(None, (*self.others, *self.workers, self.cache, self.broker)):
+        for part in (*self.others, *self.workers, self.cache, self.broker):
             part.kill()
         super().kill()
-        shutil.rmtree(self._sockets, ignore_errors=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def record(self) -> RedisRecord:
         """The record of jobs, past the servers."""
@@ -134,7 +110,7 @@ class Cluster(Server):
 
     def add_worker(self, **settings: Any) -> Worker:
         """One worker more, with settings of its own."""
-        self.workers.append(self._worker(f"worker-{len(self.workers)}", **settings).start())
+        self.workers.append(self.stack.worker(f"worker-{len(self.workers)}", **settings).start())
         return self.workers[-1]
 
     def children(self) -> list[psutil.Process]:

@@ -6,20 +6,18 @@ import contextlib
 import select
 import socket
 import threading
-from pathlib import Path
+from urllib.parse import urlsplit
 
 
 class Lossy:
-    """A socket in front of another one; whoever connects here talks with whoever listens there."""
+    """A port in front of the Redis at `url`; whoever connects here talks with whoever listens there."""
 
-    def __init__(self, there: Path) -> None:
-        self._there, here = there, there.with_name("lossy")
-        self.url = f"unix://{here}"
+    def __init__(self, url: str) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._port = int(urlsplit(url).port or 0)
+        self.url = url.replace(f":{self._port}/", f":{self._listener.getsockname()[1]}/")
         self._word = b""
         self._lost = threading.Event()
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(here))
-        self._listener.listen()
 
     def __enter__(self) -> Lossy:
         threading.Thread(target=self._listen, daemon=True).start()
@@ -42,8 +40,7 @@ class Lossy:
                 threading.Thread(target=self._connect, args=(client,), daemon=True).start()
 
     def _connect(self, client: socket.socket) -> None:
-        with client, socket.socket(socket.AF_UNIX) as server, contextlib.suppress(OSError):
-            server.connect(str(self._there))
+        with client, contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port)) as server:
             while self._passed(client, server):
                 pass
 

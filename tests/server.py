@@ -45,22 +45,31 @@ def gone(process: psutil.Process) -> bool:
         return True
 
 
+def variables(**settings: Any) -> dict[str, str]:
+    """Settings as environment variables."""
+    return {
+        f"HEADSCOPE_{name.upper()}": value
+        if isinstance(value, str)
+        else str(value)
+        if isinstance(value, Path)
+        else json.dumps(value)
+        for name, value in settings.items()
+    }
+
+
 def environment(home: Path, models: Path | None = None, **settings: Any) -> dict[str, str]:
     """The environment of a Headscope process that sees nothing of this machine but `home` and the folder `models`."""
     values = {"home": home, "prewarm": False, "hub": "off", "threads": 1, **settings}
     if models is not None:
         values["model_dirs"] = [str(models)]
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("HEADSCOPE_", "HF_"))}
-    ours = {
-        f"HEADSCOPE_{name.upper()}": value if isinstance(value, (str, Path)) else json.dumps(value)
-        for name, value in values.items()
-        if not name.startswith("HF_")
-    }
-    hub = {
-        "HF_HOME": str(home / "hf"),
-        **{name: str(value) for name, value in values.items() if name.startswith("HF_")},
-    }
-    return {**clean, **hub, **{name: str(value) for name, value in ours.items()}}
+    hub = {name: str(values.pop(name)) for name in list(values) if name.startswith("HF_")}
+    return {**clean, "HF_HOME": str(home / "hf"), **hub, **variables(**values)}
+
+
+def bearer(token: str | None) -> dict[str, str]:
+    """The header that carries an access token."""
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 class Program:
@@ -114,7 +123,7 @@ class Program:
 class Server(Program):
     """One server process and its home, asked with `token` if it has users; `host` is the address it listens on.
 
-    Settings are those of settings.py; names that begin with HF_ go to the environment as they are.
+    Settings are those of settings.py; names that begin with HF_ go to the environment as they are. Instead of all of these, `process` is command and environment.
     """
 
     def __init__(
@@ -125,11 +134,14 @@ class Server(Program):
         log: str | None = None,
         token: str | None = None,
         host: str | None = None,
+        process: tuple[list[str], dict[str, str]] | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(home.parent / f"{log or home.name}.log")
-        self.home, self._token, self._host = home, token, host
-        self._environment = environment(home, models, **settings)
+        command = [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"]
+        own = [*command, *(["--host", host] if host else [])], environment(home, models, **settings)
+        self._command, self._environment = process or own
+        self.home, self.token = home, token
 
     def __enter__(self) -> Server:
         return self.start()
@@ -138,11 +150,8 @@ class Server(Program):
         self.kill()
 
     def start(self, ready: int = 200) -> Server:
-        """Start on a free port and wait until /readyz answers with that status."""
-        command = [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"]
-        if self._host:
-            command += ["--host", self._host]
-        self.launch(command, env=self._environment, stdout=subprocess.PIPE)
+        """Start and wait until /readyz answers with that status."""
+        self.launch(self._command, env=self._environment, stdout=subprocess.PIPE)
         try:
             self._wait(ready)
         except BaseException:
@@ -155,7 +164,7 @@ class Server(Program):
         announced = self.process.stdout.readline().decode()
         assert "http://" in announced, f"the server did not start:\n{self.log()}"
         self.url = announced.split("http://")[1].split("/")[0].replace("0.0.0.0", "127.0.0.1")
-        self.client = self.visitor(self._token)
+        self.client = self.visitor(self.token)
         eventually(lambda: self.client.get("/readyz").status_code == ready, "readyz")
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
@@ -186,8 +195,12 @@ class Server(Program):
 
     def visitor(self, token: str | None = None) -> httpx.Client:
         """Somebody who asks this server, with or without a token."""
-        headers = {"Authorization": f"Bearer {token}"} if token else None
-        return httpx.Client(base_url=f"http://{self.url}", timeout=DEADLINE, trust_env=False, headers=headers)
+        return httpx.Client(base_url=f"http://{self.url}", timeout=DEADLINE, trust_env=False, headers=bearer(token))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What a request to it needs."""
+        return bearer(self.token)
 
     def get(self, path: str, **more: Any) -> httpx.Response:
         """GET below /api/v1."""

@@ -20,6 +20,14 @@ OLDEST_REDIS = (7, 0)
 SKEW_SECONDS = 5.0
 # Of a broker's memory; with less room left it is about to refuse jobs.
 FULL = 0.9
+DROPS = (
+    "The broker drops all jobs when it restarts, because it replays its append-only file as the user default, which may not write. "
+    "Put user default off resetpass ~* &* +@all into its ACL file, as deploy/redis/start.sh does, and restart it."
+)
+UNCHECKED = (
+    "Headscope cannot check whether the broker keeps its jobs when it restarts. "
+    "Allow +acl|dryrun to its user, as deploy/redis/start.sh does, and restart it."
+)
 EVICTS = "The broker may throw away jobs when its memory is full. Set maxmemory-policy noeviction in its configuration, and restart it."
 
 # What a Redis says of itself, by the names of INFO and CONFIG.
@@ -84,7 +92,7 @@ def _redis(
 def _ask(name: str, setting: str, url: str) -> Facts:
     """What the Redis at that address says of itself. Raises HeadscopeError."""
     from redis import Redis
-    from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+    from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
     try:
         with Redis.from_url(
@@ -93,15 +101,29 @@ def _ask(name: str, setting: str, url: str) -> Facts:
             facts = dict(client.info())
             seconds, microseconds = client.time()
             facts["time"] = seconds + microseconds / 1e6
-            try:
-                facts |= client.config_get("appendfsync")
-            except ResponseError:  # hosted ones keep it to themselves
-                facts["appendfsync"] = "always"
+            facts |= _settings(client)
             return facts
     except (AuthenticationError, NoPermissionError):
         raise HeadscopeError(f"The {name} refuses the user or the password. Correct them in {setting}.") from None
     except RedisError:
         raise HeadscopeError(f"The {name} can't be reached. Start it, or correct {setting}.") from None
+
+
+def _settings(client: Any) -> Facts:
+    """Return `appendfsync`, and as `replay` whether the user default may write: OK, the reason why not, or None if that is not told.
+
+    Redis replays its append-only file as that user and drops every transaction that it may not run; every change of a job is one.
+    """
+    from redis.exceptions import ResponseError
+
+    try:
+        shown = client.config_get("appendfsync")
+    except ResponseError:  # hosted ones keep both to themselves
+        return {"appendfsync": "always", "replay": "OK"}
+    try:
+        return {**shown, "replay": client.acl_dryrun("default", "HSET", "headscope:job:0", "status", "queued")}
+    except ResponseError:
+        return {**shown, "replay": None}
 
 
 def _about_any(name: str, facts: Facts) -> Iterator[str]:
@@ -115,6 +137,10 @@ def _about_broker(facts: Facts) -> Iterator[str]:
         yield EVICTS
     if not facts["aof_enabled"]:
         yield "The broker forgets all jobs when it restarts. Set appendonly yes in its configuration, and restart it."
+    elif facts["replay"] is None:
+        yield UNCHECKED
+    elif facts["replay"] != "OK":
+        yield DROPS
     elif facts["appendfsync"] != "always":
         yield "The broker may forget the last second's jobs when it crashes. Set appendfsync always in its configuration, and restart it."
     most = int(facts["maxmemory"])

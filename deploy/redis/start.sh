@@ -1,12 +1,16 @@
 #!/bin/sh
 # Starts redis-server with one user, "headscope". Its password comes from REDIS_PASSWORD; only its digest is written, to ACL_FILE.
 # The arguments are those of redis-server.
+#
+# The user "default" cannot log in, but keeps every permission: Redis replays its append-only file as this user, and drops each
+# transaction that "default" may not run (https://github.com/redis/redis/issues/14541). All changes of jobs are transactions.
+# The user "headscope" may run scripts but not flush them, and checks the above with ACL DRYRUN (headscope doctor).
 set -eu
 : "${REDIS_PASSWORD:?is not set. Set the passwords in .env; .env.example says how.}"
 digest=$(printf %s "$REDIS_PASSWORD" | sha256sum | cut -d ' ' -f 1)
 umask 077
 cat > "$ACL_FILE" <<EOF
-user default off
-user headscope on #$digest ~* &* +@all -@admin -@dangerous +info +config|get
+user default off resetpass ~* &* +@all
+user headscope on #$digest ~* &* +@all -@admin -@dangerous -@scripting +eval +evalsha +script|exists +script|load +info +config|get +acl|dryrun
 EOF
 exec redis-server "$@" --aclfile "$ACL_FILE"

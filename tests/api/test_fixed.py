@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import redis
 from safetensors.numpy import load
 
-from tests.broker import Broker
+from tests.compose import Redis, redis_server
 from tests.server import Server
 
 # Every kind of answer that is kept, as often as its query changes what it says.
@@ -33,14 +31,14 @@ BODY = {"model": "bert", "text": "The cat sat.", "lenses": ["weights", "effectiv
 
 
 @pytest.fixture(scope="module")
-def cache() -> Iterator[Broker]:
+def cache() -> Iterator[Redis]:
     """A Redis that is only a cache."""
-    with tempfile.TemporaryDirectory(prefix="redis-") as folder, Broker(Path(folder), "--appendonly", "no") as running:
+    with redis_server(service="cache") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def cached(tmp_path_factory: pytest.TempPathFactory, models: Path, cache: Broker) -> Iterator[Server]:
+def cached(tmp_path_factory: pytest.TempPathFactory, models: Path, cache: Redis) -> Iterator[Server]:
     """A server with a hot cache."""
     with Server(tmp_path_factory.mktemp("cached") / "home", models, cache_url=cache.url) as running:
         yield running
@@ -59,16 +57,14 @@ def seen(server: Server, path: str, **headers: str) -> tuple[Any, ...]:
     return (*(answer.headers[name] for name in ("content-type", "etag", "cache-control", "vary")), answer.content)
 
 
-def hits(cache: Broker) -> int:
+def hits(cache: Redis) -> int:
     """How often the Redis has found what it was asked for."""
-    with redis.Redis.from_url(cache.url) as client:
+    with cache.client() as client:
         return int(client.info("stats")["keyspace_hits"])
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_cache_answers_as_the_store_does(
-    cached: Server, server: Server, cache: Broker, id_: str, path: str
-) -> None:
+def test_the_cache_answers_as_the_store_does(cached: Server, server: Server, cache: Redis, id_: str, path: str) -> None:
     """A server that does not remember its answer has it from the cache, to the byte; a server without a cache says the same."""
     first, before = seen(cached, f"/analyses/{id_}/{path}"), hits(cache)
     assert seen(cached, f"/analyses/{id_}/{path}") == first
@@ -86,7 +82,7 @@ def test_the_cache_answers_as_the_store_does(
         assert elsewhere.content == first[-1]
 
 
-def test_what_is_only_read_is_not_kept(cached: Server, cache: Broker, id_: str) -> None:
+def test_what_is_only_read_is_not_kept(cached: Server, cache: Redis, id_: str) -> None:
     """A slice as it stands on this machine's disk comes from there each time."""
     path, before = f"/analyses/{id_}/maps/weights?layer=0", hits(cache)
     assert seen(cached, path) == seen(cached, path)
@@ -137,7 +133,7 @@ def test_a_cache_is_never_stale(cached: Server, id_: str) -> None:
     assert again.headers["etag"] != first.headers["etag"]
 
 
-def test_without_the_cache_everything_goes_on(cached: Server, cache: Broker, id_: str) -> None:
+def test_without_the_cache_everything_goes_on(cached: Server, cache: Redis, id_: str) -> None:
     """The cache is killed: every answer is the same, from the store; back again, it is used again."""
     path = f"/analyses/{id_}/edges/weights?layer=0&head=0"
     before = seen(cached, path)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from headscope.jobs import Record
-from tests.broker import Broker
+from tests.compose import Redis, redis_server
 from tests.contract.records import Open, Place
 from tests.stores import object_store
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
+def broker() -> Iterator[Redis]:
     """A Redis for records and indexes, each under a prefix of its own."""
-    with TemporaryDirectory() as folder, Broker(Path(folder)) as running:
+    with redis_server() as running:
         yield running
 
 

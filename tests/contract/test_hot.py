@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import signal
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
 
 from headscope.store import Hot, hot, link
-from tests.broker import Broker
+from tests.compose import Redis, redis_server
 from tests.server import eventually
 
 
 @pytest.fixture
-def cache() -> Iterator[Broker]:
+def cache() -> Iterator[Redis]:
     """A Redis of the test's own."""
-    with tempfile.TemporaryDirectory(prefix="redis-") as folder, Broker(Path(folder), "--appendonly", "no") as running:
+    with redis_server(service="cache") as running:
         yield running
 
 
-def test_what_is_put_in_comes_out(cache: Broker) -> None:
+def test_what_is_put_in_comes_out(cache: Redis) -> None:
     """Media type and bytes come back for their key, in this process and in others, and looks are counted."""
     here, there = Hot(cache.url), Hot(cache.url)
     assert here.get("a") is None
@@ -33,7 +30,7 @@ def test_what_is_put_in_comes_out(cache: Broker) -> None:
     assert (there.hits, there.misses) == (3, 0)
 
 
-def test_large_answers_stay_out_and_nothing_stays_for_ever(cache: Broker) -> None:
+def test_large_answers_stay_out_and_nothing_stays_for_ever(cache: Redis) -> None:
     """What is over the limit is not kept; what is kept goes after a day at the latest."""
     kept = Hot(cache.url)
     kept.put("large", "text/plain", bytes(hot.LARGEST + 1))
@@ -43,7 +40,7 @@ def test_large_answers_stay_out_and_nothing_stays_for_ever(cache: Broker) -> Non
         assert [client.ttl(name) > 0 for name in client.scan_iter()] == [True]
 
 
-def test_an_answer_for_somebody_else_is_none(cache: Broker) -> None:
+def test_an_answer_for_somebody_else_is_none(cache: Redis) -> None:
     """Whatever stands under a name that was not put there for this key is a miss."""
     kept = Hot(cache.url)
     kept.put("mine", "text/plain", b"mine")
@@ -67,7 +64,7 @@ def test_without_a_cache() -> None:
 
 @pytest.mark.parametrize("how", ["killed", "stopped", "full"])
 def test_a_cache_that_is_away_is_a_miss(
-    cache: Broker, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cache: Redis, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody asks again for a while, and all is well when it is back."""
     kept = Hot(cache.url)
@@ -75,19 +72,18 @@ def test_a_cache_that_is_away_is_a_miss(
     if how == "killed":
         cache.kill()
     elif how == "stopped":
-        cache.send(signal.SIGSTOP)
+        cache.pause()
     else:
-        with redis.Redis.from_url(cache.url) as client:
-            client.config_set("maxmemory", "1")
-        kept.put("b", "text/plain", b"b")
+        cache.restart("--maxmemory", "1")
+        kept.put("a", "text/plain", b"a")
     assert [kept.get("a") for _ in range(50)] == [None] * 50
     assert caplog.text.count("did not answer") == 1
     monkeypatch.setattr(link, "PAUSE", 0.1)
     kept._link._again = 0.0
-    if how == "killed":
+    if how == "stopped":
+        cache.resume()
+    else:
+        cache.kill()
         cache.start()
-        kept.put("a", "text/plain", b"a")
-    elif how == "stopped":
-        cache.send(signal.SIGCONT)
     eventually(lambda: kept.get("a") or kept.put("a", "text/plain", b"a"), "the cache to be back")
     assert kept.get("a") == ("text/plain", b"a")

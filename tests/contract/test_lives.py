@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from headscope.jobs import Claimant, Record, RedisRecord, SqliteRecord, Work, settle
-from tests.broker import Broker
+from tests.compose import Redis
 from tests.contract.records import IDS, PROBLEM, status
 
 WORKERS = [Claimant("one"), Claimant("two", most_tokens=100)]
@@ -24,7 +24,7 @@ UNDER_WAY = ("queued", "running")
 class Lives(RuleBasedStateMachine):
     """The model: status, attempts and live run of each job, and who wants it; all runs there ever were."""
 
-    broker: ClassVar[Broker | None] = None
+    broker: ClassVar[Redis | None] = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ TestLives.settings = FEW
 
 
 @pytest.fixture(scope="module")
-def _redis(broker: Broker) -> None:
+def _redis(broker: Redis) -> None:
     RedisLives.broker = broker
 
 

@@ -3,47 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-import redis
 
 from headscope.errors import BrokerUnavailable
 from headscope.jobs import Claimant, Record, RedisRecord, Watcher, Work
-from tests.broker import Broker
+from tests.compose import Redis, redis_server
 from tests.contract.records import IDS, WORKER, accept, claimed, order, running, work
 from tests.server import eventually
 
-START = Callable[..., Broker]
+
+@pytest.fixture
+def broker() -> Iterator[Redis]:
+    """A broker of the test's own."""
+    with redis_server() as running:
+        yield running
 
 
 @pytest.fixture
-def start() -> Iterator[START]:
-    """Starts redis-servers of the test's own."""
-    started: list[Broker] = []
-    with TemporaryDirectory() as folder:
-
-        def start_(*settings: str) -> Broker:
-            started.append(Broker(Path(folder) / str(len(started)), *settings).start())
-            return started[-1]
-
-        yield start_
-        for broker in started:
-            broker.kill()
-
-
-@pytest.fixture
-def broker(start: START) -> Broker:
-    return start()
-
-
-@pytest.fixture
-def record(broker: Broker) -> Iterator[RedisRecord]:
+def record(broker: Redis) -> Iterator[RedisRecord]:
     opened = RedisRecord(broker.url)
     yield opened
     opened.close()
@@ -57,7 +38,7 @@ def back(record: Record) -> bool:
         return False
 
 
-def test_what_is_accepted_is_durable(broker: Broker, record: RedisRecord) -> None:
+def test_what_is_accepted_is_durable(broker: Redis, record: RedisRecord) -> None:
     """Redis is killed in the middle of many submissions: every one that was answered is there afterwards, with all that belongs to it."""
     accepted: list[str] = []
     refused = threading.Event()
@@ -86,20 +67,20 @@ def test_what_is_accepted_is_durable(broker: Broker, record: RedisRecord) -> Non
     assert set(accepted) <= set(order(record))
 
 
-def test_a_redis_that_hangs_is_given_up(broker: Broker, record: RedisRecord) -> None:
+def test_a_redis_that_hangs_is_given_up(broker: Redis, record: RedisRecord) -> None:
     """An answer comes, though Redis gives none; when it goes on so does everything."""
     accept(record, 0)
-    broker.send(signal.SIGSTOP)
+    broker.pause()
     with pytest.raises(BrokerUnavailable):
         record.get(IDS[0])
     with pytest.raises(BrokerUnavailable):
         record.enqueue(work(1))
-    broker.send(signal.SIGCONT)
+    broker.resume()
     eventually(lambda: back(record), "the record")
     assert claimed(record).id == IDS[0]
 
 
-def test_a_redis_that_restarts(broker: Broker, record: RedisRecord) -> None:
+def test_a_redis_that_restarts(broker: Redis, record: RedisRecord) -> None:
     """Its scripts are gone, its data are not: runs go on."""
     job = running(record)
     broker.kill()
@@ -111,7 +92,7 @@ def test_a_redis_that_restarts(broker: Broker, record: RedisRecord) -> None:
     assert record.finish(job.id, job.run, "done")
 
 
-def test_a_redis_that_was_emptied(broker: Broker, record: RedisRecord) -> None:
+def test_a_redis_that_was_emptied(broker: Redis, record: RedisRecord) -> None:
     """Everything is cleanly not there; whoever waits is told; work sent again runs, and runs of before change nothing."""
     accept(record, 0, 1)
     before = claimed(record)
@@ -121,7 +102,7 @@ def test_a_redis_that_was_emptied(broker: Broker, record: RedisRecord) -> None:
         watcher = Watcher(record)
         waiting = [asyncio.create_task(_statuses(watcher, id_)) for id_ in IDS[:2]]
         await asyncio.sleep(0.3)  # the flush comes while they wait; if not, they find nothing, which is right, too
-        await asyncio.to_thread(broker.flush)
+        await asyncio.to_thread(broker.empty)
         await asyncio.to_thread(accept, record, 2)
         return [one for seen in await asyncio.gather(*waiting) for one in seen[-1:]]
 
@@ -145,50 +126,45 @@ async def _statuses(watcher: Watcher, id_: str) -> list[str]:
     return [job.status async for job in watcher.changes(id_)]
 
 
-def test_a_redis_without_room(broker: Broker, record: RedisRecord) -> None:
+def test_a_redis_without_room(broker: Redis, record: RedisRecord) -> None:
     """Nothing new is accepted, and nothing half; what is there can be read, done, and forgotten, and then there is room again."""
     accept(record, 0, 1)
     job = claimed(record)
     before = record.newest()
-    with redis.Redis.from_url(broker.url) as client:
-        client.config_set("maxmemory", "1mb")
-    with pytest.raises(BrokerUnavailable) as refused:
-        accept(record, 2)
-    assert "memory" in refused.value.detail
-    with pytest.raises(BrokerUnavailable):
-        record.grant(IDS[0], "ann")
-    assert (record.get(IDS[2]), record.newest(), record.waiting()) == (None, before, 1)
-    assert record.progress(job.id, job.run, 0.5, "forward", "")
-    record.beat(WORKER, [job.run])
-    assert record.finish(job.id, job.run, "done")
-    assert record.cancel(IDS[1])
-    assert record.forget(IDS[1])
-    assert record.trim(older_than=-1.0) == 1
-    with redis.Redis.from_url(broker.url) as client:
-        client.config_set("maxmemory", "0")
+    with broker.full():
+        with pytest.raises(BrokerUnavailable) as refused:
+            accept(record, 2)
+        assert "memory" in refused.value.detail
+        with pytest.raises(BrokerUnavailable):
+            record.grant(IDS[0], "ann")
+        assert (record.get(IDS[2]), record.newest(), record.waiting()) == (None, before, 1)
+        assert record.progress(job.id, job.run, 0.5, "forward", "")
+        record.beat(WORKER, [job.run])
+        assert record.finish(job.id, job.run, "done")
+        assert record.cancel(IDS[1])
+        assert record.forget(IDS[1])
+        assert record.trim(older_than=-1.0) == 1
     accept(record, 2)
     assert order(record) == [IDS[2]]
 
 
-def test_a_redis_that_refuses(broker: Broker, record: RedisRecord) -> None:
+def test_a_redis_that_refuses(broker: Redis, record: RedisRecord) -> None:
     """A password that became wrong, a replica that takes no changes: one plain error, until it is put right."""
     accept(record, 0)
-    with redis.Redis.from_url(broker.url) as client:
-        client.config_set("requirepass", "changed")
-        stranger = RedisRecord(broker.url)
-        with pytest.raises(BrokerUnavailable):
-            stranger.get(IDS[0])
-        stranger.close()
-        client.config_set("requirepass", "")
-        client.replicaof("127.0.0.1", "1")
-        with pytest.raises(BrokerUnavailable):
-            accept(record, 1)
-        client.replicaof("NO", "ONE")
+    broker.kill()
+    broker.start(REDIS_PASSWORD="changed")
+    with pytest.raises(BrokerUnavailable):
+        record.get(IDS[0])
+    broker.restart("--replicaof", "127.0.0.1 1")
+    assert record.waiting() == 1
+    with pytest.raises(BrokerUnavailable):
+        accept(record, 1)
+    broker.restart()
     accept(record, 1)
     assert record.waiting() == 2
 
 
-def test_a_full_queue_costs_no_more(broker: Broker, record: RedisRecord) -> None:
+def test_a_full_queue_costs_no_more(broker: Redis, record: RedisRecord) -> None:
     """Claiming among 5,000 jobs of 50 owners, and whatever else a request asks, takes no more commands than among 500."""
 
     def fill(low: int, high: int) -> None:
@@ -199,12 +175,15 @@ def test_a_full_queue_costs_no_more(broker: Broker, record: RedisRecord) -> None
             ]
             record.enqueue(jobs)
 
-    with redis.Redis.from_url(broker.url) as watched:
+    with broker.client() as watched:
+
+        def calls() -> int:
+            return sum(of["calls"] for name, of in watched.info("commandstats").items() if name != "cmdstat_info")
 
         def commands(ask: Callable[[], object]) -> int:
-            watched.config_resetstat()
+            before = calls()
             ask()
-            return sum(of["calls"] for of in watched.info("commandstats").values())
+            return calls() - before
 
         def costs() -> list[int]:
             last = record.page(1, float("inf"), "user-49")[0]

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from headscope.jobs import Claimant, RedisRecord, cluster
-from tests.broker import Broker
+from tests.compose import Redis
 from tests.contract.records import accept, claimed, the
 from tests.server import eventually
 
@@ -21,14 +21,14 @@ WORKER = Claimant("one", task="the-task")
 
 
 @pytest.fixture
-def record(broker: Broker) -> Iterator[RedisRecord]:
+def record(broker: Redis) -> Iterator[RedisRecord]:
     opened = RedisRecord(broker.url, prefix=f"{uuid.uuid4().hex}:")
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def commands(broker: Broker) -> Iterator[list[Any]]:
+def commands(broker: Redis) -> Iterator[list[Any]]:
     """What workers are told meanwhile: every message of Celery's remote control."""
     heard: list[Any] = []
     with redis.Redis.from_url(broker.url) as client, client.pubsub() as channel:
@@ -49,7 +49,7 @@ def commands(broker: Broker) -> Iterator[list[Any]]:
 
 
 def test_only_silent_workers_are_ended(
-    broker: Broker, record: RedisRecord, commands: list[Any], monkeypatch: pytest.MonkeyPatch
+    broker: Redis, record: RedisRecord, commands: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job given to a worker that never heard of it, the answer being lost, is given to another; the worker goes on. Silent, it is ended, and its job is another's."""
     monkeypatch.setattr(cluster, "STALE_SECONDS", 3.0)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import fsspec
 import pytest
-import redis
 
 from headscope import outside
 from headscope.accounts import FILE, Accounts
@@ -20,26 +20,32 @@ from headscope.errors import InvalidSetting
 from headscope.jobs import Claimant
 from headscope.jobs.redis import RedisRecord
 from headscope.settings import Settings
-from tests.broker import Broker
+from tests.compose import ROOT, Stack
+from tests.compose import redis_server as new_redis
 from tests.stores import object_store
 
-FORGETFUL = ("--appendonly", "no", "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
 NOBODY = "unix:///nowhere/redis.sock"
 
 
 @pytest.fixture
 def redis_server() -> Iterator[Callable[..., str]]:
-    """Starts a redis-server with options of its own; its address."""
-    folder, started = Path(tempfile.mkdtemp(prefix="headscope-")), []  # the path of a socket is short
+    """Starts a broker or a cache with further options; its address."""
+    with ExitStack() as stack:
+        yield lambda *options, service="broker": stack.enter_context(new_redis(*options, service=service)).url
 
-    def start(*options: str) -> str:
-        started.append(Broker(folder / str(len(started)), *options).start())
-        return started[-1].url
 
-    yield start
-    for broker in started:
-        broker.kill()
-    shutil.rmtree(folder)
+@contextmanager
+def users_of_broker(folder: Path, *users: str, policy: str = "noeviction") -> Iterator[str]:
+    """A broker whose start.sh writes other users than ours; its address."""
+    folder.mkdir(exist_ok=True)
+    script = folder / "start.sh"
+    lines = "".join(f"user {user}\n" for user in users)
+    ours = (ROOT / "deploy" / "redis" / "start.sh").read_text("utf-8")
+    script.write_text(re.sub(r"(<<EOF\n).*(EOF\n)", rf"\1{lines}\2", ours, flags=re.DOTALL))
+    with Stack(folder) as stack:
+        broker = stack.redis("broker")
+        broker.command = [str(script) if word.endswith("start.sh") else word for word in broker.command]
+        yield broker.start("--maxmemory-policy", policy).url
 
 
 def found(home: Path, **settings: str) -> dict[str, tuple[bool, str]]:
@@ -52,7 +58,7 @@ def test_nothing_is_looked_for_that_is_not_set(tmp_path: Path) -> None:
 
 
 def test_what_is_right_is_found_right(tmp_path: Path, redis_server: Callable[..., str]) -> None:
-    broker, cache, store = redis_server(), redis_server(*FORGETFUL), tmp_path / "store"
+    broker, cache, store = redis_server(), redis_server(service="cache"), tmp_path / "store"
     store.mkdir()
     Accounts(tmp_path / FILE).create("ada")
     record = RedisRecord(broker)
@@ -96,15 +102,15 @@ def test_an_evicting_broker_is_refused(tmp_path: Path, redis_server: Callable[..
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((*FORGETFUL, "--maxmemory", "0"), "Set maxmemory in"),
-        ((*FORGETFUL, "--maxmemory-policy", "noeviction"), "Set maxmemory-policy allkeys-lru"),
-        ((*FORGETFUL, "--maxmemory-policy", "volatile-lru"), "Set maxmemory-policy allkeys-lru"),
+        (("--maxmemory", "0"), "Set maxmemory in"),
+        (("--maxmemory-policy", "noeviction"), "Set maxmemory-policy allkeys-lru"),
+        (("--maxmemory-policy", "volatile-lru"), "Set maxmemory-policy allkeys-lru"),
     ],
 )
 def test_a_cache_that_does_not_make_room(
     tmp_path: Path, redis_server: Callable[..., str], options: tuple[str, ...], said: str
 ) -> None:
-    ok, message = found(tmp_path, cache_url=redis_server(*options))["cache"]
+    ok, message = found(tmp_path, cache_url=redis_server(*options, service="cache"))["cache"]
     assert not ok
     assert said in message
 
@@ -125,33 +131,37 @@ def test_redis_is_away(tmp_path: Path) -> None:
 
 
 def test_redis_refuses_the_password_and_it_is_not_shown(tmp_path: Path, redis_server: Callable[..., str]) -> None:
-    url = redis_server()
-    with redis.Redis.from_url(url) as client:
-        client.config_set("requirepass", "right")
-    for wrong in (url, f"{url}?password=wrong7"):
-        ok, message = found(tmp_path, redis_url=wrong)["broker"]
-        assert (ok, message) == (
-            False,
-            "The broker refuses the user or the password. Correct them in HEADSCOPE_REDIS_URL.",
-        )
-    assert found(tmp_path, redis_url=f"{url}?password=right")["broker"][0]
+    right = urlsplit(redis_server())
+    assert found(tmp_path, redis_url=right.geturl())["broker"][0]
+    for who in ("", "headscope:wrong7@", f"stranger:{right.password}@"):
+        told = found(tmp_path, redis_url=f"redis://{who}127.0.0.1:{right.port}/0")["broker"]
+        assert told == (False, "The broker refuses the user or the password. Correct them in HEADSCOPE_REDIS_URL.")
 
 
-def test_a_redis_that_keeps_its_settings_to_itself(tmp_path: Path, redis_server: Callable[..., str]) -> None:
-    """As hosted ones do: what it says anyhow is enough to see that it evicts."""
+def test_a_redis_that_keeps_its_settings_to_itself(tmp_path: Path) -> None:
+    """As hosted ones do: what it reports anyhow has to be enough."""
+    rights = "headscope on #$digest ~* &* +@all -@dangerous +info"
     for policy, fine in (("noeviction", True), ("allkeys-lru", False)):
-        url = redis_server("--maxmemory-policy", policy)
-        with redis.Redis.from_url(url) as client:
-            client.acl_setuser(
-                "lab",
-                enabled=True,
-                passwords=["+x"],
-                keys=["*"],
-                channels=["*"],
-                categories=["+@all", "-@dangerous"],
-                commands=["+info"],
-            )
-        assert found(tmp_path, redis_url=f"{url}?username=lab&password=x")["broker"][0] is fine
+        with users_of_broker(tmp_path / policy, "default off", rights, policy=policy) as url:
+            assert found(tmp_path, redis_url=url)["broker"][0] is fine
+
+
+@pytest.mark.parametrize(
+    ("default", "more", "said"),
+    [
+        ("off", "", "Allow +acl|dryrun to its user"),
+        ("off", "+acl|dryrun", "Put user default off resetpass ~* &* +@all into its ACL file"),
+        ("on nopass ~* &* +@read", "+acl|dryrun", "Put user default off resetpass ~* &* +@all into its ACL file"),
+        ("on nopass ~* &* +@all", "+acl|dryrun", None),
+    ],
+)
+def test_a_broker_that_drops_jobs_when_it_restarts(tmp_path: Path, default: str, more: str, said: str | None) -> None:
+    """What its user default may do decides; a user that may not ask for that is told so. The first is what start.sh wrote in version 0.1.0."""
+    rights = f"headscope on #$digest ~* &* +@all -@admin -@dangerous +info +config|get {more}"
+    with users_of_broker(tmp_path, f"default {default}", rights) as url:
+        ok, message = found(tmp_path, redis_url=url)["broker"]
+    assert ok is (said is None)
+    assert (said or "Redis 7") in message
 
 
 def test_nobody_works(tmp_path: Path, redis_server: Callable[..., str]) -> None:

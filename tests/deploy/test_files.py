@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from .compose import PASSWORDS, ROOT, Stack, image, read
+from tests.compose import PASSWORDS, ROOT, Stack, image, read
 
 FILE = read(**PASSWORDS)
 SERVICES = FILE["services"]
@@ -143,7 +143,7 @@ def redises(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     folder = tmp_path_factory.mktemp("redis")
     with Stack(folder, folder) as stack:
         for name in ("broker", "cache"):
-            stack.start(name)
+            stack.redis(name).start()
             stack.wait(name)
         yield stack
 
@@ -180,7 +180,18 @@ def test_redis_asks_for_the_password(redises: Stack, name: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["FLUSHALL", "CONFIG SET maxmemory-policy allkeys-lru", "SHUTDOWN", "KEYS *", "ACL LIST"],
+    [
+        "FLUSHALL",
+        "CONFIG SET maxmemory-policy allkeys-lru",
+        "SHUTDOWN",
+        "KEYS *",
+        "ACL LIST",
+        "SCRIPT FLUSH",
+        "SCRIPT KILL",
+        "FUNCTION FLUSH",
+        "FUNCTION LOAD #!lua",
+        "FCALL f 0",
+    ],
 )
 def test_whoever_has_the_password_can_not_undo_the_settings(redises: Stack, command: str) -> None:
     with _client(redises, "broker") as broker, pytest.raises(redis.ResponseError, match="no permissions"):

@@ -12,9 +12,8 @@ import psutil
 import pytest
 
 from headscope.settings import Settings
+from tests.compose import PASSWORDS, Stack, image, read
 from tests.server import eventually, gone
-
-from .compose import PASSWORDS, Stack, image, read
 
 ASKED = {"model": "bert", "text": "The cat sat on the mat.", "lenses": ["weights", "effective"]}
 

@@ -88,7 +88,7 @@ class Client:
     def follow(self, servers: Callable[[], Sequence[Server]], turn: int, stop: threading.Event) -> None:
         """Ask, listen, and ask again after a fault, of the next server, until the analysis is done or patience ends."""
         deadline = time.monotonic() + PATIENCE
-        with httpx.Client(timeout=30, trust_env=False) as http:
+        with httpx.Client(timeout=30, trust_env=False, headers=servers()[0].headers) as http:
             while self.status != "done" and time.monotonic() < deadline and not stop.is_set():
                 known = servers()
                 try:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import psutil
-import redis
 
 from headscope.jobs.celery import queue
 from tests.faults.load import Load
@@ -181,33 +180,31 @@ def broker_killed(stage: Stage, load: Load) -> None:
 def broker_stands_still(stage: Stage, load: Load) -> None:
     stage.midway(load)
     stage.struck()
-    stage.cluster.broker.send(signal.SIGSTOP)
+    stage.cluster.broker.pause()
     time.sleep(stage.outage)
-    stage.cluster.broker.send(signal.SIGCONT)
+    stage.cluster.broker.resume()
 
 
 @fault("the broker loses everything it knows", CLUSTER, forgets=True)
 def broker_emptied(stage: Stage, load: Load) -> None:
     stage.midway(load)
     stage.struck()
-    stage.cluster.broker.flush()
+    stage.cluster.broker.empty()
 
 
 @fault("the broker's memory is full for 3 s", CLUSTER)
 def broker_full(stage: Stage, load: Load) -> None:
     stage.midway(load)
-    with redis.Redis.from_url(stage.cluster.broker.url) as broker:
-        stage.struck()
-        broker.config_set("maxmemory", "1mb")
+    stage.struck()
+    with stage.cluster.broker.full():
         time.sleep(3)
-        broker.config_set("maxmemory", "0")
 
 
 @fault("the broker's disk is full: it ends, and is started again", CLUSTER)
 def broker_disk_full(stage: Stage, load: Load) -> None:
     stage.midway(load)
     broker = stage.cluster.broker
-    log = sum(file.stat().st_size for file in (broker.folder / "appendonlydir").glob("*.incr.aof"))
+    log = sum(file.stat().st_size for file in (broker.data / "appendonlydir").glob("*.incr.aof"))
     stage.struck()
     psutil.Process(broker.process.pid).rlimit(psutil.RLIMIT_FSIZE, (log + 100, psutil.RLIM_INFINITY))
     eventually(lambda: broker.process.poll() is not None, "the broker's end")
@@ -217,7 +214,6 @@ def broker_disk_full(stage: Stage, load: Load) -> None:
 @fault("the cache is killed, and stays away", CLUSTER)
 def cache_killed(stage: Stage, load: Load) -> None:
     stage.midway(load)
-    assert stage.cluster.cache is not None
     stage.struck()
     stage.cluster.cache.kill()
     load.wait()
@@ -227,14 +223,13 @@ def cache_killed(stage: Stage, load: Load) -> None:
 @fault("the cache stands still", CLUSTER)
 def cache_stands_still(stage: Stage, load: Load) -> None:
     stage.midway(load)
-    assert stage.cluster.cache is not None
     stage.struck()
-    stage.cluster.cache.send(signal.SIGSTOP)
+    stage.cluster.cache.pause()
     try:
         load.wait()
         read_all(stage, load)
     finally:
-        stage.cluster.cache.send(signal.SIGCONT)
+        stage.cluster.cache.resume()
 
 
 def read_all(stage: Stage, load: Load) -> None:
@@ -247,7 +242,7 @@ def read_all(stage: Stage, load: Load) -> None:
 def messages_doubled(stage: Stage, load: Load) -> None:
     stage.midway(load)
     stage.struck()
-    with redis.Redis.from_url(stage.cluster.broker.url) as broker:
+    with stage.cluster.broker.client() as broker:
         for message in broker.lrange(queue("cpu"), 0, -1):
             broker.lpush(queue("cpu"), message, message)
         for tag in broker.zrange("unacked_index", 0, -1):
@@ -258,7 +253,7 @@ def messages_doubled(stage: Stage, load: Load) -> None:
 def messages_lost(stage: Stage, load: Load) -> None:
     stage.midway(load)
     stage.struck()
-    with redis.Redis.from_url(stage.cluster.broker.url) as broker:
+    with stage.cluster.broker.client() as broker:
         broker.delete(queue("cpu"), "unacked", "unacked_index")
 
 
@@ -292,7 +287,7 @@ def same_request(stage: Stage, load: Load) -> None:
     stage.others[stage.server.submit(**body)] = 1
     stage.struck()
     hang_up(stage.server, body)
-    answers = asyncio.run(crowd([server.url for server in stage.servers], body, stage.crowd))
+    answers = asyncio.run(crowd(stage.servers, body, stage.crowd))
     assert {(answer.status_code, answer.json()["status"]) for answer in answers} == {(200, "done")}
 
 

@@ -24,7 +24,7 @@ def open_home(home: str, folder: Path, models: Path) -> Server:
     """The home of that name, not started yet."""
     if home == "embedded":
         return Server(folder / "home", models, **SETTINGS)
-    return Cluster(folder / "home", models, servers=2, workers=2, cache=True, **SETTINGS)
+    return Cluster(folder / "home", models, servers=2, workers=2, **SETTINGS)
 
 
 @dataclass
@@ -149,7 +149,7 @@ class Stage:
         if isinstance(self.server, Cluster):
             cluster = self.server
             for part in (cluster.broker, cluster.cache, *cluster.workers, *cluster.others):
-                if part is not None and part.process.poll() is not None:
+                if part.process.poll() is not None:
                     part.kill()
                     part.start()
             cluster.ready()

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import redis
 from safetensors.numpy import load
 
 import headscope
@@ -161,12 +160,12 @@ def test_redis_does_not_answer(cluster: Cluster) -> None:
     """A Redis that is stopped where it is: new work is refused with 503, the server is healthy; jobs go on when it does."""
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
-    cluster.broker.send(signal.SIGSTOP)
+    cluster.broker.pause()
     try:
         assert cluster.post(quick()).status_code == 503
         assert cluster.client.get("/healthz").status_code == 200
     finally:
-        cluster.broker.send(signal.SIGCONT)
+        cluster.broker.resume()
     cluster.ready()
     ends(cluster, id_)
 
@@ -176,12 +175,8 @@ def test_damage_is_found_while_redis_is_full(cluster: Cluster) -> None:
     path = f"/analyses/{cluster.analyse(**quick())['id']}"
     before = cluster.get(f"{path}/grid/weights").content
     flip(cluster.home / "results" / path[10:12] / path[10:] / "small.safetensors")
-    with redis.Redis.from_url(cluster.broker.url) as broker:
-        broker.config_set("maxmemory", "1mb")
-        try:
-            answers = [server.get(f"{path}{part}") for server in cluster.servers for part in ("", "/grid/weights")]
-        finally:
-            broker.config_set("maxmemory", "0")
+    with cluster.broker.full():
+        answers = [server.get(f"{path}{part}") for server in cluster.servers for part in ("", "/grid/weights")]
     assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "broker-unavailable")}
     for server in reversed(cluster.servers):
         again = load(server.get(f"{path}/grid/weights").content)
@@ -193,7 +188,7 @@ def test_redis_emptied(cluster: Cluster) -> None:
     stored, body = cluster.analyse(**quick()), slow()
     id_ = cluster.submit(**body)
     cluster.forward(id_)
-    cluster.broker.flush()
+    cluster.broker.empty()
     assert cluster.get(f"/analyses/{id_}").status_code == 404
     cluster.ready()
     assert cluster.get(f"/analyses/{stored['id']}").json() == stored

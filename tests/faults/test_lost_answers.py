@@ -19,7 +19,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Pa
     """A cluster, and its worker's way to Redis."""
     with (
         Cluster(tmp_path_factory.mktemp("lossy") / "home", models, workers=0) as cluster,
-        Lossy(cluster.broker.socket) as way,
+        Lossy(cluster.broker.url) as way,
     ):
         cluster.add_worker(redis_url=way.url)
         cluster.ready()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 
 import httpx
 
@@ -17,19 +18,23 @@ BODY = {"model": "bert", "text": "Five hundred people ask the same."}
 
 def hang_up(server: Server, body: dict[str, str]) -> None:
     """Ask, and close the connection before there is an answer."""
-    request = httpx.Request("POST", f"http://{server.url}{API}/analyses", json=body, headers={"Prefer": "wait=50"})
+    request = httpx.Request(
+        "POST", f"http://{server.url}{API}/analyses", json=body, headers={**server.headers, "Prefer": "wait=50"}
+    )
     head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
     host, port = server.url.split(":")
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(f"POST {API}/analyses HTTP/1.1\r\n{head}\r\n".encode() + request.content)
 
 
-async def ask(urls: list[str], body: dict[str, str], clients: int = CLIENTS) -> list[httpx.Response]:
+async def ask(servers: Sequence[Server], body: dict[str, str], clients: int = CLIENTS) -> list[httpx.Response]:
     """So many at once, of these servers in turn."""
     limits = httpx.Limits(max_connections=clients)
-    async with httpx.AsyncClient(timeout=120, limits=limits, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=120, limits=limits, trust_env=False, headers=servers[0].headers) as client:
         asking = (
-            client.post(f"http://{urls[number % len(urls)]}{API}/analyses", json=body, headers={"Prefer": "wait=50"})
+            client.post(
+                f"http://{servers[number % len(servers)].url}{API}/analyses", json=body, headers={"Prefer": "wait=50"}
+            )
             for number in range(clients)
         )
         return await asyncio.gather(*asking)
@@ -39,8 +44,7 @@ def test_computed_once(server: Server) -> None:
     """One id, one forward pass, as many answers as clients, whichever server they ask."""
     passes = server.settled("forward_passes_total")
     hang_up(server, BODY)
-    urls = [one.url for one in getattr(server, "servers", [server])]
-    answers = asyncio.run(ask(urls, BODY))
+    answers = asyncio.run(ask(getattr(server, "servers", [server]), BODY))
     assert {(answer.status_code, answer.json()["status"]) for answer in answers} == {(200, "done")}
     assert len({answer.json()["id"] for answer in answers}) == 1
     assert server.metric("forward_passes_total") == passes + 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,16 +12,16 @@ import pytest
 
 from headscope.errors import StoreUnavailable
 from headscope.store import Housekeeper, housekeeper, link, remote
-from tests.broker import Broker
+from tests.compose import Redis, redis_server
 from tests.contract.test_store import check, name, write
 from tests.server import eventually
 from tests.stores import Place, new_place, object_store
 
 
 @pytest.fixture
-def broker() -> Iterator[Broker]:
+def broker() -> Iterator[Redis]:
     """A Redis that may be killed."""
-    with tempfile.TemporaryDirectory(prefix="redis-") as folder, Broker(Path(folder)) as running:
+    with redis_server() as running:
         yield running
 
 
@@ -42,13 +41,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
 @pytest.mark.parametrize("how", ["killed", "stopped"])
 def test_without_redis_results_are_read_and_written(
-    place: Place, broker: Broker, how: str, monkeypatch: pytest.MonkeyPatch
+    place: Place, broker: Redis, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits long for an index that is away. What was written meanwhile is entered with the next result."""
     results = place.open()
     write(results, 1)
     results.tidy()
-    broker.kill() if how == "killed" else broker.send(signal.SIGSTOP)
+    broker.kill() if how == "killed" else broker.pause()
     started = time.perf_counter()
     write(results, 2)
     for number in (1, 2):
@@ -58,7 +57,7 @@ def test_without_redis_results_are_read_and_written(
     assert results.get(name(3)) is None
     results.tidy()
     assert time.perf_counter() - started < link.PAUSE
-    broker.start() if how == "killed" else broker.send(signal.SIGCONT)
+    broker.start() if how == "killed" else broker.resume()
     monkeypatch.setattr(link, "PAUSE", 0)
     results._index._link._again = 0
     eventually(lambda: results._index.ids(), "the index")
@@ -69,7 +68,7 @@ def test_without_redis_results_are_read_and_written(
 
 
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
-def test_redis_restarts_empty(place: Place, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redis_restarts_empty(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that go on running make the index again by themselves, one of them at a time."""
     for name_ in ("NOTE_SECONDS", "TIDY_SECONDS"):
         monkeypatch.setattr(housekeeper, name_, 0.02)
@@ -82,7 +81,7 @@ def test_redis_restarts_empty(place: Place, broker: Broker, monkeypatch: pytest.
         keeper.start()
     try:
         for _ in range(3):
-            broker.flush()
+            broker.empty()
             assert servers[1].has(name(1))
             eventually(lambda: servers[2].usage() == usage, "the index")
     finally:
@@ -92,7 +91,7 @@ def test_redis_restarts_empty(place: Place, broker: Broker, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
-def test_what_others_removed_is_not_entered_late(place: Place, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_removed_is_not_entered_late(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written while Redis was away, removed by another process, and gone for good."""
     monkeypatch.setattr(link, "PAUSE", 0)
     results, others = place.open(), place.open()
@@ -106,7 +105,7 @@ def test_what_others_removed_is_not_entered_late(place: Place, broker: Broker, m
 
 
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
-def test_what_was_removed_leaves_the_index_late(place: Place, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_removed_leaves_the_index_late(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Removed while Redis was away: nobody takes it to be there for longer than whoever removed it takes to ask again."""
     monkeypatch.setattr(link, "PAUSE", 0)
     results, others = place.open(), place.open()
