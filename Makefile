@@ -3,6 +3,7 @@
 # make lint    formatters, linters and type checkers, warnings are errors
 # make fuzz    20,000 generated requests to every operation of a server with users
 # make faults  every fault again and again under load, and the table of docs/reliability.md
+# make chaos   ten minutes of random kills on a cluster under load
 # make attacks every attack for a minute, and what another user notices of it
 # make bench   benchmarks, beside their peers in the same run
 # make docs    the documentation as a site in site/
@@ -20,7 +21,7 @@ BIN    := $(VENV)/bin
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
 
-.PHONY: serve test fuzz faults attacks lint bench docs wheel images page pictures types clean
+.PHONY: serve test fuzz faults chaos attacks lint bench docs wheel images page pictures types clean
 
 serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
@@ -39,6 +40,10 @@ fuzz: $(VENV)/.serve $(VENV)/.test $(PAGE)
 faults: $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python tests/system.py
 	$(BIN)/python -m tests.faults $(ARGS)
+
+chaos: $(VENV)/.serve $(VENV)/.test
+	$(BIN)/python tests/system.py
+	$(BIN)/python -m tests.faults.chaos $(ARGS)
 
 # One after the other against one server; ARGS="--seconds 10 --attack many-keys" for less.
 attacks: $(VENV)/.serve $(VENV)/.test

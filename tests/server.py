@@ -85,9 +85,16 @@ class Program:
 
     def launch(self, command: Sequence[str | Path], **options: Any) -> None:
         """Start the process; what it says on standard error goes to the log."""
+        self._launched = command, options
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(command, **{"stdout": log, "stderr": log, **options})
         Program.living.append(self)
+
+    def revive(self) -> None:
+        """Start a process that has ended by the same command, without waiting until it is ready: Docker's restart policy."""
+        Program.living.remove(self)
+        command, options = self._launched
+        self.launch(command, **options)
 
     @property
     def running(self) -> bool:

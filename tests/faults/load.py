@@ -1,4 +1,4 @@
-"""A load of analyses as clients ask for them: each goes on until it has its result, whatever becomes of servers meanwhile, and notes what it was told."""
+"""A load of analyses and studies as clients ask for them: each goes on until it has its result, whatever becomes of servers meanwhile, and notes what it was told."""
 
 from __future__ import annotations
 
@@ -38,8 +38,16 @@ def requests(count: int) -> list[Body]:
     return [one(number) for number in range(count)]
 
 
+def kind(body: Body) -> str:
+    """Return `analyses` or `studies`, whichever the body asks for."""
+    return "studies" if "dataset" in body else "analyses"
+
+
 def answers(server: Server, id_: str, body: Body) -> Iterator[httpx.Response]:
-    """What a client reads of a finished analysis."""
+    """What a client reads of a finished analysis or study."""
+    if kind(body) == "studies":
+        yield server.get(f"/studies/{id_}/export")
+        return
     maps = ["maps/weights"] if body.get("maps", True) else []
     for path in (*maps, "grid/weights", "measures/entropy"):
         yield server.get(f"/analyses/{id_}/{path}")
@@ -58,8 +66,8 @@ def digest(read: Sequence[httpx.Response]) -> str:
 def reference(server: Server, bodies: Sequence[Body]) -> dict[str, str]:
     """What a server that nothing happens to answers, by id; it forgets these analyses again."""
     found = {}
-    for id_, body in [(server.submit(**body), body) for body in bodies]:
-        assert server.ended(id_)["status"] == "done"
+    for id_, body in [(server.post(body, f"/{kind(body)}").json()["id"], body) for body in bodies]:
+        assert list(server.events(id_, of=kind(body)))[-1]["status"] == "done"
         found[id_] = digest(list(answers(server, id_, body)))
     forget(server, found)
     return found
@@ -68,14 +76,16 @@ def reference(server: Server, bodies: Sequence[Body]) -> dict[str, str]:
 def forget(server: Server, ids: Collection[str]) -> None:
     """As if nobody had asked for these."""
     for id_ in ids:
-        assert server.client.delete(f"{API}/analyses/{id_}").status_code in (204, 404)
+        for of in ("analyses", "studies"):
+            assert server.client.delete(f"{API}/{of}/{id_}").status_code in (204, 404)
 
 
 @dataclass
 class Client:
-    """Somebody who wants one analysis, and what came of it. `version` is that of the job when it ended."""
+    """Somebody who wants one analysis or study and waits `patience` s for it, and what came of it. `version` is that of the job when it ended."""
 
     body: Body
+    patience: float = PATIENCE
     id: str = ""
     status: str = ""
     version: str = "0"
@@ -87,12 +97,12 @@ class Client:
 
     def follow(self, servers: Callable[[], Sequence[Server]], turn: int, stop: threading.Event) -> None:
         """Ask, listen, and ask again after a fault, of the next server, until the analysis is done or patience ends."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.patience
         with httpx.Client(timeout=30, trust_env=False, headers=servers()[0].headers) as http:
             while self.status != "done" and time.monotonic() < deadline and not stop.is_set():
                 known = servers()
                 try:
-                    self._ask(http, f"http://{known[turn % len(known)].url}{API}/analyses")
+                    self._ask(http, f"http://{known[turn % len(known)].url}{API}/{kind(self.body)}")
                 except (httpx.TransportError, json.JSONDecodeError):
                     self.hangups += 1
                 if self.status != "done":
@@ -131,18 +141,25 @@ class Client:
 
 
 class Load:
-    """Clients that ask one after another, each in a thread of its own."""
+    """Clients that ask one after another, `apart` s from each other, each in a thread of its own."""
 
-    def __init__(self, servers: Callable[[], Sequence[Server]], bodies: Sequence[Body]) -> None:
-        self.clients = [Client(body) for body in bodies]
-        self._servers, self._stop = servers, threading.Event()
+    def __init__(
+        self,
+        servers: Callable[[], Sequence[Server]],
+        bodies: Sequence[Body],
+        *,
+        apart: float = APART,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.clients = [Client(body, patience) for body in bodies]
+        self._apart, self._servers, self._stop = apart, servers, threading.Event()
         self._threads = [
             threading.Thread(target=self._later, args=(number, client), daemon=True)
             for number, client in enumerate(self.clients)
         ]
 
     def _later(self, number: int, client: Client) -> None:
-        if not self._stop.wait(number * APART):
+        if not self._stop.wait(number * self._apart):
             client.follow(self._servers, number, self._stop)
 
     def __enter__(self) -> Load:

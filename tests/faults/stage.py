@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from tests.cluster import Cluster
-from tests.faults.load import DOCUMENTED, Client, Load, answers, digest, forget, requests
+from tests.faults.load import DOCUMENTED, Client, Load, answers, digest, forget, kind, requests
 from tests.server import SLOW, Server, eventually
 
 # Longest time of one job on a stage, in s: a process that hangs is noticed after it at the latest.
@@ -113,7 +113,7 @@ class Stage:
     def run(self, strike: Callable[[Stage, Load], None], documented: frozenset[str], forgets: bool) -> Account:
         """Strike under load; failures with `documented` codes are sent again, and so is what a fault that `forgets` has made unknown."""
         eventually(self._clear, "nothing to be left of an earlier run")
-        passes, results, broken = self.server.settled("forward_passes_total"), self._results(), ""
+        passes, results, broken = self.server.settled("forward_passes_total"), self.results(), ""
         self.others = {}
         with Load(lambda: self.servers, self._bodies) as load:
             self.struck()
@@ -125,7 +125,7 @@ class Stage:
                 self._look_after()
         self.mend()
         try:
-            account = self._account(load.clients, documented, forgets)
+            account = self.account(load.clients, documented, forgets)
         except AssertionError:
             forget(self.server, {**self._expected, **self.others})  # lest the next run finds them
             raise
@@ -134,7 +134,7 @@ class Stage:
         if not forgets:  # which the counters do, too
             account.again = self.server.metric("forward_passes_total") - passes - once
         forget(self.server, {**self._expected, **self.others})
-        account.duplicate += abs(self._results() - results)
+        account.duplicate += abs(self.results() - results)
         return account
 
     def _look_after(self) -> None:
@@ -162,9 +162,12 @@ class Stage:
         counts = Counter(item["status"] for item in self.server.get("/analyses?limit=200").json()["items"])
         return counts["queued"] + counts["running"]
 
-    def _account(self, clients: list[Client], documented: frozenset[str], forgets: bool) -> Account:
+    def account(self, clients: list[Client], documented: frozenset[str], forgets: bool = False) -> Account:
+        """What became of the clients, who have all given up or got their results."""
         account = Account(len(clients))
         for client in clients:
+            if forgets:  # and so whose results are
+                self.server.post(client.body)
             failures = sum(number for code, number in client.failures.items() if code not in documented)
             account.lost += client.status != "done" or failures > 0 or (client.forgotten > 0 and not forgets)
             account.resent += client.failures.total() - failures
@@ -184,8 +187,9 @@ class Stage:
         read = list(answers(self.server, client.id, client.body))
         account.errors += sum(answer.status_code >= 500 for answer in read)
         account.wrong += any(a.status_code != 200 for a in read) or digest(read) != self._expected[client.id]
-        last = [event["event_id"] for event in self.server.events(client.id)][-1]
+        last = [event["event_id"] for event in self.server.events(client.id, of=kind(client.body))][-1]
         account.duplicate += "0" not in (client.version, last) and last != client.version
 
-    def _results(self) -> int:
+    def results(self) -> int:
+        """How many results are stored."""
         return sum(1 for _ in (self.server.home / "results").glob("*/*"))

@@ -1,0 +1,164 @@
+"""python -m tests.faults.chaos [--minutes N] [--seed N] [--analyses N] [--rows N]: a cluster under load, of which any part is killed or stopped every few seconds.
+
+Two servers, two workers, broker and cache, started as docker-compose.yml starts them, compute analyses and a study. Prints what became of
+them as JSON, and exits with status 1 if a promise of docs/reliability.md was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests import studies
+from tests.cluster import Cluster
+from tests.compose import Worker
+from tests.faults.load import Body, Load, forget, reference, requests
+from tests.faults.stage import Stage
+from tests.models import small_models
+from tests.server import Program, Server, eventually
+
+# Between two strikes, in s.
+BETWEEN = (1.0, 5.0)
+# A part that has ended is started again after this long (s).
+RESTART_SECONDS = 0.5
+# Everything has to be done this long (s) after the last strike.
+PATIENCE = 300.0
+# Failures that are documented for a job whose processes are killed again and again; clients ask for it again.
+DOCUMENTED = frozenset({"worker-lost", "timed-out"})
+# Twice as often killed as stopped for a while, and at times told to stop.
+SIGNALS = (*[signal.SIGKILL] * 4, *[signal.SIGSTOP] * 2, signal.SIGTERM)
+
+
+class Chaos:
+    """Kills and stops parts of a cluster at random, and starts again what has ended. `struck` counts by part and signal."""
+
+    def __init__(self, cluster: Cluster, seed: int, longest: float) -> None:
+        self._random, self._longest = random.Random(seed), longest
+        servers = {f"server {number}": server for number, server in enumerate(cluster.servers)}
+        workers = {f"worker {number}": worker for number, worker in enumerate(cluster.workers)}
+        self._parts: dict[str, Program] = {**servers, **workers, "broker": cluster.broker, "cache": cluster.cache}
+        self._stopped: list[tuple[float, list[psutil.Process]]] = []
+        self._ended: dict[Program, float] = {}
+        self.struck: Counter[str] = Counter()
+
+    def run(self, seconds: float) -> None:
+        """Strike for so long, then let everything run again."""
+        end = time.monotonic() + seconds
+        due = 0.0
+        while (now := time.monotonic()) < end:
+            if now >= due:
+                self._strike()
+                due = now + self._random.uniform(*BETWEEN)
+            self.look_after()
+            time.sleep(0.05)
+        self._resume(float("inf"))
+
+    def look_after(self) -> None:
+        """Continue what has been stopped for long enough, and start what has ended."""
+        now = time.monotonic()
+        self._resume(now)
+        for part in self._parts.values():
+            if part.process.poll() is not None and now > self._ended.setdefault(part, now) + RESTART_SECONDS:
+                del self._ended[part]
+                part.revive()
+
+    def _strike(self) -> None:
+        name, part = self._random.choice(list(self._parts.items()))
+        how = self._random.choice(SIGNALS)
+        seconds = self._random.uniform(0.5, self._longest)
+        alone = self._random.random() < 0.5  # the process that runs a model, and not its parent
+        if part.process.poll() is not None:
+            return
+        process = psutil.Process(part.process.pid)
+        children = process.children() if isinstance(part, Worker) else []
+        if alone and children:
+            name, processes = "model process", children
+        else:
+            processes = [process, *children] if how is signal.SIGSTOP else [process]
+        if how is signal.SIGSTOP:
+            self._stopped.append((time.monotonic() + seconds, processes))
+        self.struck[f"{name} {how.name}"] += 1
+        _send(processes, how)
+
+    def _resume(self, now: float) -> None:
+        for until, processes in [stop for stop in self._stopped if stop[0] <= now]:
+            _send(processes, signal.SIGCONT)
+            self._stopped.remove((until, processes))
+
+
+def _send(processes: Sequence[psutil.Process], how: signal.Signals) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(how)
+
+
+def load_of(analyses: int, rows: int) -> list[Body]:
+    """The requests of a run: a study, then analyses."""
+    return [studies.asked(rows, seed=7), *requests(analyses)]
+
+
+def run(
+    cluster: Cluster, expected: Mapping[str, str], bodies: Sequence[Body], *, seconds: float, seed: int, longest: float
+) -> dict[str, Any]:
+    """Strike a cluster for so long under that load; the account. A part is stopped for `longest` s at most."""
+    chaos, stage = Chaos(cluster, seed, longest), Stage(cluster, expected, 0)
+    apart, patience = 0.8 * seconds / len(bodies), seconds + PATIENCE
+    with Load(lambda: cluster.servers, bodies, apart=apart, patience=patience) as load:
+        chaos.run(seconds)
+        quiet = time.monotonic()
+        while not load.wait(0.2) and time.monotonic() < quiet + PATIENCE:
+            chaos.look_after()
+        settled = time.monotonic() - quiet
+        stuck = sum(client.status != "done" for client in load.clients)
+    eventually(lambda: chaos.look_after() or cluster.listed() == len(cluster.workers), "every worker")
+    cluster.back()
+    stage.mend()
+    account = stage.account(load.clients, DOCUMENTED)
+    forget(cluster, expected)
+    account.duplicate += stage.results()
+    told = ("jobs", "lost", "duplicate", "wrong", "errors", "refused", "resent", "broken")
+    return {
+        **{name: getattr(account, name) for name in told},
+        "stuck": stuck,
+        "settled": round(settled, 1),
+        "struck": dict(sorted(chaos.struck.items())),
+        "kept": account.kept and not stuck,
+    }
+
+
+def main() -> None:
+    """One run of its own cluster."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # all that was started ends, too
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.chaos")
+    parser.add_argument("--minutes", type=float, default=10, help="how long parts are killed")
+    parser.add_argument("--seed", type=int, default=0, help="of the sequence of kills")
+    parser.add_argument("--analyses", type=int, default=200)
+    parser.add_argument("--rows", type=int, default=600, help="of the study")
+    asked = parser.parse_args()
+    bodies = load_of(asked.analyses, asked.rows)
+    with tempfile.TemporaryDirectory(prefix="headscope-chaos-", ignore_cleanup_errors=True) as place:
+        folder = Path(place)
+        models = small_models(folder / "models")
+        with Server(folder / "reference", models) as server:
+            expected = reference(server, bodies)
+        (folder / "cluster").mkdir()
+        with Cluster(folder / "cluster" / "home", models, servers=2, workers=2) as cluster:
+            found = run(cluster, expected, bodies, seconds=60 * asked.minutes, seed=asked.seed, longest=20.0)
+    print(json.dumps({"minutes": asked.minutes, "seed": asked.seed, **found}, indent=1))
+    sys.exit(not found["kept"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""A short form of `make chaos`: parts of a cluster are killed and stopped at random, and no analysis and no study suffers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cluster import Cluster
+from tests.faults.chaos import load_of, run
+from tests.faults.load import reference
+from tests.server import Server
+
+
+def test_nothing_is_lost(embedded: Server, models: Path, tmp_path: Path) -> None:
+    """Everything is done, once, and right, and every answer of 500 and above is documented."""
+    bodies = load_of(analyses=12, rows=300)
+    expected = reference(embedded, bodies)
+    with Cluster(tmp_path / "home", models, servers=2, workers=2) as cluster:
+        account = run(cluster, expected, bodies, seconds=8, seed=3, longest=3.0)
+    assert account["kept"], account
