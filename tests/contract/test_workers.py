@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 
-from headscope.jobs import Claimant, Record, settle
+from headscope.jobs import Claimant, Job, Problem, Record, settle
+from headscope.jobs.station import Station
 from tests.contract.records import IDS, PROBLEM, Open, accept, claimed, running, status, the
 from tests.server import eventually
 
@@ -139,3 +144,32 @@ def test_nobody_is_killed_who_has_left(record: Record, how: str) -> None:
     record.beat(ONE, [])
     assert record.unheeded(0.0) == []
     assert record.workers()[0].jobs == ()
+
+
+class Interrupted:
+    """An engine whose job is interrupted by the time limit while it loads a model, and takes that for a damaged file."""
+
+    warm: frozenset[str] = frozenset()
+    most_tokens = 0
+
+    def run(self, jobs: list[Job], _: object) -> dict[str, Problem | None]:
+        try:
+            os.kill(os.getpid(), signal.SIGUSR1)  # as Celery does at its soft limit
+            time.sleep(10)
+        except SoftTimeLimitExceeded:
+            return {job.id: PROBLEM for job in jobs}
+        raise AssertionError("not interrupted")
+
+
+def test_a_job_out_of_time_is_told_so(record: Record) -> None:
+    """Whatever the interruption was taken for, and however short the job was since its worker claimed it."""
+    accept(record, 0)
+    station = Station(ONE, lambda: record, Interrupted, lambda: 0, job_seconds=LONG, prewarm=False)
+    station._engine = station._make_engine()
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        station.work("t")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    ended = the(record, IDS[0])
+    assert (ended.status, ended.error and ended.error["code"]) == ("failed", "timed-out")

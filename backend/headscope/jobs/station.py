@@ -54,6 +54,7 @@ class Station:
         self._jobs: dict[int, Job] = {}  # by run: claimed, and the record does not know yet how it ended
         self._ends: dict[int, tuple[Status, Problem | None]] = {}
         self._ending, self._claiming = threading.Lock(), threading.Lock()
+        self._late = False  # whether the time limit has interrupted this task
         self._misheard = False  # whether the answer to a claim was lost, and with it what this worker was given
         self._idle_since, self._unheard = float("inf"), 0  # until it has begun to listen
 
@@ -91,11 +92,17 @@ class Station:
 
     def work(self, task: str) -> None:
         """Claim what is next in the queue and do it; nothing if nothing waits."""
-        self._idle_since = float("inf")
+        self._idle_since, self._late = float("inf"), False
+        signal.signal(signal.SIGUSR1, self._interrupt)
         try:
             self._work(task)
         finally:
             self._idle_since = time.monotonic()
+
+    def _interrupt(self, *_: object) -> None:
+        """Raise SoftTimeLimitExceeded when Celery's soft limit strikes, and note it: the code that it interrupts may report a fault of its own."""
+        self._late = True
+        raise SoftTimeLimitExceeded
 
     def _work(self, task: str) -> None:
         if self._engine is None:
@@ -118,7 +125,6 @@ class Station:
                     self._jobs.pop(job.run, None)
 
     def _run(self, jobs: list[Job], engine: Engine) -> None:
-        started = time.monotonic()
         late = timed_out(self._job_seconds).problem()
         problems: Problems
         try:
@@ -130,7 +136,7 @@ class Station:
             logger.exception("job %s", ", ".join(job.id for job in jobs))
             failed = HeadscopeError("The worker failed on this job; its log says why.")
             problems = dict.fromkeys((job.id for job in jobs), failed.problem())
-        if time.monotonic() - started >= self._job_seconds:  # whatever the interruption was taken for
+        if self._late:  # whatever the interruption was taken for
             problems = {id_: problem and late for id_, problem in problems.items()}
         self._ends |= {job.run: outcome(problems[job.id]) for job in jobs}
         with suppress(BrokerUnavailable):
