@@ -48,11 +48,7 @@ def gone(process: psutil.Process) -> bool:
 def variables(**settings: Any) -> dict[str, str]:
     """Settings as environment variables."""
     return {
-        f"HEADSCOPE_{name.upper()}": value
-        if isinstance(value, str)
-        else str(value)
-        if isinstance(value, Path)
-        else json.dumps(value)
+        f"HEADSCOPE_{name.upper()}": str(value) if isinstance(value, (str, Path)) else json.dumps(value)
         for name, value in settings.items()
     }
 
