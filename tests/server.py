@@ -89,6 +89,8 @@ class Program:
     def revive(self) -> None:
         """Start a process that has ended by the same command, without waiting until it is ready: Docker's restart policy."""
         Program.living.remove(self)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         command, options = self._launched
         self.launch(command, **options)
 

@@ -29,8 +29,8 @@ from tests.faults.stage import Stage
 from tests.models import small_models
 from tests.server import Program, Server, eventually
 
-# Between two strikes, in s.
-BETWEEN = (1.0, 5.0)
+# Between two strikes, and how long a part is stopped at most, in s.
+BETWEEN, LONGEST = (1.0, 5.0), 20.0
 # A part that has ended is started again after this long (s).
 RESTART_SECONDS = 0.5
 # Everything has to be done this long (s) after the last strike.
@@ -44,11 +44,12 @@ SIGNALS = (*[signal.SIGKILL] * 4, *[signal.SIGSTOP] * 2, signal.SIGTERM)
 class Chaos:
     """Kills and stops parts of a cluster at random, and starts again what has ended. `struck` counts by part and signal."""
 
-    def __init__(self, cluster: Cluster, seed: int, longest: float) -> None:
-        self._random, self._longest = random.Random(seed), longest
+    def __init__(self, cluster: Cluster, seed: int, *, between: tuple[float, float], longest: float) -> None:
+        self._random, self._between, self._longest = random.Random(seed), between, longest
         servers = {f"server {number}": server for number, server in enumerate(cluster.servers)}
         workers = {f"worker {number}": worker for number, worker in enumerate(cluster.workers)}
         self._parts: dict[str, Program] = {**servers, **workers, "broker": cluster.broker, "cache": cluster.cache}
+        self._next: list[str] = []  # each part is struck once before any is struck again
         self._stopped: list[tuple[float, list[psutil.Process]]] = []
         self._ended: dict[Program, float] = {}
         self.struck: Counter[str] = Counter()
@@ -60,7 +61,7 @@ class Chaos:
         while (now := time.monotonic()) < end:
             if now >= due:
                 self._strike()
-                due = now + self._random.uniform(*BETWEEN)
+                due = now + self._random.uniform(*self._between)
             self.look_after()
             time.sleep(0.05)
         self._resume(float("inf"))
@@ -75,7 +76,10 @@ class Chaos:
                 part.revive()
 
     def _strike(self) -> None:
-        name, part = self._random.choice(list(self._parts.items()))
+        if not self._next:
+            self._next = self._random.sample(list(self._parts), len(self._parts))
+        name = self._next.pop()
+        part = self._parts[name]
         how = self._random.choice(SIGNALS)
         seconds = self._random.uniform(0.5, self._longest)
         alone = self._random.random() < 0.5  # the process that runs a model, and not its parent
@@ -110,12 +114,20 @@ def load_of(analyses: int, rows: int) -> list[Body]:
 
 
 def run(
-    cluster: Cluster, expected: Mapping[str, str], bodies: Sequence[Body], *, seconds: float, seed: int, longest: float
+    cluster: Cluster,
+    expected: Mapping[str, str],
+    bodies: Sequence[Body],
+    *,
+    seconds: float,
+    seed: int,
+    between: tuple[float, float] = BETWEEN,
+    longest: float = LONGEST,
 ) -> dict[str, Any]:
-    """Strike a cluster for so long under that load; the account. A part is stopped for `longest` s at most."""
-    chaos, stage = Chaos(cluster, seed, longest), Stage(cluster, expected, 0)
+    """Strike a cluster for so long under that load; the account."""
+    chaos, stage = Chaos(cluster, seed, between=between, longest=longest), Stage(cluster, expected, 0)
     apart, patience = 0.8 * seconds / len(bodies), seconds + PATIENCE
     with Load(lambda: cluster.servers, bodies, apart=apart, patience=patience) as load:
+        eventually(lambda: load.clients[0].id, "the study to be accepted")
         chaos.run(seconds)
         quiet = time.monotonic()
         while not load.wait(0.2) and time.monotonic() < quiet + PATIENCE:
@@ -155,7 +167,7 @@ def main() -> None:
             expected = reference(server, bodies)
         (folder / "cluster").mkdir()
         with Cluster(folder / "cluster" / "home", models, servers=2, workers=2) as cluster:
-            found = run(cluster, expected, bodies, seconds=60 * asked.minutes, seed=asked.seed, longest=20.0)
+            found = run(cluster, expected, bodies, seconds=60 * asked.minutes, seed=asked.seed)
     print(json.dumps({"minutes": asked.minutes, "seed": asked.seed, **found}, indent=1))
     sys.exit(not found["kept"])
 

@@ -96,7 +96,7 @@ class Client:
     forgotten: int = 0
 
     def follow(self, servers: Callable[[], Sequence[Server]], turn: int, stop: threading.Event) -> None:
-        """Ask, listen, and ask again after a fault, of the next server, until the analysis is done or patience ends."""
+        """Ask, listen, and after a fault go on at the next server until the analysis is done or patience ends. Requests an accepted job again only if it failed or is unknown."""
         deadline = time.monotonic() + self.patience
         with httpx.Client(timeout=30, trust_env=False, headers=servers()[0].headers) as http:
             while self.status != "done" and time.monotonic() < deadline and not stop.is_set():
@@ -110,12 +110,14 @@ class Client:
                     stop.wait(AGAIN)
 
     def _ask(self, http: httpx.Client, url: str) -> None:
-        answer = http.post(url, json=self.body)
-        if not self._welcome(answer):
-            return
-        self.id = answer.json()["id"]
+        if not self.id:
+            answer = http.post(url, json=self.body)
+            if not self._welcome(answer):
+                return
+            self.id = answer.json()["id"]
         with http.stream("GET", f"{url}/{self.id}/events") as stream:
             if not self._welcome(stream):
+                self.id = "" if stream.status_code == 404 else self.id
                 return
             for line in stream.iter_lines():
                 if line.startswith("id: "):
@@ -138,6 +140,7 @@ class Client:
         self.status, self.version, self.finished = event["status"], version, time.monotonic()
         if self.status != "done":
             self.failures[(event["error"] or {}).get("code", self.status)] += 1
+            self.id = ""
 
 
 class Load:

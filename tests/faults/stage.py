@@ -169,26 +169,28 @@ class Stage:
             if forgets:  # and so whose results are
                 self.server.post(client.body)
             failures = sum(number for code, number in client.failures.items() if code not in documented)
-            account.lost += client.status != "done" or failures > 0 or (client.forgotten > 0 and not forgets)
+            kept = client.status == "done" and self._look(client, account)
+            account.lost += not kept or failures > 0 or (client.forgotten > 0 and not forgets)
             account.resent += client.failures.total() - failures
             for said, number in client.told.items():
                 account.refused += number if said in DOCUMENTED else 0
                 account.errors += number if said[0] >= 500 and said not in DOCUMENTED else 0
-            if client.status == "done":
-                self._look(client, account)
         after = sorted(client.finished - self._struck for client in clients if client.finished > self._struck)
         account.first, account.all = (round(after[0], 2), round(after[-1], 2)) if after else (0.0, 0.0)
         odd = Counter(said for client in clients for said in client.told if said not in DOCUMENTED)
         account.broken = ", ".join(f"{status} {code}" for status, code in odd if (status, forgets) != (404, True))
         return account
 
-    def _look(self, client: Client, account: Account) -> None:
-        """Whether a result is right, and its job ended once."""
+    def _look(self, client: Client, account: Account) -> bool:
+        """Return whether a result is still there; count it if it is wrong, or if its job ended more than once."""
         read = list(answers(self.server, client.id, client.body))
         account.errors += sum(answer.status_code >= 500 for answer in read)
-        account.wrong += any(a.status_code != 200 for a in read) or digest(read) != self._expected[client.id]
+        if any(answer.status_code != 200 for answer in read):
+            return False
+        account.wrong += digest(read) != self._expected[client.id]
         last = [event["event_id"] for event in self.server.events(client.id, of=kind(client.body))][-1]
         account.duplicate += "0" not in (client.version, last) and last != client.version
+        return True
 
     def results(self) -> int:
         """How many results are stored."""

@@ -15,5 +15,5 @@ def test_nothing_is_lost(embedded: Server, models: Path, tmp_path: Path) -> None
     bodies = load_of(analyses=12, rows=300)
     expected = reference(embedded, bodies)
     with Cluster(tmp_path / "home", models, servers=2, workers=2) as cluster:
-        account = run(cluster, expected, bodies, seconds=8, seed=3, longest=3.0)
+        account = run(cluster, expected, bodies, seconds=10, seed=5, between=(0.5, 1.5), longest=3.0)
     assert account["kept"], account
