@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 
 from tests import studies
@@ -45,6 +46,7 @@ class Chaos:
     """Kills and stops parts of a cluster at random, and starts again what has ended. `struck` counts by part and signal."""
 
     def __init__(self, cluster: Cluster, seed: int, *, between: tuple[float, float], longest: float) -> None:
+        self._cluster = cluster
         self._random, self._between, self._longest = random.Random(seed), between, longest
         servers = {f"server {number}": server for number, server in enumerate(cluster.servers)}
         workers = {f"worker {number}": worker for number, worker in enumerate(cluster.workers)}
@@ -74,6 +76,15 @@ class Chaos:
             if part.process.poll() is not None and now > self._ended.setdefault(part, now) + RESTART_SECONDS:
                 del self._ended[part]
                 part.revive()
+
+    def whole(self) -> bool:
+        """Look after the parts, and return whether every server is ready and lists every worker."""
+        self.look_after()
+        try:
+            found = [server.client.get("/readyz").json() for server in self._cluster.servers]
+        except httpx.TransportError:
+            return False
+        return all((one["status"], one["workers"]) == ("ok", len(self._cluster.workers)) for one in found)
 
     def _strike(self) -> None:
         if not self._next:
@@ -134,8 +145,7 @@ def run(
             chaos.look_after()
         settled = time.monotonic() - quiet
         stuck = sum(client.status != "done" for client in load.clients)
-    eventually(lambda: chaos.look_after() or cluster.listed() == len(cluster.workers), "every worker")
-    cluster.back()
+    eventually(chaos.whole, "every server and worker", PATIENCE)
     stage.mend()
     account = stage.account(load.clients, DOCUMENTED)
     forget(cluster, expected)
