@@ -164,7 +164,7 @@ class Interrupted:
 def test_a_job_out_of_time_is_told_so(record: Record) -> None:
     """Whatever the interruption was taken for, and however short the job was since its worker claimed it."""
     accept(record, 0)
-    station = Station(ONE, lambda: record, Interrupted, lambda: 0, job_seconds=LONG, prewarm=False)
+    station = Station(ONE, lambda: record, Interrupted, lambda: 0, lambda _: None, job_seconds=LONG, prewarm=False)
     station._engine = station._make_engine()
     before = signal.getsignal(signal.SIGUSR1)
     try:
