@@ -49,7 +49,7 @@ def read(client: httpx.Client, place: str, column: int) -> httpx.Response:
 
 
 def test_data_sets_of_one_user(lab: Users) -> None:
-    """Of 40 readings at once six are done and the others rejected; another user's list does not wait for them, and the same reading again costs nothing."""
+    """Of 40 readings at once a few are done and the others rejected; another user's list does not wait for them, and the same reading again costs nothing."""
     columns = range(40)
     lines = (",".join(f"A cat {row} in {column}" for column in columns) for row in range(2000))
     place = send(lab.ada, "wide.csv", ",".join(f"c{column}" for column in columns) + "\n" + "\n".join(lines))
@@ -68,7 +68,9 @@ def test_data_sets_of_one_user(lab: Users) -> None:
         assert lab.emmy.get(f"{API}/analyses").status_code == 200
         longest = max(longest, time.monotonic() - begun)
     assert longest < 3
-    assert Counter(answer.status_code for answer in answers) == {200: 6, 429: 34}
+    statuses = Counter(answer.status_code for answer in answers)
+    assert statuses.keys() == {200, 429}
+    assert 6 <= statuses[200] < statuses[429]  # more than six if some end before the last of the 40 arrive
     rejected = next(answer for answer in answers if answer.status_code == 429)
     check_problem(rejected)
     assert rejected.json()["code"] == "too-many-requests"
@@ -110,7 +112,7 @@ def test_readers_of_maps_that_stop_reading(lab: Users) -> None:
     key = lab.ada.post(f"{API}/analyses/{id_}/share").json()["key"]
     size = len(lab.ada.get(path).content)
     process = psutil.Process(lab.server.process.pid)
-    before, most = process.memory_info().rss, 160 * 1024**2 // size
+    before, most = process.memory_info().rss, round(160 * 1024**2 / size)
     sockets = [_reader(lab.server, f"{path}?share={key}&layer=0:9{number:02}") for number in range(2 * most)]
     try:
         statuses = eventually(lambda: _statuses(sockets, 2 * most), "every answer")
