@@ -145,16 +145,6 @@ def overview(kind: str) -> str:
     return table(("figure" if kind in DRAWN else kind, "what it is"), rows)
 
 
-def methods() -> str:
-    """All of them by name, for the README."""
-    rows = []
-    for kind, folder in FOLDERS.items():
-        links = [f"[`{name}`](docs/explanation/{folder}/{name}.md)" for name in KINDS[kind]]
-        what = "figures of studies" if kind == "study-figure" else folder
-        rows.append((f"{len(links)} {what}", ", ".join(links)))
-    return table(("", "what there is"), rows)
-
-
 def needs() -> str:
     """What methods may ask of a model, and which of them do."""
     rows = []

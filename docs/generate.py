@@ -303,7 +303,6 @@ PARTS: dict[str, Callable[..., str]] = {
     "declaration": declared.declaration,
     "parameters": declared.parameters,
     "overview": declared.overview,
-    "methods": declared.methods,
     "needs": declared.needs,
     "supported": supported,
     "error": error,
