@@ -75,7 +75,7 @@ def supported() -> str:
     total, version = sum(results.values()), record["transformers"]
     return (
         f"Of the {total} text and vision architectures of transformers {version}, {results['equal']} are captured and equal the model's own eager attention within "
-        f"10<sup>-5</sup>, {results['fallback']} show the weights that the model itself returns, and {results['refused']} are refused, with the reason."
+        f"10<sup>-5</sup>, {results['fallback']} show the weights that the model itself returns, and {results['refused']} are rejected, with the reason."
     )
 
 
