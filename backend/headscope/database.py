@@ -23,23 +23,15 @@ BUSY_SECONDS = 10.0
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 # Of the I/O errors, a file that is too short is damaged, one that cannot be read is unavailable, and all others mean a full disk.
 SHORT, READ = sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_READ
-AWAY = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_AUTH,
-    }
-)
+BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+AWAY = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH})
 MISSING = ("no such table", "no such column")
 
 
 class Database:
     """The file at `path`, made when it is first asked.
 
-    Every use may raise StorageFull, StoreUnavailable where the file cannot be opened, or DatabaseDamaged.
+    Every use may raise StorageFull, StoreUnavailable where the file cannot be opened or stays locked, or DatabaseDamaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -160,9 +152,23 @@ class _Connection(sqlite3.Connection):
 @_translated
 def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, factory=_Connection)
-    connection.execute("PRAGMA journal_mode=WAL")
+    _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous=NORMAL")
     return connection
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch to a write-ahead log. SQLite does not wait for another connection that switches at the same time, so this does."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            sqlite3.Connection.execute(connection, "PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _problem(error: sqlite3.Error) -> HeadscopeError | None:
@@ -171,6 +177,8 @@ def _problem(error: sqlite3.Error) -> HeadscopeError | None:
     kind = code & 0xFF
     if kind in DAMAGED or code == SHORT or (kind == sqlite3.SQLITE_ERROR and str(error).startswith(MISSING)):
         return damaged()
+    if kind in BUSY:
+        return StoreUnavailable("A database file in HEADSCOPE_HOME is in use by another process. Try again later.")
     if kind in AWAY or code == READ:
         return StoreUnavailable(
             "A database file in HEADSCOPE_HOME cannot be opened. Let the user who runs the server read and write all files there."
