@@ -16,7 +16,6 @@ MEASURES = (
     "entropy",
     "null_share",
     "patterns",
-    "special_tokens",
     "sink",
     "head_roles",
     "participation_ratio",

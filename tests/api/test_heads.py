@@ -31,7 +31,7 @@ def test_heads_that_satisfy_a_query(server: Server, document: dict[str, Any]) ->
     """Those whose own numbers say so, ranked by the measure named last."""
     values = np.array(get(server, document, "measures/entropy", summary="head", format="json")["values"])
     middle = float(np.median(values))
-    found = get(server, document, "heads", where=f"entropy < {middle:.6f} and layer <= 1")
+    found = get(server, document, "heads", where=f"entropy < {middle:.12f} and layer <= 1")
     assert found["ranked_by"] == "entropy"
     assert (found["direction"], found["of"]) == ("asc", 8)
     order = [(head["layer"], head["head"]) for head in found["heads"]]

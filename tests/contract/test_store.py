@@ -313,7 +313,7 @@ def forget(place: Place) -> None:
     if place.kind == "home":
         place.open()._index._connection.execute("DELETE FROM results")
     else:
-        place.open()._index._link.ask(lambda redis: redis.flushall())
+        place.open()._index._link.ask(lambda redis: redis.delete(*redis.scan_iter()))
 
 
 def test_lost_index_is_made_again(results: Results, place: Place) -> None:
