@@ -74,8 +74,8 @@ def supported() -> str:
     results = Counter(entry["result"] for entry in record["types"].values())
     total, version = sum(results.values()), record["transformers"]
     return (
-        f"Of the {total} text and vision architectures of transformers {version}, {results['equal']} are captured and equal the model's own eager attention within "
-        f"10<sup>-5</sup>, {results['fallback']} show the weights that the model itself returns, and {results['refused']} are rejected, with the reason."
+        f"Headscope was tested on {total} text and vision architectures of transformers {version}: {results['equal']} are captured and equal the model's own eager attention "
+        f"within 10<sup>-5</sup>, {results['fallback']} show the weights that the model itself returns, and {results['refused']} are rejected, with the reason."
     )
 
 

@@ -84,7 +84,7 @@ class Room:
 
     @contextmanager
     def answer(self) -> Iterator[None]:
-        """Give back at the end what was taken for an answer meanwhile, also in threads."""
+        """Release on exit the bytes that were taken for this answer, in threads too."""
         taken = Counter[str]()
         self._answer.set(taken)
         try:

@@ -113,7 +113,7 @@ def worker_restarted(stage: Stage, load: Load) -> None:
     worker.start()
 
 
-@fault("a worker is told to stop (SIGTERM)", CLUSTER)
+@fault("a worker gets SIGTERM, and is started again", CLUSTER)
 def worker_told_to_stop(stage: Stage, load: Load) -> None:
     worker = stage.cluster.holder(stage.midway(load))
     stage.struck()
@@ -141,7 +141,7 @@ def server_killed(stage: Stage, load: Load) -> None:
     restart(stage, load, signal.SIGKILL)
 
 
-@fault("a server is told to stop (SIGTERM), and started again", *BOTH)
+@fault("a server gets SIGTERM, and is started again", *BOTH)
 def server_told_to_stop(stage: Stage, load: Load) -> None:
     restart(stage, load, signal.SIGTERM)
 

@@ -69,7 +69,7 @@ async def sent(
 ) -> Response:
     """Send what `stream` makes of an analysis or study, as a file to keep. Nothing of it is written to the server's disk.
 
-    The result is verified before the answer begins; if it is removed meanwhile, the answer breaks off. Raises as read() does, and what `stream` raises before its
+    The result is verified before the answer begins; if it is removed while it is sent, the connection is closed early. Raises as read() does, and what `stream` raises before its
     first byte.
     """
 

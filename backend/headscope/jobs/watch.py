@@ -85,7 +85,7 @@ class Watcher:
         while self._waiting:
             try:
                 version, away = await self._look(version), False
-            except HeadscopeError as error:  # the record is away: whoever waits goes on waiting
+            except HeadscopeError as error:  # the job database is not available: waiting requests keep waiting
                 if not away:
                     logger.warning("changes of jobs can't be read now: %s", error)
                 away = True

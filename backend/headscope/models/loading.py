@@ -66,7 +66,7 @@ IMAGE_TOWERS = {
 def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
     """A model already in memory, with its tokenizer (a fast transformers tokenizer, or a tokenizers.Tokenizer), its image processor, or a processor of both.
 
-    Of a compiled model or a PeftModel the model inside is taken, adapters included. Raises UnsafeModel or Unsupported.
+    A compiled model or a PeftModel is replaced by the model inside, adapters included. Raises UnsafeModel or Unsupported.
     """
     module = usable(module)
     config = module.config.to_dict()

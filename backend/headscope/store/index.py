@@ -58,7 +58,7 @@ class Index(Protocol):
 
 
 def create(database: Database) -> None:
-    """Make the table of a SqliteIndex, anew where it is that of another version: tidying fills it from the shelf."""
+    """Create the table of a SqliteIndex, and replace one of another version: tidying fills it from the shelf."""
     connection = database.connection
     columns = [row[1] for row in connection.execute("PRAGMA table_info(results)")]
     if columns and columns != ["id", "bytes", "used"]:
