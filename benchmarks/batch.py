@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 import headscope
-from headscope.analysis import Asked, run_many
-from headscope.request import AnalysisRequest
-from headscope.result import Memory, Result
+from headscope.analysis.pipeline import AnalysisTask, run_many
+from headscope.analysis.request import AnalysisRequest
+from headscope.analysis.result import MemorySink, Result
 
 from .common import Spread, interleaved, ratios
 
@@ -80,7 +80,7 @@ def _analyses(model: headscope.Model, ids: Any, measures: list[str], size: int) 
 
     def work() -> None:
         for low in range(0, COUNT, size):
-            outcomes = run_many(model, [Asked(request, Memory()) for request in requests[low : low + size]])
+            outcomes = run_many(model, [AnalysisTask(request, MemorySink()) for request in requests[low : low + size]])
             if not all(isinstance(outcome, Result) for outcome in outcomes):
                 raise RuntimeError("an analysis failed")
 

@@ -15,12 +15,12 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 
 import headscope
 from headscope import LENSES, MEASURES, MECHANISMS
-from headscope.budget import plan
+from headscope.analysis.memory import plan
+from headscope.analysis.reader import Collector
+from headscope.analysis.request import AnalysisRequest
+from headscope.analysis.result import MemorySink
 from headscope.capture import capture, examine
-from headscope.collector import Collector
-from headscope.request import AnalysisRequest
-from headscope.result import Memory
-from headscope.types import Setting
+from headscope.core.attention import Setting
 
 from .common import Spread, interleaved, ratios
 
@@ -126,7 +126,7 @@ def _analysis(
     setting = Setting(tuple(site.heads for site in sites), model.width, "self", sites[0].causal, axes)
 
     def run() -> None:
-        inputs = [(Memory(), lambda fraction, stage, detail: None, request.maps)]
+        inputs = [(MemorySink(), lambda fraction, stage, detail: None, request.maps)]
         collector = Collector(request, planned, inputs, tiles=False)  # thumbnails are counted elsewhere
         begin = MECHANISMS[mechanism].begin
         capture(model, encoded, anatomy, collector.wanted(), "self", lambda: begin(request.mechanism, setting))

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import psutil
-from tests.cluster import Cluster
-from tests.models import tiny_model
-from tests.server import API, Server
+from tests.support.cluster import Cluster
+from tests.support.models import tiny_model
+from tests.support.server import API, Server
 
 JOBS, BATCH = (1_000, 10_000), 20
 HOMES = ("embedded", "cluster")

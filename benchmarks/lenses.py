@@ -16,11 +16,11 @@ from transformers import BertConfig, BertModel
 
 import headscope
 from headscope import LENSES
-from headscope.analysis import run
-from headscope.capture import Wanted, capture, examine
-from headscope.request import AnalysisRequest
-from headscope.result import Memory
-from headscope.types import Layer
+from headscope.analysis.pipeline import run
+from headscope.analysis.request import AnalysisRequest
+from headscope.analysis.result import MemorySink
+from headscope.capture import CaptureSpec, capture, examine
+from headscope.core.attention import Layer
 
 from .common import Spread, interleaved, ratios
 
@@ -62,14 +62,14 @@ def _row(model: headscope.Model, module: Any, length: int, repeats: int) -> dict
         _ = layer.weights - layer.weights @ null @ null.mT
 
     def captured(read: Callable[[Layer], None]) -> Callable[[], object]:
-        return lambda: capture(model, encoded, examine(model), Wanted(read))
+        return lambda: capture(model, encoded, examine(model), CaptureSpec(read))
 
     candidates: dict[str, Callable[[], object]] = {
         "plain": plain,
         "weights": captured(partial(lens, "weights")),
         "effective": captured(partial(lens, "effective")),
-        "analysis": lambda: run(model, request, Memory()),
-        "no_maps": lambda: run(model, request.model_copy(update={"maps": False}), Memory()),
+        "analysis": lambda: run(model, request, MemorySink()),
+        "no_maps": lambda: run(model, request.model_copy(update={"maps": False}), MemorySink()),
     }
     seconds = interleaved(candidates, repeats)
     svd = interleaved({"plain": plain, "svd": captured(full_svd)}, min(3, repeats), 1)

@@ -21,9 +21,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.cluster import Cluster
-from tests.models import tiny_model
-from tests.server import API, Server
+from tests.support.cluster import Cluster
+from tests.support.models import tiny_model
+from tests.support.server import API, Server
 
 from . import growth
 from .common import Spread, machine, ratios

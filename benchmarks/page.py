@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page
-from tests.chromium import chromium
-from tests.models import tiny_model
-from tests.server import Server
+from tests.support.chromium import chromium
+from tests.support.models import tiny_model
+from tests.support.server import Server
 
 from .browsing import marked, times
 from .common import Spread

@@ -12,13 +12,13 @@ from typing import Any
 from urllib.parse import quote
 
 from playwright.sync_api import Browser, Page
-from tests.chromium import chromium
-from tests.models import tiny_model
-from tests.server import Server
+from tests.support.chromium import chromium
+from tests.support.models import tiny_model
+from tests.support.server import Server
 
 from .browsing import act, frames, marked, renderer
 from .common import Spread
-from .page import LONGEST_MS, text_of
+from .static_files import LONGEST_MS, text_of
 
 REPEATS = 5
 MB = 1e6

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page
-from tests.chromium import chromium
-from tests.server import Server
+from tests.support.chromium import chromium
+from tests.support.server import Server
 
 from .browsing import marked
 from .common import Spread
-from .page import LONGEST_MS
+from .static_files import LONGEST_MS
 
 REPEATS = 20
 SMALLEST: dict[str, Any] = {"repeats": 1}

@@ -22,15 +22,15 @@ from typing import Any
 import psutil
 import torch
 from playwright.sync_api import Browser, Error
-from tests.chromium import chromium
-from tests.models import tiny_model
-from tests.server import Server, eventually
+from tests.support.chromium import chromium
+from tests.support.models import tiny_model
+from tests.support.server import Server, eventually
 
 import headscope
 
 from .browsing import renderer, served
 from .common import Spread, ratios
-from .page import text_of
+from .static_files import text_of
 
 LENGTHS = (16, 64, 128)
 REPEATS = 5

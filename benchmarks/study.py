@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 import headscope
-from headscope.analysis import Asked, run_many
-from headscope.request import AnalysisRequest
-from headscope.result import Memory, Result
-from headscope.worker import settle
+from headscope.analysis.pipeline import AnalysisTask, run_many
+from headscope.analysis.request import AnalysisRequest
+from headscope.analysis.result import MemorySink, Result
+from headscope.worker.engine import settle
 
 from .common import Spread, interleaved, ratios
 
@@ -93,8 +93,8 @@ def _plain(model: headscope.Model, batches: list[Any], implementation: str) -> C
 def _analyses(model: headscope.Model, batches: list[Any]) -> Callable[[], None]:
     request = AnalysisRequest(model="minilm", text="-", measures=MEASURES, maps=False)
 
-    def asked(sentence: str) -> Asked:
-        return Asked(request.model_copy(update={"text": sentence}), Memory(), tiles=False)
+    def asked(sentence: str) -> AnalysisTask:
+        return AnalysisTask(request.model_copy(update={"text": sentence}), MemorySink(), tiles=False)
 
     def work() -> None:
         for batch in batches:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests import studies
-from tests.cluster import Cluster
-from tests.server import Server
+from tests.support import studies
+from tests.support.cluster import Cluster
+from tests.support.server import Server
 
 import headscope
 

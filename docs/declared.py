@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from headscope.declarations import NEEDS, Declaration
+from headscope.core.declarations import NEEDS, Declaration
 from headscope.figures import FIGURES
 from headscope.figures.studies import STUDY_FIGURES
 from headscope.lenses import LENSES

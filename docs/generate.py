@@ -22,11 +22,13 @@ from click.testing import CliRunner
 from declared import table
 
 import headscope
-from headscope import cli, errors
-from headscope.api import guard, openapi, problems
-from headscope.request import AnalysisRequest
+from headscope import errors
+from headscope.analysis.request import AnalysisRequest
+from headscope.api import openapi, problems
+from headscope.api.middleware import security
+from headscope.cli import main as cli
 from headscope.settings import GIB, Settings
-from headscope.study.request import StudyRequest
+from headscope.studies.request import StudyRequest
 
 DOCS = Path(__file__).resolve().parent
 PACKAGE = Path(errors.__file__).resolve().parent
@@ -93,7 +95,7 @@ def codes() -> dict[str, tuple[int, str]]:
         found[f"unknown-{what}"] = (errors.Unknown.status, f"Unknown {what}")
     found |= {code: (status, title) for status, (code, title) in problems.TITLES.items()}
     refused = r'\(\s*(\d{3}),\s*"([a-z-]+)",\s*"([^"]+)",'
-    for status, code, title in re.findall(refused, inspect.getsource(guard)):
+    for status, code, title in re.findall(refused, inspect.getsource(security)):
         found.setdefault(code, (int(status), title))
     found["http-error"] = (400, "The request failed")
     return dict(sorted(found.items()))

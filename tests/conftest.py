@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import Cluster
-from tests.models import small_models
-from tests.server import Program, Server
+from tests.support.cluster import Cluster
+from tests.support.models import small_models
+from tests.support.server import Program, Server
 
 # Several tests run at a time, and each may start processes that compute: threads of one that wait for a core keep the others' from theirs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -23,10 +23,10 @@ from typing import Any
 from PIL import Image
 
 from tests.api.users import Users, users
-from tests.cluster import Cluster
-from tests.models import small_models
-from tests.server import API, Server
-from tests.studies import asked
+from tests.support.cluster import Cluster
+from tests.support.models import small_models
+from tests.support.server import API, Server
+from tests.support.studies import asked
 
 # Examples per operation of one run; the edge cases of the coverage phase and the sequences of the stateful phase come on top.
 EXAMPLES = 40

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import headscope
-from headscope.accounts import FILE, Accounts
-from tests.server import Server, environment
+from headscope.server.accounts import FILE, Accounts
+from tests.support.server import Server, environment
 
 COMMANDS = ["serve", "worker", "token", "analyze", "study", "models", "mechanisms", "lenses", "measures", "doctor"]
 

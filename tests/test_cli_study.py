@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.models import tiny_model
-from tests.server import environment, eventually
-from tests.studies import lines
+from tests.support.models import tiny_model
+from tests.support.server import environment, eventually
+from tests.support.studies import lines
 
 
 @pytest.fixture(scope="module")

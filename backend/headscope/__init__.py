@@ -13,26 +13,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import errors
-from . import study as _package
 from ._version import __version__
 
-# The package is imported first, so that importing its modules does not put it in the place of the function of its name.
-del globals()[_package.__name__.rpartition(".")[2]], _package
-
 if TYPE_CHECKING:
-    from .attentions import from_attentions
-    from .comparison import compare
     from .figures import FIGURES
     from .figures.studies import STUDY_FIGURES
     from .lenses import LENSES
-    from .library import Analysis, analyze, load, open, study  # noqa: A004 - headscope.open
+    from .library.analysis import Analysis, analyze, load, open, study  # noqa: A004 - headscope.open
+    from .library.compare import compare
+    from .library.from_attentions import from_attentions
+    from .library.notebook import show
+    from .library.training import attend_by, learn_pasta
     from .measures import MEASURES
     from .measures.compare import COMPARISONS
     from .mechanisms import MECHANISMS
     from .models.loading import Model
-    from .study.study import Study
-    from .training import attend_by, learn_pasta
-    from .widget import show
+    from .studies.study import Study
 
 # What lives where. Imported on first use, so that the server's process, which only queues and reads, never loads torch.
 _HOMES = {
@@ -42,18 +38,18 @@ _HOMES = {
     "MEASURES": "measures",
     "MECHANISMS": "mechanisms",
     "STUDY_FIGURES": "figures.studies",
-    "Analysis": "library",
+    "Analysis": "library.analysis",
     "Model": "models.loading",
-    "Study": "study.study",
-    "analyze": "library",
-    "attend_by": "training",
-    "compare": "comparison",
-    "from_attentions": "attentions",
-    "learn_pasta": "training",
-    "load": "library",
-    "open": "library",
-    "show": "widget",
-    "study": "library",
+    "Study": "studies.study",
+    "analyze": "library.analysis",
+    "attend_by": "library.training",
+    "compare": "library.compare",
+    "from_attentions": "library.from_attentions",
+    "learn_pasta": "library.training",
+    "load": "library.analysis",
+    "open": "library.analysis",
+    "show": "library.notebook",
+    "study": "library.analysis",
 }
 
 __all__ = [

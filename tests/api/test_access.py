@@ -10,12 +10,12 @@ import httpx
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from headscope.accounts import FILE, Accounts
 from headscope.api.app import create
+from headscope.server.accounts import FILE, Accounts
 from headscope.settings import Settings
 from tests.api.test_bad_input import check_problem
 from tests.api.users import NOBODY, OF_ONE, ROUTES, Users, ask, refused, users
-from tests.server import API, SLOW, Server, eventually
+from tests.support.server import API, SLOW, Server, eventually
 
 OPEN = {
     ("GET", "/healthz"),

@@ -12,8 +12,8 @@ import headscope
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
-from tests.cluster import both_homes
-from tests.server import API, SLOW, Server
+from tests.support.cluster import both_homes
+from tests.support.server import API, SLOW, Server
 
 pytestmark = both_homes
 ANALYSES = "/api/v1/analyses"

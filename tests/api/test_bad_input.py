@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.api.corpus import CASES, EITHER, GOOD, HOSTILE_TEXTS, MARK, Case
-from tests.server import Server
+from tests.support.server import Server
 
 MEMBERS = {"type", "title", "status", "detail", "code", "request_id", "errors"}
 

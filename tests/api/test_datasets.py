@@ -18,10 +18,10 @@ import pytest
 
 from tests.api.test_bad_input import check_problem
 from tests.api.users import Users, users
-from tests.cluster import Cluster
-from tests.hub import Hub
-from tests.malformed import CASES, Case
-from tests.server import API, Server, environment, eventually
+from tests.support.cluster import Cluster
+from tests.support.hub import Hub
+from tests.support.malformed import CASES, Case
+from tests.support.server import API, Server, environment, eventually
 
 DATASETS = f"{API}/datasets"
 TABLE = "sentence1,sentence2,label\nOne cat.,Two cats.,0\nThree.,Four.,1\n,Five.,1\n"
@@ -282,7 +282,7 @@ def test_from_the_hub(new_server: Callable[..., Server], hub: Hub) -> None:
 def test_the_library_fetches_too(hub: Hub, tmp_path: Path) -> None:
     """Where a file is named, a data set of the hub may be."""
     code = (
-        "from headscope.study.study import read\n"
+        "from headscope.studies.study import read\n"
         "print([row.text for row in read('hub:org/one', {'text': 'sentence2'}, 'skip').rows])"
     )
     variables = environment(tmp_path / "home", HF_ENDPOINT=hub.url)

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load
 
-from headscope.api import standalone
+from headscope.api.documents import standalone
+from headscope.core.streams import save
 from headscope.errors import BudgetExceeded, Unsupported
 from headscope.store import export
-from headscope.streams import save
-from tests.hostile import HOSTILE
+from tests.support.hostile import HOSTILE
 
 LAYERS, HEADS = 2, 3
 SHAPES = {"weights": (LAYERS, HEADS), "effective": (LAYERS, HEADS), "rollout": (LAYERS, 1)}

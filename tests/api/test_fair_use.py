@@ -19,8 +19,8 @@ import pytest
 
 from tests.api.test_bad_input import check_problem
 from tests.api.users import Users, users
-from tests.models import tiny_model
-from tests.server import API, Server, eventually, gone
+from tests.support.models import tiny_model
+from tests.support.server import API, Server, eventually, gone
 
 OCTETS = {"content-type": "application/octet-stream"}
 NO_LIMIT = (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY)
@@ -190,5 +190,5 @@ def _send_in_vain(server: Server, text: str) -> None:
 def _readers(server: Server) -> list[Any]:
     """Processes that read, far enough to be busy with the file."""
     children = psutil.Process(server.process.pid).children()
-    reading = [child for child in children if "headscope.study.data.reading" in " ".join(child.cmdline())]
+    reading = [child for child in children if "headscope.studies.data.reading" in " ".join(child.cmdline())]
     return [child for child in reading if child.cpu_times().user > 0.5]

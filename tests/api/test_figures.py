@@ -15,8 +15,8 @@ from PIL import Image
 
 from headscope import FIGURES
 from headscope.figures.studies import STUDY_FIGURES
-from tests.cluster import both_homes
-from tests.server import Server, eventually
+from tests.support.cluster import both_homes
+from tests.support.server import Server, eventually
 from tests.unit.figures.test_rendering import hanging, started
 
 NEEDED = sorted({measure for figure in FIGURES.values() for measure in figure.measures})

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load
 
-from tests.compose import Redis, redis_server
-from tests.server import Server
+from tests.support.compose import Redis, redis_server
+from tests.support.server import Server
 
 # Every kind of answer that is kept, as often as its query changes what it says.
 PATHS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.server import Server
+from tests.support.server import Server
 
 
 def test_files_of_the_page(embedded: Server) -> None:

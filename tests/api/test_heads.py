@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cluster import both_homes
-from tests.server import Server
+from tests.support.cluster import both_homes
+from tests.support.server import Server
 
 pytestmark = both_homes
 TEXT = "The cat sat on the mat because the cat was tired."

@@ -18,8 +18,8 @@ from safetensors.numpy import load_file, save_file
 
 from headscope.errors import HeadscopeError
 from headscope.models import facts, safety
-from tests.models import tiny_model
-from tests.server import Server
+from tests.support.models import tiny_model
+from tests.support.server import Server
 
 WEIGHTS = "model.safetensors"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.hub import Hub
-from tests.models import tiny_model
-from tests.server import Server, environment
-from tests.studies import asked, done, ended, submit
+from tests.support.hub import Hub
+from tests.support.models import tiny_model
+from tests.support.server import Server, environment
+from tests.support.studies import asked, done, ended, submit
 
 # Files beside the weights that nobody may fetch.
 UNWANTED = ("pytorch_model.bin", "model.pkl", "evil.py", "README.md")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.server import Server
+from tests.support.server import Server
 from tests.unit import pictures
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from headscope.api.connection import HEAD_SECONDS, LINGER_SECONDS, most_connections
-from headscope.api.intake import BODY_SECONDS, OTHER_BYTES, SIGN_IN_BYTES
+from headscope.api.http.connection import HEAD_SECONDS, LINGER_SECONDS, most_connections
+from headscope.api.middleware.bodies import BODY_SECONDS, OTHER_BYTES, SIGN_IN_BYTES
 from headscope.logs import PROVOKED, _OncePerSecond
 from tests.api.test_bad_input import check_problem
 from tests.api.users import Users
-from tests.server import API, Server
+from tests.support.server import API, Server
 
 JSON = {"Content-Type": "application/json"}
 HEAD = b"POST /api/v1/analyses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

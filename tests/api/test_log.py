@@ -12,8 +12,8 @@ import pytest
 
 from tests.api.corpus import CASES, HOSTILE_TEXTS, MARK
 from tests.api.test_bad_input import send
-from tests.cluster import Cluster
-from tests.server import Program, Server, eventually
+from tests.support.cluster import Cluster
+from tests.support.server import Program, Server, eventually
 
 JSON_LOG = {"log_format": "json", "log_level": "debug"}
 

@@ -14,12 +14,12 @@ import pytest
 from safetensors.numpy import load, load_file, save
 
 import headscope
-from headscope.api import tensors
-from headscope.api.maps import Cut
+from headscope.api.http import tensors
+from headscope.api.routes.maps import Cut
 from headscope.errors import BudgetExceeded
-from headscope.limiters import Limiters
-from tests.cluster import both_homes
-from tests.server import Server, eventually
+from headscope.server.limiters import Limiters
+from tests.support.cluster import both_homes
+from tests.support.server import Server, eventually
 
 pytestmark = both_homes
 LENSES = ["weights", "effective", "effective-simplex"]

@@ -14,9 +14,9 @@ from PIL import Image
 from safetensors.numpy import load
 
 import headscope
+from headscope.core.words import group
 from headscope.measures.compare import COSINE, JS_DIVERGENCE
-from headscope.words import group
-from tests.server import Server
+from tests.support.server import Server
 
 TEXT = "The cat sat on the mat because it was tired."
 

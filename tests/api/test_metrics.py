@@ -12,11 +12,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from headscope.api.metrics import COUNTERS, HISTOGRAMS
+from headscope.api.routes.metrics import COUNTERS, HISTOGRAMS
 from headscope.jobs import BUCKETS
 from headscope.lenses import LENSES
-from tests.cluster import Cluster
-from tests.server import API, SLOW, Server, eventually
+from tests.support.cluster import Cluster
+from tests.support.server import API, SLOW, Server, eventually
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 Labels = frozenset[tuple[str, str]]

@@ -11,7 +11,7 @@ import pytest
 from headscope.api.openapi import document
 from tests.api.users import NAMES, NOBODY
 from tests.fuzz import answered, fuzz, laboratory
-from tests.server import Server
+from tests.support.server import Server
 
 DOCUMENT = document()
 OPERATIONS = [

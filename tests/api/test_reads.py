@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from tests.api.users import Users, refused
-from tests.cluster import Cluster, both_homes
 from tests.faults.test_storage import folder
-from tests.server import API, Server
+from tests.support.cluster import Cluster, both_homes
+from tests.support.server import API, Server
 
 BODY = {"model": "bert", "lenses": ["weights"], "measures": ["entropy"]}
 PATHS = ["", "/maps/weights?layer=0", "/maps/weights?layer=0&format=json", "/grid/weights", "/measures/entropy", "/edges/weights?layer=0&head=0"]  # fmt: skip

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headscope.api.recent import Recent
-from tests.cluster import both_homes
-from tests.server import API, Server
+from headscope.api.http.recent import RecentAnswers
+from tests.support.cluster import both_homes
+from tests.support.server import API, Server
 
 
 def test_room_is_bounded_and_the_least_used_goes() -> None:
     """What is asked for stays; what is larger than the room does not stay at all."""
-    recent = Recent(room=10)
+    recent = RecentAnswers(room=10)
     recent.put("a", b"1234", 4)
     recent.put("b", b"1234", 4)
     assert recent.get("a") == b"1234"

@@ -14,7 +14,7 @@ from headscope.api.app import create
 from headscope.api.openapi import document
 from headscope.settings import Settings
 from tests.api.test_bad_input import check_problem
-from tests.server import Server
+from tests.support.server import Server
 
 ID = "0" * 32
 NAMES = {

@@ -10,7 +10,7 @@ import pytest
 
 from tests.api.test_bad_input import check_problem
 from tests.api.users import Users, refused
-from tests.server import API, Server
+from tests.support.server import API, Server
 
 SESSION = f"{API}/session"
 

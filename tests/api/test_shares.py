@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import studies
 from tests.api.users import NOBODY, OF_ONE, OF_STUDY, READING, ROUTES, STUDYING, Users, ask, refused
-from tests.server import API, Server
+from tests.support import studies
+from tests.support.server import API, Server
 
 AROUND = [f"{API}/{part}" for part in ("lenses", "mechanisms", "measures", "figures", "session")]
 # What anybody may do, with a key or without.
@@ -122,9 +122,9 @@ def test_each_user_has_a_key_of_their_own(lab: Users) -> None:
 
 def test_keys_outlive_the_server(lab: Users, adas: str, key: str) -> None:
     """They are kept in the record of jobs."""
-    from headscope.jobs import SqliteRecord
+    from headscope.jobs import SqliteJobDatabase
 
-    assert SqliteRecord(lab.server.home / "jobs.db").shared(key) == adas
+    assert SqliteJobDatabase(lab.server.home / "jobs.db").shared(key) == adas
 
 
 def test_on_a_server_without_users(server: Server) -> None:

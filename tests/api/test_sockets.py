@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.server import Server
+from tests.support.server import Server
 
 HOST = b"Host: 127.0.0.1\r\n"
 GOOD = b'{"model": "bert", "text": "The cat sat."}'

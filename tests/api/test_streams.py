@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headscope.api.access import RECHECK_SECONDS
+from headscope.api.middleware.access import RECHECK_SECONDS
 from tests.api.users import Users, users
-from tests.server import API, SLOW
+from tests.support.server import API, SLOW
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ import plotly.graph_objects as go
 import pyarrow.parquet as pq
 import pytest
 
-from tests import studies
 from tests.api.test_bad_input import check_problem
 from tests.api.users import API, NOBODY, OF_STUDY, Users, ask
-from tests.cluster import Cluster, both_homes
-from tests.server import Server, eventually
+from tests.support import studies
+from tests.support.cluster import Cluster, both_homes
+from tests.support.server import Server, eventually
 
 ASKED = studies.asked(40, figures=["entropy"])
 

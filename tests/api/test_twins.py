@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests import studies
-from tests.cluster import both_homes
-from tests.models import HOPFIELD, HOPFIELD_IN_FULL
-from tests.server import Server
+from tests.support import studies
+from tests.support.cluster import both_homes
+from tests.support.models import HOPFIELD, HOPFIELD_IN_FULL
+from tests.support.server import Server
 
 TWIN, PLAIN = "twin-bert-hopfield", "twin-bert-softmax"
 TEXT = "The cat sat on the mat."

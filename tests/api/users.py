@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 
-from headscope.accounts import FILE, Accounts
 from headscope.api.openapi import document
+from headscope.server.accounts import FILE, Accounts
 from tests.api.test_bad_input import check_problem
-from tests.server import API, Server
+from tests.support.server import API, Server
 
 NOBODY = "0" * 32
 NAMES = {

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.attacks.stage import Target
-from tests.server import API, SLOW
+from tests.support.server import API, SLOW
 from tests.unit import pictures
 
 MIB = 1024 * 1024

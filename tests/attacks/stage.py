@@ -15,9 +15,9 @@ import httpx
 import psutil
 
 from tests.api.users import Users, users
-from tests.cluster import Cluster
-from tests.models import tiny_model
-from tests.server import API
+from tests.support.cluster import Cluster
+from tests.support.models import tiny_model
+from tests.support.server import API
 
 # What the server may take, as `mem_limit` in docker-compose.yml has it; and the longest another user waits, in s.
 MEMORY_BYTES = 1024**3

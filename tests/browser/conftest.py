@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.visit import Visit
-from tests.chromium import chromium
-from tests.models import HOPFIELD, tiny_model, tiny_twin
-from tests.server import Server
+from tests.support.chromium import chromium
+from tests.support.models import HOPFIELD, tiny_model, tiny_twin
+from tests.support.server import Server
 
 
 @pytest.fixture(scope="package")

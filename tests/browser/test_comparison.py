@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, expect
 from safetensors.numpy import load
 
 from tests.browser.visit import Visit, address, another_picture, box, picture
-from tests.server import Server
+from tests.support.server import Server
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 LABEL = 74  # pixels that names take beside and above a heat map

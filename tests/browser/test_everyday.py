@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, address
-from tests.server import Server, eventually
+from tests.support.server import Server, eventually
 
 
 def texts(server: Server) -> list[str]:

@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Browser, Download, Request, expect
 
 from tests.browser.visit import Visit, address, box, comes_to, picture
-from tests.server import Server, eventually
+from tests.support.server import Server, eventually
 
 TEXT = "The cat sat </script><script>alert(1)</script> <!-- on the mat. <img src=x onerror=alert(2)>"
 NODES = "document.querySelectorAll('script:not([data-answer]), img, iframe, object, embed, link, style, base').length"

@@ -14,7 +14,7 @@ from playwright.sync_api import Locator, expect
 from safetensors.numpy import load
 
 from tests.browser.visit import Visit, address, another_picture, box, comes_to, picture
-from tests.server import Server, eventually
+from tests.support.server import Server, eventually
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 # Words that MiniLM reads in pieces.

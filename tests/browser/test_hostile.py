@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.visit import Visit, address
-from tests.hostile import HOSTILE
-from tests.server import Server, eventually
+from tests.support.hostile import HOSTILE
+from tests.support.server import Server, eventually
 
 NODES = """() => [
   document.querySelectorAll('script, img, iframe, object, embed, link, style, base, meta, video, math, form').length,

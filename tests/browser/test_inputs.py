@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, address, picture
-from tests.server import eventually
+from tests.support.server import eventually
 
 # A drop as the hand of a person makes it: a file over the page.
 DROP = """([name, type, data]) => {

@@ -11,8 +11,8 @@ from playwright.sync_api import Page, Route, expect
 from safetensors.numpy import load
 
 from tests.browser.visit import Visit, address, another_picture, box, picture
-from tests.models import tiny_model
-from tests.server import Server, eventually
+from tests.support.models import tiny_model
+from tests.support.server import Server, eventually
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
 # Longer than the 32 dimensions of a head of MiniLM, so that lenses differ.

@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, expect
 from headscope.lenses import LENSES
 from headscope.mechanisms import MECHANISMS
 from tests.browser.visit import Visit, address, comes_to, picture
-from tests.server import Server
+from tests.support.server import Server
 
 TEXT = (
     "The bank by the river lent money to the boats of the bank in town, and the boats were late all winter long again."

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.browser.visit import Visit
-from tests.server import Server
+from tests.support.server import Server
 
 TEXT = "The boats lay by the river bank."
 CELLS = "(cells) => cells.map((cell) => cell.getAttribute('aria-label'))"

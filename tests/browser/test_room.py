@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import expect
 
-from headscope import budget
-from headscope.request import AnalysisRequest
+from headscope.analysis import memory
+from headscope.analysis.request import AnalysisRequest
 from tests.browser.visit import Visit, address
-from tests.models import tiny_model
-from tests.server import Server
+from tests.support.models import tiny_model
+from tests.support.server import Server
 
 LAYERS, HEADS = 2, 4
 # Tokens of a text of which one lens fits, and of one of which only thumbnails do.
@@ -27,7 +27,7 @@ def room(tokens: int, *lenses: str) -> int:
     """Bytes that an analysis of so many tokens takes."""
     asked = {"model": "tiny", "text": "a", "lenses": list(lenses), "measures": ["entropy"]}
     request = AnalysisRequest.model_validate(asked)
-    return budget.plan(request, dict.fromkeys(range(LAYERS), HEADS), tokens, tokens).bytes
+    return memory.plan(request, dict.fromkeys(range(LAYERS), HEADS), tokens, tokens).bytes
 
 
 @pytest.fixture(scope="module")

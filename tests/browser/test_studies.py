@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.visit import Visit, address, box, comes_to
-from tests.server import DEADLINE, Server, eventually
+from tests.support.server import DEADLINE, Server, eventually
 
 SUBJECTS = ("The boats", "A quiet river", "Nobody here", "The old clock", "Her brother", "The town")
 VERBS = ("lay by the bank all winter", "asked where the water went", "kept what the others had earned")

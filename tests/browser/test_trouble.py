@@ -9,7 +9,7 @@ from typing import Any
 from playwright.sync_api import Route, expect
 
 from tests.browser.visit import Visit, address
-from tests.server import Server, eventually
+from tests.support.server import Server, eventually
 
 # A second or two of the model `deep`.
 LASTING = "The cat sat on the mat because it was tired. " * 12

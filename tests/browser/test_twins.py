@@ -8,8 +8,8 @@ import numpy as np
 from playwright.sync_api import Locator, expect
 
 from tests.browser.visit import Visit, address
-from tests.models import HOPFIELD
-from tests.server import Server
+from tests.support.models import HOPFIELD
+from tests.support.server import Server
 
 SENTENCE = "The cat sat on the mat because it was tired."
 TWIN, PLAIN = "twin-bert-hopfield", "twin-bert-softmax"

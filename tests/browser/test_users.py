@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, expect
 from tests.api.users import Users, users
 from tests.browser.test_looks import SIZES, faint
 from tests.browser.visit import Visit, address, box, comes_to
-from tests.server import API, eventually
+from tests.support.server import API, eventually
 
 Begin = Callable[..., Visit]
 

@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import Browser, Error, expect
 
 import headscope
-from headscope import widget
 from headscope.errors import BudgetExceeded, InvalidRequest
-from tests.models import tiny_model
+from headscope.library import notebook as widget
+from tests.support.models import tiny_model
 
 TEXT = "The cat sat </script><script>parent.alert(1)</script> on the mat."
 # The policy of a notebook in VS Code, as a page of this machine has it.
@@ -93,7 +93,7 @@ def test_too_large_for_a_notebook(
     view.save(tmp_path / "page.html")
     assert (tmp_path / "page.html").stat().st_size > widget.MOST_BYTES
     assert "fewer layers, heads or lenses" in view._repr_html_()
-    monkeypatch.setattr("headscope.api.standalone.MOST", {"float32": 0, "float16": 0, "uint8": 0})
+    monkeypatch.setattr("headscope.api.documents.standalone.MOST", {"float32": 0, "float16": 0, "uint8": 0})
     with pytest.raises(BudgetExceeded, match="fewer layers, heads or lenses"):
         headscope.show(analysis)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit
-from tests.server import Server
+from tests.support.server import Server
 
 
 def test_server_gone(visit: Visit, server: Server) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, FloatRect, Locator, Page, expect
 
 from headscope.lenses import LENSES
-from tests.server import DEADLINE, eventually
+from tests.support.server import DEADLINE, eventually
 
 T = TypeVar("T")
 # As long as a test waits for anything, in ms. What is there sooner is not waited for, so a slow machine costs nothing on a fast one.

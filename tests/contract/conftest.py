@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headscope.jobs import Record
-from tests.compose import Redis, redis_server
+from headscope.jobs import JobDatabase
 from tests.contract.records import Open, Place
-from tests.stores import object_store
+from tests.support.compose import Redis, redis_server
+from tests.support.stores import object_store
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +39,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 @pytest.fixture
 def open_record(place: Place) -> Iterator[Open]:
     """Opens the same record each time, as another process would."""
-    opened: list[Record] = []
+    opened: list[JobDatabase] = []
 
-    def open_() -> Record:
+    def open_() -> JobDatabase:
         opened.append(place.open())
         return opened[-1]
 
@@ -51,6 +51,6 @@ def open_record(place: Place) -> Iterator[Open]:
 
 
 @pytest.fixture
-def record(open_record: Open) -> Record:
+def record(open_record: Open) -> JobDatabase:
     """An empty record."""
     return open_record()

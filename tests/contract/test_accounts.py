@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headscope.accounts import Accounts
 from headscope.errors import AccountsUnreadable, InvalidRequest, Unknown
+from headscope.server.accounts import Accounts
 
 
 @pytest.fixture

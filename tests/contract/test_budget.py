@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.budget import Plan, check
+from headscope.analysis.memory import MemoryPlan, check
 from headscope.errors import BudgetExceeded
 
 KEPT = ["weights", "effective", "rollout"]
 
 
-def plan(layers: int, heads: int, tokens: int, lenses: int) -> Plan:
+def plan(layers: int, heads: int, tokens: int, lenses: int) -> MemoryPlan:
     """Of so many layers, heads and tokens, keeping so many lenses."""
     counts = dict.fromkeys(range(layers), heads)
-    return Plan(list(range(layers)), list(range(heads)), tokens, tokens, KEPT[:lenses], lenses > 2, counts)
+    return MemoryPlan(list(range(layers)), list(range(heads)), tokens, tokens, KEPT[:lenses], lenses > 2, counts)
 
 
 SIZES = {

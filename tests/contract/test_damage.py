@@ -14,8 +14,8 @@ import pytest
 
 from headscope.database import Database
 from headscope.errors import DatabaseDamaged, HeadscopeError, InvalidSetting, StorageFull, StoreUnavailable
-from headscope.jobs import SqliteRecord, Work
-from headscope.runtime import Service
+from headscope.jobs import SqliteJobDatabase, Work
+from headscope.server.service import Service
 from headscope.settings import Settings
 
 from .records import WORKER
@@ -164,13 +164,13 @@ def test_damage_while_in_use(home: Path, damage: str) -> None:
     """Whatever reads the damaged part is told so; the file stays where it is, until the next start."""
     DAMAGE[damage](home / "jobs.db")
     with pytest.raises(DatabaseDamaged):
-        SqliteRecord(home / "jobs.db").several([name(number) for number in range(20)])
+        SqliteJobDatabase(home / "jobs.db").several([name(number) for number in range(20)])
     assert not aside(home)
 
 
 def test_a_table_that_is_gone(home: Path) -> None:
     """A file that was removed while it was in use is damage, not a mistake of ours."""
-    record = SqliteRecord(home / "jobs.db")
+    record = SqliteJobDatabase(home / "jobs.db")
     record._connection.execute("DROP TABLE jobs")
     with pytest.raises(DatabaseDamaged):
         record.waiting()
@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 def test_a_full_database(home: Path) -> None:
-    record = SqliteRecord(home / "jobs.db")
+    record = SqliteJobDatabase(home / "jobs.db")
     pages = record._connection.execute("PRAGMA page_count").fetchone()[0]
     record._connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StorageFull):

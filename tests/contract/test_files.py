@@ -11,7 +11,7 @@ from headscope.errors import StorageFull
 from headscope.store import Files
 from headscope.store import files as files_module
 from headscope.store.inputs import SHARE
-from tests.stores import KINDS, Place, new_place
+from tests.support.stores import KINDS, Place, new_place
 
 ROOM = 100_000_000
 PIECE = 4096

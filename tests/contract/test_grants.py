@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from headscope.jobs import Record
+from headscope.jobs import JobDatabase
 from tests.contract.records import IDS, accept, claimed, order, running, status, the, work
 
 ONE = IDS[0]
 
 
-def test_everybody_who_asked_may_read(record: Record) -> None:
+def test_everybody_who_asked_may_read(record: JobDatabase) -> None:
     """And nobody else: neither for a job that there is, nor for one that there is not."""
     accept(record, 0, owner="ann")
     assert record.may_read(ONE, "ann")
@@ -21,7 +21,7 @@ def test_everybody_who_asked_may_read(record: Record) -> None:
     assert the(record, ONE).owner == "ann"
 
 
-def test_a_stored_result_needs_no_job(record: Record) -> None:
+def test_a_stored_result_needs_no_job(record: JobDatabase) -> None:
     """Somebody who asks for what is stored already may read it, too."""
     record.grant(ONE, "ann")
     assert record.may_read(ONE, "ann")
@@ -32,7 +32,7 @@ def test_a_stored_result_needs_no_job(record: Record) -> None:
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
-def test_cancelling_withdraws_ones_own_wish(record: Record, state: str) -> None:
+def test_cancelling_withdraws_ones_own_wish(record: JobDatabase, state: str) -> None:
     """A computation stops when nobody wants it any more; who is last sees that it was cancelled."""
     accept(record, 0, owner="ann")
     accept(record, 0, owner="bob")
@@ -52,7 +52,7 @@ def test_cancelling_withdraws_ones_own_wish(record: Record, state: str) -> None:
     assert not record.cancel(ONE, "bob")
 
 
-def test_everybodys_wish_can_be_cancelled(record: Record) -> None:
+def test_everybodys_wish_can_be_cancelled(record: JobDatabase) -> None:
     """By the one user of a server without users."""
     accept(record, 0, owner="ann")
     accept(record, 0, owner="bob")
@@ -64,7 +64,7 @@ def test_everybodys_wish_can_be_cancelled(record: Record) -> None:
     assert not record.forget(ONE)
 
 
-def test_whoever_stays_takes_the_turn(record: Record) -> None:
+def test_whoever_stays_takes_the_turn(record: JobDatabase) -> None:
     """A job that its first owner gave up stands in the line of another who wants it."""
     accept(record, *range(5), owner="ann")
     record.enqueue(work(4, owner="bob"))
@@ -74,7 +74,7 @@ def test_whoever_stays_takes_the_turn(record: Record) -> None:
     assert order(record) == [f"{number:032x}" for number in (0, 4, 1, 2, 3)]
 
 
-def test_forgetting_withdraws_ones_own_grant(record: Record) -> None:
+def test_forgetting_withdraws_ones_own_grant(record: JobDatabase) -> None:
     """The result may go once nobody has a grant."""
     job = running(record, owner="ann")
     record.enqueue(work(0, owner="bob"))
@@ -90,7 +90,7 @@ def test_forgetting_withdraws_ones_own_grant(record: Record) -> None:
     assert record.statuses() == {}
 
 
-def test_lists_show_ones_own(record: Record) -> None:
+def test_lists_show_ones_own(record: JobDatabase) -> None:
     """Newest first by when they were last asked for, each owner's own only."""
     accept(record, 0, 2, owner="ann")
     accept(record, 1, owner="bob")
@@ -111,7 +111,7 @@ def test_lists_show_ones_own(record: Record) -> None:
     assert listed("bob") == [IDS[0], IDS[1]]
 
 
-def test_a_share_key_opens_one_analysis(record: Record) -> None:
+def test_a_share_key_opens_one_analysis(record: JobDatabase) -> None:
     """The same key each time, each owner's own, until it is taken back or the grant goes."""
     accept(record, 0, 1, owner="ann")
     record.enqueue(work(0, owner="bob"))
@@ -129,7 +129,7 @@ def test_a_share_key_opens_one_analysis(record: Record) -> None:
     assert record.shared("") is None
 
 
-def test_grants_are_bounded(record: Record) -> None:
+def test_grants_are_bounded(record: JobDatabase) -> None:
     """Of each owner the newest stay; those of others are not touched. The result of a dropped job stays readable."""
     for number in range(6):
         job = running(record, number, owner="ann")

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from headscope.store import Hot, hot, link
-from tests.compose import Redis, redis_server
-from tests.server import eventually
+from headscope.store import Cache, link
+from headscope.store import cache as hot
+from tests.support.compose import Redis, redis_server
+from tests.support.server import eventually
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def cache() -> Iterator[Redis]:
 
 def test_what_is_put_in_comes_out(cache: Redis) -> None:
     """Media type and bytes come back for their key, in this process and in others, and looks are counted."""
-    here, there = Hot(cache.url), Hot(cache.url)
+    here, there = Cache(cache.url), Cache(cache.url)
     assert here.get("a") is None
     for key, body in (("a", b"\x00\nbytes\n"), ("b", b""), ("c", bytes(hot.LARGEST))):
         here.put(key, "application/x-npy", body)
@@ -32,7 +33,7 @@ def test_what_is_put_in_comes_out(cache: Redis) -> None:
 
 def test_large_answers_stay_out_and_nothing_stays_for_ever(cache: Redis) -> None:
     """What is over the limit is not kept; what is kept goes after a day at the latest."""
-    kept = Hot(cache.url)
+    kept = Cache(cache.url)
     kept.put("large", "text/plain", bytes(hot.LARGEST + 1))
     assert kept.get("large") is None
     kept.put("small", "text/plain", b"small")
@@ -42,7 +43,7 @@ def test_large_answers_stay_out_and_nothing_stays_for_ever(cache: Redis) -> None
 
 def test_an_answer_for_somebody_else_is_none(cache: Redis) -> None:
     """Whatever stands under a name that was not put there for this key is a miss."""
-    kept = Hot(cache.url)
+    kept = Cache(cache.url)
     kept.put("mine", "text/plain", b"mine")
     with redis.Redis.from_url(cache.url) as client:
         (mine,) = client.scan_iter()
@@ -56,7 +57,7 @@ def test_an_answer_for_somebody_else_is_none(cache: Redis) -> None:
 
 def test_without_a_cache() -> None:
     """Nothing is kept, and nothing counted."""
-    none = Hot(None)
+    none = Cache(None)
     none.put("a", "text/plain", b"a")
     assert none.get("a") is None
     assert (none.hits, none.misses) == (0, 0)
@@ -67,7 +68,7 @@ def test_a_cache_that_is_away_is_a_miss(
     cache: Redis, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody asks again for a while, and all is well when it is back."""
-    kept = Hot(cache.url)
+    kept = Cache(cache.url)
     kept.put("a", "text/plain", b"a")
     if how == "killed":
         cache.kill()

@@ -11,7 +11,7 @@ import pytest
 from headscope.errors import InvalidImage, StorageFull
 from headscope.store import Inputs
 from headscope.store.inputs import SHARE
-from tests.stores import KINDS, LARGE, Place, new_place
+from tests.support.stores import KINDS, LARGE, Place, new_place
 
 
 @pytest.fixture(params=KINDS)

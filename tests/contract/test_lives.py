@@ -12,11 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from headscope.jobs import Claimant, Record, RedisRecord, SqliteRecord, Work, settle
-from tests.compose import Redis
+from headscope.jobs import JobDatabase, RedisJobDatabase, SqliteJobDatabase, Work, Worker, settle
 from tests.contract.records import IDS, PROBLEM, status
+from tests.support.compose import Redis
 
-WORKERS = [Claimant("one"), Claimant("two", most_tokens=100)]
+WORKERS = [Worker("one"), Worker("two", most_tokens=100)]
 OWNERS = st.sampled_from(["ann", "bob"])
 UNDER_WAY = ("queued", "running")
 
@@ -38,10 +38,10 @@ class Lives(RuleBasedStateMachine):
         self.given: list[tuple[str, int]] = [(IDS[0], 1)]
         self.newest = 0
 
-    def open(self) -> Record:
+    def open(self) -> JobDatabase:
         if self.broker:
-            return RedisRecord(self.broker.url, prefix=f"{self.name}:")
-        return SqliteRecord(Path(self.folder.name) / "jobs.db")
+            return RedisJobDatabase(self.broker.url, prefix=f"{self.name}:")
+        return SqliteJobDatabase(Path(self.folder.name) / "jobs.db")
 
     jobs = Bundle("jobs")
     runs = st.runner().flatmap(lambda self: st.sampled_from(self.given))
@@ -58,7 +58,7 @@ class Lives(RuleBasedStateMachine):
             self.model[id_], self.attempts[id_] = "queued", 0
 
     @rule(claimant=st.sampled_from(WORKERS))
-    def claim(self, claimant: Claimant) -> None:
+    def claim(self, claimant: Worker) -> None:
         jobs = self.record.claim(claimant)
         assert bool(jobs) == ("queued" in self.model.values())
         assert len(jobs) <= 1 or claimant.most_tokens

@@ -9,9 +9,9 @@ import pytest
 
 from headscope.store import Results
 from headscope.store.manifest import Manifest, Open, sealed
-from headscope.store.mapfile import Corrupt, values_of
+from headscope.store.map_file import Corrupt, values_of
 from tests.contract.test_store import ALL, age, content, name, place, results, write
-from tests.stores import Place
+from tests.support.stores import Place
 
 __all__ = ["place", "results"]
 

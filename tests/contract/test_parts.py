@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from headscope.jobs import Claimant, Record, Work
+from headscope.jobs import JobDatabase, Work, Worker
 from tests.contract.records import IDS, WORKER, accept, claimed, running, the
 
 STUDY = IDS[0]
 CHUNKS = [f"{STUDY}.{number}.content" for number in range(3)]
 
 
-def study(record: Record, *, owner: str = "local") -> None:
+def study(record: JobDatabase, *, owner: str = "local") -> None:
     """A study of three chunks, accepted."""
     chunks = [Work(id_, "{}", tokens=10 + number, owner=owner, kind="chunk") for number, id_ in enumerate(CHUNKS)]
     record.enqueue([*chunks, Work(STUDY, "{}", owner=owner, kind="study")], batch=STUDY, priority=1)
 
 
-def test_chunks_go_first_and_alone_and_single_analyses_before_them(record: Record) -> None:
+def test_chunks_go_first_and_alone_and_single_analyses_before_them(record: JobDatabase) -> None:
     """Though they would fit into one pass; whoever sends an analysis meanwhile waits for one chunk at most."""
     study(record)
-    many = Claimant("one", most_tokens=1000)
+    many = Worker("one", most_tokens=1000)
     assert claimed(record, many).id == CHUNKS[0]
     accept(record, 1)
     assert [claimed(record, many).id for _ in range(4)] == [IDS[1], *CHUNKS[1:], STUDY]
 
 
-def test_two_users_take_turns(record: Record) -> None:
+def test_two_users_take_turns(record: JobDatabase) -> None:
     """A study is many jobs of one user; another one's batch goes on beside it."""
     study(record, owner="anna")
     accept(record, 1, 2, owner="bert", priority=1, batch="other")
     assert [claimed(record).id for _ in range(4)] == [CHUNKS[0], IDS[1], CHUNKS[1], IDS[2]]
 
 
-def test_only_studies_are_listed_and_granted(record: Record) -> None:
+def test_only_studies_are_listed_and_granted(record: JobDatabase) -> None:
     """Lists show analyses or studies, and chunks nowhere; nobody may read a chunk."""
     study(record, owner="anna")
     accept(record, 1, owner="anna")
@@ -44,7 +44,7 @@ def test_only_studies_are_listed_and_granted(record: Record) -> None:
     assert the(record, STUDY).kind == the(record, STUDY).work.kind == "study"
 
 
-def test_the_change_of_a_chunk_is_one_of_its_study(record: Record) -> None:
+def test_the_change_of_a_chunk_is_one_of_its_study(record: JobDatabase) -> None:
     """Whoever follows the study hears of it; versions stay in order, and no run has the version of another."""
     study(record)
     _, before = record.changed_since(record.newest())
@@ -62,7 +62,7 @@ def test_the_change_of_a_chunk_is_one_of_its_study(record: Record) -> None:
     assert the(record, STUDY).status == "queued"
 
 
-def test_parts(record: Record) -> None:
+def test_parts(record: JobDatabase) -> None:
     """How far each chunk is."""
     study(record)
     job = claimed(record)
@@ -79,7 +79,7 @@ def test_parts(record: Record) -> None:
     assert done.finished >= (done.started or 0) > 0
 
 
-def test_with_the_end_of_a_study_its_chunks_are_gone(record: Record) -> None:
+def test_with_the_end_of_a_study_its_chunks_are_gone(record: JobDatabase) -> None:
     """Those that wait and those that have ended; and there is nothing left that might count as waiting."""
     study(record)
     for _ in CHUNKS:
@@ -93,7 +93,7 @@ def test_with_the_end_of_a_study_its_chunks_are_gone(record: Record) -> None:
     assert record.waiting() == 0
 
 
-def test_cancelling_a_study_frees_its_workers(record: Record) -> None:
+def test_cancelling_a_study_frees_its_workers(record: JobDatabase) -> None:
     """A worker at a chunk hears of it at its next word; one that does not heed it is known."""
     study(record)
     job = claimed(record)
@@ -106,7 +106,7 @@ def test_cancelling_a_study_frees_its_workers(record: Record) -> None:
     assert record.unheeded(-1.0) == []
 
 
-def test_a_study_that_failed_can_be_sent_again(record: Record) -> None:
+def test_a_study_that_failed_can_be_sent_again(record: JobDatabase) -> None:
     """With all of its chunks; and one that others want, too, goes on when one of them withdraws."""
     study(record, owner="anna")
     for _ in CHUNKS:
@@ -123,16 +123,16 @@ def test_a_study_that_failed_can_be_sent_again(record: Record) -> None:
     assert record.parts(STUDY) == []
 
 
-def test_chunks_of_a_lost_worker_are_done_by_another(record: Record) -> None:
+def test_chunks_of_a_lost_worker_are_done_by_another(record: JobDatabase) -> None:
     """As any job."""
     study(record)
     lost = claimed(record)
     assert [job.id for job in record.lost()] == [lost.id]
     assert record.requeue(lost.id, lost.run, "again")
-    assert claimed(record, Claimant("two")).id == lost.id
+    assert claimed(record, Worker("two")).id == lost.id
 
 
-def test_an_analysis_has_no_parts(record: Record) -> None:
+def test_an_analysis_has_no_parts(record: JobDatabase) -> None:
     """Nor does a batch have."""
     running(record, 1, batch=STUDY)
     assert record.parts(STUDY) == []

@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import pytest
 
 from headscope.errors import QueueFull
-from headscope.jobs import Claimant, Job, Limits, Record, Work
+from headscope.jobs import Job, JobDatabase, Limits, Work, Worker
 from tests.contract.records import (
     IDS,
     PROBLEM,
@@ -29,7 +29,7 @@ from tests.contract.records import (
 )
 
 
-def test_a_job_from_queue_to_done(record: Record) -> None:
+def test_a_job_from_queue_to_done(record: JobDatabase) -> None:
     """queued, running, done; progress and attempts on the way."""
     before = record.now()
     asked = Work(IDS[0], '{"a": "é😀"}', model="m", recipe="r", tokens=7, owner="ann", request_id="q")
@@ -50,7 +50,7 @@ def test_a_job_from_queue_to_done(record: Record) -> None:
     assert queued.version < job.version < midway.version < ended.version == record.newest()
 
 
-def test_nothing_to_claim(record: Record) -> None:
+def test_nothing_to_claim(record: JobDatabase) -> None:
     """An empty queue gives no job, and what is not there is None."""
     assert record.claim(WORKER) == []
     assert record.get(IDS[0]) is None
@@ -64,7 +64,7 @@ def test_nothing_to_claim(record: Record) -> None:
     )
 
 
-LATE: dict[str, Callable[[Record, Job], bool]] = {
+LATE: dict[str, Callable[[JobDatabase, Job], bool]] = {
     "finish": lambda record, job: record.finish(job.id, job.run, "done"),
     "fail": lambda record, job: record.finish(job.id, job.run, "failed", PROBLEM),
     "cancel": lambda record, job: record.cancel(job.id),
@@ -76,7 +76,7 @@ LATE: dict[str, Callable[[Record, Job], bool]] = {
 
 @pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
 @pytest.mark.parametrize("late", LATE.values(), ids=LATE)
-def test_an_ended_job_does_not_change(record: Record, end: str, late: Callable[[Record, Job], bool]) -> None:
+def test_an_ended_job_does_not_change(record: JobDatabase, end: str, late: Callable[[JobDatabase, Job], bool]) -> None:
     """Late writers lose: nothing moves a job out of a terminal state."""
     job = running(record)
     assert record.finish(IDS[0], job.run, end, PROBLEM if end == "failed" else None)
@@ -90,7 +90,9 @@ EARLY["forget"] = lambda record, job: record.forget(job.id)
 
 
 @pytest.mark.parametrize("early", EARLY.values(), ids=EARLY)
-def test_a_queued_job_can_only_be_claimed_or_cancelled(record: Record, early: Callable[[Record, Job], bool]) -> None:
+def test_a_queued_job_can_only_be_claimed_or_cancelled(
+    record: JobDatabase, early: Callable[[JobDatabase, Job], bool]
+) -> None:
     """What needs a running or ended job refuses a queued one."""
     (before,) = accept(record, 0)
     assert not early(record, before)
@@ -98,11 +100,11 @@ def test_a_queued_job_can_only_be_claimed_or_cancelled(record: Record, early: Ca
 
 
 @pytest.mark.parametrize("late", LATE.values(), ids=LATE)
-def test_a_run_that_was_given_up_changes_nothing(record: Record, late: Callable[[Record, Job], bool]) -> None:
+def test_a_run_that_was_given_up_changes_nothing(record: JobDatabase, late: Callable[[JobDatabase, Job], bool]) -> None:
     """The worker of an earlier run, thought dead, comes back while another one runs the job; even after the job was cancelled and sent again."""
     first = running(record)
     assert record.requeue(IDS[0], first.run, "again")
-    second = claimed(record, Claimant("two"))
+    second = claimed(record, Worker("two"))
     assert second.run > first.run
     if late in (LATE["cancel"], LATE["lost"]):  # these are about the job, not the run
         return
@@ -110,7 +112,7 @@ def test_a_run_that_was_given_up_changes_nothing(record: Record, late: Callable[
     assert the(record, IDS[0]) == second
     assert record.cancel(IDS[0])
     accept(record, 0)
-    third = claimed(record, Claimant("three"))
+    third = claimed(record, Worker("three"))
     assert third.attempts == 1
     assert not late(record, first)
     assert not late(record, second)
@@ -118,7 +120,7 @@ def test_a_run_that_was_given_up_changes_nothing(record: Record, late: Callable[
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
-def test_what_is_under_way_is_not_started_twice(record: Record, state: str) -> None:
+def test_what_is_under_way_is_not_started_twice(record: JobDatabase, state: str) -> None:
     """The same work accepted again while it waits or runs changes nothing."""
     accept(record, 0)
     if state == "running":
@@ -129,7 +131,7 @@ def test_what_is_under_way_is_not_started_twice(record: Record, state: str) -> N
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
-def test_what_has_ended_starts_anew(record: Record, end: str) -> None:
+def test_what_has_ended_starts_anew(record: JobDatabase, end: str) -> None:
     """Accepting ended work again queues it with a clean slate, as it is asked for now."""
     job = running(record, recipe="r", tokens=3, owner="ann")
     record.progress(IDS[0], job.run, 0.5, "forward", "layer 3")
@@ -149,7 +151,7 @@ def test_what_has_ended_starts_anew(record: Record, end: str) -> None:
     assert record.statuses() == {"queued": 1}
 
 
-def test_a_lost_worker_costs_an_attempt(record: Record) -> None:
+def test_a_lost_worker_costs_an_attempt(record: JobDatabase) -> None:
     """requeue keeps the count of attempts, so that a poison job can be told; one that was told to stop does not count."""
     job = running(record)
     assert record.requeue(IDS[0], job.run, "again")
@@ -160,7 +162,7 @@ def test_a_lost_worker_costs_an_attempt(record: Record) -> None:
     assert claimed(record).attempts == 2
 
 
-def test_what_was_lost_goes_first(record: Record) -> None:
+def test_what_was_lost_goes_first(record: JobDatabase) -> None:
     """A job that is tried again does not go to the end of its owner's queue."""
     job = running(record)
     accept(record, 1, 2)
@@ -168,7 +170,7 @@ def test_what_was_lost_goes_first(record: Record) -> None:
     assert claimed(record).id == IDS[0]
 
 
-def test_everything_is_shared(record: Record, open_record: Open) -> None:
+def test_everything_is_shared(record: JobDatabase, open_record: Open) -> None:
     """Another process sees exactly what was written."""
     job = running(record)
     record.finish(IDS[0], job.run, "failed", PROBLEM)
@@ -188,7 +190,7 @@ def test_a_job_is_claimed_once(open_record: Open) -> None:
     def claim_all(number: int) -> list[Job]:
         record = open_record()
         gate.wait()
-        return list(itertools.chain(*iter(lambda: record.claim(Claimant(f"w{number}")), [])))
+        return list(itertools.chain(*iter(lambda: record.claim(Worker(f"w{number}")), [])))
 
     with ThreadPoolExecutor(8) as threads:
         jobs = list(itertools.chain(*threads.map(claim_all, range(8))))
@@ -196,7 +198,7 @@ def test_a_job_is_claimed_once(open_record: Open) -> None:
     assert len({job.run for job in jobs}) == 64
 
 
-def test_a_job_is_claimed_once_by_processes(record: Record, place: Place) -> None:
+def test_a_job_is_claimed_once_by_processes(record: JobDatabase, place: Place) -> None:
     """Workers are processes: three of them at once."""
     record.enqueue(work(*range(400)))
     with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as processes:
@@ -221,7 +223,7 @@ def test_one_end_wins(open_record: Open) -> None:
         assert sum(threads.map(end, range(8))) == 1
 
 
-def test_a_batch_is_accepted_whole_or_not_at_all(record: Record) -> None:
+def test_a_batch_is_accepted_whole_or_not_at_all(record: JobDatabase) -> None:
     """If one entry can't be had, none is accepted."""
 
     def broken() -> Iterator[Work]:
@@ -235,7 +237,7 @@ def test_a_batch_is_accepted_whole_or_not_at_all(record: Record) -> None:
     assert status(record) == "queued"
 
 
-def test_limits(record: Record) -> None:
+def test_limits(record: JobDatabase) -> None:
     """More than may wait is refused as a whole, in all or of one owner; what is under way already needs no room."""
     limits = Limits(total=4, per_owner=3)
     record.enqueue(work(0, 1, 2, owner="ann"), limits=limits)
@@ -252,7 +254,7 @@ def test_limits(record: Record) -> None:
     assert (record.waiting(), record.waiting("bob")) == (4, 1)
 
 
-def test_versions_are_never_used_twice(record: Record) -> None:
+def test_versions_are_never_used_twice(record: JobDatabase) -> None:
     """Forgetting the newest job must not hide the next change from a reader who has seen it."""
     accept(record, 0, 1)
     first, second = claimed(record), claimed(record)
@@ -264,7 +266,7 @@ def test_versions_are_never_used_twice(record: Record) -> None:
     assert record.changed_since(seen + 1) == (seen + 1, [])
 
 
-def test_pages(record: Record) -> None:
+def test_pages(record: JobDatabase) -> None:
     """Newest first, from any time on; each job once."""
     accept(record, *range(10))
     pages, before = [], float("inf")
@@ -274,7 +276,7 @@ def test_pages(record: Record) -> None:
     assert pages == [f"{number:032x}" for number in reversed(range(10))]
 
 
-def test_trim(record: Record) -> None:
+def test_trim(record: JobDatabase) -> None:
     """What ended long ago, or too many jobs ago, goes; what is under way stays."""
     accept(record, *range(6))
     jobs = [claimed(record) for _ in range(5)]

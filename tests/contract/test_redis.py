@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headscope.errors import BrokerUnavailable
-from headscope.jobs import Claimant, Record, RedisRecord, Watcher, Work
-from tests.compose import Redis, redis_server
+from headscope.jobs import JobDatabase, RedisJobDatabase, Watcher, Work, Worker
 from tests.contract.records import IDS, WORKER, accept, claimed, order, running, work
-from tests.server import eventually
+from tests.support.compose import Redis, redis_server
+from tests.support.server import eventually
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ def broker() -> Iterator[Redis]:
 
 
 @pytest.fixture
-def record(broker: Redis) -> Iterator[RedisRecord]:
-    opened = RedisRecord(broker.url)
+def record(broker: Redis) -> Iterator[RedisJobDatabase]:
+    opened = RedisJobDatabase(broker.url)
     yield opened
     opened.close()
 
 
-def back(record: Record) -> bool:
+def back(record: JobDatabase) -> bool:
     """Whether the record answers."""
     try:
         return record.now() > 0
@@ -38,7 +38,7 @@ def back(record: Record) -> bool:
         return False
 
 
-def test_what_is_accepted_is_durable(broker: Redis, record: RedisRecord) -> None:
+def test_what_is_accepted_is_durable(broker: Redis, record: RedisJobDatabase) -> None:
     """Redis is killed in the middle of many submissions: every one that was answered is there afterwards, with all that belongs to it."""
     accepted: list[str] = []
     refused = threading.Event()
@@ -67,7 +67,7 @@ def test_what_is_accepted_is_durable(broker: Redis, record: RedisRecord) -> None
     assert set(accepted) <= set(order(record))
 
 
-def test_a_redis_that_hangs_is_given_up(broker: Redis, record: RedisRecord) -> None:
+def test_a_redis_that_hangs_is_given_up(broker: Redis, record: RedisJobDatabase) -> None:
     """An answer comes, though Redis gives none; when it goes on so does everything."""
     accept(record, 0)
     broker.pause()
@@ -80,7 +80,7 @@ def test_a_redis_that_hangs_is_given_up(broker: Redis, record: RedisRecord) -> N
     assert claimed(record).id == IDS[0]
 
 
-def test_a_redis_that_restarts(broker: Redis, record: RedisRecord) -> None:
+def test_a_redis_that_restarts(broker: Redis, record: RedisJobDatabase) -> None:
     """Its scripts are gone, its data are not: runs go on."""
     job = running(record)
     broker.kill()
@@ -92,7 +92,7 @@ def test_a_redis_that_restarts(broker: Redis, record: RedisRecord) -> None:
     assert record.finish(job.id, job.run, "done")
 
 
-def test_a_redis_that_was_emptied(broker: Redis, record: RedisRecord) -> None:
+def test_a_redis_that_was_emptied(broker: Redis, record: RedisJobDatabase) -> None:
     """Everything is cleanly not there; whoever waits is told; work sent again runs, and runs of before change nothing."""
     accept(record, 0, 1)
     before = claimed(record)
@@ -126,7 +126,7 @@ async def _statuses(watcher: Watcher, id_: str) -> list[str]:
     return [job.status async for job in watcher.changes(id_)]
 
 
-def test_a_redis_without_room(broker: Redis, record: RedisRecord) -> None:
+def test_a_redis_without_room(broker: Redis, record: RedisJobDatabase) -> None:
     """Nothing new is accepted, and nothing half; what is there can be read, done, and forgotten, and then there is room again."""
     accept(record, 0, 1)
     job = claimed(record)
@@ -148,7 +148,7 @@ def test_a_redis_without_room(broker: Redis, record: RedisRecord) -> None:
     assert order(record) == [IDS[2]]
 
 
-def test_a_redis_that_refuses(broker: Redis, record: RedisRecord) -> None:
+def test_a_redis_that_refuses(broker: Redis, record: RedisJobDatabase) -> None:
     """A password that became wrong, a replica that takes no changes: one plain error, until it is put right."""
     accept(record, 0)
     broker.kill()
@@ -164,7 +164,7 @@ def test_a_redis_that_refuses(broker: Redis, record: RedisRecord) -> None:
     assert record.waiting() == 2
 
 
-def test_a_full_queue_costs_no_more(broker: Redis, record: RedisRecord) -> None:
+def test_a_full_queue_costs_no_more(broker: Redis, record: RedisJobDatabase) -> None:
     """Claiming among 5,000 jobs of 50 owners, and whatever else a request asks, takes no more commands than among 500."""
 
     def fill(low: int, high: int) -> None:
@@ -190,7 +190,7 @@ def test_a_full_queue_costs_no_more(broker: Redis, record: RedisRecord) -> None:
             return [
                 commands(ask)
                 for ask in (
-                    lambda: record.claim(Claimant("w", warm=frozenset({"m"}), most_tokens=1)),
+                    lambda: record.claim(Worker("w", warm=frozenset({"m"}), most_tokens=1)),
                     lambda: record.place(last),
                     lambda: record.get(last.id),
                     lambda: record.enqueue(work(9999, owner="ann")),

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headscope.analysis.request import AnalysisRequest
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
-from headscope.request import AnalysisRequest
 
 DIGEST = "0" * 64
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import Unknown
-from headscope.runtime import Service
+from headscope.server.service import Service
 from headscope.settings import Settings
 
 from .records import IDS, running, status

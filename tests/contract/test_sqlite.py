@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headscope.jobs import SqliteRecord
+from headscope.jobs import SqliteJobDatabase
 from tests.contract.records import WORKER, accept, order, the
 
 # The file of version 0.1 and what stood in it.
@@ -44,7 +44,7 @@ def old(tmp_path: Path) -> Path:
 
 def test_a_file_of_an_older_version(old: Path) -> None:
     """Its jobs stay, in their order, as things of the one user there was; versions and counters go on."""
-    record = SqliteRecord(old)
+    record = SqliteJobDatabase(old)
     assert record.statuses() == {"done": 1, "failed": 1, "running": 1, "queued": 2}
     assert record.newest() == 900
     assert record.counters() == {"forward_passes": 41}
@@ -59,7 +59,7 @@ def test_a_file_of_an_older_version(old: Path) -> None:
     assert record.claim(WORKER) == []
     assert {the(record, id_).kind for id_ in "abcde"} == {"analysis"}
     record.close()
-    again = SqliteRecord(old)
+    again = SqliteJobDatabase(old)
     assert again.statuses() == {"done": 5, "failed": 1}
     assert again.newest() > 900
     again.close()
@@ -72,6 +72,6 @@ def test_a_file_that_can_not_be_brought_up_to_date_stays_as_it_is(old: Path) -> 
     connection.commit()
     before = list(connection.iterdump())
     with pytest.raises(sqlite3.OperationalError):
-        SqliteRecord(old)
+        SqliteJobDatabase(old)
     assert list(connection.iterdump()) == before
     connection.close()

@@ -10,7 +10,7 @@ import pytest
 from headscope.errors import HeadscopeError
 from headscope.store import Results
 from headscope.store.shelf import staged
-from tests.stores import KINDS, Place, new_place
+from tests.support.stores import KINDS, Place, new_place
 
 from .test_store import DOCUMENT, SHAPES, check, name, write
 

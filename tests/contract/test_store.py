@@ -16,8 +16,8 @@ from safetensors.numpy import load
 
 from headscope.errors import StorageFull
 from headscope.store import Results
-from headscope.store.mapfile import Corrupt
-from tests.stores import KINDS, LARGE, Place, new_place
+from headscope.store.map_file import Corrupt
+from tests.support.stores import KINDS, LARGE, Place, new_place
 
 SHAPE = (2, 3, 5, 5)
 ALL = slice(None)
@@ -358,9 +358,9 @@ def test_files_are_private(tmp_path: Path) -> None:
 WORKER = """
 import json, random, sys
 import numpy as np
-from headscope.store.mapfile import Corrupt
+from headscope.store.map_file import Corrupt
 from tests.contract.test_store import ALL, content, name, write
-from tests.stores import Place
+from tests.support.stores import Place
 
 results, chance = Place.load(sys.argv[1]).open(int(sys.argv[3])), random.Random(int(sys.argv[2]))
 done = {"written": 0, "read": 0, "gone": 0}
@@ -410,7 +410,7 @@ def test_many_processes_at_once(results: Results, place: Place) -> None:
 HALF_WRITER = """
 import sys, time
 from tests.contract.test_store import SHAPES, content, name
-from tests.stores import Place
+from tests.support.stores import Place
 
 with Place.load(sys.argv[1]).open().writer(name(1)) as writer:
     writer.open(SHAPES)

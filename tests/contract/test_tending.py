@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 import redis
 
-from headscope.jobs import Claimant, RedisRecord, cluster
-from tests.compose import Redis
+from headscope.jobs import RedisJobDatabase, Worker, cluster
 from tests.contract.records import accept, claimed, the
-from tests.server import eventually
+from tests.support.compose import Redis
+from tests.support.server import eventually
 
-WORKER = Claimant("one", task="the-task")
+WORKER = Worker("one", task="the-task")
 
 
 @pytest.fixture
-def record(broker: Redis) -> Iterator[RedisRecord]:
-    opened = RedisRecord(broker.url, prefix=f"{uuid.uuid4().hex}:")
+def record(broker: Redis) -> Iterator[RedisJobDatabase]:
+    opened = RedisJobDatabase(broker.url, prefix=f"{uuid.uuid4().hex}:")
     yield opened
     opened.close()
 
@@ -49,7 +49,7 @@ def commands(broker: Redis) -> Iterator[list[Any]]:
 
 
 def test_only_silent_workers_are_ended(
-    broker: Redis, record: RedisRecord, commands: list[Any], monkeypatch: pytest.MonkeyPatch
+    broker: Redis, record: RedisJobDatabase, commands: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job given to a worker that never heard of it, the answer being lost, is given to another; the worker goes on. Silent, it is ended, and its job is another's."""
     monkeypatch.setattr(cluster, "STALE_SECONDS", 3.0)

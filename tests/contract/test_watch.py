@@ -7,15 +7,15 @@ from collections import Counter
 from typing import Any
 
 from headscope.errors import BrokerUnavailable
-from headscope.jobs import Job, Record, Watcher
+from headscope.jobs import Job, JobDatabase, Watcher
 from tests.contract.records import IDS, accept, claimed, running, the
-from tests.server import eventually
+from tests.support.server import eventually
 
 
 class Asked:
     """A record that counts what it is asked, and can be made to fail."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: JobDatabase) -> None:
         self.record, self.calls, self.away = record, Counter[str](), False
 
     def __getattr__(self, name: str) -> Any:
@@ -25,7 +25,7 @@ class Asked:
         return getattr(self.record, name)
 
 
-def test_everybody_sees_the_end(record: Record) -> None:
+def test_everybody_sees_the_end(record: JobDatabase) -> None:
     """Five hundred who wait for two jobs, with progress in between; and whoever comes later."""
 
     async def watch() -> None:
@@ -51,7 +51,7 @@ def test_everybody_sees_the_end(record: Record) -> None:
     asyncio.run(watch())
 
 
-def test_one_look_serves_everybody(record: Record) -> None:
+def test_one_look_serves_everybody(record: JobDatabase) -> None:
     """Per tick one question what has changed, and one for what somebody waits for; none for other jobs' changes."""
 
     async def watch() -> None:
@@ -74,7 +74,7 @@ def test_one_look_serves_everybody(record: Record) -> None:
     asyncio.run(watch())
 
 
-def test_who_waits_outlives_an_outage(record: Record) -> None:
+def test_who_waits_outlives_an_outage(record: JobDatabase) -> None:
     """While the record is away nobody is told anything wrong; once it is back the end is told."""
 
     async def watch() -> None:
@@ -94,7 +94,7 @@ def test_who_waits_outlives_an_outage(record: Record) -> None:
     asyncio.run(watch())
 
 
-def test_old_news_end_nothing(record: Record) -> None:
+def test_old_news_end_nothing(record: JobDatabase) -> None:
     """A job that was cancelled and sent again before somebody looks is followed to its new end, even if news of the old one come late."""
 
     async def watch() -> None:
@@ -114,7 +114,7 @@ def test_old_news_end_nothing(record: Record) -> None:
     asyncio.run(watch())
 
 
-def test_waiting_has_a_limit(record: Record) -> None:
+def test_waiting_has_a_limit(record: JobDatabase) -> None:
     """`ended` gives the job as it is when time is up."""
     job = running(record)
     asyncio.run(_ended(record, 0.05, job))
@@ -122,7 +122,7 @@ def test_waiting_has_a_limit(record: Record) -> None:
     asyncio.run(_ended(record, 60.0, the(record, job.id)))
 
 
-async def _ended(record: Record, seconds: float, expected: Job) -> None:
+async def _ended(record: JobDatabase, seconds: float, expected: Job) -> None:
     assert await Watcher(record).ended(expected.id, seconds) == expected
 
 

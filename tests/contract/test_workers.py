@@ -11,16 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from celery.exceptions import SoftTimeLimitExceeded
 
-from headscope.jobs import Claimant, Job, Problem, Record, settle
-from headscope.jobs.station import Station
+from headscope.jobs import Job, JobDatabase, Problem, Worker, settle
+from headscope.jobs.worker_process import WorkerProcess
 from tests.contract.records import IDS, PROBLEM, Open, accept, claimed, running, status, the
-from tests.server import eventually
+from tests.support.server import eventually
 
-ONE, TWO = Claimant("one", device="cuda:0", task="t", warm=frozenset({"m"}), pid=7, host="h"), Claimant("two")
+ONE, TWO = Worker("one", device="cuda:0", task="t", warm=frozenset({"m"}), pid=7, host="h"), Worker("two")
 LONG = 900.0
 
 
-def test_a_worker_is_known_while_it_is_heard_of(record: Record) -> None:
+def test_a_worker_is_known_while_it_is_heard_of(record: JobDatabase) -> None:
     """What it says of itself, and what it holds, until it leaves."""
     assert record.workers() == []
     record.beat(TWO, [])
@@ -34,14 +34,14 @@ def test_a_worker_is_known_while_it_is_heard_of(record: Record) -> None:
     assert [(state.claimant.name, state.jobs) for state in record.workers()] == [("one", ())]
 
 
-def test_runs_without_heartbeat_are_lost(record: Record) -> None:
+def test_runs_without_heartbeat_are_lost(record: JobDatabase) -> None:
     """Those whose worker beats are not; nor does a worker keep a run alive that it knows nothing of."""
     first, second = running(record, 0, ONE), running(record, 1, TWO)
     assert record.lost(60) == []
     assert {job.id for job in record.lost()} == {first.id, second.id}
     assert record.lost(name="two") == [second]
 
-    def only(claimant: Claimant, lost: str) -> None:
+    def only(claimant: Worker, lost: str) -> None:
         """From now on nobody but this worker beats, for both runs: in the end the other one is lost, and that one only."""
         since = record.now()
 
@@ -60,7 +60,7 @@ def test_runs_without_heartbeat_are_lost(record: Record) -> None:
     assert [job.id for job in record.lost()] == [first.id]
 
 
-def test_a_heartbeat_can_come_too_late(record: Record) -> None:
+def test_a_heartbeat_can_come_too_late(record: JobDatabase) -> None:
     """A worker that was given up, and comes back, keeps nothing alive that is another one's now."""
     lost = running(record, 0, ONE)
     settle(record, [lost], LONG)
@@ -70,7 +70,7 @@ def test_a_heartbeat_can_come_too_late(record: Record) -> None:
     assert record.lost(name="two") == [again]
 
 
-def test_poison_fails_after_three_workers(record: Record) -> None:
+def test_poison_fails_after_three_workers(record: JobDatabase) -> None:
     """Tried again twice, then failed; each loss is counted."""
     accept(record, 0)
     for attempt in (1, 2, 3):
@@ -84,7 +84,7 @@ def test_poison_fails_after_three_workers(record: Record) -> None:
     assert record.counters() == {"worker_losses": 3}
 
 
-def test_a_job_out_of_time_is_not_tried_again(record: Record) -> None:
+def test_a_job_out_of_time_is_not_tried_again(record: JobDatabase) -> None:
     """Its worker hung, and was killed for it."""
     job = running(record)
     eventually(lambda: job.started is not None and record.now() > job.started, "time")
@@ -98,7 +98,7 @@ def test_many_notice_but_one_settles(open_record: Open) -> None:
     """A loss costs each job of a group one attempt, however many servers notice at once."""
     record = open_record()
     accept(record, 0, 1, 2, recipe="r", tokens=10)
-    jobs = record.claim(Claimant("one", most_tokens=100))
+    jobs = record.claim(Worker("one", most_tokens=100))
     assert len(jobs) == 3
     gate = threading.Barrier(6)
 
@@ -115,7 +115,7 @@ def test_many_notice_but_one_settles(open_record: Open) -> None:
     assert 1 <= record.counters()["worker_losses"] <= 3
 
 
-def test_a_cancelled_run_is_held_until_its_worker_lets_go(record: Record) -> None:
+def test_a_cancelled_run_is_held_until_its_worker_lets_go(record: JobDatabase) -> None:
     """So that a worker which does not listen can be killed; sent again meanwhile, the job is another run."""
     job = running(record, claimant=ONE)
     record.cancel(job.id)
@@ -132,7 +132,7 @@ def test_a_cancelled_run_is_held_until_its_worker_lets_go(record: Record) -> Non
 
 
 @pytest.mark.parametrize("how", ["leaves", "forgotten"])
-def test_nobody_is_killed_who_has_left(record: Record, how: str) -> None:
+def test_nobody_is_killed_who_has_left(record: JobDatabase, how: str) -> None:
     """The cancelled runs of a worker whose process has ended are let go."""
     job = running(record, claimant=ONE)
     record.cancel(job.id)
@@ -161,10 +161,12 @@ class Interrupted:
         raise AssertionError("not interrupted")
 
 
-def test_a_job_out_of_time_is_told_so(record: Record) -> None:
+def test_a_job_out_of_time_is_told_so(record: JobDatabase) -> None:
     """Whatever the interruption was taken for, and however short the job was since its worker claimed it."""
     accept(record, 0)
-    station = Station(ONE, lambda: record, Interrupted, lambda: 0, lambda _: None, job_seconds=LONG, prewarm=False)
+    station = WorkerProcess(
+        ONE, lambda: record, Interrupted, lambda: 0, lambda _: None, job_seconds=LONG, prewarm=False
+    )
     station._engine = station._make_engine()
     before = signal.getsignal(signal.SIGUSR1)
     try:

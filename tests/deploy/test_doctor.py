@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 import fsspec
 import pytest
 
-from headscope import outside
-from headscope.accounts import FILE, Accounts
 from headscope.errors import InvalidSetting
-from headscope.jobs import Claimant
-from headscope.jobs.redis import RedisRecord
+from headscope.jobs import Worker
+from headscope.jobs.redis import RedisJobDatabase
+from headscope.server import doctor
+from headscope.server.accounts import FILE, Accounts
 from headscope.settings import Settings
-from tests.compose import ROOT, Stack
-from tests.compose import redis_server as new_redis
-from tests.stores import object_store
+from tests.support.compose import ROOT, Stack
+from tests.support.compose import redis_server as new_redis
+from tests.support.stores import object_store
 
 NOBODY = "unix:///nowhere/redis.sock"
 
@@ -50,7 +50,7 @@ def users_of_broker(folder: Path, *users: str, policy: str = "noeviction") -> It
 
 def found(home: Path, **settings: str) -> dict[str, tuple[bool, str]]:
     """What is found around a server with these settings, by name."""
-    return {one.name: (one.ok, one.message) for one in outside.findings(Settings(home=home, **settings))}
+    return {one.name: (one.ok, one.message) for one in doctor.findings(Settings(home=home, **settings))}
 
 
 def test_nothing_is_looked_for_that_is_not_set(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_what_is_right_is_found_right(tmp_path: Path, redis_server: Callable[...
     broker, cache, store = redis_server(), redis_server(service="cache"), tmp_path / "store"
     store.mkdir()
     Accounts(tmp_path / FILE).create("ada")
-    record = RedisRecord(broker)
-    record.beat(Claimant("here"), [])
-    record.beat(Claimant("there", "cuda:1"), [])
+    record = RedisJobDatabase(broker)
+    record.beat(Worker("here"), [])
+    record.beat(Worker("there", "cuda:1"), [])
     record.close()
     all_ = found(tmp_path, redis_url=broker, cache_url=cache, store_url=str(store))
     assert list(all_) == ["access tokens", "broker", "clock", "workers", "cache", "broker and cache", "store"]
@@ -94,9 +94,9 @@ def test_a_broker_that_may_lose_jobs(
 def test_an_evicting_broker_is_refused(tmp_path: Path, redis_server: Callable[..., str]) -> None:
     evicting = Settings(home=tmp_path, redis_url=redis_server("--maxmemory-policy", "allkeys-lru"))
     with pytest.raises(InvalidSetting, match="Set maxmemory-policy noeviction"):
-        outside.refuse_evicting_broker(evicting)
+        doctor.refuse_evicting_broker(evicting)
     for url in (redis_server(), NOBODY, None):
-        outside.refuse_evicting_broker(Settings(home=tmp_path, redis_url=url))
+        doctor.refuse_evicting_broker(Settings(home=tmp_path, redis_url=url))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_nothing_starts_with_an_evicting_broker(
         check=False,
         timeout=60,
     )
-    assert (shown.returncode, shown.stderr) == (1, f"headscope: {outside.EVICTS} [invalid-setting]\n")
+    assert (shown.returncode, shown.stderr) == (1, f"headscope: {doctor.EVICTS} [invalid-setting]\n")
 
 
 def test_the_command_says_it_and_fails(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.compose import PASSWORDS, ROOT, Stack, image, read
+from tests.support.compose import PASSWORDS, ROOT, Stack, image, read
 
 FILE = read(**PASSWORDS)
 SERVICES = FILE["services"]

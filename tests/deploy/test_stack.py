@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from headscope.settings import Settings
-from tests.compose import PASSWORDS, Stack, image, read
-from tests.server import eventually, gone
+from tests.support.compose import PASSWORDS, Stack, image, read
+from tests.support.server import eventually, gone
 
 ASKED = {"model": "bert", "text": "The cat sat on the mat.", "lenses": ["weights", "effective"]}
 

@@ -13,8 +13,8 @@ import pytest
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
-from tests.compose import ROOT
-from tests.server import Server
+from tests.support.compose import ROOT
+from tests.support.server import Server
 
 PAGE, MODEL = "headscope/api/page", "headscope/models/minilm"
 LIMIT = 100_000_000  # of a file on PyPI

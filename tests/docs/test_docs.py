@@ -19,8 +19,9 @@ import pytest
 from safetensors import safe_open
 
 import headscope
-from headscope import cli, errors
-from headscope.api.schemas import AnalysisDocument
+from headscope import errors
+from headscope.api.schemas.analyses import AnalysisDocument
+from headscope.cli import main as cli
 from headscope.figures import FIGURES
 from headscope.figures.studies import STUDY_FIGURES
 from headscope.lenses import LENSES

@@ -21,8 +21,8 @@ from benchmarks.common import machine
 from tests.faults.load import reference, requests
 from tests.faults.matrix import BOTH, FAULTS
 from tests.faults.stage import Account, Stage, open_home
-from tests.models import small_models
-from tests.server import Server
+from tests.support.models import small_models
+from tests.support.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 FINISHED = ROOT / "build" / "faults.json"

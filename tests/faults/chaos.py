@@ -22,13 +22,13 @@ from typing import Any
 import httpx
 import psutil
 
-from tests import studies
-from tests.cluster import Cluster
-from tests.compose import Worker
 from tests.faults.load import Body, Load, forget, reference, requests
 from tests.faults.stage import Stage
-from tests.models import small_models
-from tests.server import Program, Server, eventually
+from tests.support import studies
+from tests.support.cluster import Cluster
+from tests.support.compose import Worker
+from tests.support.models import small_models
+from tests.support.server import Program, Server, eventually
 
 # Between two strikes, and how long a part is stopped at most, in s.
 BETWEEN, LONGEST = (1.0, 5.0), 20.0

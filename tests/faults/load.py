@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 from safetensors.numpy import load
 
-from tests.server import API, SLOW, Server, eventually
+from tests.support.server import API, SLOW, Server, eventually
 
 Body = dict[str, Any]
 TERMINAL = frozenset({"done", "failed", "cancelled"})

@@ -16,7 +16,7 @@ from tests.faults.stage import Account, Stage
 from tests.faults.test_same_request import ask as crowd
 from tests.faults.test_same_request import hang_up
 from tests.faults.test_storage import flip
-from tests.server import API, Server, eventually, gone
+from tests.support.server import API, Server, eventually, gone
 
 Strike = Callable[[Stage, Load], None]
 CLUSTER, EMBEDDED = "cluster", "embedded"

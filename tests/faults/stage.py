@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
-from tests.cluster import Cluster
 from tests.faults.load import DOCUMENTED, Client, Load, answers, digest, forget, kind, requests
-from tests.server import SLOW, Server, eventually
+from tests.support.cluster import Cluster
+from tests.support.server import SLOW, Server, eventually
 
 # Longest time of one job on a stage, in s: a process that hangs is noticed after it at the latest.
 JOB_SECONDS = 40

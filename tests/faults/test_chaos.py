@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cluster import Cluster
 from tests.faults.chaos import load_of, run
 from tests.faults.load import reference
-from tests.server import Server
+from tests.support.cluster import Cluster
+from tests.support.server import Server
 
 
 def test_nothing_is_lost(embedded: Server, models: Path, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from safetensors.numpy import load
 
 import headscope
 from headscope.jobs import celery
-from tests.cluster import Cluster
 from tests.faults.test_storage import flip
-from tests.server import SLOW, Server, eventually, gone
+from tests.support.cluster import Cluster
+from tests.support.server import SLOW, Server, eventually, gone
 from tests.unit import pictures
 
 QUICK = {"model": "bert", "text": "The cat sat."}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import Cluster
-from tests.lossy import Lossy
-from tests.server import DEADLINE, eventually
+from tests.support.cluster import Cluster
+from tests.support.lossy import Lossy
+from tests.support.server import DEADLINE, eventually
 
 Parts = tuple[Cluster, Lossy]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.faults.load import reference, requests
 from tests.faults.matrix import CLUSTER, EMBEDDED, FAULTS
 from tests.faults.stage import Stage, open_home
-from tests.server import Server
+from tests.support.server import Server
 
 JOBS = 6
 # These take less time there.

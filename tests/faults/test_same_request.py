@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import httpx
 
-from tests.cluster import both_homes
-from tests.server import API, Server
+from tests.support.cluster import both_homes
+from tests.support.server import API, Server
 
 pytestmark = both_homes
 CLIENTS = 500

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from safetensors.numpy import load
 
-from tests.server import SLOW, Server, environment, eventually
+from tests.support.server import SLOW, Server, environment, eventually
 
 Start = Callable[..., Server]
 NO_LIMIT = (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import StoreUnavailable
-from headscope.store import Housekeeper, housekeeper, link, remote
-from tests.compose import Redis, redis_server
+from headscope.store import Maintenance, link, maintenance, remote
 from tests.contract.test_store import check, name, write
-from tests.server import eventually
-from tests.stores import Place, new_place, object_store
+from tests.support.compose import Redis, redis_server
+from tests.support.server import eventually
+from tests.support.stores import Place, new_place, object_store
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def test_without_redis_results_are_read_and_written(
 def test_redis_restarts_empty(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that go on running make the index again by themselves, one of them at a time."""
     for name_ in ("NOTE_SECONDS", "TIDY_SECONDS"):
-        monkeypatch.setattr(housekeeper, name_, 0.02)
+        monkeypatch.setattr(maintenance, name_, 0.02)
     servers = [place.open() for _ in range(3)]
-    keepers = [Housekeeper(results) for results in servers]
+    keepers = [Maintenance(results) for results in servers]
     for number in (1, 2):
         write(servers[0], number)
     usage = servers[0].usage()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from numpy.typing import NDArray
 
-from tests import studies
-from tests.cluster import Cluster
-from tests.server import Server, eventually, gone
+from tests.support import studies
+from tests.support.cluster import Cluster
+from tests.support.server import Server, eventually, gone
 
 Start = Callable[..., Server]
 INPUTS = 1_300

@@ -10,10 +10,10 @@ from typing import cast
 import httpx
 import pytest
 
-from tests import studies
 from tests.api.users import OF_ONE, Users, ask, refused, users
-from tests.cluster import Cluster
-from tests.server import API, SLOW, Server, eventually
+from tests.support import studies
+from tests.support.cluster import Cluster
+from tests.support.server import API, SLOW, Server, eventually
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.server import SLOW, Server, eventually, gone
+from tests.support.server import SLOW, Server, eventually, gone
 
 Start = Callable[..., Server]
 QUICK = {"model": "bert", "text": "The cat sat."}

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 import headscope
-from headscope.capture import Wanted, capture, examine
+from headscope.capture import CaptureSpec, capture, examine
+from headscope.core.attention import Layer
 from headscope.errors import HeadscopeError
-from headscope.types import Layer
 
 from .build import Built, ids
 from .structure import structure_apart
@@ -76,7 +76,7 @@ def _difference(model: Any, anatomy: Any, built: Built, length: int) -> str | No
             blocks.setdefault(layer.index, []).append(layer.weights.clone())
             hidden.append(layer.weights[:, ~layer.keys.allowed(*layer.weights.shape[1:])].abs().sum().item())
 
-        output = capture(model, encoded, anatomy, Wanted(keep), kind)
+        output = capture(model, encoded, anatomy, CaptureSpec(keep), kind)
         ours = [torch.cat(blocks[layer]) for layer in sorted(blocks)]
         theirs = [one[0].float() for one in getattr(expected, RETURNED[kind]) if one is not None]
         wrong = _apart(ours, theirs) or _outputs_apart(output, expected)

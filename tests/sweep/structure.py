@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headscope.capture import Wanted, capture
-from headscope.types import Layer
+from headscope.capture import CaptureSpec, capture
+from headscope.core.attention import Layer
 
 TOLERANCE = 1e-4  # relative to the largest entry, if that is above 1
 CHECKED = ("projection", "residual", "replay", "bilinear")
@@ -31,7 +31,7 @@ def structure_apart(model: Any, anatomy: Any, encoded: Any, kind: str) -> str | 
         layers.append((layer, again))
 
     with _watched(model.module, sites, seen):
-        capture(model, encoded, anatomy, Wanted(lambda layer: None, keep, needs), kind)
+        capture(model, encoded, anatomy, CaptureSpec(lambda layer: None, keep, needs), kind)
     if len(layers) != len(sites):
         return f"{kind}: {len(layers)} whole layers, not {len(sites)}"
     for site, (layer, again) in zip(sites, layers, strict=True):

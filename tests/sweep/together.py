@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from headscope.capture import Input, Wanted, capture_many, separate
+from headscope.capture import CaptureSpec, ModelInput, capture_many, separate
+from headscope.core.attention import Layer
 from headscope.models.tokens import Encoded
-from headscope.types import Layer
 
 TOLERANCE = 1e-5  # relative to the largest entry, if that is above 1
 
@@ -33,12 +33,12 @@ def _seen(model: Any, anatomy: Any, inputs: list[Encoded]) -> list[list[Tensor]]
     needs = frozenset({"hidden"} - anatomy.lacks("self").keys())
     seen = [list[Tensor]() for _ in inputs]
     wanted = [_keeping(found, needs) for found in seen]
-    _, failed = capture_many(model, [Input(*pair) for pair in zip(inputs, wanted, strict=True)], anatomy)
+    _, failed = capture_many(model, [ModelInput(*pair) for pair in zip(inputs, wanted, strict=True)], anatomy)
     assert failed == [None] * len(inputs)
     return seen
 
 
-def _keeping(found: list[Tensor], needs: frozenset[str]) -> Wanted:
+def _keeping(found: list[Tensor], needs: frozenset[str]) -> CaptureSpec:
     def heads(layer: Layer) -> None:
         found.append(layer.weights.clone())
 
@@ -46,4 +46,4 @@ def _keeping(found: list[Tensor], needs: frozenset[str]) -> Wanted:
         if layer.stream.after is not None:
             found.append(layer.stream.after.clone())
 
-    return Wanted(heads, whole, needs)
+    return CaptureSpec(heads, whole, needs)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.alignment import Alignment, _common, align, check_enough, laid
+from headscope.core.alignment import Alignment, _common, align, check_enough, laid
+from headscope.core.attention import Token
 from headscope.errors import InvalidRequest
-from headscope.types import Token
 
 
 def cut(text: str, *, pieces: int = 99, begin: str = "[CLS]", segment: int = 0, lower: bool = False) -> list[Token]:

@@ -13,9 +13,9 @@ from transformers import MistralConfig, MistralForCausalLM
 
 import headscope
 from headscope import Model
-from headscope.attentions import _read, from_attentions
+from headscope.core.words import word_groups
 from headscope.errors import HeadscopeError, InvalidRequest, Unknown, Unsupported
-from headscope.words import word_groups
+from headscope.library.from_attentions import _read, from_attentions
 
 from .conftest import eager, projected, relative
 

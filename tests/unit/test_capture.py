@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralFo
 
 import headscope
 from headscope import Model
-from headscope.capture import attention, examine
+from headscope.capture import examine, interface
 from headscope.errors import NonFinite, Unsupported
 
 from .conftest import eager, projected, relative
@@ -113,7 +113,7 @@ def test_sliding_window_is_seen(ids: Ids) -> None:
 def test_blocks_of_heads_change_nothing(tiny: Model, ids: Ids, monkeypatch: pytest.MonkeyPatch) -> None:
     """One head at a time gives what whole layers give."""
     whole = headscope.analyze(tiny, token_ids=ids(30), measures=("entropy", "null_share", "leverage"))
-    monkeypatch.setattr(attention, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(interface, "BLOCK_BYTES", 1)
     parts = headscope.analyze(tiny, token_ids=ids(30), measures=("entropy", "null_share", "leverage"))
     for lens, maps in whole.maps.items():
         np.testing.assert_allclose(parts.maps[lens], maps, atol=1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import headscope
-from headscope.library import Analysis
+from headscope.library.analysis import Analysis
 
 WIDTH = 3
 # Tokens up to which a head of three dimensions loses nothing: one more for lenses that keep the sums of rows.

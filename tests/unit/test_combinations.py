@@ -16,10 +16,10 @@ from transformers import T5Config, T5ForConditionalGeneration, ViTConfig, ViTFor
 
 import headscope
 from headscope import LENSES, MECHANISMS, Model
-from headscope.capture import Wanted, capture, examine
+from headscope.analysis.request import AnalysisRequest
+from headscope.capture import CaptureSpec, capture, examine
+from headscope.core.attention import Kind, Layer, Setting
 from headscope.errors import Unsupported
-from headscope.request import AnalysisRequest
-from headscope.types import Kind, Layer, Setting
 
 from .conftest import TINY, projected
 from .lenses.heads import by_head, mask_of
@@ -128,7 +128,9 @@ def expected(model: Model, request: AnalysisRequest, lenses: list[str]) -> tuple
                 maps[lens].append((here[0] @ maps[lens][-1][0])[None] if joined else here)
 
     with model.using("float64"):
-        wanted = Wanted(lambda layer: None, read, everything, whole=True, pad_to=None if "padding" in lacks else PAD)
+        wanted = CaptureSpec(
+            lambda layer: None, read, everything, whole=True, pad_to=None if "padding" in lacks else PAD
+        )
         capture(model, encoded, anatomy, wanted, request.kind, lambda: mechanism.begin(request.mechanism, setting))
     return maps, layers
 

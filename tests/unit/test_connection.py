@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 import uvicorn
 
-from headscope.api import connection
-from headscope.api.connection import Connection
+from headscope.api.http import connection
+from headscope.api.http.connection import Connection
 
 PIECE = b"a" * 256 * 1024
 PIECES = 64

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from headscope.jobs import Claimant, Embedded, SqliteRecord, Work
+from headscope.jobs import Embedded, SqliteJobDatabase, Work, Worker
 
 
 class JustTooLate(Future[Any]):
@@ -15,21 +15,21 @@ class JustTooLate(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         if timeout is None:
             return super().result()
-        self.set_result(({"a": None}, Claimant("embedded")))
+        self.set_result(({"a": None}, Worker("embedded")))
         raise TimeoutError
 
 
 def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
-    record = SqliteRecord(tmp_path / "jobs.db")
+    record = SqliteJobDatabase(tmp_path / "jobs.db")
     home = Embedded(record, lambda: None, (), job_seconds=30, cancel_seconds=1)
     record.enqueue([Work("a", "{}")])
     late = JustTooLate()
-    jobs = record.claim(Claimant("embedded"))
+    jobs = record.claim(Worker("embedded"))
     listened = []
 
     def listen() -> None:  # between two looks
         listened.append(True)
-        late.set_result(({"a": None}, Claimant("embedded")))
+        late.set_result(({"a": None}, Worker("embedded")))
 
     home._listen = listen
     assert home._wait(jobs, late) == {"a": None}

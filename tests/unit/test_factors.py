@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import headscope
-from headscope.capture.anatomy import split_projection
-from headscope.capture.factors import projection_factors
+from headscope.capture.projection_factors import projection_factors
+from headscope.capture.sites import split_projection
 
 from .conftest import TINY
 

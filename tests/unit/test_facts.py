@@ -11,7 +11,7 @@ from headscope.errors import HeadscopeError, UnsafeModel, Unsupported
 from headscope.models import facts, families
 from headscope.models.facts import Tower
 
-from ..families import table
+from ..support.families import table
 
 BASE = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 128}
 
@@ -21,7 +21,7 @@ def read(family: str, **more: Any) -> facts.Facts:
 
 
 def test_the_table_of_families_is_that_of_transformers() -> None:
-    """As far as the transformers installed knows them (else: python -m tests.families)."""
+    """As far as the transformers installed knows them (else: python -m tests.support.families)."""
     made = table()
     known = set().union(*made.values())
     for name, members in made.items():

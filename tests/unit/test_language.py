@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headscope.core.attention import Token
 from headscope.errors import InvalidQuery
 from headscope.measures import MEASURES
 from headscope.query import Scene, parse, understand, write
-from headscope.types import Token
 
 WORDS = "The boats lay by the river bank while the bank in town kept token ization .".split()
 PIECES = {"token": (13, "word"), "ization": (13, "subword"), ".": (14, "punct")}

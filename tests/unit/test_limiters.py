@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from headscope.errors import TooManyRequests
-from headscope.limiters import Limiter, client
+from headscope.server.limiters import Limiter, client
 
 
 async def _of(name: str, limiter: Limiter, order: list[str]) -> None:

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 import headscope
 from headscope import LENSES, MEASURES, MECHANISMS, Model
-from headscope.analysis import Asked, Outcome, run, run_many
+from headscope.analysis.pipeline import AnalysisTask, Outcome, run, run_many
+from headscope.analysis.request import ALONE, AnalysisRequest
+from headscope.analysis.result import MemorySink, Result
 from headscope.capture import examine, separate
+from headscope.core.attention import Kind
 from headscope.errors import Cancelled, InvalidRequest, NonFinite, OutOfMemory, StorageFull
-from headscope.request import ALONE, AnalysisRequest
-from headscope.result import Memory, Result
-from headscope.types import Kind
-from tests.models import wordpiece
+from tests.support.models import wordpiece
 
 from .conftest import TINY
 from .test_combinations import CHANGED, given_to, t5, vit
@@ -30,16 +30,16 @@ TOGETHER, COUNT = 3, 10
 TOLERANCE = 1e-5
 
 
-def asked(model: Model, lengths: Sequence[int], **choices: Any) -> list[Asked]:
+def asked(model: Model, lengths: Sequence[int], **choices: Any) -> list[AnalysisTask]:
     """Analyses of random inputs of these lengths."""
     draw = np.random.default_rng(len(lengths))
     return [
-        Asked(AnalysisRequest(model="m", token_ids=draw.integers(0, 200, n).tolist(), **choices), Memory())
+        AnalysisTask(AnalysisRequest(model="m", token_ids=draw.integers(0, 200, n).tolist(), **choices), MemorySink())
         for n in lengths
     ]
 
 
-def together(model: Model, several: Sequence[Asked], **options: Any) -> tuple[list[Outcome], int]:
+def together(model: Model, several: Sequence[AnalysisTask], **options: Any) -> tuple[list[Outcome], int]:
     """What comes of them, and how many forward passes that took."""
     passes = list[None]()
     outcomes = run_many(model, several, on_pass=lambda: passes.append(None), **options)
@@ -56,10 +56,10 @@ def arrays(result: Result, sink: Any) -> dict[str, Array]:
     return found
 
 
-def same(model: Model, one: Asked, outcome: Outcome, *, exactly: bool = False, **options: Any) -> None:
+def same(model: Model, one: AnalysisTask, outcome: Outcome, *, exactly: bool = False, **options: Any) -> None:
     """The outcome is what the input gives alone."""
     assert isinstance(outcome, Result), outcome
-    sink = Memory()
+    sink = MemorySink()
     alone = run(model, one.request, sink, **options)
     ours, theirs = arrays(outcome, one.sink), arrays(alone, sink)
     assert ours.keys() == theirs.keys()
@@ -108,7 +108,9 @@ def test_texts_of_the_default_model(minilm: Model) -> None:
     vectors = draw.normal(size=(2, 2, minilm.width)).tolist()
     texts = [{"text": "The cat sat here."}, {"text": "A dog ran off."}, {"text": "Two old", "text_pair": "cats sat"}]
     for mechanism in ("softmax", {"name": "pasta", "vectors": vectors}):
-        several = [Asked(AnalysisRequest(model="m", mechanism=mechanism, **text), Memory()) for text in texts]
+        several = [
+            AnalysisTask(AnalysisRequest(model="m", mechanism=mechanism, **text), MemorySink()) for text in texts
+        ]
         (first, second, pair), passes = together(minilm, several)
         assert passes == 1
         same(minilm, several[0], first)
@@ -127,7 +129,7 @@ def test_special_tokens_may_stand_elsewhere(minilm: Model, rules: str) -> None:
     texts = [{"text": " ".join(words[:cut]), "text_pair": " ".join(words[cut:])} for cut in range(1, len(words))]
     texts.append({"text": " ".join([*words, "well"])})
     measures = [{"name": "patterns", "rules": rules}, "special_tokens", "sink", "special_broadcast"]
-    several = [Asked(AnalysisRequest(model="m", measures=measures, **text), Memory()) for text in texts]
+    several = [AnalysisTask(AnalysisRequest(model="m", measures=measures, **text), MemorySink()) for text in texts]
     outcomes, passes = together(minilm, several)
     assert passes == 1
     for one, outcome in zip(several, outcomes, strict=True):
@@ -160,7 +162,7 @@ def test_logits_and_precision(tiny: Model) -> None:
     assert (passes, tiny.module.dtype) == (1, torch.float32)
     for one, outcome in zip(several, outcomes, strict=True):
         same(tiny, one, outcome)
-        alone = run(tiny, one.request, Memory(), keep_logits=True)
+        alone = run(tiny, one.request, MemorySink(), keep_logits=True)
         np.testing.assert_allclose(outcome.logits, alone.logits, atol=TOLERANCE)
 
 
@@ -183,7 +185,7 @@ def test_the_rest_goes_one_by_one(build: Callable[[], Any], kind: Kind, lens: st
         request = headscope.arguments.request_of(
             "softmax", [lens], [], model="m", **packed(given_to(model, kind, seed, 9))
         )
-        several.append(Asked(request, Memory()))
+        several.append(AnalysisTask(request, MemorySink()))
     outcomes, passes = together(model, several)
     assert passes == 3
     for one, outcome in zip(several, outcomes, strict=True):
@@ -211,7 +213,7 @@ def test_a_model_that_mixes_its_inputs(minilm: Model) -> None:
         same(model, one, outcome, exactly=True)
 
 
-class Full(Memory):
+class Full(MemorySink):
     """A sink whose disk is full from the second layer on."""
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
@@ -233,11 +235,11 @@ def test_what_goes_wrong_with_one_stays_with_it(tiny: Model) -> None:
         told.append(detail)
 
     several = [
-        Asked(one.request.model_copy(update={"token_ids": given}), Memory())
+        AnalysisTask(one.request.model_copy(update={"token_ids": given}), MemorySink())
         for one, given in zip(several, ids, strict=True)
     ]
-    several[2] = Asked(several[2].request, Memory(), stop)
-    several[3] = Asked(several[3].request, Full())
+    several[2] = AnalysisTask(several[2].request, MemorySink(), stop)
+    several[3] = AnalysisTask(several[3].request, Full())
     examine(tiny)
     separate(tiny)
     embedding = tiny.module.get_input_embeddings().weight.data
@@ -257,7 +259,7 @@ def test_what_goes_wrong_with_one_stays_with_it(tiny: Model) -> None:
         same(tiny, several[place], outcomes[place])
 
 
-class Broken(Memory):
+class Broken(MemorySink):
     """A sink with a mistake in it, or whatever else it raises."""
 
     def __init__(self, error: Exception) -> None:
@@ -271,7 +273,7 @@ class Broken(Memory):
 def test_a_mistake_stays_with_one_input(tiny: Model) -> None:
     """What nobody foresaw ends the pass; in passes of fewer inputs it is found out whose it is, and the others are as alone."""
     several = asked(tiny, [COUNT] * 4)
-    several[1] = Asked(several[1].request, Broken(ValueError("mistake")))
+    several[1] = AnalysisTask(several[1].request, Broken(ValueError("mistake")))
     outcomes, passes = together(tiny, several)
     assert [type(outcome) for outcome in outcomes] == [Result, ValueError, Result, Result]
     assert passes == 2
@@ -286,7 +288,7 @@ def test_what_comes_from_outside_ends_all(tiny: Model) -> None:
         pass
 
     several = asked(tiny, [COUNT] * 4)
-    several[1] = Asked(several[1].request, Broken(Elapsed()))
+    several[1] = AnalysisTask(several[1].request, Broken(Elapsed()))
     with pytest.raises(Elapsed):
         run_many(tiny, several)
 
@@ -300,7 +302,7 @@ def test_a_pass_ends_with_its_last_input(tiny: Model) -> None:
         if len(reached) > TOGETHER:
             raise Cancelled("cancelled")
 
-    several = [Asked(one.request, one.sink, stop) for one in asked(tiny, [COUNT] * TOGETHER)]
+    several = [AnalysisTask(one.request, one.sink, stop) for one in asked(tiny, [COUNT] * TOGETHER)]
     outcomes, passes = together(tiny, several)
     assert (passes, {type(outcome) for outcome in outcomes}) == (0, {Cancelled})
     assert reached == ["layer 1 of 3"] * 2 * TOGETHER
@@ -309,7 +311,7 @@ def test_a_pass_ends_with_its_last_input(tiny: Model) -> None:
 def test_the_limit_holds_for_a_pass(tiny: Model) -> None:
     """What is at work on all inputs of a pass fits into the limit, so a small one gives more passes."""
     several = asked(tiny, [COUNT] * 5, maps=False)
-    from headscope.budget import plan
+    from headscope.analysis.memory import plan
 
     one = plan(several[0].request, dict.fromkeys(range(3), 4), COUNT, COUNT).work_bytes
     for limit, passes in ((one, 5), (2 * one, 3), (5 * one, 1), (None, 1)):

@@ -16,7 +16,7 @@ from transformers import ByT5Tokenizer, ViTConfig, ViTForImageClassification, Vi
 import headscope
 from headscope.errors import ModelNotExact, UnsafeModel, Unsupported
 from headscope.models import support
-from tests.models import tiny_model, wordpiece
+from tests.support.models import tiny_model, wordpiece
 
 from .conftest import TINY, eager
 

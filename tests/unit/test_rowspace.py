@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.declarations import NoParams
+from headscope.core.attention import Axes, Keys, Layer, Reading
+from headscope.core.declarations import NoParams
 from headscope.errors import Unsupported
 from headscope.lenses import LENSES
-from headscope.types import Axes, Keys, Layer, Reading
 
 from .conftest import projected, relative
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headscope.api.structure import MOST_BARE, MOST_KEYS, MOST_LEVELS, MOST_VALUES, check_structure
+from headscope.api.http.json_structure import MOST_BARE, MOST_KEYS, MOST_LEVELS, MOST_VALUES, check_structure
 from headscope.errors import InvalidRequest
 
 FULL = {

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 import headscope
+from headscope.analysis.request import AnalysisRequest, check_needs, missing
 from headscope.capture import examine
-from headscope.declarations import NEEDS
+from headscope.core.attention import Kind
+from headscope.core.declarations import NEEDS
 from headscope.errors import HeadscopeError, InvalidRequest, Unsupported
 from headscope.lenses import LENSES
 from headscope.models import support
 from headscope.models.facts import Facts
-from headscope.request import AnalysisRequest, check_needs, missing
-from headscope.types import Kind
-from tests.models import Family, tiny_model
+from tests.support.models import Family, tiny_model
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "vit"])

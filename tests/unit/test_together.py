@@ -8,26 +8,26 @@ import torch
 
 import headscope
 from headscope import Model
-from headscope.analysis import Asked, run, run_many
-from headscope.capture import Input, Together, Wanted, capture, capture_many, examine
+from headscope.analysis.pipeline import AnalysisTask, run, run_many
+from headscope.analysis.request import AnalysisRequest
+from headscope.analysis.result import MemorySink, Result
+from headscope.capture import Batch, CaptureSpec, ModelInput, capture, capture_many, examine
+from headscope.core.attention import Layer
 from headscope.errors import HeadscopeError, Unsupported
-from headscope.request import AnalysisRequest
-from headscope.result import Memory, Result
-from headscope.types import Layer
 
 FIELDS = ("weights", "values", "output", "query", "key", "projection", "projection_factors")
 NEEDS = frozenset({"projection"})
 
 
-def together(model: Model, several: list[list[int]], failing: int | None = None) -> tuple[list[Together], list[object]]:
+def together(model: Model, several: list[list[int]], failing: int | None = None) -> tuple[list[Batch], list[object]]:
     """What is handed on of inputs that share a pass, and what went wrong with each."""
-    found = list[Together]()
+    found = list[Batch]()
 
-    def take(one: Together) -> list[HeadscopeError | None]:
+    def take(one: Batch) -> list[HeadscopeError | None]:
         found.append(one)
         return [Unsupported("no") if place == failing else None for place in one.places]
 
-    inputs = [Input(model.encode(token_ids=ids), Wanted(refuse, needs=NEEDS)) for ids in several]
+    inputs = [ModelInput(model.encode(token_ids=ids), CaptureSpec(refuse, needs=NEEDS)) for ids in several]
     _, failures = capture_many(model, inputs, examine(model), take=take)
     return found, failures
 
@@ -38,7 +38,7 @@ def refuse(layer: Layer) -> None:
 
 def alone(model: Model, ids: list[int]) -> list[Layer]:
     found = list[Layer]()
-    capture(model, model.encode(token_ids=ids), examine(model), Wanted(found.append, needs=NEEDS))
+    capture(model, model.encode(token_ids=ids), examine(model), CaptureSpec(found.append, needs=NEEDS))
     return found
 
 
@@ -93,9 +93,9 @@ def test_tokens_that_differ_are_kept_apart(minilm: Model, mechanism: str) -> Non
         if name in ("patterns", "special_tokens", "token_types", "head_roles", "connections", "sink", "entropy")
     ]
     several = [
-        Asked(
+        AnalysisTask(
             AnalysisRequest(model="m", text=one, text_pair=two, mechanism=mechanism, measures=measures),
-            Memory(),
+            MemorySink(),
             tiles=False,
         )
         for one, two in texts
@@ -104,7 +104,7 @@ def test_tokens_that_differ_are_kept_apart(minilm: Model, mechanism: str) -> Non
     for asked, outcome in zip(several, run_many(minilm, several), strict=True):
         assert isinstance(outcome, Result)
         assert not outcome.tiles
-        theirs = run(minilm, asked.request, Memory())
+        theirs = run(minilm, asked.request, MemorySink())
         for name in measures:
             for lens, values in theirs.measures[name].items():
                 np.testing.assert_allclose(outcome.measures[name][lens], values, atol=1e-5, err_msg=f"{name} {lens}")

@@ -20,7 +20,7 @@ from headscope.errors import InvalidRequest, ModelUnavailable, UnsafeModel, Unsu
 from headscope.models.catalog import Catalog
 from headscope.models.trained import mechanism
 from headscope.settings import Settings
-from tests.models import HOPFIELD, HOPFIELD_IN_FULL, Family, tiny_twin
+from tests.support.models import HOPFIELD, HOPFIELD_IN_FULL, Family, tiny_twin
 
 TEXT = "The cat sat on the mat."
 WARNING = "headscope.this_model_attends_by_hopfield_load_it_with_headscope"

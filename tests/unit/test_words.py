@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 import headscope
 from headscope import Model
+from headscope.core.attention import Token
+from headscope.core.words import group, word_groups
 from headscope.errors import InvalidRequest
-from headscope.types import Token
-from headscope.words import group, word_groups
 
 
 def slow(grid: NDArray[Any], queries: list[int], keys: list[int]) -> list[list[float]]:

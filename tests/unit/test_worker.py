@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headscope.analysis.request import AnalysisRequest
 from headscope.jobs import Job
-from headscope.jobs.line import PipeLine, ServerLine
+from headscope.jobs.progress import PipeReporter, ServerReporter
 from headscope.models.catalog import Catalog
-from headscope.request import AnalysisRequest
 from headscope.settings import Settings
 from headscope.store import Results
-from headscope.worker import Worker
+from headscope.worker.engine import AnalysisEngine
 
 BERT = {"model": "bert", "lenses": ["weights", "effective"], "measures": ["entropy"]}
 TEXTS = ["The cat sat.", "Sat the cat.", "The sat cat."]  # equally many tokens
@@ -38,8 +38,8 @@ class Desk:
 
     def __init__(self, settings: Settings) -> None:
         self._ends = multiprocessing.Pipe()
-        self.server, self.line = ServerLine(self._ends[0]), PipeLine(self._ends[1])
-        self.worker, self.store = Worker(settings), Results.local(settings.home, settings.quota_bytes)
+        self.server, self.line = ServerReporter(self._ends[0]), PipeReporter(self._ends[1])
+        self.worker, self.store = AnalysisEngine(settings), Results.local(settings.home, settings.quota_bytes)
         self._catalog = Catalog(settings)
 
     def job(self, number: int, **body: Any) -> Job:

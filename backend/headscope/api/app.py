@@ -11,13 +11,20 @@ from functools import partial
 from fastapi import FastAPI
 
 from .._version import __version__
-from ..accounts import FILE, Accounts
 from ..figures.rendering import Renderer
-from ..runtime import Service
+from ..server.accounts import FILE, Accounts
+from ..server.service import Service
 from ..settings import Settings
-from . import (
+from . import error_responses, problems
+from .http.recent import RecentAnswers
+from .http.responses import LargeResponses
+from .middleware.access import Access
+from .middleware.bodies import BodyLimitMiddleware, BodyLimits
+from .middleware.metrics import PREFIX, RequestMetrics
+from .middleware.reads import ReadCache
+from .middleware.security import SecurityMiddleware
+from .routes import (
     analyses,
-    answers,
     compare,
     datasets,
     declarations,
@@ -27,20 +34,12 @@ from . import (
     health,
     maps,
     metrics,
-    problems,
     session,
     shares,
     studies,
     study_results,
 )
-from .access import Access
-from .frontpage import serve_page
-from .guard import Guard
-from .intake import BodyLimits, Intake
-from .reads import Reads
-from .recent import Recent
-from .responses import LargeResponses
-from .traffic import PREFIX, Traffic
+from .static_files import serve_page
 
 # Most calls that block at once.
 THREADS = 32
@@ -70,7 +69,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.service, app.state.accounts = service, accounts
-    app.state.registry, app.state.recent = metrics.registry(service), Recent()
+    app.state.registry, app.state.recent = metrics.registry(service), RecentAnswers()
     app.state.renderer = Renderer()
     for part in (
         session,
@@ -93,13 +92,13 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     app.include_router(metrics.router)
     serve_page(app)
     problems.install(app)
-    answers.describe(app)
+    error_responses.describe(app)
     limits = BodyLimits.of(settings, PREFIX)
     reads = {"recent": app.state.recent, "simple": partial(maps.simple, service.limiters.room), "route": maps.ROUTE}
-    app.add_middleware(Reads, service=service, **reads)
+    app.add_middleware(ReadCache, service=service, **reads)
     app.add_middleware(LargeResponses, room=service.limiters.room)
-    app.add_middleware(Intake, limits=limits)
+    app.add_middleware(BodyLimitMiddleware, limits=limits)
     app.add_middleware(Access, accounts=accounts, shared=service.record.shared)
-    app.add_middleware(Guard, hosts=settings.allowed_hosts, limits=limits)
-    app.add_middleware(Traffic, registry=app.state.registry)
+    app.add_middleware(SecurityMiddleware, hosts=settings.allowed_hosts, limits=limits)
+    app.add_middleware(RequestMetrics, registry=app.state.registry)
     return app

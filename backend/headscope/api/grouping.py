@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query
 
+from ..core.attention import Token
+from ..core.words import group, word_groups
 from ..errors import InvalidRequest
-from ..types import Token
-from ..words import group, word_groups
-from .tensors import Array
+from .http.tensors import Array
 
 By = Annotated[
     Literal["token", "word"],

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ..errors import HeadscopeError, StorageFull
-from ..home import FULL
-from .traffic import template
+from ..stores import FULL
+from .middleware.metrics import template
 
 logger = logging.getLogger("headscope.api")
 

@@ -1,21 +1,21 @@
 """Runs a model and sees every layer's attention on the way. The only user of transformers' AttentionInterface."""
 
-from .anatomy import Anatomy, Site
+from .batch import Batch, by_input, part
+from .batch_check import separate
 from .check import examine
-from .passes import capture, capture_many
-from .recording import FAULTS, Input, Wanted
-from .separate import separate
-from .standing import Standing
-from .together import Together, by_input, part
+from .forward import capture, capture_many
+from .patched import PatchedModule
+from .recording import FAULTS, CaptureSpec, ModelInput
+from .sites import AttentionSites, Site
 
 __all__ = [
     "FAULTS",
-    "Anatomy",
-    "Input",
+    "AttentionSites",
+    "Batch",
+    "CaptureSpec",
+    "ModelInput",
+    "PatchedModule",
     "Site",
-    "Standing",
-    "Together",
-    "Wanted",
     "by_input",
     "capture",
     "capture_many",

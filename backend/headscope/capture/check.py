@@ -10,26 +10,26 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from ..core.attention import Axes, Kind, Layer, Pass
 from ..errors import HeadscopeError, ModelNotExact, NonFinite
 from ..models.borrowing import evaluating
 from ..models.loading import Model
 from ..models.support import IMAGE
 from ..models.tokens import Encoded
-from ..types import Axes, Kind, Layer, Pass
-from .anatomy import Anatomy, Site
-from .attention import NAME, Calls, Masks, implementation, recording
-from .passes import capture, quiet, returned
-from .recording import Wanted
+from .forward import capture, quiet, returned
+from .interface import NAME, Calls, Masks, implementation, recording
+from .recording import CaptureSpec
+from .sites import AttentionSites, Site
 from .trace import Trace, describe, traced
 
 TOLERANCE = 1e-5
 ROUNDINGS = 4  # of the arithmetic's epsilon, where that is more: in half precision
 
 # Model -> type of arithmetic -> the module's structure when it was examined, and what was found.
-_known: WeakKeyDictionary[Model, dict[str, tuple[Any, Anatomy]]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Model, dict[str, tuple[Any, AttentionSites]]] = WeakKeyDictionary()
 
 
-def examine(model: Model, dtype: str = "float32") -> Anatomy:
+def examine(model: Model, dtype: str = "float32") -> AttentionSites:
     """Return what the model's attention is made of, proven on a probe computed in `dtype`, and cached while the module's structure stays the same.
 
     Captured weights and the model's outputs equal those of its eager attention within `tolerance`; where they do not, or nothing can be captured, only
@@ -58,7 +58,7 @@ def tolerance(module: Any) -> float:
     return max(TOLERANCE, ROUNDINGS * torch.finfo(next(module.parameters()).dtype).eps)
 
 
-def _examine(model: Model) -> Anatomy:
+def _examine(model: Model) -> AttentionSites:
     encoded = model.probe()
     try:
         with torch.inference_mode(), implementation(model.module, "eager"):
@@ -107,7 +107,7 @@ class _Probing:
         return None
 
 
-def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, list[Tensor]]) -> Anatomy:
+def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, list[Tensor]]) -> AttentionSites:
     with traced(model.module) as trace:
         probing = _Probing(trace)
         try:
@@ -126,7 +126,7 @@ def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, 
         raise ModelNotExact("Capturing its attention changes what this model computes.")
     with torch.inference_mode(), evaluating(model.module):
         sites = [describe(site, trace, index, model.module) for index, site in enumerate(sites)]
-    return _replayable(model, encoded, Anatomy(tuple(sites), captured=True))
+    return _replayable(model, encoded, AttentionSites(tuple(sites), captured=True))
 
 
 def _matched(
@@ -193,7 +193,7 @@ def _numbered(sites: list[Site], lists: set[str]) -> list[Site]:
     return result
 
 
-def _replayable(model: Model, encoded: Encoded, anatomy: Anatomy) -> Anatomy:
+def _replayable(model: Model, encoded: Encoded, anatomy: AttentionSites) -> AttentionSites:
     """Every layer is run again with its own outputs, as a batch of two: what comes out must be what came out."""
     lacks: dict[int, str] = {}
     limit = max(10 * TOLERANCE, 2 * tolerance(model.module))
@@ -213,7 +213,9 @@ def _replayable(model: Model, encoded: Encoded, anatomy: Anatomy) -> Anatomy:
             except Exception:  # noqa: BLE001 - whatever a layer raises about a batch it was not made for
                 lacks[id(site)] = "Its layers can't be run a second time on their own."
 
-        capture(model, encoded, anatomy, Wanted(lambda layer: None, run_again, frozenset({"hidden", "replay"})), kind)
+        capture(
+            model, encoded, anatomy, CaptureSpec(lambda layer: None, run_again, frozenset({"hidden", "replay"})), kind
+        )
     sites = [
         replace(site, lacks={**site.lacks, "replay": lacks[id(site)]}) if id(site) in lacks else site
         for site in anatomy.sites
@@ -221,7 +223,7 @@ def _replayable(model: Model, encoded: Encoded, anatomy: Anatomy) -> Anatomy:
     return replace(anatomy, sites=tuple(sites))
 
 
-def _fallback(expected: dict[Kind, list[Tensor]], reason: str) -> Anatomy:
+def _fallback(expected: dict[Kind, list[Tensor]], reason: str) -> AttentionSites:
     """Only the weights that eager returns."""
     lacks = dict.fromkeys(
         ("capture", "values", "scores", "projection", "residual", "hidden", "replay", "bilinear", "padding"), reason
@@ -231,7 +233,7 @@ def _fallback(expected: dict[Kind, list[Tensor]], reason: str) -> Anatomy:
         for index, weights in enumerate(maps):
             causal = kind != "cross" and weights.shape[2] > 1 and not bool(weights.triu(1).any())
             sites.append(Site(kind, index, weights.shape[1], 0, causal, lacks=dict(lacks)))
-    return Anatomy(tuple(sites), captured=False)
+    return AttentionSites(tuple(sites), captured=False)
 
 
 NONE_RETURNED = (

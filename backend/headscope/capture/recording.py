@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from ..core.attention import Kind, Layer, Pass, Stream
 from ..errors import HeadscopeError, NonFinite, Unsupported
 from ..models.tokens import Encoded
-from ..types import Kind, Layer, Pass, Stream
 from .affine import offset
-from .anatomy import Anatomy, Site, head_weights, norm_at, split_projection
-from .attention import Call, plain
-from .factors import projection_factors
+from .interface import Call, plain
+from .projection_factors import projection_factors
+from .sites import AttentionSites, Site, head_weights, norm_at, split_projection
 
 OnLayer = Callable[[Layer], None]
 PLAIN = Pass()
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Wanted:
+class CaptureSpec:
     """What a pass shall hand on: blocks of heads to `on_heads`; whole layers, with what `needs` names, to `on_layer` (with all their weights if `whole`)."""
 
     on_heads: OnLayer
@@ -49,11 +49,11 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Input:
+class ModelInput:
     """One input of a pass: what goes in, what is wanted of it, the mechanism, and layer -> values [H, P, D] of the padded input, if wanted."""
 
     encoded: Encoded
-    wanted: Wanted
+    wanted: CaptureSpec
     begin: Callable[[], Pass] = Pass
     padded: Mapping[int, Tensor] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class Recording:
     """
 
     def __init__(
-        self, modules: Mapping[str, Any], anatomy: Anatomy, kind: Kind, one: Input, row: int, size: int
+        self, modules: Mapping[str, Any], anatomy: AttentionSites, kind: Kind, one: ModelInput, row: int, size: int
     ) -> None:
         self.failed: Exception | None = None
         self._row, self._size = row, size

@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..types import Kind
+from ..core.attention import Kind
 from . import affine
-from .anatomy import NormForm, Part, Site, norm_at
-from .attention import Call
+from .interface import Call
+from .sites import HeadProjection, NormForm, Site, norm_at
 
 CLOSE = 1e-5
 ROUNDINGS = 4  # of the epsilon of half precision, where that is more
 
 
 @dataclass
-class Event:
+class TraceEvent:
     """One call of a module: name, what went in and what came out, as [tokens, features]."""
 
     name: str
@@ -43,7 +43,7 @@ class Attended:
 class Trace:
     """Everything that a forward pass called, in order."""
 
-    events: list[Event] = field(default_factory=list)
+    events: list[TraceEvent] = field(default_factory=list)
     attended: list[Attended] = field(default_factory=list)
     entered: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)  # what modules got, and when
 
@@ -69,7 +69,7 @@ def traced(module: Any) -> Iterator[Trace]:
                 _tensor(output if isinstance(output, tuple) else (output,)),
             )
             if given is not None and made is not None:
-                trace.events.append(Event(name, part, given, made))
+                trace.events.append(TraceEvent(name, part, given, made))
 
         return entering, leaving
 
@@ -158,7 +158,7 @@ def _entered_inside(trace: Trace, inside: str, start: int, stop: int) -> list[Te
     ]
 
 
-def _form(event: Event) -> NormForm | None:
+def _form(event: TraceEvent) -> NormForm | None:
     """What the normalisation computes, by trying."""
     module = event.module
     epsilon = next(
@@ -188,7 +188,7 @@ def _with_bilinear(site: Site, trace: Trace, attended: Attended, span: tuple[int
     return replace(site, query=query, key=key)
 
 
-def _part(vectors: Tensor, events: list[Event]) -> Part | None:
+def _part(vectors: Tensor, events: list[TraceEvent]) -> HeadProjection | None:
     """Where vectors [H, Q, D] stand in the output of a linear module: side by side from some offset, or one stride apart."""
     heads, _, width = vectors.shape
     for event in reversed(events):
@@ -199,7 +199,7 @@ def _part(vectors: Tensor, events: list[Event]) -> Part | None:
                 pieces = [event.output[:, offset + h * stride : offset + h * stride + width] for h in range(heads)]
                 found = torch.equal(pieces[0], vectors[0]) and torch.equal(torch.stack(pieces), vectors)
                 if found and _affine(event):
-                    return Part(event.name, offset, stride, width)
+                    return HeadProjection(event.name, offset, stride, width)
     return None
 
 
@@ -228,11 +228,11 @@ def _block(name: str, lists: set[str]) -> str | None:
     return None
 
 
-def _linear(event: Event) -> bool:
+def _linear(event: TraceEvent) -> bool:
     return affine.width(event.module) == event.input.shape[-1]
 
 
-def _affine(event: Event) -> bool:
+def _affine(event: TraceEvent) -> bool:
     """Whether the module's matrix and offset give what the module gave."""
     if not _linear(event):
         return False
@@ -243,7 +243,7 @@ def _affine(event: Event) -> bool:
     return _near(expected if shift is None else expected + shift, event.output)
 
 
-def _norm(event: Event) -> bool:
+def _norm(event: TraceEvent) -> bool:
     weight = getattr(event.module, "weight", None)
     named = "norm" in type(event.module).__name__.lower()
     return event.input.shape == event.output.shape and (named or (isinstance(weight, Tensor) and weight.dim() == 1))

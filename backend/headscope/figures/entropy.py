@@ -21,7 +21,7 @@ TITLES: dict[Unit, str] = {
 }
 
 
-class EntropyParams(LensParams):
+class EntropyFigureParams(LensParams):
     """Which rows, and in what unit."""
 
     lens: Literal["weights", "max-entropy"] = Field(default="weights", description="The lens whose maps were measured.")
@@ -31,7 +31,7 @@ class EntropyParams(LensParams):
     unit: Unit = Field(default="nats", description="Unit of the entropy.")
 
 
-def draw(numbers: Numbers, params: EntropyParams, palette: Palette) -> Drawing:
+def draw(numbers: Numbers, params: EntropyFigureParams, palette: Palette) -> Drawing:
     """Violins of the entropies of all queries."""
     nats = values(numbers, "entropy", params.lens)  # [L, H, Q]
     found = convert(nats, params.unit, numbers.arrays["keys"][:, None, :])
@@ -87,7 +87,7 @@ ENTROPY = Figure(
     doc="How widely queries spread their attention: one violin per layer, or per head of one layer, over all queries. The dot is the median, the bar spans the quartiles.",
     not_="Not comparable between texts of different length unless normalised, and a violin is a smoothed outline: between few queries it shows values that none of them has.",
     citation="Entropy: Shannon 1948; violins: Hintze & Nelson 1998; bandwidth: Silverman 1986, eq. 3.31",
-    params=EntropyParams,
+    params=EntropyFigureParams,
     unit="nats",
     range=(0.0, None),
     measures=("entropy",),

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..csvtext import Cell, csv_text
-from ..declarations import Declaration
+from ..core.csv_text import Cell, csv_text
+from ..core.declarations import Declaration
 from ..errors import NotReady, Unsupported
 from ..measures import MEASURES
 from .paper import PALETTES, Palette, Theme

@@ -18,7 +18,7 @@ SPREAD = 0.72
 MANY = 200
 
 
-class RankParams(LensParams):
+class RankFigureParams(LensParams):
     """Which map, and which of the numbers."""
 
     kind: Literal["numerical", "stable", "effective", "participation"] = Field(
@@ -26,7 +26,7 @@ class RankParams(LensParams):
     )
 
 
-def draw(numbers: Numbers, params: RankParams, palette: Palette) -> Drawing:
+def draw(numbers: Numbers, params: RankFigureParams, palette: Palette) -> Drawing:
     """A dot per head, by number from left to right within its layer, and a line at the median of the layer."""
     found = values(numbers, NAME, params.lens)[..., column(NAME, params.kind)]  # [L, H]
     layers, heads = list(numbers.document["layers"]), list(numbers.document["heads"])
@@ -73,7 +73,7 @@ RANK = Figure(
     doc="How many dimensions the map of each head uses: a dot per head, by number from left to right within its layer, and a line at the median of the layer.",
     not_="Not a judgement on heads: attending to one token at every query is rank 1 and may be all that is needed. Compare texts of the same length.",
     citation="Effective rank: Roy & Vetterli 2007; stable rank: Rudelson & Vershynin 2007",
-    params=RankParams,
+    params=RankFigureParams,
     unit="dimensions",
     range=(0.0, None),
     measures=(NAME,),

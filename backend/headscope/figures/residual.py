@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..declarations import NoParams
+from ..core.declarations import NoParams
 from .figure import Array, Drawing, Figure, Numbers, values
 from .paper import Palette, axis, layout, listed, plain, positions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..declarations import NoParams
+from ..core.declarations import NoParams
 from ..measures.projections import COUNTS
 from .figure import Drawing, Figure, Numbers, column, values
 from .paper import Palette, axis, layout, listed, plain

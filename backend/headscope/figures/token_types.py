@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declarations import NoParams
+from ..core.declarations import NoParams
 from ..lenses import LENSES
 from ..measures.token_types import APART, COLUMNS, TokenTypesParams
 from .figure import Array, Drawing, Figure, Numbers, lenses_of, values

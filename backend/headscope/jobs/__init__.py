@@ -2,27 +2,27 @@
 
 from .embedded import Embedded
 from .engine import Engine, Problems
+from .histogram import BUCKETS
 from .job import (
     LOCAL,
     TERMINAL,
-    Claimant,
+    ChunkState,
     Histogram,
     Job,
+    JobDatabase,
     JobKind,
     Limits,
-    Part,
     Problem,
-    Record,
     Run,
     Work,
+    Worker,
     WorkerState,
     running,
     settle,
 )
-from .line import Line
-from .redis import ANSWER_SECONDS, RedisRecord
-from .sqlite import SqliteRecord
-from .tally import BUCKETS
+from .progress import ProgressReporter
+from .redis import ANSWER_SECONDS, RedisJobDatabase
+from .sqlite import SqliteJobDatabase
 from .watch import Watcher
 
 __all__ = [
@@ -30,23 +30,23 @@ __all__ = [
     "BUCKETS",
     "LOCAL",
     "TERMINAL",
-    "Claimant",
+    "ChunkState",
     "Embedded",
     "Engine",
     "Histogram",
     "Job",
+    "JobDatabase",
     "JobKind",
     "Limits",
-    "Line",
-    "Part",
     "Problem",
     "Problems",
-    "Record",
-    "RedisRecord",
+    "ProgressReporter",
+    "RedisJobDatabase",
     "Run",
-    "SqliteRecord",
+    "SqliteJobDatabase",
     "Watcher",
     "Work",
+    "Worker",
     "WorkerState",
     "running",
     "settle",

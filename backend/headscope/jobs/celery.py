@@ -22,7 +22,7 @@ from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.worker.consumer import Consumer
 
 from ..errors import BrokerUnavailable
-from .station import Station
+from .worker_process import WorkerProcess
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -100,7 +100,7 @@ def _kombu(url: str) -> str:
     return f"redis+socket://{path}?{query.replace('db=', 'virtual_host=')}"
 
 
-def serve(app: Celery, station: Station) -> int:
+def serve(app: Celery, station: WorkerProcess) -> int:
     """Be a worker until told to stop; the exit status. This process never loads torch: jobs run in a child, which can be killed alone."""
 
     @app.task(name=TASK, bind=True)  # type: ignore[untyped-decorator]
@@ -141,7 +141,7 @@ def _quieten(**_: Any) -> None:
     billiard.get_logger().propagate = True  # or it would write past our log
 
 
-def _clear(station: Station) -> None:
+def _clear(station: WorkerProcess) -> None:
     """In a worker that is told to stop: let its job come to an end, but not for long."""
     deadline = time.monotonic() + STOP_SECONDS
     with suppress(BrokerUnavailable):

@@ -12,7 +12,7 @@ from kombu.exceptions import OperationalError
 
 from ..errors import BrokerUnavailable
 from .celery import TASK, application, class_of, queue
-from .job import Record, WorkerState, settle
+from .job import JobDatabase, WorkerState, settle
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -31,7 +31,7 @@ class Cluster:
 
     def __init__(
         self,
-        record: Record,
+        record: JobDatabase,
         url: str,
         *,
         job_seconds: float,

@@ -17,8 +17,8 @@ from typing import Any
 
 from ..errors import HeadscopeError, StorageFull, StoreUnavailable
 from .engine import Engine, Problems
-from .job import Claimant, Job, Record, outcome, settle, timed_out
-from .line import PipeLine, ServerLine
+from .job import Job, JobDatabase, Worker, outcome, settle, timed_out
+from .progress import PipeReporter, ServerReporter
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -27,7 +27,7 @@ NAME = "embedded"
 # Ended jobs are dropped this often, in s.
 TRIM_SECONDS = 60.0
 
-Answer = tuple[Problems, Claimant]
+Answer = tuple[Problems, Worker]
 
 
 class Embedded:
@@ -39,7 +39,7 @@ class Embedded:
 
     def __init__(
         self,
-        record: Record,
+        record: JobDatabase,
         engine: Callable[..., Engine],
         arguments: tuple[Any, ...],
         *,
@@ -54,8 +54,8 @@ class Embedded:
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._pool: ProcessPoolExecutor | None = None
-        self._line: ServerLine | None = None
-        self._me = Claimant(NAME)
+        self._line: ServerReporter | None = None
+        self._me = Worker(NAME)
         self._trimmed = 0.0
         self._reported = ""
         self._thread = threading.Thread(target=self._dispatch, name="dispatcher", daemon=True)
@@ -210,7 +210,7 @@ class Embedded:
     def _start_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
             ours, theirs = multiprocessing.get_context("spawn").Pipe()
-            self._line = ServerLine(ours)
+            self._line = ServerReporter(ours)
             self._pool = ProcessPoolExecutor(
                 1,
                 mp_context=multiprocessing.get_context("spawn"),
@@ -221,7 +221,7 @@ class Embedded:
 
     def _kill(self) -> None:
         pool, self._pool = self._pool, None
-        self._me = Claimant(NAME)
+        self._me = Worker(NAME)
         if pool is None:
             return
         for process in _processes(pool):
@@ -241,7 +241,7 @@ def _processes(pool: ProcessPoolExecutor | None) -> list[int]:
 class _Child:
     """What the child process has: its end of the line, and its engine."""
 
-    line: PipeLine
+    line: PipeReporter
     engine: Engine
 
 
@@ -254,7 +254,7 @@ def _work(jobs: list[Job]) -> Answer:
     """In the child: the problems of the jobs by id, and what it is ready for now."""
     _Child.line.begin({job.id: job.run for job in jobs})
     problems = _Child.engine.run(jobs, _Child.line)
-    return problems, Claimant(NAME, warm=_Child.engine.warm, most_tokens=_Child.engine.most_tokens, pid=os.getpid())
+    return problems, Worker(NAME, warm=_Child.engine.warm, most_tokens=_Child.engine.most_tokens, pid=os.getpid())
 
 
 def _child_main(parent: int, connection: Connection, engine: Callable[..., Engine], arguments: tuple[Any, ...]) -> None:
@@ -267,4 +267,4 @@ def _child_main(parent: int, connection: Connection, engine: Callable[..., Engin
         os._exit(1)
 
     threading.Thread(target=follow, name="follow-parent", daemon=True).start()
-    _Child.line, _Child.engine = PipeLine(connection), engine(*arguments)
+    _Child.line, _Child.engine = PipeReporter(connection), engine(*arguments)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from .job import Job, Problem
-from .line import Line
+from .progress import ProgressReporter
 
 Problems = Mapping[str, Problem | None]
 
@@ -22,8 +22,8 @@ class Engine(Protocol):
     def most_tokens(self) -> int:
         """Most tokens of several inputs in one forward pass; 0 for one input at a time."""
 
-    def prewarm(self, line: Line) -> None:
+    def prewarm(self, line: ProgressReporter) -> None:
         """Get ready for the first job."""
 
-    def run(self, jobs: Sequence[Job], line: Line) -> Problems:
+    def run(self, jobs: Sequence[Job], line: ProgressReporter) -> Problems:
         """Do jobs that share a forward pass; by id the problem as a document, or None where the result is stored. Raises for a fault of the engine only."""

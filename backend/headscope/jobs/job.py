@@ -89,7 +89,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Claimant:
+class Worker:
     """A worker process that takes jobs. `name` outlives the process, `task` is the task it runs now (for killing it), `warm` the digests of the
     models it has in memory, `most_tokens` how many tokens it takes in one pass, over several inputs (0: one input at a time).
     """
@@ -107,12 +107,12 @@ class Claimant:
 class WorkerState:
     """What the record knows of a worker: when it was last heard of, and the ids of the jobs it holds."""
 
-    claimant: Claimant
+    claimant: Worker
     seen: float
     jobs: tuple[str, ...] = ()
 
 
-class Part(NamedTuple):
+class ChunkState(NamedTuple):
     """A chunk of a study, as far as progress goes. Times as those of a job."""
 
     id: str
@@ -134,7 +134,7 @@ class Run:
     worker: str
 
 
-class Saying(NamedTuple):
+class ReportId(NamedTuple):
     """Which of a speaker's additions to the record this is, in the order in which it says them: each is added once, however often it is said."""
 
     speaker: str
@@ -162,7 +162,7 @@ class Histogram:
     total: float = 0.0
 
 
-class Record(Protocol):
+class JobDatabase(Protocol):
     """The durable record of jobs. Every change is atomic and compare-and-set; any number of threads and processes may use one record.
 
     A change of a chunk is a change of its study, too. When a study ends, its chunks are cancelled and dropped.
@@ -191,13 +191,13 @@ class Record(Protocol):
     def several(self, ids: Collection[str]) -> dict[str, Job]:
         """The jobs of those ids that there are, by id."""
 
-    def claim(self, claimant: Claimant) -> list[Job]:
+    def claim(self, claimant: Worker) -> list[Job]:
         """Take the next queued job (see order.py), and with it others that may share its forward pass; empty if nothing waits.
 
         They are running now, one attempt more, under a new `run` each.
         """
 
-    def beat(self, claimant: Claimant, runs: Collection[int]) -> None:
+    def beat(self, claimant: Worker, runs: Collection[int]) -> None:
         """The worker lives, and so do these runs of its. One that it was given but knows nothing of, the answer being lost, is left to be settled."""
 
     def leave(self, name: str) -> None:
@@ -251,7 +251,7 @@ class Record(Protocol):
     def page(self, limit: int, before: float, owner: str | None = None, kind: JobKind = "analysis") -> list[Job]:
         """The newest jobs of a kind created before a time, newest first; of one owner, those granted to it."""
 
-    def parts(self, id_: str) -> list[Part]:
+    def parts(self, id_: str) -> list[ChunkState]:
         """The chunks of a study that has not ended, in no order."""
 
     def workers(self) -> list[WorkerState]:
@@ -269,13 +269,13 @@ class Record(Protocol):
     def shared(self, key: str) -> str | None:
         """The id of the analysis or study that the key opens."""
 
-    def count(self, name: str, number: int = 1, *, saying: Saying | None = None) -> None:
+    def count(self, name: str, number: int = 1, *, saying: ReportId | None = None) -> None:
         """Add to a counter that outlives the process which counts. `saying` is for whoever may have to say it again, having heard no answer."""
 
     def counters(self) -> dict[str, int]:
         """All counters."""
 
-    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: Saying | None = None) -> None:
+    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: ReportId | None = None) -> None:
         """Add an observation to a histogram, as `count` does to a counter. The caller bounds how many values a label has."""
 
     def histograms(self) -> list[Histogram]:
@@ -294,19 +294,19 @@ class Record(Protocol):
         """Let go of connections."""
 
 
-def running(record: Record, ids: Collection[str]) -> dict[str, int]:
+def running(record: JobDatabase, ids: Collection[str]) -> dict[str, int]:
     """Return the current runs of those of these jobs that are running."""
     return {job.id: job.run for job in record.several(ids).values() if job.status == "running"}
 
 
-def settle(record: Record, jobs: Iterable[Job], seconds: float) -> None:
+def settle(record: JobDatabase, jobs: Iterable[Job], seconds: float) -> None:
     """What becomes of jobs whose worker was lost: tried again, or failed after ATTEMPTS workers or when they have run for `seconds`."""
     workers = {job.worker for job in jobs if _settle(record, job, seconds)}
     if workers:
         record.count("worker_losses", len(workers))
 
 
-def _settle(record: Record, job: Job, seconds: float) -> bool:
+def _settle(record: JobDatabase, job: Job, seconds: float) -> bool:
     if job.started is not None and record.now() - job.started > seconds:
         return record.finish(job.id, job.run, "failed", timed_out(seconds).problem())
     if job.attempts >= ATTEMPTS:
@@ -335,12 +335,12 @@ def queue_full(limit: int, *, own: bool = False) -> QueueFull:
     return QueueFull(f"{whose} Try again in a minute.", limit=limit)
 
 
-def packed(claimant: Claimant) -> str:
+def packed(claimant: Worker) -> str:
     """A claimant as JSON."""
     return json.dumps({**asdict(claimant), "warm": sorted(claimant.warm)})
 
 
-def unpacked(text: str) -> Claimant:
+def unpacked(text: str) -> Worker:
     """The claimant of that JSON."""
     values = json.loads(text)
-    return Claimant(**{**values, "warm": frozenset(values["warm"])})
+    return Worker(**{**values, "warm": frozenset(values["warm"])})

@@ -22,24 +22,24 @@ from redis.exceptions import TimeoutError as Silent
 from redis.retry import Retry
 
 from ..errors import BrokerUnavailable
-from . import order, tally
+from . import histogram, scheduling
 from .job import (
     GONE_SECONDS,
     KEEP_JOBS,
     KEEP_SECONDS,
     NO_LIMITS,
     TRIM_JOBS,
-    Claimant,
+    ChunkState,
     Histogram,
     Job,
     JobKind,
     Limits,
-    Part,
     Problem,
+    ReportId,
     Run,
-    Saying,
     Status,
     Work,
+    Worker,
     WorkerState,
     packed,
     queue_full,
@@ -65,7 +65,7 @@ KINDS: dict[str, Any] = {
 ABSENT: dict[str, Any] = dict.fromkeys(("batch", "error", "started", "finished", "tokens"))
 
 
-class RedisRecord:
+class RedisJobDatabase:
     """A Record in Redis 7.0 or newer. `seconds` is how long an answer may take. Safe for threads, and for children forked later."""
 
     def __init__(self, url: str, *, prefix: str = "headscope:", seconds: float = ANSWER_SECONDS) -> None:
@@ -121,20 +121,22 @@ class RedisRecord:
     def several(self, ids: Collection[str]) -> dict[str, Job]:
         return {job.id: job for job in _jobs(self._ask("several", json.dumps(list(ids))))}
 
-    def claim(self, claimant: Claimant) -> list[Job]:
+    def claim(self, claimant: Worker) -> list[Job]:
         while True:
-            passed, seconds, queues = json.loads(self._ask("front", order.WINDOW, order.DEEPEST))
+            passed, seconds, queues = json.loads(self._ask("front", scheduling.WINDOW, scheduling.DEEPEST))
             if not queues:
                 return []
-            line = order.line(_queue(owner, int(turn), jobs) for owner, turn, jobs in queues)
+            line = scheduling.line(_queue(owner, int(turn), jobs) for owner, turn, jobs in queues)
             head = line[0]
-            preferred = order.preferred(line, claimant.warm, seconds if passed == head.id else 0.0)
-            choices = [(job.id, order.companions(job, claimant.most_tokens)) for job in preferred[: order.DEEPEST]]
+            preferred = scheduling.preferred(line, claimant.warm, seconds if passed == head.id else 0.0)
+            choices = [
+                (job.id, scheduling.companions(job, claimant.most_tokens)) for job in preferred[: scheduling.DEEPEST]
+            ]
             taken = _jobs(self._ask("take", claimant.name, packed(claimant), head.id, head.turn, json.dumps(choices)))
             if taken:  # or else others have taken all of these meanwhile
                 return taken
 
-    def beat(self, claimant: Claimant, runs: Collection[int]) -> None:
+    def beat(self, claimant: Worker, runs: Collection[int]) -> None:
         self._ask("beat", claimant.name, packed(claimant), json.dumps([str(run) for run in runs]))
 
     def leave(self, name: str) -> None:
@@ -187,8 +189,8 @@ class RedisRecord:
     def page(self, limit: int, before: float, owner: str | None = None, kind: JobKind = "analysis") -> list[Job]:
         return _jobs(self._ask("page", limit, repr(before), owner or "", kind))
 
-    def parts(self, id_: str) -> list[Part]:
-        return [_part(id_, values) for id_, *values in json.loads(self._ask("parts", id_, *Part._fields[1:]))]
+    def parts(self, id_: str) -> list[ChunkState]:
+        return [_part(id_, values) for id_, *values in json.loads(self._ask("parts", id_, *ChunkState._fields[1:]))]
 
     def workers(self) -> list[WorkerState]:
         states = [
@@ -210,21 +212,21 @@ class RedisRecord:
         found: str | None = self._ask("shared", key)
         return found
 
-    def count(self, name: str, number: int = 1, *, saying: Saying | None = None) -> None:
+    def count(self, name: str, number: int = 1, *, saying: ReportId | None = None) -> None:
         self._add("counters", {name: number}, saying)
 
-    def _add(self, index: str, increments: Mapping[str, float], saying: Saying | None) -> None:
+    def _add(self, index: str, increments: Mapping[str, float], saying: ReportId | None) -> None:
         self._ask("add", index, json.dumps(increments), *(saying or ("", 0)))
 
     def counters(self) -> dict[str, int]:
         return {name: int(value) for name, value in _pairs(self._ask("all", "counters")).items()}
 
-    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: Saying | None = None) -> None:
-        self._add("observations", tally.increments(name, labels, value), saying)
+    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: ReportId | None = None) -> None:
+        self._add("observations", histogram.increments(name, labels, value), saying)
 
     def histograms(self) -> list[Histogram]:
         counters = _pairs(self._ask("all", "observations"))
-        return tally.histograms({name: float(value) for name, value in counters.items()})
+        return histogram.histograms({name: float(value) for name, value in counters.items()})
 
     def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
         return int(self._ask("trim", older_than, most, TRIM_JOBS))
@@ -262,15 +264,15 @@ def _job(values: dict[str, str]) -> Job:
     return Job(**{**ABSENT, **{name: KINDS.get(name, str)(value) for name, value in values.items()}})
 
 
-def _part(id_: str, values: list[Any]) -> Part:
-    named = zip(Part._fields[1:], values, strict=True)
+def _part(id_: str, values: list[Any]) -> ChunkState:
+    named = zip(ChunkState._fields[1:], values, strict=True)
     read: dict[str, Any] = {name: None if value is False else KINDS.get(name, str)(value) for name, value in named}
-    return Part(id_, **read)
+    return ChunkState(id_, **read)
 
 
-def _queue(owner: str, turn: int, jobs: list[list[Any]]) -> list[order.Waiting]:
+def _queue(owner: str, turn: int, jobs: list[list[Any]]) -> list[scheduling.Waiting]:
     return [
-        order.Waiting(
+        scheduling.Waiting(
             id_,
             owner,
             turn + place,

@@ -12,30 +12,30 @@ from pathlib import Path
 from typing import Any
 
 from ..database import Database
-from . import order, tally
+from . import histogram, scheduling
 from .job import (
     GONE_SECONDS,
     KEEP_JOBS,
     KEEP_SECONDS,
     NO_LIMITS,
     TRIM_JOBS,
-    Claimant,
+    ChunkState,
     Histogram,
     Job,
     JobKind,
     Limits,
-    Part,
     Problem,
+    ReportId,
     Run,
-    Saying,
     Status,
     Work,
+    Worker,
     WorkerState,
     packed,
     queue_full,
     unpacked,
 )
-from .tables import NEXT, create
+from .schema import NEXT, create
 
 COLUMNS = ", ".join(field.name for field in fields(Job))
 # A job that has ended starts with a clean slate when it is accepted again.
@@ -55,7 +55,7 @@ WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE status = 'queued' AND jobs.owner = :o
 """
 
 
-class SqliteRecord:
+class SqliteJobDatabase:
     """A Record in one file. A file of an older version is brought up to date; its jobs stay."""
 
     def __init__(self, path: Path) -> None:
@@ -106,7 +106,7 @@ class SqliteRecord:
         rows = self._connection.execute(f"SELECT {COLUMNS} FROM jobs WHERE {condition}", values).fetchall()
         return [_job(row) for row in rows]
 
-    def claim(self, claimant: Claimant) -> list[Job]:
+    def claim(self, claimant: Worker) -> list[Job]:
         if not self.waiting():
             return []
         with self._database.change() as connection:
@@ -115,18 +115,18 @@ class SqliteRecord:
                 return []
             now, head = time.time(), waiting[0]
             passed_id, passed_at = connection.execute("SELECT passed_id, passed_at FROM line").fetchone()
-            first = order.preferred(waiting, claimant.warm, now - passed_at if passed_id == head.id else 0.0)[0]
+            first = scheduling.preferred(waiting, claimant.warm, now - passed_at if passed_id == head.id else 0.0)[0]
             if first.id != head.id and passed_id != head.id:
                 connection.execute("UPDATE line SET passed_id = ?, passed_at = ?", (head.id, now))
             connection.execute("UPDATE line SET turn = MAX(turn, ?)", (head.turn,))
-            ids = [first.id, *self._companions(first, order.companions(first, claimant.most_tokens))]
+            ids = [first.id, *self._companions(first, scheduling.companions(first, claimant.most_tokens))]
             _seen(connection, claimant, now)
             return [self._take(connection, id_, claimant.name, now) for id_ in ids]
 
-    def _line(self) -> list[order.Waiting]:
+    def _line(self) -> list[scheduling.Waiting]:
         owners = self._owners()
-        depth = max(min(order.WINDOW // max(len(owners), 1), order.DEEPEST), 1)
-        return order.line(self._queue(owner, turn, depth) for owner, turn in owners)
+        depth = max(min(scheduling.WINDOW // max(len(owners), 1), scheduling.DEEPEST), 1)
+        return scheduling.line(self._queue(owner, turn, depth) for owner, turn in owners)
 
     def _owners(self) -> list[tuple[str, int]]:
         """Owners in the line, with their turns."""
@@ -134,15 +134,15 @@ class SqliteRecord:
             "SELECT owner, turn FROM owners WHERE EXISTS (SELECT 1 FROM jobs WHERE status = 'queued' AND jobs.owner = owners.owner)"
         ).fetchall()
 
-    def _queue(self, owner: str, turn: int, depth: int) -> list[order.Waiting]:
+    def _queue(self, owner: str, turn: int, depth: int) -> list[scheduling.Waiting]:
         rows = self._connection.execute(
             "SELECT id, priority, number, model, recipe <> '', tokens, attempts FROM jobs WHERE status = 'queued' AND owner = ? "
             "ORDER BY priority, number LIMIT ?",
             (owner, depth),
         )
-        return [order.Waiting(row[0], owner, turn + place, *row[1:]) for place, row in enumerate(rows)]
+        return [scheduling.Waiting(row[0], owner, turn + place, *row[1:]) for place, row in enumerate(rows)]
 
-    def _companions(self, first: order.Waiting, most: int) -> list[str]:
+    def _companions(self, first: scheduling.Waiting, most: int) -> list[str]:
         rows = self._connection.execute(
             "SELECT jobs.id FROM jobs JOIN jobs AS me USING (recipe, tokens) WHERE me.id = ? AND jobs.status = 'queued' AND jobs.id <> me.id "
             "AND jobs.attempts = 0 ORDER BY jobs.priority, jobs.number LIMIT ?",
@@ -161,7 +161,7 @@ class SqliteRecord:
         connection.execute("INSERT INTO runs (run, id, worker, beat) VALUES (?, ?, ?, ?)", (job.run, id_, worker, now))
         return job
 
-    def beat(self, claimant: Claimant, runs: Collection[int]) -> None:
+    def beat(self, claimant: Worker, runs: Collection[int]) -> None:
         with self._database.change() as connection:
             now = time.time()
             _seen(connection, claimant, now)
@@ -302,11 +302,11 @@ class SqliteRecord:
         values = (kind, before, owner, limit) if owner is not None else (kind, before, limit)
         return self._jobs(f"kind = ? AND created < ? {granted}ORDER BY created DESC LIMIT ?", *values)
 
-    def parts(self, id_: str) -> list[Part]:
+    def parts(self, id_: str) -> list[ChunkState]:
         rows = self._connection.execute(
-            f"SELECT {', '.join(Part._fields)} FROM jobs WHERE batch = ? AND kind = 'chunk'", (id_,)
+            f"SELECT {', '.join(ChunkState._fields)} FROM jobs WHERE batch = ? AND kind = 'chunk'", (id_,)
         )
-        return [Part(*row) for row in rows]
+        return [ChunkState(*row) for row in rows]
 
     def workers(self) -> list[WorkerState]:
         rows = self._connection.execute(
@@ -337,15 +337,15 @@ class SqliteRecord:
         return str(row[0]) if row else None
 
     # Nothing is said twice here: no answer of a file is lost.
-    def count(self, name: str, number: int = 1, *, saying: Saying | None = None) -> None:
+    def count(self, name: str, number: int = 1, *, saying: ReportId | None = None) -> None:
         self._add("counters", {name: number})
 
     def counters(self) -> dict[str, int]:
         return dict(self._connection.execute("SELECT name, value FROM counters").fetchall())
 
-    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: Saying | None = None) -> None:
+    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: ReportId | None = None) -> None:
         with self._database.change():
-            self._add("observations", tally.increments(name, labels, value))
+            self._add("observations", histogram.increments(name, labels, value))
 
     def _add(self, table: str, increments: Mapping[str, float]) -> None:
         for name, number in increments.items():
@@ -355,7 +355,7 @@ class SqliteRecord:
             )
 
     def histograms(self) -> list[Histogram]:
-        return tally.histograms(dict(self._connection.execute("SELECT name, value FROM observations").fetchall()))
+        return histogram.histograms(dict(self._connection.execute("SELECT name, value FROM observations").fetchall()))
 
     def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
         with self._database.change() as connection:
@@ -407,7 +407,7 @@ def _inherit(connection: sqlite3.Connection, id_: str, owner: str | None, heir: 
     connection.execute("UPDATE jobs SET owner = ? WHERE id = ? AND owner = ?", (heir, id_, owner))
 
 
-def _seen(connection: sqlite3.Connection, claimant: Claimant, now: float) -> None:
+def _seen(connection: sqlite3.Connection, claimant: Worker, now: float) -> None:
     connection.execute(
         "INSERT INTO workers VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET claimant = excluded.claimant, seen = excluded.seen",
         (claimant.name, packed(claimant), now),

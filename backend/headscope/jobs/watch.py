@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 
 from ..errors import BrokerUnavailable, HeadscopeError
-from .job import Job, Record
+from .job import Job, JobDatabase
 
 logger = logging.getLogger("headscope.jobs")
 
@@ -22,7 +22,7 @@ class Watcher:
     A tick asks the record what has changed, and for those of the changed jobs that somebody waits for: two questions, however many wait.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: JobDatabase) -> None:
         self._record = record
         self._waiting: dict[str, set[asyncio.Queue[Job | None]]] = {}
         self._ticker: asyncio.Task[None] | None = None

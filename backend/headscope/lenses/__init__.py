@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..declarations import Lens
+from ..core.declarations import Lens
 from .alti import ALTI
 from .effective import EFFECTIVE
 from .effective_published import EFFECTIVE_PUBLISHED

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Lens
-from ..types import Layer, Reading
-from .joined import join
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
+from ._joined import join
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,7 +18,7 @@ CACHE_BYTES = 2 * 1024 * 1024
 KEYS = 16
 
 
-class Params(BaseModel):
+class AltiParams(BaseModel):
     """Whether layers are joined."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -28,13 +28,13 @@ class Params(BaseModel):
     )
 
 
-def read(layer: Layer, params: Params) -> Reading:
+def read(layer: Layer, params: AltiParams) -> Reading:
     """max(0, ||y_i||₁ - ||y_i - y_ij||₁) as shares of the row, [1, Q, K], 0..1 (sec. 3 of the paper); y_i is the block's output, biases included.
 
     Rows are divided by their sum in the end, so all vectors may stand without the scale of the normalisation. A row to which no token contributes
     has no shares: it is NaN, and counted. Raises Unsupported where the heads' outputs do not add up to what the residual stream gets.
     """
-    from .contributions import arithmetic, blocks, own, required, shares, transformed, weights_of
+    from ._contributions import arithmetic, blocks, own, required, shares, transformed, weights_of
 
     (_, queries, keys), width, dtype = layer.weights.shape, required(layer.projection).shape[2], arithmetic(layer)
     resultant = _resultant(layer).to(dtype)  # [Q, d]
@@ -64,7 +64,7 @@ def _nearer(added: Tensor, resultant: Tensor) -> Tensor:
 
 def _resultant(layer: Layer) -> Tensor:
     """y_i over the scale of the normalisation: [Q, d] in float64."""
-    from .contributions import linear, prove, required
+    from ._contributions import linear, prove, required
 
     stream = layer.stream
     summed = prove(layer) + required(stream.before).double() + required(stream.bias).double()
@@ -79,7 +79,7 @@ ALTI = Lens(
     doc="How much nearer each token's vector brings the output of the attention block (residual stream and normalisation included) to where it ends, as shares of the row.",
     not_="Not additive: shares are of distances, and tokens that pull away from the output count as 0. Not the feed-forward part.",
     citation="Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer, sec. 3",
-    params=Params,
+    params=AltiParams,
     range=(0.0, 1.0),
     needs=("values", "projection", "residual", "same-tokens"),
     of="layer",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..declarations import Lens
-from ..types import Layer, Reading
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -14,7 +14,7 @@ def read(layer: Layer, params: Any) -> Reading:
     For values of n keys and head width D the null space has n - rank dimensions, so the map is the weights themselves up to D keys (when the
     values have full row rank). A query that sees only some keys is projected with the values of those keys alone.
     """
-    from .rowspace import project
+    from ._rowspace import project
 
     return project(layer.weights, layer.values, layer.output, layer.keys, layer.epsilon)
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Lens
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
 from ..errors import InvalidRequest, Unsupported
-from ..types import Layer, Reading
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Params(BaseModel):
+class EffectivePublishedParams(BaseModel):
     """How far the input is padded."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -27,7 +27,7 @@ class Params(BaseModel):
     )
 
 
-def read(layer: Layer, params: Params) -> Reading:
+def read(layer: Layer, params: EffectivePublishedParams) -> Reading:
     """Weights minus their projection on what the published code takes for the null space of the padded values. [H, Q, K], signed.
 
     Its steps, all in float32: a singular value decomposition of the padded values of every head, a bound of eps(float32) times the number of heads, the
@@ -75,7 +75,7 @@ EFFECTIVE_PUBLISHED = Lens(
     not_="Not effective attention as the paper defines it: padding counts as tokens, and the map no longer gives the head's output. "
     "It is here to be compared with published figures; use effective for everything else.",
     citation="Sun & Marasović 2021, released code, class BertEffectiveSelfAttention",
-    params=Params,
+    params=EffectivePublishedParams,
     needs=("values", "padding"),
     signed=True,
     read=read,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..declarations import Lens
-from ..types import Layer, Reading
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -16,7 +16,7 @@ def read(layer: Layer, params: Any) -> Reading:
     """
     import torch
 
-    from .rowspace import project
+    from ._rowspace import project
 
     # The column of ones is scaled to the size of the values' columns: the space is the same, the condition number smaller.
     scale = layer.values.double().square().mean(dim=(1, 2)).sqrt().clamp_min(torch.finfo(torch.float64).tiny)

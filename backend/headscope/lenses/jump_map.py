@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from ..adjacency import RHO, Rho, Signed, adjacency
-from ..declarations import Lens
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
+from ..core.ties import RHO, Rho, Signed, adjacency
 from ..errors import Unsupported
-from ..types import Layer, Reading
 
 
 class JumpMapParams(BaseModel):

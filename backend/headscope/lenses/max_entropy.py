@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Lens
-from ..types import Layer, Reading
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
 
 
-class Params(BaseModel):
+class MaxEntropyParams(BaseModel):
     """When to give up."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -21,13 +21,13 @@ class Params(BaseModel):
     )
 
 
-def read(layer: Layer, params: Params) -> Reading:
+def read(layer: Layer, params: MaxEntropyParams) -> Reading:
     """p_i = argmax H(p) subject to p >= 0, sum(p) = 1, p V = a_i V over the keys that query i may see. [H, Q, K], rows sum to 1.
 
     Queries whose keys have affinely independent values keep their weights, exactly: no other distribution has their output. Queries that do not converge are
     NaN and counted in `undefined`. Raises Unsupported for values in half precision.
     """
-    from .newton import most_even
+    from ._newton import most_even
 
     return most_even(layer.weights, layer.values, layer.keys, layer.epsilon, params.iterations)
 
@@ -39,7 +39,7 @@ MAX_ENTROPY = Lens(
     not_="Not what the model computed, and not a better explanation by itself: it is one of many distributions with this output, chosen for being the most even. "
     "It looks at one head only.",
     citation="Maximum entropy (Jaynes 1957) over the distributions that Brunner et al. 2020, On Identifiability in Transformers, call indistinguishable",
-    params=Params,
+    params=MaxEntropyParams,
     range=(0.0, 1.0),
     needs=("values", "distribution"),
     undefined="the computation did not converge",

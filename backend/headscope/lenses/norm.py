@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..declarations import Lens
-from ..types import Layer, Reading
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
 
 if TYPE_CHECKING:
     from torch import Tensor

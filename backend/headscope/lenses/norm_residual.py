@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..declarations import Lens
-from ..types import Layer, Reading
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -17,7 +17,7 @@ def read(layer: Layer, params: Any) -> Reading:
     """
     import torch
 
-    from .contributions import blocks, own, prove, required, scale, transformed, weights_of
+    from ._contributions import blocks, own, prove, required, scale, transformed, weights_of
 
     prove(layer)
     (heads, queries, keys), width = layer.weights.shape, required(layer.projection).shape[2]

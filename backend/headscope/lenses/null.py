@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..declarations import Lens
-from ..types import Layer, Reading
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -13,7 +13,7 @@ def read(layer: Layer, params: Any) -> Reading:
 
     All zeros where effective attention is the weights themselves. Rank and condition are those of the values.
     """
-    from .rowspace import project
+    from ._rowspace import project
 
     effective = project(layer.weights, layer.values, layer.output, layer.keys, layer.epsilon)
     return Reading(

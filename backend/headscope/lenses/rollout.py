@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Lens
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
 from ..errors import Unsupported
-from ..types import Layer, Reading
-from .joined import join
+from ._joined import join
 
 
-class Params(BaseModel):
+class RolloutParams(BaseModel):
     """How much of a layer's output is taken to come through the residual connection."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -22,7 +22,7 @@ class Params(BaseModel):
     )
 
 
-def read(layer: Layer, params: Params) -> Reading:
+def read(layer: Layer, params: RolloutParams) -> Reading:
     """(1 - residual) * mean over the heads + residual * I, [1, Q, K], 0..1: rows divided by their sum, so that they sum to 1 beside a learned sink too.
 
     Raises Unsupported where a weight is negative: a share of information can't be.
@@ -46,7 +46,7 @@ ROLLOUT = Lens(
     not_="Not a measured flow: values, the feed-forward part and what heads do differently are left out, and half and half is an assumption. "
     "In causal models it drifts to the first token with depth.",
     citation="Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers, sec. 3",
-    params=Params,
+    params=RolloutParams,
     range=(0.0, 1.0),
     needs=("same-tokens",),
     of="layer",

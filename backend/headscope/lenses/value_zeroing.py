@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Lens
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
 from ..errors import Unsupported
-from ..types import Layer, Reading
-from .joined import join
+from ._joined import join
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +21,7 @@ BLOCK_BYTES = 64 * 1024 * 1024
 NOISE = 32 * 2.0**-23
 
 
-class Params(BaseModel):
+class ValueZeroingParams(BaseModel):
     """Whether layers are joined."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -30,14 +30,14 @@ class Params(BaseModel):
     )
 
 
-def read(layer: Layer, params: Params) -> Reading:
+def read(layer: Layer, params: ValueZeroingParams) -> Reading:
     """1 - cos(x_i, x_i without v_j) of the hidden states after the layer, as shares of the row: [1, Q, K], 0..1.
 
     The layer is run once for every key: attention weights stay, the values of that key are 0 in all heads. What turns a hidden state by less than
     4e-6 is rounding and counts as 0. A row that nothing changes has no shares: it is NaN, and counted. Raises Unsupported in half precision, where
     all is rounding; for a layer that run again gives something else; and for joined layers whose queries and keys differ.
     """
-    from .contributions import blocks, required, shares
+    from ._contributions import blocks, required, shares
 
     if layer.epsilon > 1e-4:
         raise Unsupported(
@@ -102,7 +102,7 @@ VALUE_ZEROING = Lens(
     not_="Not additive: values are taken out one token at a time, so two tokens that stand in for one another may both count little. "
     "Shares hide whether a row changes much or hardly at all.",
     citation="Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, sec. 3",
-    params=Params,
+    params=ValueZeroingParams,
     range=(0.0, 1.0),
     needs=("values", "replay"),
     of="layer",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..declarations import Lens
-from ..types import Layer, Reading
+from ..core.attention import Layer, Reading
+from ..core.declarations import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..declarations import Declaration
+from ..core.declarations import Declaration
 from ..errors import InvalidRequest, Unsupported
 
 Array = NDArray[Any]
@@ -19,7 +19,7 @@ PART = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(Declaration):
+class MapComparison(Declaration):
     """A number for each two maps [Q, K] of equal shape: `signed` says whether they may be negative, `similar` whether more means more alike.
 
     `compute` takes [N, Q, K] at once, in which rows without a reading are zeros, and gives [N].
@@ -79,7 +79,7 @@ def js_divergence(a: Array, b: Array) -> Array:
     return np.asarray(np.clip(np.divide(total, number, out=np.full(len(a), np.nan), where=number > 0), 0, 1))
 
 
-COSINE = Comparison(
+COSINE = MapComparison(
     name="cosine",
     title="Cosine",
     doc="The cosine between two maps of a head, read as one long vector each: 1 for maps that agree but for a factor.",
@@ -91,7 +91,7 @@ COSINE = Comparison(
     compute=cosine,
 )
 
-JS_DIVERGENCE = Comparison(
+JS_DIVERGENCE = MapComparison(
     name="js_divergence",
     title="Jensen-Shannon divergence",
     doc="How differently two maps of a head spread each query's attention, in the mean over queries: 0 for the same rows, 1 for rows that share no key.",
@@ -102,4 +102,4 @@ JS_DIVERGENCE = Comparison(
     compute=js_divergence,
 )
 
-COMPARISONS: dict[str, Comparison] = {comparison.name: comparison for comparison in (COSINE, JS_DIVERGENCE)}
+COMPARISONS: dict[str, MapComparison] = {comparison.name: comparison for comparison in (COSINE, JS_DIVERGENCE)}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..declarations import Measure
-from ..types import Layer, Reading
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
+from ._maps import nothing
 from .entropy import row_entropy
-from .maps import nothing
 
 if TYPE_CHECKING:
     from torch import Tensor

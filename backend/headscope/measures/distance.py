@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..declarations import Measure
-from ..types import Layer, Reading
-from .maps import clean, nothing
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
+from ._maps import clean, nothing
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..declarations import Measure
-from ..types import Layer, Reading
-from .maps import nothing
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
+from ._maps import nothing
 
 if TYPE_CHECKING:
     from torch import Tensor

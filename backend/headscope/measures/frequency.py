@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Measure
-from ..types import Layer, Reading
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
 from .hidden import states
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Measure
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
 from ..errors import Unsupported
-from ..types import Layer, Reading
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..declarations import Measure
-from ..types import Layer, Reading
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
 
 if TYPE_CHECKING:
     from torch import Tensor

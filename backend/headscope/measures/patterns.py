@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Measure
-from ..types import Layer, Reading, Token
-from .maps import PER_HEAD, are_second, are_special, distributions, is_causal, mean, special
+from ..core.attention import Layer, Reading, Token
+from ..core.declarations import Measure
+from ._maps import PER_HEAD, are_second, are_special, distributions, is_causal, mean, special
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -279,7 +279,7 @@ def classify(found: Mapping[str, Tensor], params: PatternParams) -> tuple[Tensor
     """Class and margin by rules v1, [H] each."""
     import torch
 
-    from .decide import settle
+    from ._decide import settle
 
     judged_by = {  # in the order of the arguments of decide
         "sink_rows": [params.sink_rows],

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..types import Layer
-from .decide import settle
-from .maps import mean, separators
+from ..core.attention import Layer
+from ._decide import settle
+from ._maps import mean, separators
 from .patterns import DIAGONAL, HETEROGENEOUS, MARKS, UNCLASSIFIED, VERTICAL
 
 if TYPE_CHECKING:

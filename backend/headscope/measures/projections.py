@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Measure
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
 from ..errors import Unsupported
-from ..types import Layer, Reading
-from . import spectrum
+from . import _spectrum
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,9 +69,9 @@ def summary(sigma: Tensor) -> Tensor:
     """Everything that SPECTRUM names, of singular values [..., r]: [..., C]."""
     import torch
 
-    r, shares = sigma.shape[-1], spectrum.cumulative(sigma)
-    columns = [sigma[..., 0], spectrum.stable(sigma), spectrum.effective(sigma), spectrum.participation(sigma)]
-    columns += [spectrum.dimensions(shares, percent / 100) for percent in SHARES]
+    r, shares = sigma.shape[-1], _spectrum.cumulative(sigma)
+    columns = [sigma[..., 0], _spectrum.stable(sigma), _spectrum.effective(sigma), _spectrum.participation(sigma)]
+    columns += [_spectrum.dimensions(shares, percent / 100) for percent in SHARES]
     columns += [torch.full_like(sigma[..., 0], r)]
     columns += [shares[..., min(count, r) - 1] for count in COUNTS]
     return torch.stack(columns, dim=-1)
@@ -129,10 +129,10 @@ def head_dimension(layer: Layer, lens: str, readings: Mapping[str, Reading], par
         output = output * (output.abs().amax(dim=(1, 2)) > scale * layer.epsilon)[:, None, None]
     factor = torch.linalg.qr(projection.mT, mode="r").R  # [H, m, D]: singular values of Z W_O are those of Z Rᵀ
     sigma = torch.linalg.svdvals(output @ factor.mT)
-    shares = spectrum.cumulative(sigma)
-    columns = [spectrum.effective(sigma), spectrum.participation(sigma)]
-    columns += [spectrum.dimensions(shares, share) for share in (0.90, 0.95, 0.99)]
-    columns += [spectrum.effective(torch.linalg.svdvals(factor))]
+    shares = _spectrum.cumulative(sigma)
+    columns = [_spectrum.effective(sigma), _spectrum.participation(sigma)]
+    columns += [_spectrum.dimensions(shares, share) for share in (0.90, 0.95, 0.99)]
+    columns += [_spectrum.effective(torch.linalg.svdvals(factor))]
     return torch.stack(columns, dim=-1)
 
 

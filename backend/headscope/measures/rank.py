@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Measure
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
 from ..errors import Unsupported
-from ..types import Layer, Reading
-from . import spectrum
+from . import _spectrum
+from ._maps import nothing
 from .concentration import EVERY
-from .maps import nothing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,10 +42,10 @@ def ranks(matrices: Tensor, epsilon: float) -> Tensor:
     defined = matrices.isfinite().all(-1).all(-1)  # [H]
     sigma = torch.linalg.svdvals(matrices.where(defined[:, None, None], 0.0).double())  # [H, min(Q, K)]
     size = max(matrices.shape[-2:])
-    numerical = spectrum.numerical(sigma, size, epsilon)
+    numerical = _spectrum.numerical(sigma, size, epsilon)
     if size * epsilon > COARSE:
         numerical.fill_(torch.nan)
-    columns = [numerical, spectrum.stable(sigma), spectrum.effective(sigma), spectrum.participation(sigma)]
+    columns = [numerical, _spectrum.stable(sigma), _spectrum.effective(sigma), _spectrum.participation(sigma)]
     return torch.stack(columns, dim=-1).where(defined[:, None], torch.nan)
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Measure
-from ..types import Layer, Reading, Token
-from .maps import PER_HEAD, clean, is_causal
+from ..core.attention import Layer, Reading, Token
+from ..core.declarations import Measure
+from ._maps import PER_HEAD, clean, is_causal
 
 if TYPE_CHECKING:
     from torch import Tensor

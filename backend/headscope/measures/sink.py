@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Measure
-from ..types import Layer, Reading
-from .maps import clean, is_causal, special
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
+from ._maps import clean, is_causal, special
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Measure
-from ..types import Layer, Reading
-from .maps import special
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
+from ._maps import special
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Params(BaseModel):
+class SpecialBroadcastParams(BaseModel):
     """Which queries count."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -25,7 +25,7 @@ class Params(BaseModel):
     )
 
 
-def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Params) -> Tensor:
+def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SpecialBroadcastParams) -> Tensor:
     """sum_i sum_{j special} N_ij / sum_i sum_j N_ij with the norms N of the lens `norm`, [H], 0..1. NaN where no query counts or nothing contributes."""
     queries, keys = (place.to(layer.weights.device) for place in layer.special)
     contributions = readings["norm"].map
@@ -42,7 +42,7 @@ SPECIAL_BROADCAST = Measure(
     not_="Not a share of attention weight, and not how much the output would change without them: contributions of several tokens can cancel each other.",
     citation="Norms of Kobayashi et al. 2020, summed over the special tokens whose part in passing on information Yang et al. 2023 (PASTA) make use of",
     range=(0.0, 1.0),
-    params=Params,
+    params=SpecialBroadcastParams,
     shape="L H",
     lenses=("weights",),
     needs=("kinds", "values", "projection"),

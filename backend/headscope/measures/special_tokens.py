@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Measure
-from ..types import Layer, Reading
-from .maps import PER_HEAD, are_closing, are_special, clean, nothing
+from ..core.attention import Layer, Reading
+from ..core.declarations import Measure
+from ._maps import PER_HEAD, are_closing, are_special, clean, nothing
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..declarations import Measure
-from ..types import Layer, Reading, Token
-from .maps import separators, special
+from ..core.attention import Layer, Reading, Token
+from ..core.declarations import Measure
+from ._maps import separators, special
 
 if TYPE_CHECKING:
     from torch import Tensor

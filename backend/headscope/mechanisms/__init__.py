@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..declarations import Mechanism
+from ..core.declarations import Mechanism
 from .ablate import ABLATE
 from .hopfield import HOPFIELD
 from .jump import JUMP

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Mechanism
+from ..core.attention import Pass, Scores, Setting
+from ..core.declarations import Mechanism
 from ..errors import InvalidRequest
-from ..types import Pass, Scores, Setting
 
 if TYPE_CHECKING:
     from torch import Tensor

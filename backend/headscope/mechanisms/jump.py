@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..adjacency import RHO, Rho, Signed, adjacency
-from ..declarations import Mechanism
+from ..core.attention import Pass, Scores, Setting
+from ..core.declarations import Mechanism
+from ..core.ties import RHO, Rho, Signed, adjacency
 from ..errors import InvalidRequest, Unsupported
-from ..types import Pass, Scores, Setting
 
 if TYPE_CHECKING:
     from torch import Tensor

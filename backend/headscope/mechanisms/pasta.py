@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..declarations import Mechanism
+from ..core.attention import Pass, Setting
+from ..core.declarations import Mechanism
 from ..errors import InvalidRequest
-from ..types import Pass, Setting
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..declarations import Mechanism
-from ..types import Pass, Setting
+from ..core.attention import Pass, Setting
+from ..core.declarations import Mechanism
 
 
 def begin(params: Any, setting: Setting) -> Pass:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..core.attention import Kind, ModelKind
 from ..errors import UnsafeModel, Unsupported
-from ..types import Kind, ModelKind
 from . import trained
 from .families import AUDIO, DECODERS, ENCODER_DECODERS, ENCODERS, IMAGES, READERS
 

@@ -1,4 +1,4 @@
-"""Which kind of model a family is, by model_type. Written by tests/families.py from the tables of transformers; not to be edited."""
+"""Which kind of model a family is, by model_type. Written by tests/support/families.py from the tables of transformers; not to be edited."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.attention import Token
 from ..errors import InvalidImage, Unsupported
-from ..types import Token
 from .facts import Patches
 from .tokens import Encoded, Grid
 

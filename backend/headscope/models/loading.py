@@ -172,7 +172,7 @@ def _counting(fetching: Fetching) -> Any:
 
     one_at_a_time = threading.Lock()
 
-    class Bar(tqdm):  # type: ignore[misc]
+    class FetchProgress(tqdm):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **options: Any) -> None:
             self._of_bytes, self._done = options.get("name") == "huggingface_hub.snapshot_download", 0
             super().__init__(*arguments, **{**options, "disable": True})
@@ -183,7 +183,7 @@ def _counting(fetching: Fetching) -> Any:
                 if self._of_bytes:
                     fetching(self._done, int(self.total or 0))
 
-    return Bar
+    return FetchProgress
 
 
 def _model_class(config: dict[str, Any], kind: str) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
+from ..core.attention import Kind, Token, Warned
 from ..errors import InvalidRequest, TooManyTokens, Unsupported
-from ..types import Kind, Token, Warned
 from . import borrowing, generation, images, support, tokens
 from .catalog import Located
 from .facts import Facts

@@ -12,10 +12,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..declarations import NEEDS
+from ..core.attention import Kind
+from ..core.declarations import NEEDS
 from ..errors import InvalidRequest, Unsupported
 from ..mechanisms import MECHANISMS
-from ..types import Kind
 from . import images
 from .facts import Facts
 
@@ -36,7 +36,7 @@ LISTENING = frozenset({"whisper"})
 _TABLE = Path(__file__).resolve().parent / "families.json"
 
 
-class Input(Protocol):
+class InputKind(Protocol):
     """The input of a request, as far as it decides what kind of model it suits."""
 
     @property
@@ -86,7 +86,7 @@ def check_writing(facts: Facts) -> None:
         )
 
 
-def check_input(facts: Facts, given: Input) -> None:
+def check_input(facts: Facts, given: InputKind) -> None:
     """Raise InvalidRequest or Unsupported for an input that this kind of model does not take; of an image only the first bytes are looked at."""
     if facts.kind == "vision":
         if given.image is None:

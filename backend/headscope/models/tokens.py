@@ -13,8 +13,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from ..core.attention import Axes, Kind, Token, TokenKind, Warned
 from ..errors import InvalidRequest, InvalidText, TooManyTokens
-from ..types import Axes, Kind, Token, TokenKind, Warned
 
 Span = tuple[int, int]
 # Truncation is a setting of the tokenizer, which several threads may share.

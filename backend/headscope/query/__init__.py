@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from .english import Alternative, Interpretation, Question, RequestedView, Scene, ViewPart, understand
 from .grammar import Query, measures_of, parse, write
-from .language import Asked, Choice, Part, Question, Scene, View, understand
-from .search import Found, FoundHead, Subject, find, heads_there
+from .search import HeadMatch, SearchResult, Subject, find, heads_there
 
 __all__ = [
-    "Asked",
-    "Choice",
-    "Found",
-    "FoundHead",
-    "Part",
+    "Alternative",
+    "HeadMatch",
+    "Interpretation",
     "Query",
     "Question",
+    "RequestedView",
     "Scene",
+    "SearchResult",
     "Subject",
-    "View",
+    "ViewPart",
     "find",
     "heads_there",
     "measures_of",

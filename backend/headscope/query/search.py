@@ -50,7 +50,7 @@ def heads_there(scales: Iterable[Array], shape: tuple[int, int]) -> Array:
 
 
 @dataclass(frozen=True)
-class FoundHead:
+class HeadMatch:
     """A head, and by the names in the query what it was judged by: numbers, the name of its class, None where there is no reading."""
 
     layer: int
@@ -59,17 +59,17 @@ class FoundHead:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The query as it was understood, what it ranks by (None: in order of layers and heads), of how many heads, and those found, the best first."""
 
     query: str
     ranked_by: str | None
     direction: Direction
     of: int
-    heads: list[FoundHead]
+    heads: list[HeadMatch]
 
 
-def find(subject: Subject, text: str) -> Found:
+def find(subject: Subject, text: str) -> SearchResult:
     """The heads that satisfy a query, without those that `order by` finds no reading of.
 
     Raises InvalidQuery, or Unknown for a measure that was not computed.
@@ -84,12 +84,12 @@ def find(subject: Subject, text: str) -> Found:
     named = list(dict.fromkeys([*terms_of(query.where), *([term] if term is not None else [])]))
     columns = {item.name: _shown(subject, item) for item in named if item.name not in PLACES}
     heads = [
-        FoundHead(
+        HeadMatch(
             subject.layers[layer], subject.heads[head], {name: column(layer, head) for name, column in columns.items()}
         )
         for layer, head in places.tolist()
     ]
-    return Found(write(query), None if term is None else term.name, direction, int(subject.there.sum()), heads)
+    return SearchResult(write(query), None if term is None else term.name, direction, int(subject.there.sum()), heads)
 
 
 def _ranked(places: Array, keys: Array, direction: Direction, *, leave_out: bool) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from ..declarations import Measure
+from ..core.declarations import Measure
 from ..errors import InvalidQuery
 from ..lenses import LENSES
 from ..measures import MEASURES

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from ..csvtext import csv_text
+from ..core.csv_text import csv_text
+from ..core.streams import PIECE, ByteSink, Chunks, save, zipped
 from ..errors import BudgetExceeded
-from ..streams import PIECE, Chunks, Sink, save, zipped
-from .mapfile import blocks
+from .map_file import blocks
 
 Array = NDArray[Any]
 MOST_LINES = 2_000_000
@@ -169,7 +169,7 @@ def stream_parquet(source: Source, by_layer: Collection[str] = ()) -> Chunks:
     types = (text, number, number, number, number, text, text, pa.float32())
     about = {"headscope": json.dumps(source.document, allow_nan=False)}
     schema = pa.schema(zip(COLUMNS, types, strict=True), about)
-    sink = Sink()
+    sink = ByteSink()
     with pq.ParquetWriter(sink, schema, compression="zstd") as file:
         for group in _groups(_tables(source, schema, by_layer)):
             file.write_table(pa.concat_tables(group))

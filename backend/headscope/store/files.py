@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .inputs import SHARE
-from .mapfile import Corrupt
+from .map_file import Corrupt
 from .results import ALL, Results, Stored
 
 # A file is kept as a map of as many layers as it has pieces of so many bytes: one head each, four bytes a number.

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InvalidImage
-from .mapfile import Corrupt
+from .map_file import Corrupt
 from .results import Results
 
 # The share of the store's quota that inputs may take beside it.

@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from functools import cached_property
 from typing import Any
 
-from .mapfile import Corrupt
+from .map_file import Corrupt
 
 NAME, SMALL = "manifest.json", "small.safetensors"
 # What stands between the sealed fields and the end: the seal itself.

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import HeadscopeError
 from .manifest import NAME, sound
-from .mapfile import Corrupt, Piece
+from .map_file import Corrupt, Piece
 from .shelf import ASIDE, PATIENCE, aside_name, aside_order, sweep, unavailable
 
 # After a failure readers do not ask again for so long (s).
@@ -24,7 +24,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-class RemoteShelf:
+class RemoteBackend:
     """A place that fsspec reaches, such as s3://bucket/prefix. Files lie in <id>/<folder>/, and count once <id>/manifest.json names that folder.
 
     The manifest is created only where there is none, which object stores do in one step.

@@ -18,9 +18,9 @@ from safetensors.numpy import load, save
 from ..errors import StorageFull, StoreUnavailable
 from .index import Index, RedisIndex, SqliteIndex
 from .manifest import NAME, SMALL, Manifest, Open, sealed
-from .mapfile import Corrupt, MapWriter, blocks, read_heads, storing, values_of
-from .remote import RemoteShelf
-from .shelf import Attempt, LocalShelf, Shelf, discard_ended, staged, unavailable
+from .map_file import Corrupt, MapWriter, blocks, read_heads, storing, values_of
+from .remote import RemoteBackend
+from .shelf import Attempt, BlobBackend, LocalBackend, discard_ended, staged, unavailable
 
 Array = NDArray[Any]
 ALL = slice(None)
@@ -34,7 +34,7 @@ class Stored:
     changes, it is found under another.
     """
 
-    shelf: Shelf
+    shelf: BlobBackend
     manifest: Manifest
     stamp: Hashable = None
 
@@ -101,7 +101,7 @@ class Writer(MapWriter):
 class Results:
     """Results on a shelf, with an index of them. Safe for several threads and processes."""
 
-    def __init__(self, shelf: Shelf, index: Index, quota_bytes: int) -> None:
+    def __init__(self, shelf: BlobBackend, index: Index, quota_bytes: int) -> None:
         self._shelf, self._index, self._quota = shelf, index, quota_bytes
         self._open = Open()
 
@@ -109,7 +109,7 @@ class Results:
     def local(cls, home: Path, quota_bytes: int) -> Results:
         """The store of a home that one server has for itself."""
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return cls(LocalShelf(home, patience=0), SqliteIndex(home / "results.db"), quota_bytes)
+        return cls(LocalBackend(home, patience=0), SqliteIndex(home / "results.db"), quota_bytes)
 
     @classmethod
     def shared(cls, where: str, redis_url: str, quota_bytes: int, staging: Path) -> Results:
@@ -118,7 +118,7 @@ class Results:
         `staging` is a folder of this machine for what is on its way to such an address.
         """
         where = where.removeprefix("file://").rstrip("/")
-        shelf = RemoteShelf(where, staging) if "://" in where else LocalShelf(Path(where))
+        shelf = RemoteBackend(where, staging) if "://" in where else LocalBackend(Path(where))
         name = hashlib.sha256(where.encode()).hexdigest()[:16]
         return cls(shelf, RedisIndex(redis_url, f"headscope:store:{name}"), quota_bytes)
 

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from ..errors import StoreUnavailable
 from .manifest import NAME, sound
-from .mapfile import Corrupt, Piece, storing
+from .map_file import Corrupt, Piece, storing
 
 logger = logging.getLogger("headscope.store")
 
@@ -42,10 +42,10 @@ NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 Attempt = tuple[str, int]
 ATTEMPT = re.compile(r"([^.]+)\.(\d+)\.[0-9a-f]{32}")
 # Inode, time of change (ns) and size of each file.
-Stamp = tuple[tuple[int, int, int], ...]
+Fingerprint = tuple[tuple[int, int, int], ...]
 
 
-class Shelf(Protocol):
+class BlobBackend(Protocol):
     """What the store asks of the place where it keeps bytes. Everything raises StoreUnavailable where that can't be reached."""
 
     @property
@@ -56,7 +56,7 @@ class Shelf(Protocol):
     def staging(self) -> Path:
         """A folder of this machine for what is being written."""
 
-    def stamp(self, id_: str, files: Sequence[str]) -> Stamp | None:
+    def stamp(self, id_: str, files: Sequence[str]) -> Fingerprint | None:
         """What is another one once any of these files of a result is, had without reading them; None if one is not here, or where that takes a while."""
 
     def manifest(self, id_: str) -> bytes | None:
@@ -81,7 +81,7 @@ class Shelf(Protocol):
         """Remove what writers have left half written; the ids of the results that are here."""
 
 
-class LocalShelf:
+class LocalBackend:
     """A folder. `patience` is how long (s) to leave alone what is half written: 0 where nobody else writes."""
 
     far = False
@@ -92,7 +92,7 @@ class LocalShelf:
         for folder in (self._results, self.staging, self._aside):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def stamp(self, id_: str, files: Sequence[str]) -> Stamp | None:
+    def stamp(self, id_: str, files: Sequence[str]) -> Fingerprint | None:
         try:
             found = [os.stat(self._file(id_, file)) for file in files]  # noqa: PTH116
         except OSError:

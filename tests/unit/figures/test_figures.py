@@ -17,7 +17,7 @@ import pytest
 
 import headscope
 import headscope.figures
-import headscope.worker
+import headscope.worker.engine
 from headscope import FIGURES
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
 from headscope.figures.paper import PALETTES

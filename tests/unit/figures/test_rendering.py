@@ -12,7 +12,7 @@ import pytest
 from headscope.errors import FigureNotDrawn, TimedOut
 from headscope.figures.rendering import Renderer
 from headscope.figures.script import script
-from tests.server import eventually, gone
+from tests.support.server import eventually, gone
 
 FIGURE: dict[str, Any] = {"data": [{"type": "bar", "x": [1, 2], "y": [3, 4]}], "layout": {}}
 

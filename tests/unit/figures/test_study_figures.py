@@ -18,7 +18,7 @@ from headscope.figures.studies import STUDY_FIGURES
 from headscope.figures.violin import density, density_of_counts
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
-from headscope.study.results import tables
+from headscope.studies.results import tables
 
 TAGGED = [
     ("Ann met Bob in Oslo .", "PROPN VERB PROPN ADP PROPN PUNCT", "I-PER O I-PER O I-LOC O"),

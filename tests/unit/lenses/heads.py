@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headscope.types import Axes, Keys, Layer, Token
+from headscope.core.attention import Axes, Keys, Layer, Token
 
 Array = NDArray[Any]
 RULES = ("all", "prefix", "window")

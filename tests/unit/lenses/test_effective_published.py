@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headscope.core.attention import Layer
 from headscope.errors import InvalidRequest, Unsupported
 from headscope.lenses import LENSES
-from headscope.types import Layer
 
 from .heads import FEW, Array, head_layer
 

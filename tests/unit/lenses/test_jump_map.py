@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headscope.core.attention import Axes, Keys, Layer, Token
 from headscope.errors import Unsupported
 from headscope.lenses.jump_map import JUMP_MAP, JumpMapParams
-from headscope.types import Axes, Keys, Layer, Token
 
 
 def layer(seed: int, n: int, groups: int, keys: Keys) -> Layer:

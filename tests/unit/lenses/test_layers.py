@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headscope.declarations import Lens, NoParams
+from headscope.core.attention import Layer, Reading, Stream
+from headscope.core.declarations import Lens, NoParams
 from headscope.errors import Unsupported
-from headscope.lenses import alti, contributions, norm_residual, rollout, value_zeroing
-from headscope.lenses.joined import join
-from headscope.types import Layer, Reading, Stream
+from headscope.lenses import _contributions, alti, norm_residual, rollout, value_zeroing
+from headscope.lenses._joined import join
 
 from .whole import Shape, added, array, normalised, random_layer, shapes, single
 
@@ -29,7 +29,7 @@ TOLERANCE = 2e-6
 def shares(contributions: NDArray[Any]) -> NDArray[Any]:
     """Rows over their sum; NaN where that is 0."""
     with np.errstate(invalid="ignore"):
-        return contributions / contributions.sum(-1, keepdims=True)
+        return contributions / _contributions.sum(-1, keepdims=True)
 
 
 # Norms with the residual stream
@@ -56,7 +56,7 @@ def test_norms_do_not_depend_on_blocks(shape: Shape, size: int) -> None:
     layer = random_layer(shape)
     whole = norm_residual.read(layer, NoParams()).map
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contributions.blocks, "__defaults__", (50 * size,))
+        patch.setattr(_contributions.blocks, "__defaults__", (50 * size,))
         torch.testing.assert_close(norm_residual.read(layer, NoParams()).map, whole, rtol=1e-9, atol=1e-9)
 
 
@@ -66,7 +66,7 @@ def test_vectors_add_up_to_what_is_normalised() -> None:
     stream = layer.stream
     norm = stream.norm
     assert norm is not None
-    summed = contributions.through(layer, layer.output) + stream.before + stream.bias
+    summed = _contributions.through(layer, layer.output) + stream.before + stream.bias
     expected = array(norm.linear(summed, norm.scale[:, None]) + norm.shift)
     bias = np.stack([normalised(layer, array(stream.bias), i) for i in range(SMALL.n)])
     np.testing.assert_allclose(added(layer).sum(1) + bias + array(norm.shift), expected, atol=1e-12)
@@ -119,7 +119,7 @@ def test_rollout_is_the_product_of_its_layers(shape: Shape, residual: float, sin
     layers = [random_layer(shape, index) for index in range(3)]
     if sink:
         layers = [replace(layer, weights=layer.weights * torch.linspace(0.1, 1, shape.n)[:, None]) for layer in layers]
-    params = rollout.Params(residual=residual)
+    params = rollout.RolloutParams(residual=residual)
     for found, expected in zip(joined(rollout.ROLLOUT, layers, params), rolled(layers, residual), strict=True):
         np.testing.assert_allclose(found[0], expected, atol=1e-12)
         np.testing.assert_allclose(found.sum(-1), 1, atol=1e-12)
@@ -135,23 +135,27 @@ def test_rollout_of_identities_and_of_uniform_rows() -> None:
     layer = random_layer(replace(SMALL, rule="all"))
     n = SMALL.n
     still = replace(layer, weights=torch.eye(n).expand(4, n, n))
-    assert all(torch.equal(found[0], torch.eye(n)) for found in joined(rollout.ROLLOUT, [still] * 3, rollout.Params()))
+    assert all(
+        torch.equal(found[0], torch.eye(n)) for found in joined(rollout.ROLLOUT, [still] * 3, rollout.RolloutParams())
+    )
     even = replace(layer, weights=torch.full((4, n, n), 1 / n))
-    np.testing.assert_allclose(rollout.read(even, rollout.Params()).map[0].diagonal(), (1 + 1 / n) / 2, rtol=1e-6)
+    np.testing.assert_allclose(
+        rollout.read(even, rollout.RolloutParams()).map[0].diagonal(), (1 + 1 / n) / 2, rtol=1e-6
+    )
 
 
 def test_rollout_refuses_negative_weights() -> None:
     """A share can't be negative."""
     layer = random_layer(SMALL)
     with pytest.raises(Unsupported, match="negative"):
-        rollout.read(replace(layer, weights=-layer.weights), rollout.Params())
+        rollout.read(replace(layer, weights=-layer.weights), rollout.RolloutParams())
 
 
 @pytest.mark.parametrize("residual", [-0.1, 1.0, 1])
 def test_rollout_refuses_shares_out_of_bounds(residual: float) -> None:
     """Nothing but the residual connection is no rollout."""
     with pytest.raises(ValueError, match="residual"):
-        rollout.Params(residual=residual)
+        rollout.RolloutParams(residual=residual)
 
 
 # ALTI
@@ -176,12 +180,12 @@ def test_alti_is_what_brings_the_output_nearer(shape: Shape) -> None:
     """Shares of the distances that tokens close; rows sum to 1 or are undefined; weights of 0 give exactly 0."""
     layer = random_layer(shape)
     expected = shares(nearer(layer))
-    found = alti.read(layer, alti.Params())
+    found = alti.read(layer, alti.AltiParams())
     np.testing.assert_allclose(found.map[0], expected, atol=1e-9)
     assert found.undefined is not None
     assert int(found.undefined) == np.isnan(expected[:, 0]).sum()
     assert shape.rule == "all" or not found.map.nan_to_num().triu(1).any()
-    again = alti.read(single(layer), alti.Params())
+    again = alti.read(single(layer), alti.AltiParams())
     assert again.map.dtype == torch.float32
     np.testing.assert_allclose(again.map[0], expected, atol=5 * TOLERANCE)
 
@@ -191,11 +195,13 @@ def test_alti_is_what_brings_the_output_nearer(shape: Shape) -> None:
 def test_alti_does_not_depend_on_blocks(shape: Shape, size: int, keys: int) -> None:
     """Any cut into blocks of keys and queries gives the same."""
     layer = random_layer(shape)
-    whole = alti.read(layer, alti.Params()).map
+    whole = alti.read(layer, alti.AltiParams()).map
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alti, "CACHE_BYTES", 100 * size)
         patch.setattr(alti, "KEYS", keys)
-        torch.testing.assert_close(alti.read(layer, alti.Params()).map, whole, rtol=1e-9, atol=1e-12, equal_nan=True)
+        torch.testing.assert_close(
+            alti.read(layer, alti.AltiParams()).map, whole, rtol=1e-9, atol=1e-12, equal_nan=True
+        )
 
 
 def test_alti_keeps_small_contributions_exact() -> None:
@@ -207,17 +213,17 @@ def test_alti_keeps_small_contributions_exact() -> None:
     for sign in (1, -1):  # one of the two comes nearer
         layer = replace(layer, weights=weights, output=output, projection=sign * layer.projection)
         expected = shares(nearer(layer))
-        np.testing.assert_allclose(alti.read(single(layer), alti.Params()).map[0], expected, rtol=1e-4)
+        np.testing.assert_allclose(alti.read(single(layer), alti.AltiParams()).map[0], expected, rtol=1e-4)
 
 
 def test_alti_is_joined_without_an_identity() -> None:
     """C_l ... C_1 with rollout, C_l without."""
     layers = [random_layer(replace(SMALL, rule="all", norm=None), index) for index in range(3)]
-    alone = [alti.read(layer, alti.Params()).map for layer in layers]
+    alone = [alti.read(layer, alti.AltiParams()).map for layer in layers]
     torch.testing.assert_close(
-        joined(alti.ALTI, layers, alti.Params()), [alone[0], alone[1] @ alone[0], alone[2] @ alone[1] @ alone[0]]
+        joined(alti.ALTI, layers, alti.AltiParams()), [alone[0], alone[1] @ alone[0], alone[2] @ alone[1] @ alone[0]]
     )
-    torch.testing.assert_close(joined(alti.ALTI, layers, alti.Params(rollout=False)), alone)
+    torch.testing.assert_close(joined(alti.ALTI, layers, alti.AltiParams(rollout=False)), alone)
 
 
 # Value zeroing
@@ -246,7 +252,7 @@ def test_value_zeroing_is_how_far_states_turn(shape: Shape) -> None:
     layer = random_layer(shape)
     expected = turned(layer)
     sums = expected.sum(-1, keepdims=True)
-    found = value_zeroing.read(layer, value_zeroing.Params())
+    found = value_zeroing.read(layer, value_zeroing.ValueZeroingParams())
     assert found.undefined is not None
     clear = sums[:, 0] > 1e-3  # the reference subtracts cosines, and what turns a state by less than 4e-6 counts as 0
     np.testing.assert_allclose(found.map[0][clear], (expected / np.maximum(sums, 1e-300))[clear], atol=1e-8)
@@ -255,7 +261,9 @@ def test_value_zeroing_is_how_far_states_turn(shape: Shape) -> None:
     if shape.special:
         assert not found.map[0, :, -1].nan_to_num().any()
     np.testing.assert_allclose(
-        value_zeroing.read(single(layer), value_zeroing.Params()).map[0][clear], found.map[0][clear], atol=1e-4
+        value_zeroing.read(single(layer), value_zeroing.ValueZeroingParams()).map[0][clear],
+        found.map[0][clear],
+        atol=1e-4,
     )
 
 
@@ -264,11 +272,15 @@ def test_value_zeroing_is_how_far_states_turn(shape: Shape) -> None:
 def test_value_zeroing_does_not_depend_on_blocks(shape: Shape, size: int) -> None:
     """One key at a time or all at once."""
     layer = random_layer(shape)
-    whole = value_zeroing.read(layer, value_zeroing.Params()).map
+    whole = value_zeroing.read(layer, value_zeroing.ValueZeroingParams()).map
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(value_zeroing, "BLOCK_BYTES", 2000 * size)
         torch.testing.assert_close(
-            value_zeroing.read(layer, value_zeroing.Params()).map, whole, rtol=1e-9, atol=1e-9, equal_nan=True
+            value_zeroing.read(layer, value_zeroing.ValueZeroingParams()).map,
+            whole,
+            rtol=1e-9,
+            atol=1e-9,
+            equal_nan=True,
         )
 
 
@@ -279,7 +291,7 @@ def test_value_zeroing_of_values_that_are_zero() -> None:
     assert replay is not None
     stream = replace(layer.stream, after=replay(torch.zeros_like(layer.output)[None])[0])
     layer = replace(layer, values=torch.zeros_like(layer.values), output=torch.zeros_like(layer.output), stream=stream)
-    found = value_zeroing.read(layer, value_zeroing.Params())
+    found = value_zeroing.read(layer, value_zeroing.ValueZeroingParams())
     assert found.map.isnan().all()
     assert found.undefined is not None
     assert found.undefined.tolist() == [SMALL.n]
@@ -296,9 +308,9 @@ def test_value_zeroing_does_not_draw_rounding_errors() -> None:
         states = replay(outputs.double())
         return states * (1 + 2e-7 * torch.randn(states.shape, generator=noise, dtype=states.dtype))
 
-    expected = value_zeroing.read(layer, value_zeroing.Params()).map
+    expected = value_zeroing.read(layer, value_zeroing.ValueZeroingParams()).map
     layer = replace(layer, epsilon=torch.finfo(torch.float32).eps, stream=replace(layer.stream, replay=rough))
-    found = value_zeroing.read(layer, value_zeroing.Params()).map
+    found = value_zeroing.read(layer, value_zeroing.ValueZeroingParams()).map
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert not found[0, :, -1].any()  # its values are 0
 
@@ -306,8 +318,8 @@ def test_value_zeroing_does_not_draw_rounding_errors() -> None:
 @pytest.mark.parametrize(
     ("changed", "params", "said"),
     [
-        ({"epsilon": torch.finfo(torch.bfloat16).eps}, value_zeroing.Params(), "half precision"),
-        ({"stream": Stream(after=torch.ones(7, 6), replay=lambda outputs: torch.zeros(len(outputs), 7, 6))}, value_zeroing.Params(), "second time"),
+        ({"epsilon": torch.finfo(torch.bfloat16).eps}, value_zeroing.ValueZeroingParams(), "half precision"),
+        ({"stream": Stream(after=torch.ones(7, 6), replay=lambda outputs: torch.zeros(len(outputs), 7, 6))}, value_zeroing.ValueZeroingParams(), "second time"),
     ],
 )  # fmt: skip
 def test_value_zeroing_refuses_what_would_be_noise(changed: dict[str, Any], params: Any, said: str) -> None:
@@ -320,19 +332,19 @@ def test_value_zeroing_joins_only_the_same_tokens() -> None:
     """Between different queries and keys there are maps, but no rollout."""
     layer = random_layer(SMALL)
     layer = replace(layer, axes=replace(layer.axes, keys=layer.axes.keys[:3]))
-    assert value_zeroing.read(layer, value_zeroing.Params()).map.shape == (1, 7, 7)
+    assert value_zeroing.read(layer, value_zeroing.ValueZeroingParams()).map.shape == (1, 7, 7)
     with pytest.raises(Unsupported, match="same tokens"):
-        value_zeroing.read(layer, value_zeroing.Params(rollout=True))
+        value_zeroing.read(layer, value_zeroing.ValueZeroingParams(rollout=True))
 
 
 def test_value_zeroing_is_joined_on_request() -> None:
     """C_l ... C_1 with rollout, C_l without."""
     layers = [random_layer(replace(SMALL, special=False), index) for index in range(3)]
-    alone = [value_zeroing.read(layer, value_zeroing.Params()).map for layer in layers]
-    torch.testing.assert_close(joined(value_zeroing.VALUE_ZEROING, layers, value_zeroing.Params()), alone)
+    alone = [value_zeroing.read(layer, value_zeroing.ValueZeroingParams()).map for layer in layers]
+    torch.testing.assert_close(joined(value_zeroing.VALUE_ZEROING, layers, value_zeroing.ValueZeroingParams()), alone)
     expected = [alone[0], alone[1] @ alone[0], alone[2] @ alone[1] @ alone[0]]
     torch.testing.assert_close(
-        joined(value_zeroing.VALUE_ZEROING, layers, value_zeroing.Params(rollout=True)), expected
+        joined(value_zeroing.VALUE_ZEROING, layers, value_zeroing.ValueZeroingParams(rollout=True)), expected
     )
 
 
@@ -368,7 +380,7 @@ def test_rows_that_rest_on_undefined_rows_are_undefined() -> None:
 
 def test_shares_of_tiny_contributions() -> None:
     """What is far below the range of float32 still has shares."""
-    reading: Reading = contributions.shares(
+    reading: Reading = _contributions.shares(
         torch.tensor([[1e-300, 3e-300], [0, 0]], dtype=torch.float64), single(random_layer(SMALL))
     )
     np.testing.assert_allclose(reading.map[0, 0], [0.25, 0.75])

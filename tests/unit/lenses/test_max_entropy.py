@@ -11,11 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.declarations import NoParams
+from headscope.core.attention import Reading
+from headscope.core.declarations import NoParams
 from headscope.errors import Unsupported
-from headscope.lenses import LENSES, newton
+from headscope.lenses import LENSES, _newton
 from headscope.measures import MEASURES
-from headscope.types import Reading
 
 from .heads import EPSILON, FEW, RULES, SIZES, VALUES, Array, by_head, head_layer, mask_of
 
@@ -179,7 +179,7 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = head_layer(16, "prefix")
     whole = LENS.read(layer, DEFAULT).map
     for name, bound in (("ROWS", 100), ("HESSIANS", 300), ("PRODUCTS", 100), ("KEPT", 10)):
-        monkeypatch.setattr(newton, name, bound)
+        monkeypatch.setattr(_newton, name, bound)
         np.testing.assert_allclose(LENS.read(layer, DEFAULT).map, whole, atol=1e-7)
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.declarations import NoParams
+from headscope.core.declarations import NoParams
 from headscope.lenses import LENSES
 
 from .heads import FEW, RULES, SIZES, VALUES, by_head, head_layer

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.declarations import NoParams
+from headscope.core.declarations import NoParams
 from headscope.lenses import LENSES
 
 from .heads import EPSILON, FEW, RULES, SIZES, VALUES, Array, by_head, head_layer, mask_of

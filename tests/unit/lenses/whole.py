@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headscope.types import Axes, Keys, Layer, Norm, Stream, Token
+from headscope.core.attention import Axes, Keys, Layer, Norm, Stream, Token
 
 EPSILON = 1e-5
 

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from headscope.core.attention import Axes, Keys, Layer, Reading, Token
 from headscope.measures import MEASURES
-from headscope.types import Axes, Keys, Layer, Reading, Token
 
 Array = NDArray[Any]
 RULES = ("all", "prefix", "window", "band")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headscope.types import Axes, Keys, Layer, Reading, Stream, Token
+from headscope.core.attention import Axes, Keys, Layer, Reading, Stream, Token
 
 EPSILON = torch.finfo(torch.float32).eps
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.declarations import NoParams
+from headscope.core.declarations import NoParams
 from headscope.measures import concentration
 from headscope.measures.concentration import ABSOLUTE_ENTROPY, NEGATIVE_SHARE, PARTICIPATION_RATIO
 

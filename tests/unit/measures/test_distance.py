@@ -9,10 +9,10 @@ import pytest
 import torch
 from hypothesis import given
 
-from headscope.declarations import NoParams
+from headscope.core.attention import Reading
+from headscope.core.declarations import NoParams
 from headscope.measures import MEASURES
 from headscope.measures.distance import STARTS
-from headscope.types import Reading
 
 from .heads import FEW, agree, cases, head_layer, measure, rows, sentence
 

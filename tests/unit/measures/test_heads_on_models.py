@@ -11,7 +11,7 @@ import torch
 import headscope
 from headscope import MEASURES, Model
 from headscope.measures.patterns import CLASSES
-from tests.models import wordpiece
+from tests.support.models import wordpiece
 
 from ..conftest import eager
 from . import test_connections as connections

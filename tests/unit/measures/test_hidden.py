@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headscope.declarations import NoParams
+from headscope.core.declarations import NoParams
 from headscope.errors import Unsupported
 from headscope.measures import hidden
 from headscope.measures.hidden import RESIDUAL_RATIO, TOKEN_SIMILARITY, TokenSimilarityParams

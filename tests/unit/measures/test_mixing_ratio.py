@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 
-from headscope.declarations import NoParams
+from headscope.core.attention import Layer
+from headscope.core.declarations import NoParams
 from headscope.lenses import norm_residual
 from headscope.measures import mixing_ratio
-from headscope.types import Layer
 from tests.unit.lenses.whole import Shape, added, random_layer, shapes, single
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headscope.declarations import Measure, NoParams
+from headscope.core.declarations import Measure, NoParams
 from headscope.errors import Unsupported
 from headscope.measures.projections import (
     COUNTS,

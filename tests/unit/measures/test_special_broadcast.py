@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.declarations import NoParams
+from headscope.core.declarations import NoParams
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 

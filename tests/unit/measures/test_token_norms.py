@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.declarations import NoParams
+from headscope.core.attention import Axes
+from headscope.core.declarations import NoParams
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.measures.token_norms import CLASSES
-from headscope.types import Axes
 
 from ..lenses.heads import FEW, RULES, by_head, head_layer
 from .heads import sentence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from headscope.types import Axes, Scores, Setting, Token
+from headscope.core.attention import Axes, Scores, Setting, Token
 
 
 def tokens(n: int, special: tuple[int, ...] = (0,)) -> tuple[Token, ...]:

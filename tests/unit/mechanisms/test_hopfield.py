@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from headscope.core.attention import Pass
 from headscope.errors import Unsupported
 from headscope.mechanisms.hopfield import HOPFIELD, HopfieldParams
-from headscope.types import Pass
 
 from .scores import logits, scores, setting, softmax
 

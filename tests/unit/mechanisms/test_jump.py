@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from headscope.adjacency import adjacency, bonds
+from headscope.core.attention import Pass
+from headscope.core.ties import adjacency, bonds
 from headscope.errors import InvalidRequest, Unsupported
 from headscope.mechanisms.jump import JUMP, JumpParams, jump_layers
-from headscope.types import Pass
 
 from .scores import scores, setting, softmax
 

@@ -12,8 +12,8 @@ import pytest
 
 from headscope.errors import InvalidRequest, Unknown
 from headscope.models.tokens import find_words
-from headscope.study.data.dataset import Dataset, Row
-from headscope.study.data.formats import FORMATS, read
+from headscope.studies.data.dataset import Dataset, Row
+from headscope.studies.data.formats import FORMATS, read
 
 CONLLU = """# sent_id = 1
 # text = She can't sit: well.

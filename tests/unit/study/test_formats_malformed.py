@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import HeadscopeError, InvalidDataset
-from headscope.study.data.dataset import Dataset
-from headscope.study.data.formats import read
-from tests.malformed import CASES, Case
+from headscope.studies.data.dataset import Dataset
+from headscope.studies.data.formats import read
+from tests.support.malformed import CASES, Case
 
 TEXT_BYTES = 32 * 1024
 SENTENCES = re.compile(r"[A-Z].*[.?!]")

@@ -12,8 +12,8 @@ import pytest
 
 import headscope
 from headscope.errors import NotReady, Unknown
-from headscope.study import sequences
-from headscope.study.results import headvis
+from headscope.studies import sequences
+from headscope.studies.results import headvis
 
 from .texts import texts
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from headscope.errors import HeadscopeError, InvalidDataset, InvalidRequest, Unknown
-from headscope.study.data.formats import read
-from headscope.study.data.reading import Bounds, read_apart
-from tests.malformed import CASES, Case
+from headscope.studies.data.formats import read
+from headscope.studies.data.reading import Bounds, read_apart
+from tests.support.malformed import CASES, Case
 
 MIB = 1024**2
 BOUNDS = Bounds(memory_bytes=512 * MIB, seconds=60, out_bytes=64 * MIB, text_bytes=32 * 1024)
@@ -98,6 +98,6 @@ def test_bounds(tmp_path: Path) -> None:
         assert problem in raised.value.detail
     assert psutil.Process().memory_info().rss - before < 64 * MIB
     left = [
-        child.cmdline() for child in psutil.Process().children() if "headscope.study.data.reading" in child.cmdline()
+        child.cmdline() for child in psutil.Process().children() if "headscope.studies.data.reading" in child.cmdline()
     ]
     assert left == []

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headscope.study import statistics
-from headscope.study.results.summary import STAT_PARTS, Stat
+from headscope.studies import statistics
+from headscope.studies.results.summary import STAT_PARTS, Stat
 
 Array = NDArray[Any]
 SEED = 7

@@ -20,10 +20,10 @@ import headscope
 from headscope import MEASURES, Model
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
 from headscope.models.trained import SOFTMAX
-from headscope.study import chunk, plan
-from headscope.study.aggregate import Aggregate
-from headscope.study.data.dataset import Row
-from headscope.study.request import Against, StudyRequest
+from headscope.studies import chunk, plan
+from headscope.studies.aggregate import Aggregate
+from headscope.studies.data.dataset import Row
+from headscope.studies.request import Against, StudyRequest
 
 from ..test_combinations import vit
 from . import slow
@@ -244,12 +244,12 @@ def test_chunks_merge_to_the_same_floats_whoever_made_them(minilm: Model, monkey
     request = StudyRequest(
         dataset="x", model="minilm", against=Against(mechanism="hopfield"), measures=["entropy", "patterns"]
     ).settled([SOFTMAX, SOFTMAX])
-    planned = plan.Plan(rows(COUNT), minilm.tokenizer)
+    planned = plan.ChunkPlan(rows(COUNT), minilm.tokenizer)
     chunks = [*planned]
     assert (planned.inputs, len(planned)) == (COUNT, len(chunks))
     assert planned.longest == max(plan.counted(minilm.tokenizer, rows(COUNT)))
     assert sorted(row.number for one in chunks for row in one.rows) == list(range(1, COUNT + 1))
-    assert chunks == [*plan.Plan(rows(COUNT)[::-1], minilm.tokenizer)]
+    assert chunks == [*plan.ChunkPlan(rows(COUNT)[::-1], minilm.tokenizer)]
     models = [minilm, minilm]
     in_order = [chunk.run(models, one.rows, request) for one in chunks]
     backwards = [chunk.run(models, plan.Chunk(one.data).rows, request) for one in chunks[::-1]][::-1]
@@ -273,7 +273,7 @@ def test_a_plan_holds_no_texts() -> None:
             yield Row(number, f"{number} " * 400)
 
     tracemalloc.start()
-    planned = plan.Plan(long(), None)
+    planned = plan.ChunkPlan(long(), None)
     read = sum(len(one) for one in planned)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()

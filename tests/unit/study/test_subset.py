@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headscope.study.data.dataset import Row
-from headscope.study.data.subset import choose
+from headscope.studies.data.dataset import Row
+from headscope.studies.data.subset import choose
 
 ROWS = [Row(number, f"Text {number}.") for number in range(1, 1001)]
 

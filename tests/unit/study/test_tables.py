@@ -15,12 +15,12 @@ import headscope
 from headscope.errors import InvalidRequest, Unknown
 from headscope.figures.figure import Drawing
 from headscope.figures.studies import STUDY_FIGURES
-from headscope.study.results import tables, writing
-from headscope.study.results.writing import Table
+from headscope.studies.results import tables, writing
+from headscope.studies.results.writing import ResultTable
 
 from .texts import texts
 
-AWKWARD = Table(
+AWKWARD = ResultTable(
     "awkward",
     "50 % of A & B",
     ("text", "number", "whole", "mixed", "nothing"),
@@ -55,7 +55,7 @@ def test_json_is_strict() -> None:
 def test_csv_has_no_formulas(text: str) -> None:
     """In a spreadsheet such text is text, in tables and figures, rows and headings; numbers stay numbers."""
     numbers = (-0.5, -3, "-0.5", "+1e-3", "1-2", "'")
-    written = writing.as_csv(Table("t", "T", (text, *"abcdef"), [[text, *numbers]])).decode()
+    written = writing.as_csv(ResultTable("t", "T", (text, *"abcdef"), [[text, *numbers]])).decode()
     assert Drawing((), {}, "", (text, *"abcdef"), [[text, *numbers]]).csv() == written
     for row, rest in zip(csv.reader(io.StringIO(written, newline="")), ("abcdef", numbers), strict=True):
         assert row == [text if text[0] == "a" else f"'{text}", *map(str, rest)]
@@ -93,7 +93,7 @@ def test_latex_is_escaped() -> None:
 
 @pytest.mark.parametrize("form", writing.WRITERS)
 def test_a_table_without_rows(form: Any) -> None:
-    assert writing.WRITERS[form](Table("empty", "Nothing", ("row", "code"), []))
+    assert writing.WRITERS[form](ResultTable("empty", "Nothing", ("row", "code"), []))
 
 
 def test_heads_have_every_number(study: Any) -> None:

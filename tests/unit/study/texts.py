@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from headscope.study.data.dataset import Row
+from headscope.studies.data.dataset import Row
 
 WORDS = """the a an old young small green quiet heavy clever river garden teacher letter engine winter
 bridge market sailor window forest kitchen mountain captain sleeps writes carries remembers forgets opens crosses follows

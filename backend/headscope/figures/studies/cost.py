@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...csvtext import Cell
-from ...declarations import NoParams
+from ...core.csv_text import Cell
+from ...core.declarations import NoParams
 from ...errors import NotReady
 from ...lenses import LENSES
-from ...study.results.summary import Summary
+from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..paper import Palette, axis, layout, plain, said
 from .figure import StudyFigure, titles
 
 
-def lens_cost(study: Summary, params: NoParams, palette: Palette) -> Drawing:
+def lens_cost(study: StudySummary, params: NoParams, palette: Palette) -> Drawing:
     """Bars of the milliseconds per input: the forward pass, each lens, and the measures."""
     names, times, rows, words = list[str](), list[float](), list[list[Cell]](), list[str]()
     for one, spent in zip(titles(study), study.document["timing_ms"], strict=True):

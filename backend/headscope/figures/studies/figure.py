@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...declarations import Declaration
+from ...core.declarations import Declaration
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...study.results.summary import Stat, Summary
+from ...studies.results.summary import Stat, StudySummary
 from ..figure import Drawing
 from ..paper import PALETTES, Palette, Theme
 
@@ -59,13 +59,13 @@ class StudyFigure(Declaration):
     names it where there are two. `draw` raises NotReady, Unsupported or Unknown where the study lacks what is asked for.
     """
 
-    draw: Callable[[Summary, Any, Palette], Drawing]
+    draw: Callable[[StudySummary, Any, Palette], Drawing]
     measures: tuple[str, ...] = ()
     lenses: tuple[str, ...] = ("weights",)
     asks: tuple[Literal["against", "labels", "lenses"], ...] = ()
     of_one: bool = False
 
-    def drawn(self, study: Summary, params: BaseModel, theme: Theme = "light") -> Drawing:
+    def drawn(self, study: StudySummary, params: BaseModel, theme: Theme = "light") -> Drawing:
         """The figure of a study, with its own parameters. Raises what `draw` raises."""
         palette = PALETTES[theme]
         drawing = self.draw(study, params, palette)
@@ -95,7 +95,7 @@ def maps_of_heads(lenses: Iterable[str]) -> list[str]:
     return [name for name in lenses if LENSES[name].of == "heads" and LENSES[name].unit == LENSES["weights"].unit]
 
 
-def titles(study: Summary) -> list[str]:
+def titles(study: StudySummary) -> list[str]:
     """What tells the variants apart: their models, or their mechanisms where the model is the same."""
     variants = study.variants
     same = len({each["model"] for each in variants}) == 1
@@ -126,7 +126,7 @@ class Means:
         return low, high
 
 
-def means(study: Summary, measure: str, lens: str = "weights", number: int = 0) -> Means:
+def means(study: StudySummary, measure: str, lens: str = "weights", number: int = 0) -> Means:
     """Means over inputs, each input counted once, and their bootstrap. Raises what Summary.stat raises."""
     return resampled(study.stat(measure, lens, number))
 

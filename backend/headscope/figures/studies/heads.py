@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...csvtext import Cell
-from ...study.results.summary import Summary
+from ...core.csv_text import Cell
+from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..paper import ABOVE, Palette, listed, plain, positions, said
 from .figure import (
@@ -52,7 +52,7 @@ def dots(found: Means, layers: Sequence[int], heads: Sequence[int], colour: str,
     }
 
 
-def head_entropy(study: Summary, params: EitherVariantParams, palette: Palette) -> Drawing:
+def head_entropy(study: StudySummary, params: EitherVariantParams, palette: Palette) -> Drawing:
     """For each variant, left a dot per head at its mean entropy, right attention to [CLS] and [SEP]; lines at the means of the layers."""
     study.variant(params.variant or 0)
     panels, rows, words = list[Panel](), list[list[Cell]](), list[str]()
@@ -136,7 +136,7 @@ METRICS: dict[str, tuple[str, str, str | None]] = {
 }
 
 
-def metric(study: Summary, name: str, number: int) -> Means:
+def metric(study: StudySummary, name: str, number: int) -> Means:
     """One of METRICS, [L, H]; the variance of the distance is over all queries of all inputs."""
     _, measure, at = METRICS[name]
     found = means(study, measure, "weights", number)
@@ -148,7 +148,7 @@ def metric(study: Summary, name: str, number: int) -> Means:
     return found.of(lambda values: np.maximum(values[..., second] - values[..., first] ** 2, 0))
 
 
-def head_metrics(study: Summary, params: VariantParams, palette: Palette) -> Drawing:
+def head_metrics(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
     """A map of heads per metric, each on a scale of its own; those that no input defines are left out."""
     one = study.variant(params.variant)
     layers, heads = one["layers"], one["heads"]

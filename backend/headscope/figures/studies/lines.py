@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...csvtext import Cell
-from ...declarations import NoParams
-from ...study.results.summary import Summary
+from ...core.csv_text import Cell
+from ...core.declarations import NoParams
+from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..paper import ABOVE, Palette, layout, listed, plain, positions
 from ..residual import log_ticks
@@ -68,7 +68,7 @@ def by_layer(name: str, layers: Sequence[int], found: Means) -> list[list[Cell]]
     return [[name, layer, *plain([found.mean[at], low[at], high[at]], 10)] for at, layer in enumerate(layers)]
 
 
-def residual_ratio(study: Summary, params: NoParams, palette: Palette) -> Drawing:
+def residual_ratio(study: StudySummary, params: NoParams, palette: Palette) -> Drawing:
     """A line for each variant on a logarithmic axis, where rank collapse is a straight fall."""
     traces, rows, words = list[dict[str, Any]](), list[list[Cell]](), list[str]()
     found = [means(study, "residual_ratio", "weights", number) for number in range(len(study.variants))]
@@ -109,7 +109,7 @@ RESIDUAL_RATIO = StudyFigure(
 )
 
 
-def mixing_ratio(study: Summary, params: NoParams, palette: Palette) -> Drawing:
+def mixing_ratio(study: StudySummary, params: NoParams, palette: Palette) -> Drawing:
     """A line for each variant, in per cent; the table has the smallest and the largest token, too."""
     traces, rows, words = list[dict[str, Any]](), list[list[Cell]](), list[str]()
     number_of = len(study.variants)
@@ -165,7 +165,7 @@ CLASSES = {"first": "[CLS] or first", "separator": "[SEP]", "punct": "punctuatio
 PARTS = {"attention": "attention α", "norm": "norm ‖α f(x)‖", "vector": "vector ‖f(x)‖"}
 
 
-def norms(study: Summary, params: VariantParams, palette: Palette) -> Drawing:
+def norms(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
     """Three panels (weight, norm of the weighted vector, norm of the vector), a line per class of tokens in each."""
     found = means(study, "token_norms", "norm", params.variant)  # [L, H, C]
     layers = study.variant(params.variant)["layers"]

@@ -7,31 +7,20 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...csvtext import Cell
+from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS
-from ...study.results.summary import Summary
+from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..paper import Palette, layout, plain, said
-from .figure import (
-    BOUNDS,
-    Means,
-    StudyFigure,
-    VariantParams,
-    column,
-    maps_of_heads,
-    means,
-    picked,
-    resampled,
-    titles,
-)
+from .figure import BOUNDS, Means, StudyFigure, VariantParams, column, maps_of_heads, means, picked, resampled, titles
 from .panels import Panel, Scale, head_columns, heads_map, laid, layer_rows, reach, scale
 
 TOKENS = {"first": "[CLS] or first", "separator": "[SEP]"}
 
 
-def special_maps(study: Summary, params: VariantParams, palette: Palette) -> Drawing:
+def special_maps(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
     """A map of heads for each token and lens: rows of panels are tokens, columns lenses, and every lens has one scale."""
     one, lenses = study.variant(params.variant), maps_of_heads(study.lenses_of("special_tokens"))
     layers, heads = one["layers"], one["heads"]
@@ -99,7 +88,7 @@ class TuningParams(BaseModel):
     comparison: Literal["cosine", "js_divergence"] = Field(default="cosine", description="How alike two maps are.")
 
 
-def tuning(study: Summary, params: TuningParams, palette: Palette) -> Drawing:
+def tuning(study: StudySummary, params: TuningParams, palette: Palette) -> Drawing:
     """A cell per head, darker the more its maps differ."""
     found, one, what = compared(study, params), study.variants[0], COMPARISONS[params.comparison]
     low, high = found.interval()
@@ -129,7 +118,7 @@ def tuning(study: Summary, params: TuningParams, palette: Palette) -> Drawing:
     )
 
 
-def compared(study: Summary, params: TuningParams) -> Means:
+def compared(study: StudySummary, params: TuningParams) -> Means:
     """The means of a comparison, [L, H]. Raises NotReady for a study of one variant, Unsupported for a lens that was not compared."""
     if len(study.variants) < 2:
         raise NotReady(

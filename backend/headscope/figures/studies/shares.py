@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from ...csvtext import Cell
+from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...study.results.summary import Summary
+from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..paper import ABOVE, Palette, axis, layout, plain, positions, said
 from ..patterns import SHORT, class_colours
@@ -30,7 +30,7 @@ class PatternSharesParams(MapParams):
 
 
 @dataclass(frozen=True)
-class Bar:
+class StackedBar:
     """Classes of some maps: how many inputs times heads are of each, [classes], and the same of the bootstrap's samples [B, classes]."""
 
     name: str
@@ -44,7 +44,7 @@ class Bar:
         return Means(shares(self.counts, self.counts.sum()), shares(self.drawn, self.drawn.sum(-1, keepdims=True)))
 
 
-def pattern_shares(study: Summary, params: PatternSharesParams, palette: Palette) -> Drawing:
+def pattern_shares(study: StudySummary, params: PatternSharesParams, palette: Palette) -> Drawing:
     """Stacked bars that sum to 1, over all heads and inputs."""
     bars = _by_layer(study, params) if params.by == "layer" else _by_lens(study)
     classes = MEASURES[NAME].classes
@@ -69,7 +69,7 @@ def pattern_shares(study: Summary, params: PatternSharesParams, palette: Palette
     )
 
 
-def _stacked(bars: list[Bar], kind: int, colour: str) -> dict[str, Any]:
+def _stacked(bars: list[StackedBar], kind: int, colour: str) -> dict[str, Any]:
     name = MEASURES[NAME].classes[kind]
     bounds = [[float(end[kind]) for end in bar.shares.interval()] for bar in bars]
     return {
@@ -84,7 +84,7 @@ def _stacked(bars: list[Bar], kind: int, colour: str) -> dict[str, Any]:
     }
 
 
-def _by_lens(study: Summary) -> list[Bar]:
+def _by_lens(study: StudySummary) -> list[StackedBar]:
     """A bar for each lens of each variant."""
     several = len(study.variants) > 1
     return [
@@ -94,22 +94,22 @@ def _by_lens(study: Summary) -> list[Bar]:
     ]
 
 
-def _by_layer(study: Summary, params: PatternSharesParams) -> list[Bar]:
+def _by_layer(study: StudySummary, params: PatternSharesParams) -> list[StackedBar]:
     """A bar for each layer of one lens, and one for all."""
     layers = [*study.variant(params.variant)["layers"], None]
     return [_bar(study, "all" if layer is None else str(layer), params.variant, params.lens, layer) for layer in layers]
 
 
-def _bar(study: Summary, name: str, number: int, lens: str, layer: int | None) -> Bar:
+def _bar(study: StudySummary, name: str, number: int, lens: str, layer: int | None) -> StackedBar:
     counts = study.classes(NAME, lens, number)  # [L, H, classes]
     drawn = study.arrays[f"class_boot/{number}/{NAME}/{lens}"]  # [B, L, classes]
     if layer is not None:
         at = study.variants[number]["layers"].index(layer)
         counts, drawn = counts[at : at + 1], drawn[:, at : at + 1]
-    return Bar(name, layer, counts.sum((0, 1)), drawn.sum(1))
+    return StackedBar(name, layer, counts.sum((0, 1)), drawn.sum(1))
 
 
-def _rows(bar: Bar) -> list[list[Cell]]:
+def _rows(bar: StackedBar) -> list[list[Cell]]:
     low, high = bar.shares.interval()
     return [
         [bar.name, kind, int(bar.counts[at]), *plain([bar.shares.mean[at], low[at], high[at]], 10)]
@@ -147,7 +147,7 @@ JOINED = {
 }
 
 
-def connections(study: Summary, params: MapParams, palette: Palette) -> Drawing:
+def connections(study: StudySummary, params: MapParams, palette: Palette) -> Drawing:
     """Stacked counts by layer: of all, and without special tokens and tokens that have no entity; a row of panels for each variant."""
     panels, rows = list[Panel](), list[Sequence[Cell]]()
     words = []

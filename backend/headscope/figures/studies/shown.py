@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from ...csvtext import Cell
+from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...study.results.summary import Summary
+from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..paper import Palette, plain, said
 from .figure import Array, MapParams, StudyFigure, VariantParams, maps_of_heads, titles
@@ -34,7 +34,7 @@ class LensPairParams(VariantParams):
     head: int | None = Field(default=None, ge=0, description="The head; without it the one that differs most.")
 
 
-def shown(study: Summary, lens: str, number: int) -> Array:
+def shown(study: StudySummary, lens: str, number: int) -> Array:
     """Maps of the input that is shown, [L, H, n, n]. Raises NotReady."""
     name = f"shown/{number}/{lens}/map"
     if name not in study.arrays:
@@ -44,7 +44,7 @@ def shown(study: Summary, lens: str, number: int) -> Array:
     return study.arrays[name].astype(float)
 
 
-def lens_pair(study: Summary, params: LensPairParams, palette: Palette) -> Drawing:
+def lens_pair(study: StudySummary, params: LensPairParams, palette: Palette) -> Drawing:
     """A panel per lens with the same head's map of the same input, and a third one with their difference where there are two."""
     one = study.variant(params.variant)
     lenses = maps_of_heads(lens for lens in LENSES if f"shown/{params.variant}/{lens}/map" in study.arrays)
@@ -81,7 +81,7 @@ def lens_pair(study: Summary, params: LensPairParams, palette: Palette) -> Drawi
     )
 
 
-def _chosen(study: Summary, params: LensPairParams, maps: dict[str, Array]) -> tuple[int, int]:
+def _chosen(study: StudySummary, params: LensPairParams, maps: dict[str, Array]) -> tuple[int, int]:
     """Places of the head asked for, or of that whose maps differ most. Raises Unknown."""
     first, *others = maps.values()
     size = np.abs(first).sum((-1, -2))
@@ -94,7 +94,7 @@ def _chosen(study: Summary, params: LensPairParams, maps: dict[str, Array]) -> t
     return int(i), int(j)
 
 
-def _input(study: Summary, lens: str, number: int) -> tuple[int, list[str]]:
+def _input(study: StudySummary, lens: str, number: int) -> tuple[int, list[str]]:
     """The row that is shown, and its tokens."""
     prefix = f"shown/{number}/{lens}"
     tokens: list[str] = json.loads(study.arrays[f"{prefix}/tokens"].tobytes())
@@ -151,7 +151,7 @@ LENS_PAIR = StudyFigure(
 )
 
 
-def pattern_grid(study: Summary, params: MapParams, palette: Palette) -> Drawing:
+def pattern_grid(study: StudySummary, params: MapParams, palette: Palette) -> Drawing:
     """A grid of all heads' maps for each variant: vertical heads are greyed, diagonal ones framed."""
     panels, shapes, rows, words = list[Panel](), list[dict[str, Any]](), list[list[Cell]](), list[str]()
     for number, title in enumerate(titles(study)):

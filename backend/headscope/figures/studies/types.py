@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from ...csvtext import Cell
+from ...core.csv_text import Cell
 from ...errors import Unknown
 from ...lenses import LENSES
 from ...measures.token_types import APART, KINDS, PARTS_OF_SPEECH
-from ...study.results.summary import Summary
+from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..paper import Palette, plain, said
 from .figure import BOUNDS, Means, StudyFigure, VariantParams, column, maps_of_heads, means
@@ -21,13 +21,13 @@ WORDS = {"first": "[CLS] or first", "separator": "[SEP]", "punct": "punctuation"
 PAPER = ("NOUN", "PRON", "VERB", "separator", "first", "PUNCT")
 
 
-class TokenTypesParams(VariantParams):
+class FirstTokenParams(VariantParams):
     """Which variant, and which layer."""
 
     layer: int | None = Field(default=None, ge=0, description="The layer; without it the last one, as in the paper.")
 
 
-def token_types(study: Summary, params: TokenTypesParams, palette: Palette) -> Drawing:
+def token_types(study: StudySummary, params: FirstTokenParams, palette: Palette) -> Drawing:
     """A panel per lens: a row per type, a column per head of one layer."""
     one, lenses = study.variant(params.variant), maps_of_heads(study.lenses_of(NAME))
     layers, heads = one["layers"], one["heads"]
@@ -95,7 +95,7 @@ TOKEN_TYPES = StudyFigure(
     "code takes the magnitude of the mean; "
     "parts of speech are those of the data set, not of a tagger run over the padded input.",
     citation="Sun & Marasović 2021, fig. 1; after Kovaleva et al. 2019, sec. 4.4",
-    params=TokenTypesParams,
+    params=FirstTokenParams,
     measures=(NAME,),
     lenses=("weights", "effective"),
     of_one=True,

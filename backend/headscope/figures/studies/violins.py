@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from ...csvtext import Cell
+from ...core.csv_text import Cell
 from ...errors import Unknown
 from ...measures.hidden import BINS
-from ...study.results.summary import Summary
+from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..paper import ABOVE, Palette, layout, listed, plain, positions
 from ..violin import Violin, density_of_counts, violins
@@ -21,7 +21,7 @@ from .panels import plain_axis
 QUARTILES = (0.25, 0.5, 0.75)
 
 
-class EntropyParams(MapParams):
+class StudyEntropyParams(MapParams):
     """Which map, and of which layer."""
 
     layer: int | None = Field(
@@ -29,7 +29,7 @@ class EntropyParams(MapParams):
     )
 
 
-def entropy(study: Summary, params: EntropyParams, palette: Palette) -> Drawing:
+def entropy(study: StudySummary, params: StudyEntropyParams, palette: Palette) -> Drawing:
     """Violins of the entropies of all rows of all inputs."""
     stat = study.stat("entropy", params.lens, params.variant)
     one = study.variant(params.variant)
@@ -112,7 +112,7 @@ ENTROPY = StudyFigure(
     not_="Not comparable between texts of different length: a row over n tokens can have ln n nats at most. The paper's axis is in nats, too, for 197 tokens of an "
     "image.",
     citation="Masumura & Taki 2025, figs. 13 to 20",
-    params=EntropyParams,
+    params=StudyEntropyParams,
     unit="nats",
     range=(0.0, None),
     measures=("entropy",),
@@ -125,7 +125,7 @@ EDGES = np.linspace(-1, 1, BINS + 1)
 SIGNS = (("mode", "diamond-open"), ("mean", "x-thin"))
 
 
-def token_similarity(study: Summary, params: VariantParams, palette: Palette) -> Drawing:
+def token_similarity(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
     """Violins of the mean histogram over inputs; the dot is the median, a diamond the mode, a cross the mean."""
     found = means(study, SIMILARITY, "weights", params.variant)  # [L, C]
     layers = study.variant(params.variant)["layers"]

@@ -1,0 +1,113 @@
+"""Whether an analysis fits, told before it is queued, and what would fit instead. Plain arithmetic on shapes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from ..core.attention import BLOCK_BYTES
+from ..errors import BudgetExceeded, Unknown
+from ..lenses import LENSES
+from .request import AnalysisRequest
+
+FLOAT = 4
+# Blocks alive at once while a layer is read: scores, weights, one projected map per lens, their scratch.
+BLOCKS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What will be computed: layer and head numbers, tokens along both axes, the lenses whose maps are kept, and whether whole layers are needed at once."""
+
+    layers: list[int]
+    heads: list[int]
+    queries: int
+    keys: int
+    kept: list[str]
+    whole: bool
+    counts: Mapping[int, int]  # heads of every layer
+
+    def present(self, layer: int) -> list[int]:
+        """The chosen heads that a layer has."""
+        return [head for head in self.heads if head < self.counts[layer]]
+
+    def absent(self, layer: int) -> int:
+        """How many of the chosen heads a layer does not have."""
+        return len(self.heads) - len(self.present(layer))
+
+    def shape(self, lens: str) -> tuple[int, int, int, int]:
+        """[L, H, Q, K] of a lens' map; H is 1 where it reads whole layers."""
+        heads = len(self.heads) if LENSES[lens].of == "heads" else 1
+        return (len(self.layers), heads, self.queries, self.keys)
+
+    @property
+    def map_bytes(self) -> int:
+        """Size of the maps that are kept."""
+        return sum(prod(self.shape(lens)) for lens in self.kept) * FLOAT
+
+    @property
+    def work_bytes(self) -> int:
+        """Memory for the layer at work."""
+        one = self.queries * self.keys * FLOAT
+        blocks = BLOCKS * max(min(len(self.heads) * one, BLOCK_BYTES), one)
+        return blocks + (2 * len(self.heads) * one if self.whole else 0)
+
+    @property
+    def bytes(self) -> int:
+        """Both together."""
+        return self.map_bytes + self.work_bytes
+
+
+def plan(request: AnalysisRequest, counts: Mapping[int, int], queries: int, keys: int) -> MemoryPlan:
+    """Which heads of which layers; `counts` is the number of heads of every layer that attends. Raises Unknown for a number the model does not have."""
+    layers, heads = list(counts), range(max(counts.values()))
+    chosen = layers if request.layers is None else request.layers
+    if not set(chosen) <= set(layers):
+        raise Unknown("layer", f"The model attends in layers {_spans(layers)}.", pointer="/layers")
+    if request.heads is not None and request.heads[-1] not in heads:
+        raise Unknown("head", f"The model has heads 0 to {heads[-1]}.", pointer="/heads")
+    whole = any(LENSES[name].of == "layer" for name in request.readings)
+    kept = request.lens_names if request.maps else []
+    return MemoryPlan(chosen, list(request.heads or heads), queries, keys, kept, whole, counts)
+
+
+def check(planned: MemoryPlan, limit: int) -> None:
+    """Raise BudgetExceeded when the maps kept and the memory at work exceed `limit` bytes, and say what would fit."""
+    actual = planned.bytes
+    if actual <= limit:
+        return
+    longest = max(planned.queries, planned.keys)
+    fitting_tokens = bisect_right(range(longest), limit, key=lambda n: _cut(planned, n).bytes) - 1
+    hints = []
+    if planned.kept and planned.work_bytes <= limit:
+        if len(planned.kept) > 1 and any(replace(planned, kept=[lens]).bytes <= limit for lens in planned.kept):
+            hints.append("fewer lenses at a time (lenses)")
+        if fitting_layers := (limit - planned.work_bytes) * len(planned.layers) // planned.map_bytes:
+            hints.append(f"{fitting_layers} layers at a time (layers)")
+        hints.append("measures and thumbnails without the maps (maps: false)")
+    if fitting_tokens > 0:
+        hints.append(f"{fitting_tokens} tokens (max_tokens)")
+    raise BudgetExceeded(
+        f"{longest} tokens need {size(actual)}; one analysis may take {size(limit)}. What would fit: {', or '.join(hints) or 'nothing'}.",
+        pointer="/text",
+        limit=limit,
+        actual=actual,
+    )
+
+
+def _cut(planned: MemoryPlan, tokens: int) -> MemoryPlan:
+    return replace(planned, queries=min(planned.queries, tokens), keys=min(planned.keys, tokens))
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    """0 to 11, or 3, 7, 11 where there are gaps."""
+    if list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(str(number) for number in numbers)
+
+
+def size(number: int) -> str:
+    """Bytes in words: 91 MB, 1.2 GB."""
+    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"

@@ -1,0 +1,319 @@
+"""What can be asked for: one input through one model, read through some lenses. Its content is its name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from functools import cache, reduce
+from operator import or_
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    create_model,
+    field_validator,
+    model_validator,
+)
+
+from .._version import __version__
+from ..core.declarations import Declaration
+from ..errors import InvalidRequest, Unknown, Unsupported
+from ..lenses import LENSES
+from ..measures import MEASURES
+from ..mechanisms import MECHANISMS
+from ..models.generation import Generate
+
+# Raised whenever the same request would give other numbers than before.
+SCHEMA = 1
+# What stands in place of an image that is stored already: this, and the image's SHA-256.
+STORED_IMAGE = "sha256:"
+# The fields that hold the input; the others say what is done with it.
+TEXT = frozenset({"text", "text_pair", "token_ids", "pos", "labels"})
+INPUT = {*TEXT, "target_ids", "image"}
+# Needs of methods that run the input, or a layer, once more by itself.
+ALONE = frozenset({"replay", "padding"})
+
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+Tag = Annotated[str, StringConstraints(max_length=100)]
+# Validation of a long list stops at its first error (fail_fast): collecting 100,000 of them would block the server for seconds.
+
+
+def _choice(declaration: Declaration) -> type[BaseModel]:
+    """A method's parameters, and its name to choose it by."""
+    return create_model(
+        "".join(part.title() for part in re.split("[-_]", declaration.name)) + "Choice",
+        __base__=declaration.params,
+        name=(Literal[declaration.name], declaration.name),  # type: ignore[arg-type]
+    )
+
+
+def _choices(what: str, known: Mapping[str, Declaration]) -> Any:
+    """The type of a choice among methods: an object with its name and parameters, or the bare name for the default parameters."""
+
+    def named(value: object) -> object:
+        name = value.get("name") if isinstance(value, dict) else getattr(value, "name", value)
+        if isinstance(name, str) and name not in known:
+            raise Unknown(what, f"There is no such {what}. There are: {', '.join(known)}.", pointer=POINTERS[what])
+        return {"name": value} if isinstance(value, str) else value
+
+    members = tuple(_choice(declaration) for declaration in known.values())
+    either: Any = reduce(or_, members)
+    choice: Any = Annotated[either, Field(discriminator="name")] if len(members) > 1 else either
+    return Annotated[
+        choice,
+        BeforeValidator(named, json_schema_input_type=choice | Literal[tuple(known)]),
+    ]
+
+
+POINTERS = {"mechanism": "/mechanism", "lens": "/lenses", "measure": "/measures"}
+MechanismChoice: Any = _choices("mechanism", MECHANISMS)
+# None stands for the one that the model was trained with.
+MechanismWish: Any = MechanismChoice | None
+_MECHANISM: TypeAdapter[Any] = TypeAdapter(MechanismChoice)
+LensChoice: Any = _choices("lens", LENSES)
+MeasureChoice: Any = _choices("measure", MEASURES)
+
+
+class AnalysisRequest(BaseModel):
+    """One input and how to read it. Two requests that mean the same are equal, whatever the order of their lenses."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+    model: str = Field(min_length=1, max_length=200, description="Catalogue name, name of a local model, or hub id.")
+    text: str | None = Field(default=None, description="The text to analyse.")
+    text_pair: str | None = Field(default=None, description="A second text, for models that read pairs.")
+    token_ids: list[Count] | None = Field(
+        default=None,
+        fail_fast=True,
+        min_length=1,
+        max_length=100_000,
+        description="Token ids instead of a text, taken as they are.",
+    )
+    image: str | None = Field(
+        default=None,
+        max_length=20_000_000,
+        description="An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL; or `sha256:…`, as a document names one that was sent before.",
+    )
+    target_ids: list[Count] | None = Field(
+        default=None,
+        fail_fast=True,
+        min_length=1,
+        max_length=100_000,
+        description="Token ids of the decoder's side, beside token_ids.",
+    )
+    generate: Generate | None = Field(
+        default=None, description="Let the model continue the text, and analyse the whole of it."
+    )
+    pos: list[Tag] | None = Field(
+        default=None, fail_fast=True, max_length=100_000, description="Parts of speech: one per word, or one per token."
+    )
+    labels: list[Tag] | None = Field(
+        default=None, fail_fast=True, max_length=100_000, description="Entity labels: one per word, or one per token."
+    )
+    mechanism: MechanismWish = Field(
+        default=None,
+        description="How the model attends: a name, or an object with name and parameters. Without one as it was trained, which is softmax for most models.",
+    )
+    lenses: list[LensChoice] = Field(
+        default=["weights", "effective"],
+        validate_default=True,
+        max_length=100,
+        description="How its attention is read: names, or objects with name and parameters.",
+    )
+    measures: list[MeasureChoice] = Field(
+        default=["entropy"],
+        validate_default=True,
+        max_length=100,
+        description="Numbers to compute from the maps: names, or objects with name and parameters.",
+    )
+    layers: list[Count] | None = Field(
+        default=None, fail_fast=True, min_length=1, max_length=10_000, description="Only these layers, counted from 0."
+    )
+    heads: list[Count] | None = Field(
+        default=None,
+        fail_fast=True,
+        min_length=1,
+        max_length=10_000,
+        description="Only these heads of each layer, from 0.",
+    )
+    kind: Literal["self", "encoder", "decoder", "cross"] = Field(
+        default="self", description="Which attention of the model."
+    )
+    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000, description="Cut the input to that many tokens.")
+    dtype: Literal["float32", "float64", "bfloat16", "float16"] = Field(
+        default="float32", description="Arithmetic of the forward pass."
+    )
+    maps: bool = Field(default=True, description="Keep the maps themselves; without them thumbnails and measures stay.")
+
+    @field_validator("lenses")
+    @classmethod
+    def _ordered_lenses(cls, chosen: list[Any]) -> list[Any]:
+        return canonical("lens", chosen, list(LENSES))
+
+    @field_validator("measures")
+    @classmethod
+    def _ordered_measures(cls, chosen: list[Any]) -> list[Any]:
+        return canonical("measure", chosen, list(MEASURES))
+
+    @field_validator("layers", "heads")
+    @classmethod
+    def _sorted(cls, numbers: list[int] | None) -> list[int] | None:
+        return None if numbers is None else sorted(set(numbers))
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if sum(given is not None for given in (self.text, self.token_ids, self.image)) != 1:
+            raise InvalidRequest("Give a text, token_ids or an image: one of them.", pointer="/text")
+        if self.text_pair is not None and self.text is None:
+            raise InvalidRequest("A second text needs a first one.", pointer="/text_pair")
+        if self.target_ids is not None and self.token_ids is None:
+            raise InvalidRequest("target_ids go with token_ids.", pointer="/target_ids")
+        if not self.lenses and not self.measures:
+            raise InvalidRequest("Ask for at least one lens or measure.", pointer="/lenses")
+        if self.dtype in ("bfloat16", "float16") and any("values" in one.needs for one in self._readers):
+            raise Unsupported(
+                'Lenses and measures that look at the values need them in float32 or wider. Ask for dtype "float32".',
+                pointer="/dtype",
+            )
+        return self
+
+    @property
+    def input(self) -> dict[str, Any]:
+        """What Model.encode takes."""
+        names = (
+            "text",
+            "text_pair",
+            "token_ids",
+            "target_ids",
+            "image",
+            "generate",
+            "kind",
+            "pos",
+            "labels",
+            "max_tokens",
+        )
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The request as plain JSON to keep beside its result: an image is named by its SHA-256 only."""
+        described = self.model_dump()
+        if self.image is not None and not self.image.startswith(STORED_IMAGE):
+            described["image"] = f"{STORED_IMAGE}{hashlib.sha256(self.image.encode()).hexdigest()}"
+        return described
+
+    @property
+    def lens_names(self) -> list[str]:
+        """Names of the lenses asked for, in the order of LENSES."""
+        return [choice.name for choice in self.lenses]
+
+    @property
+    def measure_names(self) -> list[str]:
+        """Names of the measures asked for, in the order of MEASURES."""
+        return [choice.name for choice in self.measures]
+
+    @property
+    def readings(self) -> dict[str, Any]:
+        """The lenses to read, with their parameters: those asked for and those the measures need, in the order of LENSES."""
+        chosen = {choice.name: choice for choice in self.lenses}
+        needed = {lens for name in self.measure_names for lens in MEASURES[name].reads}
+        for (
+            name
+        ) in self.measure_names:  # about the weights where they can be asked about, else about the first lens that can
+            about = MEASURES[name].lenses
+            if "weights" in about or not set(about) & {*chosen, *needed}:
+                needed.add("weights" if "weights" in about else about[0])
+        return {
+            name: chosen.get(name) or lens.params() for name, lens in LENSES.items() if name in chosen or name in needed
+        }
+
+    @property
+    def methods(self) -> list[Declaration]:
+        """Everything that takes part: the mechanism first, if one is named, then lenses and measures."""
+        return [*([MECHANISMS[self.mechanism.name]] if self.mechanism else []), *self._readers]
+
+    @property
+    def _readers(self) -> list[Declaration]:
+        return [*(LENSES[name] for name in self.readings), *(MEASURES[name] for name in self.measure_names)]
+
+    def settled(self, trained: Mapping[str, Any]) -> Self:
+        """The same with the mechanism that the model was `trained` with, where none is named."""
+        return self if self.mechanism else self.model_copy(update={"mechanism": settled(None, trained)})
+
+    def key(self, model_digest: str) -> str:
+        """The analysis' id: 128 bits of SHA-256 over everything that decides its numbers, as 32 hexadecimal digits."""
+        return self._digest(model_digest, self.model_dump())
+
+    def recipe(self, model_digest: str) -> str:
+        """The same of everything but the input and whether its maps are kept. Analyses of one recipe whose inputs are equally long may go through the model in one forward pass.
+
+        Empty for an analysis that has to go alone: of an image or of two stacks, of a text that the model continues, or with a method that runs its
+        input again.
+        """
+        single = (self.image, self.target_ids, self.generate)
+        if any(given is not None for given in single) or any(set(method.needs) & ALONE for method in self.methods):
+            return ""
+        return self._digest(model_digest, self.model_dump(exclude={*INPUT, "maps"}))
+
+    def _digest(self, model_digest: str, request: dict[str, Any]) -> str:
+        record = {**versions(), "model_digest": model_digest, "request": request}
+        canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def settled(mechanism: Any, trained: Mapping[str, Any]) -> Any:
+    """The mechanism that was chosen, or else the one that the model was trained with."""
+    return _MECHANISM.validate_python(dict(trained)) if mechanism is None else mechanism
+
+
+def stored_image(request: AnalysisRequest) -> str | None:
+    """The SHA-256 by which a request names its image; None where it has none, or holds it."""
+    named = re.fullmatch(rf"{STORED_IMAGE}([0-9a-f]{{64}})", request.image or "")
+    return named.group(1) if named else None
+
+
+@cache
+def versions() -> dict[str, Any]:
+    """Whatever else decides the numbers."""
+    from importlib.metadata import version
+
+    return {
+        "schema": SCHEMA,
+        "headscope": __version__,
+        "torch": version("torch").split("+")[0],
+        "transformers": version("transformers"),
+    }
+
+
+def canonical(what: str, chosen: list[Any], order: list[str]) -> list[Any]:
+    """Without repetitions and in one order; InvalidRequest for one method with two sets of parameters."""
+    found: dict[str, Any] = {}
+    for choice in chosen:
+        if found.setdefault(choice.name, choice) != choice:
+            raise InvalidRequest(
+                f"{choice.name} is asked for twice, with different parameters.", pointer=POINTERS[what]
+            )
+    return [found[name] for name in order if name in found]
+
+
+def check_needs(methods: list[Declaration], lacks: Mapping[str, str]) -> None:
+    """Raise Unsupported, with the reason, for the first method that the model can't carry. `lacks` is need -> reason."""
+    for method in methods:
+        reason = missing(method, lacks)
+        if reason is not None:
+            pointer = POINTERS[type(method).__name__.lower()]
+            raise Unsupported(f"{method.title} can't be had from this model. {reason}", pointer=pointer)
+
+
+def missing(method: Declaration, lacks: Mapping[str, str]) -> str | None:
+    """Why a model can't carry a method; None if it can. What the lenses that a measure reads need counts, too."""
+    reads = [LENSES[name].needs for name in getattr(method, "reads", ())]
+    needs = (need for listed in (method.needs, *reads) for need in listed)
+    return next((lacks[need] for need in needs if need in lacks), None)

@@ -1,0 +1,180 @@
+"""The JSON document of an analysis, put together from its job and its stored result."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from ...analysis.request import AnalysisRequest
+from ...jobs import Job
+from ...lenses import LENSES
+from ...measures import MEASURES
+from ...store.export import Source
+from ..grouping import words
+from ..http.tensors import plain
+from ..schemas.analyses import (
+    AnalysisDocument,
+    AnalysisItem,
+    Event,
+    MapSchema,
+    MechanismSchema,
+    Problem,
+    Progress,
+    Summary,
+)
+
+PREFIX = "/api/v1/analyses"
+
+
+def progress(job: Job | None, position: int | None = None) -> Progress:
+    """How far a job is; done if only its result is left."""
+    if job is None or job.status == "done":
+        return Progress(fraction=1.0, stage="done", detail="", position=None)
+    return Progress.model_validate(
+        {"fraction": job.fraction, "stage": job.stage, "detail": job.detail, "position": position}
+    )
+
+
+def event(job: Job, position: int | None) -> Event:
+    """What the event stream says of a job."""
+    return Event(
+        id=job.id, status=job.status, progress=progress(job, position), attempts=job.attempts, error=error(job)
+    )
+
+
+def item(job: Job) -> AnalysisItem:
+    """A job as an item of a list."""
+    request = json.loads(job.payload)
+    return AnalysisItem(
+        id=job.id,
+        status=job.status,
+        model=request["model"],
+        mechanism=MechanismSchema.model_validate(request["mechanism"]),
+        image=request["image"],
+        text=request["text"],
+        text_pair=request["text_pair"],
+        created=job.created,
+    )
+
+
+def analysis(id_: str, job: Job | None, stored: Source | None, position: int | None = None) -> AnalysisDocument:
+    """The whole document. At least one of job and stored is given."""
+    if stored is not None:
+        request = stored.document["request"]
+    else:
+        request = AnalysisRequest.model_validate_json(job.payload).record if job else {}
+    document = stored.document if stored else {}
+    return AnalysisDocument.model_validate(
+        {
+            "id": id_,
+            "status": "done" if stored else job.status if job else "done",
+            "progress": progress(None if stored else job, position),
+            "attempts": job.attempts if job else 1,
+            "batch": job.batch if job else None,
+            "model": request["model"],
+            "mechanism": request["mechanism"],
+            "lenses": [choice["name"] for choice in request["lenses"]],
+            "measures": [choice["name"] for choice in request["measures"]],
+            "kind": document.get("kind", request["kind"]),
+            "text": request["text"],
+            "text_pair": request["text_pair"],
+            "image": request["image"],
+            "full_text": document.get("full_text"),
+            "target_text": document.get("target_text"),
+            "generate": request["generate"],
+            "generated": document.get("generated", 0),
+            "max_tokens": request["max_tokens"],
+            "grid": document.get("grid"),
+            "layers": len(document.get("layers", ())),
+            "heads": len(document.get("heads", ())),
+            "layer_numbers": document.get("layers", []),
+            "head_numbers": document.get("heads", []),
+            "head_width": document.get("head_width", 0),
+            "causal": document.get("causal", False),
+            "tokens": document.get("tokens", []),
+            "key_tokens": document.get("key_tokens"),
+            "words": words(document.get("tokens", [])),
+            "key_words": words(document["key_tokens"]) if document.get("key_tokens") else None,
+            "maps": _maps(stored) if stored else {},
+            "summaries": _summaries(stored) if stored else {},
+            "warnings": document.get("warnings", []),
+            "timing_ms": document.get("timing_ms", {}),
+            "links": _links(id_, document),
+            "error": error(job) if job and not stored else None,
+        }
+    )
+
+
+def error(job: Job) -> Problem | None:
+    """Why a job failed, if it did."""
+    return Problem.model_validate(job.error) if job.error and job.status == "failed" else None
+
+
+def _maps(stored: Source) -> dict[str, MapSchema]:
+    return {
+        lens: MapSchema(
+            shape=stored.document["shapes"][lens],
+            by_layer=LENSES[lens].of == "layer",
+            params=_params(stored, lens),
+            signed=LENSES[lens].signed,
+            stored=lens in stored.document["kept"],
+            **{part: _note(stored, lens, part) for part in ("rank", "condition", "identical")},
+            undefined=_undefined(stored, lens),
+        )
+        for lens in stored.document["lenses"]
+    }
+
+
+def _params(stored: Source, lens: str) -> dict[str, Any]:
+    chosen = next(choice for choice in stored.document["request"]["lenses"] if choice["name"] == lens)
+    return {name: value for name, value in chosen.items() if name != "name"}
+
+
+def _note(stored: Source, lens: str, part: str) -> Any:
+    values = stored.arrays.get(f"note/{lens}/{part}")
+    return None if values is None else plain(values)
+
+
+def _undefined(stored: Source, lens: str) -> Any:
+    """Queries without a reading per head: what the lens noted, and all of them where a layer does not have that head."""
+    absent = np.isnan(stored.arrays[f"tile/{lens}/scale"])
+    noted = stored.arrays.get(f"note/{lens}/undefined", np.zeros(absent.shape, np.int32))
+    counts = np.where(absent, stored.document["shapes"][lens][2], noted)
+    return counts.tolist() if counts.any() else None
+
+
+def _summaries(stored: Source) -> dict[str, dict[str, Summary]]:
+    return {
+        name: {lens: _summary(name, stored.arrays[f"measure/{name}/{lens}"]) for lens in by_lens}
+        for name, by_lens in stored.document["measures"].items()
+    }
+
+
+def _summary(name: str, values: Any) -> Summary:
+    measure = MEASURES[name]
+    columns = {
+        column: {**_spread(values[..., place]), "unit": measure.unit_of(column)}
+        for place, column in enumerate(measure.columns)
+    }
+    whole = {"min": None, "mean": None, "max": None} if columns else _spread(values)
+    return Summary.model_validate({"unit": measure.unit, "shape": list(values.shape), "columns": columns, **whole})
+
+
+def _spread(values: Any) -> dict[str, float | None]:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return {"min": None, "mean": None, "max": None}
+    return {"min": float(finite.min()), "mean": float(finite.mean()), "max": float(finite.max())}
+
+
+def _links(id_: str, document: dict[str, Any]) -> dict[str, str]:
+    base = f"{PREFIX}/{id_}"
+    links = {"self": base, "events": f"{base}/events"}
+    if document:
+        links |= {f"maps.{lens}": f"{base}/maps/{lens}" for lens in document["kept"]}
+        links |= {f"grid.{lens}": f"{base}/grid/{lens}" for lens in document["lenses"]}
+        links |= {f"measures.{name}": f"{base}/measures/{name}" for name in document["measures"]}
+        links["export"] = f"{base}/export"
+    return links

@@ -1,0 +1,1 @@
+"""HTTP that knows nothing of Headscope: negotiation, conditional requests, paging, arrays as bytes."""

@@ -1,0 +1,107 @@
+"""headscope doctor: what is wrong with this machine, and what to change."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from ..models.catalog import Catalog
+from ..server import doctor as outside
+from ..server.doctor import Finding
+from ..settings import Settings
+from .output import JSON
+
+# Before these, transformers could be made to run code by a model's configuration, and Celery's workers could stay idle after Redis was away.
+OLDEST = {
+    "torch": (2, 10),
+    "transformers": (5, 3),
+    "safetensors": (0, 8),
+    "fastapi": (0, 165),
+    "starlette": (1, 3),
+    "celery": (5, 7),
+    "kombu": (5, 7),
+    "redis": (6, 4),
+}
+
+
+@click.command()
+@JSON
+def doctor(as_json: bool) -> None:
+    """Check this machine and say what to change."""
+    settings = Settings()
+    found = [*(check(settings) for check in CHECKS), *outside.findings(settings)]
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in found]))
+    else:
+        for finding in found:
+            click.echo(f"{'ok ' if finding.ok else 'BAD'}  {finding.name}: {finding.message}")
+    if not all(finding.ok for finding in found):
+        sys.exit(1)
+
+
+def _check_versions(_: Settings) -> Finding:
+    found = {name: version(name) for name in OLDEST}
+    listed = ", ".join(f"{name} {number}" for name, number in found.items())
+    old = [name for name, oldest in OLDEST.items() if tuple(map(int, found[name].split(".")[:2])) < oldest]
+    needed = ", ".join(f"{name} {'.'.join(map(str, OLDEST[name]))} or newer" for name in old)
+    return Finding("versions", not old, f"{listed}. Older ones have known faults: install {needed}." if old else listed)
+
+
+def _check_kernels(_: Settings) -> Finding:
+    try:
+        version("kernels")
+    except PackageNotFoundError:
+        return Finding("kernels", True, "the package kernels, which downloads code, is not installed")
+    return Finding(
+        "kernels", False, "the package kernels downloads code that models name. Uninstall it: pip uninstall kernels"
+    )
+
+
+def _check_home(settings: Settings) -> Finding:
+    import shutil
+    import tempfile
+
+    try:
+        settings.home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=settings.home):
+            free = shutil.disk_usage(settings.home).free
+    except OSError:
+        return Finding("home", False, f"{settings.home} can't be written to. Set HEADSCOPE_HOME to a folder that can.")
+    enough = free > settings.quota_bytes
+    note = (
+        "" if enough else f", less than the quota of {settings.quota_bytes / 1e9:.0f} GB: lower HEADSCOPE_QUOTA_BYTES"
+    )
+    return Finding("home", enough, f"{settings.home}, {free / 1e9:.0f} GB free{note}")
+
+
+def _check_model(settings: Settings) -> Finding:
+    catalog = Catalog(settings)
+    card = catalog.describe(catalog.default)
+    if card["local"]:
+        return Finding("default model", True, f"{card['name']} is on this machine")
+    return Finding(
+        "default model",
+        False,
+        f"{card['name']} is not on this machine. Install Headscope again; in a checkout: pip install --editable .",
+    )
+
+
+def _check_page(_: Settings) -> Finding:
+    from ..api.static_files import page_folder
+
+    built = (page_folder() / "index.html").is_file()
+    return Finding("page", built, "built" if built else "not built. In a checkout: make page")
+
+
+CHECKS: tuple[Callable[[Settings], Finding], ...] = (
+    _check_versions,
+    _check_kernels,
+    _check_home,
+    _check_model,
+    _check_page,
+)

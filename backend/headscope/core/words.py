@@ -1,0 +1,71 @@
+"""Maps of words made from maps of tokens: the pieces of a word are read together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidRequest
+from .attention import Token
+
+Array = NDArray[Any]
+
+
+def group(maps: Array, queries: Sequence[int], keys: Sequence[int]) -> Array:
+    """Sum over the key tokens of each word, mean over its query tokens. [..., Q, K] -> [..., V, W] in the maps' type.
+
+    `queries` and `keys` give the number of tokens of each word, in order. Row sums are kept: rows that sum to 1 still do. A word one of whose queries
+    has no reading (NaN) has none. Raises InvalidRequest unless the numbers add up to Q and K.
+    """
+    sizes = np.asarray(queries, np.int64), np.asarray(keys, np.int64)
+    if any((side < 1).any() or side.sum() != count for side, count in zip(sizes, maps.shape[-2:], strict=True)):
+        raise InvalidRequest(
+            "The words do not hold the tokens of this map: every word needs a token, every token a word."
+        )
+    starts = [np.concatenate([[0], side.cumsum()[:-1]]) for side in sizes]
+    result = np.empty((*maps.shape[:-2], len(sizes[0]), len(sizes[1])), maps.dtype)
+    for place in np.ndindex(maps.shape[:-2]):
+        summed = np.add.reduceat(maps[place], starts[1], axis=1, dtype=np.float64)
+        result[place] = np.add.reduceat(summed, starts[0], axis=0) / sizes[0][:, None]
+    return result
+
+
+def word_groups(tokens: Sequence[Token]) -> tuple[list[int], list[str]]:
+    """The number of tokens of each word, in order, and the word's text. Tokens without a word, such as special tokens, stand alone."""
+    runs = [list(run) for _, run in groupby(enumerate(tokens), key=_owner)]
+    return [len(run) for run in runs], [_label([token for _, token in run]) for run in runs]
+
+
+def arrange(tokens: Sequence[Token], groups: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[str]]:
+    """Groups of token numbers -> the tokens in the groups' order, with those of no group alone behind; the groups' sizes, and their texts.
+
+    Raises InvalidRequest for a token that does not exist or is in two groups, and for an empty group.
+    """
+    named = [number for one in groups for number in one]
+    if len(set(named)) < len(named) or not set(named) <= set(range(len(tokens))) or not all(groups):
+        raise InvalidRequest(
+            f"Every group holds some of the tokens 0 to {len(tokens) - 1}, and no token is in two groups."
+        )
+    every = [*groups, *([number] for number in range(len(tokens)) if number not in named)]
+    order = [number for one in every for number in one]
+    names = [" ".join(word_groups([tokens[number] for number in sorted(one)])[1]) for one in every]
+    return order, [len(one) for one in every], names
+
+
+def _owner(placed: tuple[int, Token]) -> tuple[str, int]:
+    place, token = placed
+    return ("alone", place) if token.word is None or token.kind == "special" else ("word", token.word)
+
+
+def _label(tokens: Sequence[Token]) -> str:
+    """The texts of the pieces, joined; several tokens for the same characters are named once, gaps become one space."""
+    text, end = tokens[0].text, tokens[0].end
+    for token in tokens[1:]:
+        if token.end > end:
+            text += " " * (token.start > end) + token.text
+            end = token.end
+    return text

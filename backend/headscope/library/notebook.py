@@ -1,0 +1,71 @@
+"""An analysis in a notebook: the viewer of the page, which needs neither a server nor the network."""
+
+from __future__ import annotations
+
+import html
+import tempfile
+from pathlib import Path
+
+from ..api.documents.standalone import precision_of
+from ..api.routes.exports import write_page
+from ..errors import InvalidRequest
+from .analysis import Analysis
+
+MOST_HEIGHT = 4000
+# Of a document, which the notebook then holds: 144 heads at 512 tokens with two lenses take 80 MB at most, and Chromium some seconds.
+MOST_BYTES = 100_000_000
+TOO_LARGE = (
+    "<p>These maps are too large for a notebook. Analyse fewer layers, heads or lenses "
+    '(<code>headscope.analyze(..., layers=[4], lenses=("weights",))</code>), '
+    'or write a page to open in a browser: <code>headscope.show(a).save("a.html")</code></p>'
+)
+
+
+class NotebookView:
+    """The viewer on one analysis. A notebook shows it where it is the last line of a cell."""
+
+    def __init__(self, a: Analysis, head: str = "", height: int = 720) -> None:
+        self._a, self._head, self._height = a, head, height
+
+    def save(self, path: str | Path) -> None:
+        """Write the page, which opens from a file, at the head that was chosen."""
+        write_page(self._a.id, self._a.source, Path(path), [], f"head={self._head}" if self._head else "")
+
+    def _repr_html_(self) -> str:
+        """Return a frame with an origin of its own: it can neither read the notebook nor be read by it.
+
+        The document is in `srcdoc`: browsers limit a `data:` URL to 2 MiB, and notebooks with a content security policy allow no `blob:` frame.
+        It is ASCII, so that the policy's digest of the script holds in whatever encoding the notebook is saved.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "page.html"
+            self.save(path)
+            if path.stat().st_size > MOST_BYTES:
+                return TOO_LARGE
+            page = html.escape(path.read_text("utf-8")).encode("ascii", "xmlcharrefreplace").decode("ascii")
+        return (
+            f'<iframe title="Headscope" srcdoc="{page}" width="100%" height="{self._height}" style="border: 0" '
+            'sandbox="allow-scripts allow-downloads"></iframe>'
+        )
+
+
+def show(a: Analysis, head: tuple[int, int] | str | None = None, *, height: int = 720) -> NotebookView:
+    """The analysis as the page draws it: all heads as a grid, and one of them as a map and as a graph. For notebooks.
+
+    `head` is the one that is open at first, (4, 5) or "4.5"; `height` in px. Raises InvalidRequest for a head that was not analysed, and BudgetExceeded where the maps
+    are too many for a page: analyse fewer layers, heads or lenses then. The view raises Unsupported where the page was not built (make page).
+
+    >>> import headscope
+    >>> a = headscope.analyze("minilm", "The cat sat.")
+    >>> view = headscope.show(a, "4.5")
+    """
+    if not 1 <= height <= MOST_HEIGHT:
+        raise InvalidRequest(f"height is a number of px, at most {MOST_HEIGHT}.", pointer="/height")
+    precision_of(a.source)
+    if head is None:
+        return NotebookView(a, height=height)
+    known = {f"{layer}.{number}" for layer in a.layers for number in a.heads}
+    named = head if isinstance(head, str) else ".".join(str(int(part)) for part in head)
+    if named not in known:
+        raise InvalidRequest('head is one that was analysed, such as (4, 5) or "4.5".', pointer="/head")
+    return NotebookView(a, named, height)

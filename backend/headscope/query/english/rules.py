@@ -1,0 +1,426 @@
+"""The rules of the grammar of sentences, in the order in which they are tried."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from . import phrases
+from .phrases import KIND, LENS, LENS_NAMES, MEASURE, MEASURE_NAMES, MOSTLY, NUMBER, ORDINAL, named
+from .sentence import Alternative, RequestedView, Sentence, Unsure
+
+LENS_A, LENS_B, MEASURED = LENS.format("a"), LENS.format("b"), MEASURE.format("m")
+LOOK = r"(?:looks?|looking|attends?|attending|goes|go|points?|pointing|focus(?:es|ing)?|rests?|resting)(?: (?:back|mostly|mainly|strongly|most|only))* (?:at|to|on|upon)"
+WORD = r"(?:token (?P<number>\d+)|(?P<several>every |each |all )?(?:the )?(?:word |token )?(?:\"(?P<double>[^\"]+)\"|'(?P<single>[^']+)'|(?P<bare>[\w\[\]]+)))"
+MORE = {
+    "above": ">",
+    "over": ">",
+    "more than": ">",
+    "greater than": ">",
+    "larger than": ">",
+    "higher than": ">",
+    "at least": ">=",
+}
+LESS = {"below": "<", "under": "<", "less than": "<", "smaller than": "<", "lower than": "<", "at most": "<="}
+SIGN = {
+    **MORE,
+    **LESS,
+    "equal to": "=",
+    "equals": "=",
+    "<=": "<=",
+    ">=": ">=",
+    "==": "=",
+    "!=": "!=",
+    "<": "<",
+    ">": ">",
+    "=": "=",
+}
+SIGNED = "|".join(re.escape(sign) for sign in sorted(SIGN, key=len, reverse=True))
+HIGH = r"(?:highest|largest|greatest|biggest|most|maximal|maximum|top)"
+LOW = r"(?:lowest|smallest|least|minimal|minimum)"
+EARLY = r"(?P<end>first|early|earliest|lower|bottom|last|late|latest|upper|top|final)"
+FROM_START = frozenset({"first", "early", "earliest", "lower", "bottom"})
+
+
+def read(sentence: Sentence) -> RequestedView:
+    """What the sentence asks to see. Raises Unsure with the question to ask back."""
+    for rule in RULES:
+        rule(sentence)
+    sentence.leftover()
+    if not sentence.parts:
+        raise Unsure(
+            "Which heads? Say where they look, what they are like, or which layers they are in.",
+            [
+                Alternative(text, text)
+                for text in (
+                    "vertical heads",
+                    "previous token heads",
+                    "the 5 heads with the lowest entropy",
+                    "entropy by layer",
+                )
+            ],
+        )
+    return sentence.view()
+
+
+def compared_lenses(s: Sentence) -> None:
+    """`compare raw and effective`, `weights vs norm`."""
+    joined = (
+        rf"compare {LENS_A}(?: and| with| to| against| vs\.?|,) {LENS_B}",
+        rf"(?:the )?difference (?:between|of) {LENS_A} and {LENS_B}",
+        rf"{LENS_A} (?:vs\.?|versus|against|minus) {LENS_B}",
+    )
+    for pattern in joined:
+        if found := s.take(pattern):
+            s.add("lens", named(LENS_NAMES, found["a"]), found)
+            s.add("compare", named(LENS_NAMES, found["b"]), found)
+    if found := s.take(r"compare(?: it| this)? with " + LENS_B):
+        s.add("compare", named(LENS_NAMES, found["b"]), found)
+    if (found := s.take(r"compare")) is not None:
+        choices = [
+            Alternative(text, s.put(found, text))
+            for text in ("compare weights and effective of", "compare weights and norm of")
+        ]
+        raise Unsure(
+            "Compare what? Two lenses can be laid side by side; two texts or models are chosen at the top.", choices
+        )
+
+
+def read_through(s: Sentence) -> None:
+    """`under effective`, `the norm lens`: before anything else may take the name for a measure."""
+    if found := s.take(rf"(?:(?:under|through|using|read (?:as|by|through)) {LENS_A}|{LENS_B} lens)(?! rank)"):
+        s.add("lens", named(LENS_NAMES, found["a"] or found["b"]), found)
+
+
+def _measure(s: Sentence, found: re.Match[str]) -> str:
+    """The number that a match names. Asks where names differ only in capitals and none of them is written exactly."""
+    names, said = named(MEASURE_NAMES, found["m"]), s.said[slice(*found.span("m"))]
+    if len(names) > 1 and said not in names:
+        raise Unsure(
+            "These differ only in capitals. Which one?", [Alternative(name, s.put(found, name, "m")) for name in names]
+        )
+    return said if said in names else names[0]
+
+
+def charts(s: Sentence) -> None:
+    """`entropy by layer`, `colour by entropy`."""
+    if found := s.take(
+        rf"(?:(?:show|plot|draw|chart|graph) )?{MEASURED} (?:by|per|across|over|for each) (?P<by>layer|head)s?"
+    ):
+        s.add("chart", f"{_measure(s, found)} {found['by']}", found)
+    if found := s.take(rf"colou?r(?:ed)?(?: heads| them| the grid| the heads)? by {MEASURED}"):
+        s.add("measure", _measure(s, found), found)
+    if found := s.take(rf"(?:plot|draw|chart|graph) {MEASURED}"):
+        name = _measure(s, found)
+        choices = [Alternative(f"{name} by {axis}", s.put(found, f"{name} by {axis}")) for axis in ("layer", "head")]
+        raise Unsure("By layer, or by head?", choices)
+
+
+def tokens(s: Sentence) -> None:
+    """`what does 'bank' attend to`, `what looks at 'bank'`."""
+    said = rf"(?:what|where) (?:does|do) {WORD} (?:attend to|look at|look to|look|attend|point at|see)"
+    if found := s.take(said):
+        _pin(s, found, "query")
+    if found := s.take(rf"(?:what|who|which (?:tokens?|words?)) (?:attends?|looks?|points?) (?:to|at) {WORD}"):
+        _pin(s, found, "key")
+
+
+def _pin(s: Sentence, found: re.Match[str], side: str) -> None:
+    side_tokens = s.scene.tokens if side == "query" else s.scene.key_tokens
+    if found["number"]:
+        if int(found["number"]) >= len(side_tokens):
+            raise Unsure(f"Tokens are counted from 0 to {len(side_tokens) - 1}. Which one do you mean?")
+        s.add("query" if side == "query" else "key", found["number"], found)
+        return
+    group = next(name for name in ("double", "single", "bare") if found[name])
+    word = s.said[slice(*found.span(group))]
+    places = _occurrences(s, word, side)
+    if len(places) > 1 and not found["several"]:
+        choices = [
+            Alternative(f"{word}, token {' and '.join(map(str, place))}", _ask_token(side, place[0]))
+            for place in places[:6]
+        ]
+        raise Unsure(
+            f"The text has this word {len(places)} times. Which one?",
+            [*choices, Alternative("all of them", _ask_all(side, word))],
+        )
+    s.add("query" if side == "query" else "key", " ".join(str(number) for place in places for number in place), found)
+
+
+def _ask_token(side: str, number: int) -> str:
+    return f"what does token {number} attend to" if side == "query" else f"what attends to token {number}"
+
+
+def _ask_all(side: str, word: str) -> str:
+    return f'what does every "{word}" attend to' if side == "query" else f'what attends to every "{word}"'
+
+
+def _occurrences(s: Sentence, word: str, side: str) -> list[list[int]]:
+    """The tokens of every place where the word stands: tokens spelled so, else words made of several tokens."""
+    side_tokens = s.scene.tokens if side == "query" else s.scene.key_tokens
+    wanted = word.strip().lower()
+    alone = [[place] for place, token in enumerate(side_tokens) if token.text.strip().lower() == wanted]
+    if alone:
+        return alone
+    words: dict[int, list[int]] = {}
+    for place, token in enumerate(side_tokens):
+        if token.word is not None:
+            words.setdefault(token.word, []).append(place)
+    spelled = [
+        places
+        for places in words.values()
+        if "".join(side_tokens[place].text for place in places).strip().lower() == wanted
+    ]
+    if spelled:
+        return spelled
+    texts = list(dict.fromkeys(token.text.strip() for token in side_tokens if token.kind != "punct"))[:6]
+    raise Unsure(
+        "The text has no such word. Which one do you mean?", [Alternative(text, _ask_all(side, text)) for text in texts]
+    )
+
+
+def targets(s: Sentence) -> None:
+    """`heads that look at [SEP]`, `that do not attend to the first token`."""
+    negated = r"(?P<no>(?:do not|don't|does not|doesn't|never|not) )?"
+    for pattern, measure in phrases.TARGETS.items():
+        while found := s.take(rf"{negated}{LOOK} (?:{pattern})"):
+            s.add("where", f"{'not ' if found['no'] else ''}{measure} {MOSTLY}", found)
+    found = re.search(rf"(?<!\w){LOOK} {WORD}", s.rest)
+    if found is not None:
+        group = next((name for name in ("double", "single", "bare", "number") if found[name]), "bare")
+        word = s.said[slice(*found.span(group))]
+        asks = [Alternative(f"what looks at {word}, in the open head", f'what attends to "{word}"')]
+        asks += [
+            Alternative(f"heads that look at {target}", s.put(found, f"look at {target}"))
+            for target in ("[SEP]", "special tokens", "the previous token")
+        ]
+        raise Unsure(
+            "No measure says how much a head looks at this, so heads can't be found by it. What shall be shown?", asks
+        )
+
+
+def comparisons(s: Sentence) -> None:
+    """`entropy above 2`, `a null share of more than 50 %`, `entropy between 1 and 2`."""
+    amount = r"(?P<n>-?\d+(?:\.\d+)?) ?(?P<p>%|percent|per cent)?"
+    while found := s.take(
+        rf"{MEASURED} (?:is |are )?(?:between|from) (?P<low>-?\d+(?:\.\d+)?)(?P<pl>%)? (?:and|to) (?P<high>-?\d+(?:\.\d+)?)(?P<ph>%)?"
+    ):
+        low, high = found["low"] + (found["pl"] or found["ph"] or ""), found["high"] + (found["ph"] or "")
+        s.add("where", f"{low} <= {_measure(s, found)} <= {high}", found)
+    while found := s.take(rf"{MEASURED} ?(?:(?:of|is|are) )?(?P<sign>{SIGNED}) ?{amount}"):
+        s.add(
+            "where",
+            f"{_measure(s, found)} {SIGN[found['sign']]} {found['n']}{'%' if found['p'] else ''}",
+            found,
+        )
+    while found := s.take(rf"(?P<sign>{SIGNED}) ?{amount} (?:of )?{MEASURED}"):
+        s.add(
+            "where",
+            f"{_measure(s, found)} {SIGN[found['sign']]} {found['n']}{'%' if found['p'] else ''}",
+            found,
+        )
+    if found := s.take(rf"(?P<size>high|large|low|small) {MEASURED}"):
+        name = _measure(s, found)
+        end = "highest" if found["size"] in ("high", "large") else "lowest"
+        raise Unsure(
+            "From where on? Order the heads, or give a number.",
+            [
+                Alternative(
+                    f"the {end} first",
+                    s.put(found, f"sorted by {name} {'descending' if end == 'highest' else 'ascending'}"),
+                )
+            ],
+        )
+
+
+def orders(s: Sentence) -> None:
+    """`the 5 heads with the lowest entropy`, `sorted by null share`."""
+    counted = rf"(?:(?:the )?(?:(?:top|best) )?(?P<n>{NUMBER}) )?(?:heads? (?:with|of|by|that have) )?(?:the )?"
+    for ends, direction in ((HIGH, "desc"), (LOW, "asc")):
+        if found := s.take(rf"{counted}{ends} {MEASURED}"):
+            _order(s, found, direction)
+    if found := s.take(rf"(?:the )?(?:top|first|best) (?P<n>{NUMBER}) heads? by {MEASURED}"):
+        _order(s, found, "desc")
+    said = rf"(?:sort(?:ed)?|order(?:ed)?|rank(?:ed)?)(?: heads| them)? by {MEASURED}(?P<d> asc(?:ending)?| desc(?:ending)?)?"
+    if found := s.take(said):
+        _order(s, found, "asc" if (found["d"] or "").startswith(" asc") else "desc")
+    for pattern, order in phrases.MANNERS.items():
+        if found := s.take(rf"(?:the )?(?:(?P<n>{NUMBER}) )?(?:most |very )?{pattern}(?: heads?)?"):
+            s.add("order", order, found)
+            _limit(s, found)
+
+
+def _order(s: Sentence, found: re.Match[str], direction: str) -> None:
+    s.add("order", f"order by {_measure(s, found)} {direction}", found)
+    _limit(s, found)
+
+
+def _limit(s: Sentence, found: re.Match[str]) -> None:
+    text = found.groupdict().get("n")
+    if text:
+        s.add("limit", str(phrases.NUMBERS.index(text) if text in phrases.NUMBERS else int(text)), found)
+
+
+def classes(s: Sentence) -> None:
+    """`vertical heads`, `not diagonal`, `vertical or diagonal`, `previous token heads`."""
+    if found := s.take(r"vertical and diagonal(?: heads)?"):
+        labels = {
+            "both at once: the class vertical+diagonal": "vertical+diagonal heads",
+            "either of them": "vertical or diagonal heads",
+        }
+        raise Unsure(
+            "Heads of both classes, or the class that is both at once?",
+            [Alternative(label, s.put(found, text)) for label, text in labels.items()],
+        )
+    while found := s.take(rf"(?P<no>not |non[- ]?|no |without |except )?(?P<k>{KIND}(?: or {KIND})*)(?: patterns?)?"):
+        s.add(
+            "where",
+            f"not ({found['k']})"
+            if found["no"] and " or " in found["k"]
+            else f"{'not ' if found['no'] else ''}{found['k']}",
+            found,
+        )
+    for pattern, condition in phrases.ROLES.items():
+        while found := s.take(
+            rf"(?P<no>not |non[- ]?|no |without |except )?(?:the )?{pattern}(?= heads?\b|$|[ ,.?!])(?: heads?)?"
+        ):
+            s.add("where", f"{'not ' if found['no'] else ''}{condition}", found)
+
+
+def single_heads(s: Sentence) -> None:
+    """`head 8.10`, `head 8-10`, `layer 8 head 10`, `heads 3.1 and 4.5`."""
+    if found := s.take(r"heads (?P<a>\d+) ?- ?(?P<b>\d+)"):
+        a, b = found["a"], found["b"]
+        choices = [
+            Alternative(f"head {a}.{b}: layer {a}, head {b}", s.put(found, f"head {a}.{b}")),
+            Alternative(f"heads {a} to {b} of every layer", s.put(found, f"heads {a} to {b}")),
+        ]
+        raise Unsure("One head, or several?", choices)
+    several = []
+    while found := (
+        s.take(r"(?:heads? )?(?:and |, ?)?(?P<l>\d+)\.(?P<h>\d+)")
+        or s.take(r"head (?P<l>\d+) ?- ?(?P<h>\d+)")
+        or s.take(rf"layer (?P<l>{NUMBER}),? (?:and )?head (?P<h>{NUMBER})")
+        or s.take(rf"head (?P<h>{NUMBER}) (?:of|in) layer (?P<l>{NUMBER})")
+    ):
+        several.append((s.whole("layer", found, "l"), s.whole("head", found, "h"), found))
+    for layer, head, found in several[:1] if len(several) == 1 else []:
+        s.note(f"Head {layer}.{head}: layer {layer}, head {head}, both counted from 0.")
+        s.add("head", f"{layer}.{head}", found)
+    if len(several) > 1:
+        joined = " or ".join(f"layer = {layer} and head = {head}" for layer, head, _ in several)
+        s.add("where", joined, several[0][2])
+
+
+def ranges(s: Sentence) -> None:
+    """`layers 2 to 4`, `the first three layers`, `the second layer`, `layer 8`, `layers 2, 3 and 5`; the same of heads."""
+    for what in ("layer", "head"):
+        known = s.scene.layers if what == "layer" else s.scene.heads
+        while found := s.take(rf"{what}s? (?P<a>{NUMBER}) ?(?:to|-|through|until|\.\.) ?(?P<b>{NUMBER})"):
+            s.add("where", f"{s.whole(what, found, 'a')} <= {what} <= {s.whole(what, found, 'b')}", found)
+        while found := s.take(rf"(?:the )?{EARLY} (?P<n>{NUMBER}) {what}s"):
+            _end(s, found, what)
+        while found := s.take(
+            rf"(?:the )?(?P<end>lower|first|bottom|upper|second|last|top) half(?: of (?:the )?{what}s)?"
+        ):
+            middle = known[len(known) // 2]
+            s.add("where", f"{what} {'<' if found['end'] in FROM_START else '>='} {middle}", found)
+        while found := s.take(rf"(?:the )?(?P<o>{ORDINAL}) {what}"):
+            s.add("where", f"{what} = {s.ordinal(what, found['o'])}", found)
+        bound = rf"(?P<sign>{SIGNED}|after|before|from)"
+        while found := s.take(rf"{what}s? {bound} ?(?P<n>{NUMBER})") or s.take(rf"{bound} {what}s? (?P<n>{NUMBER})"):
+            sign = {"after": ">", "before": "<", "from": ">="}.get(found["sign"]) or SIGN[found["sign"]]
+            s.add("where", f"{what} {sign} {s.whole(what, found, 'n')}", found)
+        while found := s.take(rf"(?:the )?{EARLY} {what}s"):
+            third = max(1, len(known) // 3)
+            end = "first" if found["end"] in FROM_START else "last"
+            raise Unsure(
+                f"How many {what}s?",
+                [
+                    Alternative(f"the {end} {count}", s.put(found, f"{end} {count} {what}s"))
+                    for count in sorted({1, third, max(1, len(known) // 2)})
+                ],
+            )
+        _numbers(s, what)
+
+
+def _end(s: Sentence, found: re.Match[str], what: str) -> None:
+    known = s.scene.layers if what == "layer" else s.scene.heads
+    count = phrases.NUMBERS.index(found["n"]) if found["n"] in phrases.NUMBERS else int(found["n"])
+    if not 0 < count <= len(known):
+        raise Unsure(f"There are {len(known)} {what}s. How many of them?")
+    if found["end"] in FROM_START:
+        s.add("where", f"{what} <= {known[count - 1]}", found)
+    else:
+        s.add("where", f"{what} >= {known[-count]}", found)
+
+
+def _numbers(s: Sentence, what: str) -> None:
+    """`layer 8`, `layers 2, 3 and 5`. `layer 1` alone may be meant as the first."""
+    while found := s.take(rf"{what}s (?P<all>{NUMBER}(?:(?:,? and |,? or |, ?| ){NUMBER})+)"):
+        each = re.compile(rf"(?P<n>{NUMBER})").finditer(s.lower, *found.span("all"))
+        numbers = [s.whole(what, number, "n") for number in each]
+        s.add("where", " or ".join(f"{what} = {number}" for number in numbers), found)
+    while found := s.take(rf"{what} (?P<n>{NUMBER})"):
+        number = s.whole(what, found, "n")
+        if what == "head" and not any(part.slot == "where" and part.value.startswith("layer") for part in s.parts):
+            raise Unsure(
+                "A head is named by its layer and its own number, as in 4.5.",
+                [
+                    Alternative(f"head {number} of every layer", s.put(found, f"heads = {number}")),
+                    Alternative(f"every head of layer {number}", s.put(found, f"layers = {number}")),
+                ],
+            )
+        if number == 1 and found["n"] in ("1", "one"):
+            first, second = s.put(found, f"first {what}"), s.put(found, f"second {what}")
+            raise Unsure(
+                f"{what.capitalize()}s are counted from 0 here, so {what} 1 is the second. Which one do you mean?",
+                [Alternative(f"the first, {what} 0", first), Alternative(f"the second, {what} 1", second)],
+            )
+        s.note(f"{what.capitalize()}s are counted from 0.")
+        s.add("where", f"{what} = {number}", found)
+
+
+def lenses(s: Sentence) -> None:
+    """`under effective`, `effective attention`; two of them are a question."""
+    found = s.take(rf"(?:(?:under|in|through|with|using|by|for|as|read) )?{LENS_A}")
+    if found is None or s.has("lens"):
+        return
+    first = named(LENS_NAMES, found["a"])
+    s.add("lens", first, found)
+    if more := s.take(LENS_B):
+        second = named(LENS_NAMES, more["b"])
+        both = [Alternative(f"compare {first} and {second}", f"compare {first} and {second}")]
+        raise Unsure(
+            "Two lenses: shall they be compared?",
+            [*both, *(Alternative(f"only {name}", f"{name} lens") for name in (first, second))],
+        )
+
+
+def measures(s: Sentence) -> None:
+    """`entropy` alone colours the grid by it."""
+    while found := s.take(MEASURED):
+        if s.has("measure"):
+            raise Unsure("Heads can be coloured by one measure at a time. Which one?")
+        s.add("measure", _measure(s, found), found)
+    several = "|".join(sorted(map(re.escape, phrases.SEVERAL), key=len, reverse=True))
+    if found := s.take(rf"(?:{several})"):
+        name = phrases.SEVERAL[found[0]]
+        choices = [Alternative(column, s.put(found, column)) for column in phrases.all_of(name)[:6]]
+        raise Unsure("This measure gives several numbers. Which one?", choices)
+
+
+RULES: tuple[Callable[[Sentence], None], ...] = (
+    compared_lenses,
+    read_through,
+    charts,
+    tokens,
+    targets,
+    comparisons,
+    orders,
+    classes,
+    single_heads,
+    ranges,
+    measures,
+    lenses,
+)

@@ -1,0 +1,1 @@
+"""What a server process has: the service, admission, data sets, studies, accounts."""

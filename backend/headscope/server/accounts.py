@@ -1,0 +1,145 @@
+"""Who may use the server: one access token per user, of which the home keeps only the hash."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..errors import AccountsUnreadable, InvalidRequest, Unknown
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+TOKEN_BYTES = 32
+FILE = "tokens.json"
+# Inode, time of change (ns) and size: every version of the file has its own, for it is only ever replaced.
+Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user: its name, the SHA-256 of its token in hexadecimal digits, and when it was made (s since 1970)."""
+
+    name: str
+    sha256: str
+    created: float
+
+
+class Accounts:
+    """The users in the file `path`. It is read again whenever it has changed, so that a command takes effect on a running server.
+
+    Tokens are demanded from the moment there is a file, and stay demanded when the last user is revoked: nobody opens a server by locking somebody out.
+    `required` demands them without a file, too.
+    """
+
+    def __init__(self, path: Path, *, required: bool = False) -> None:
+        self._path, self._required = path, required
+        self._read: tuple[Stamp | None, tuple[Account, ...]] = (None, ())
+
+    def demanded(self) -> bool:
+        """Whether requests need a token. Raises AccountsUnreadable."""
+        return self._required or self._stamp() is not None
+
+    def everyone(self) -> tuple[Account, ...]:
+        """All users, in the order in which they were made. Raises AccountsUnreadable."""
+        stamp = self._stamp()
+        if stamp != self._read[0]:
+            self._read = (stamp, self._parse() if stamp else ())
+        return self._read[1]
+
+    def user(self, token: str) -> str | None:
+        """The name of the user with that token; None if nobody has it. Raises AccountsUnreadable."""
+        given = _digest(token)
+        # All of them are compared, so that the time says nothing about which one it was.
+        found = [account.name for account in self.everyone() if hmac.compare_digest(account.sha256, given)]
+        return found[0] if found else None
+
+    def create(self, name: str) -> str:
+        """Make a user, and its token, which is known nowhere else. Raises InvalidRequest where the name can't be had."""
+        if not NAME.fullmatch(name):
+            raise InvalidRequest(
+                "A name has 1 to 64 letters, digits, dots, hyphens, underscores or @, and begins with a letter or a digit."
+            )
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+
+        def added(accounts: tuple[Account, ...]) -> tuple[Account, ...]:
+            if any(account.name == name for account in accounts):
+                raise InvalidRequest("There is a user of that name. Revoke its token first, or choose another name.")
+            return (*accounts, Account(name, _digest(token), time.time()))
+
+        self._change(added)
+        return token
+
+    def revoke(self, name: str) -> None:
+        """End a user's access at once. What it has asked for stays, for a new user of that name. Raises Unknown."""
+
+        def without(accounts: tuple[Account, ...]) -> tuple[Account, ...]:
+            kept = tuple(account for account in accounts if account.name != name)
+            if kept == accounts:
+                raise Unknown("user", "There is no user of that name. `headscope token list` shows who there is.")
+            return kept
+
+        self._change(without)
+
+    def _stamp(self) -> Stamp | None:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError:
+            raise _unreadable() from None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _parse(self) -> tuple[Account, ...]:
+        try:
+            found = tuple(Account(**entry) for entry in json.loads(self._path.read_bytes())["tokens"])
+            whole = all(NAME.fullmatch(one.name) and SHA256.fullmatch(one.sha256) and one.created > 0 for one in found)
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            whole = False
+        if not whole:
+            raise _unreadable()
+        return found
+
+    def _change(self, change: Callable[[tuple[Account, ...]], Iterable[Account]]) -> None:
+        """Replace the file by one with the changed users, one command at a time. Raises AccountsUnreadable."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with self._path.with_suffix(".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                accounts = [asdict(account) for account in change(self.everyone())]
+                self._replace(json.dumps({"tokens": accounts}, indent=1).encode())
+        except OSError:
+            raise AccountsUnreadable(
+                "The file of access tokens can't be written. Run this as the user who runs the server."
+            ) from None
+
+    def _replace(self, data: bytes) -> None:
+        """Readers see the old file or the new one, whole; nobody else ever sees either."""
+        new = self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}")
+        try:
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+        finally:
+            new.unlink(missing_ok=True)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _unreadable() -> AccountsUnreadable:
+    return AccountsUnreadable(
+        "The server can't read its file of access tokens (tokens.json in HEADSCOPE_HOME). Whoever runs it must mend the file, or make the tokens anew."
+    )

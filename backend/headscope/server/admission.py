@@ -1,0 +1,142 @@
+"""What a server accepts: a request becomes work for the queue, once everything that can be known without the model has been checked."""
+
+from __future__ import annotations
+
+import json
+
+from tokenizers import Tokenizer
+
+from ..analysis import memory
+from ..analysis.request import INPUT, AnalysisRequest, check_needs
+from ..errors import CorruptModel, HeadscopeError
+from ..jobs import LOCAL, Work
+from ..models import safety, support, tokens
+from ..models.catalog import Catalog, Located, file_digest
+from ..models.facts import Facts
+from ..models.trained import SOFTMAX
+from ..settings import Settings
+from ..studies.request import StudyRequest
+
+
+class Admission:
+    """Checks requests against the catalogue and the limits of the settings."""
+
+    def __init__(self, settings: Settings, catalog: Catalog) -> None:
+        self._settings, self._catalog = settings, catalog
+        self._tokenizers: dict[str, Tokenizer] = {}  # by digest of the file
+
+    def work(
+        self, request: AnalysisRequest, place: int | None = None, owner: str = LOCAL, request_id: str = ""
+    ) -> Work:
+        """The request as work. In a batch, at `place`, errors point into the inputs where that is where they come from.
+
+        Raises InvalidRequest, Unknown, Unsupported, ModelError or BudgetExceeded.
+        """
+        try:
+            request, located, count = self._check(request)
+        except HeadscopeError as error:
+            if place is not None and error.pointer is not None and error.pointer[1:] in INPUT:
+                error.pointer = f"/inputs/{place}{error.pointer}"
+            raise
+        digest = located.digest()
+        payload = request.model_dump_json() if request.image is None else json.dumps(request.record)
+        return Work(request.key(digest), payload, digest, request.recipe(digest), count, owner, request_id)
+
+    def _check(self, request: AnalysisRequest) -> tuple[AnalysisRequest, Located, int | None]:
+        """The request with its mechanism, where the model is, and how many tokens the input has, if that is known already."""
+        limit = self._settings.text_bytes
+        for text, pointer in ((request.text, "/text"), (request.text_pair, "/text_pair")):
+            if text is not None:
+                tokens.check_text(text, pointer, limit)
+        located, facts = self._known(request.model)
+        request = request.settled(facts.mechanism if facts else SOFTMAX)
+        if facts is None:
+            return request, located, None
+        _check_carried(facts, request)
+        return request, located, self._check_size(located, facts, request)
+
+    def _known(self, model: str) -> tuple[Located, Facts | None]:
+        """A model that can be used, and what is known of it before it is loaded."""
+        located = self._catalog.locate(model)
+        self._catalog.check(located)
+        return located, self._catalog.facts(located)
+
+    def study(self, request: StudyRequest) -> tuple[StudyRequest, list[str], Tokenizer | None]:
+        """The request with its mechanisms, digests of the models, and the tokenizer of the first one where it is here.
+
+        Raises Unknown, Unsupported or ModelError. What it says of an input is said before there is one, and so of all.
+        """
+        pair = {"text_pair": "-"} if request.kind in ("decoder", "cross") else {}  # whether a row has one is seen later
+        known = [self._known(one.model) for one in request.variants]
+        request = request.settled([facts.mechanism if facts else SOFTMAX for _, facts in known])
+        for (_, facts), one in zip(known, request.requests, strict=True):
+            if facts is not None:
+                _check_carried(facts, one.model_copy(update=pair))
+        return request, [located.digest() for located, _ in known], self._tokenizer(known[0][0])
+
+    def study_size(self, request: StudyRequest, tokens: int) -> None:
+        """Raise BudgetExceeded where an input of that many tokens would not fit; more than a model takes is refused input by input."""
+        for one in request.requests:
+            facts = self._catalog.facts(self._catalog.locate(one.model))
+            if facts is not None:
+                longest = min(tokens, facts.tower(one.kind).max_tokens or tokens)
+                self._check_fits(facts, one, longest, longest)
+
+    def _check_size(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
+        """Number of queries, where the tokens along both axes are known already. Raises TooManyTokens or BudgetExceeded."""
+        tower = facts.tower(request.kind)
+        first = self._count(located, facts, request)
+        queries, keys = first, first
+        if facts.kind == "encoder-decoder" and request.kind in ("decoder", "cross"):
+            queries = len(request.target_ids) if request.target_ids is not None else None
+            keys = first if request.kind == "cross" else queries
+        if queries is None or keys is None:
+            return None
+        most = request.max_tokens
+        if most is not None:
+            queries, keys = min(queries, most), min(keys, most)
+        tokens.check_length(queries, tower.max_tokens)
+        self._check_fits(facts, request, queries, keys)
+        return queries
+
+    def _check_fits(self, facts: Facts, request: AnalysisRequest, queries: int, keys: int) -> None:
+        """Raise BudgetExceeded unless memory and disk are enough."""
+        tower = facts.tower(request.kind)
+        planned = memory.plan(request, dict.fromkeys(range(tower.layers), tower.heads), queries, keys)
+        memory.check(planned, min(self._settings.job_bytes, self._settings.quota_bytes))
+
+    def _count(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
+        """Number of tokens of the (first) text, if the tokenizer's file is here; the worker counts again."""
+        if facts.patches is not None:
+            return facts.patches.tokens
+        if request.token_ids is not None:
+            return len(request.token_ids)
+        tokenizer = self._tokenizer(located) if request.text is not None else None
+        if tokenizer is None:
+            return None
+        return len(
+            tokenizer.encode(request.text)
+            if request.text_pair is None or facts.kind == "encoder-decoder"
+            else tokenizer.encode(request.text, request.text_pair)
+        )
+
+    def _tokenizer(self, located: Located) -> Tokenizer | None:
+        """The tokenizer of a model, if its file is here. Raises CorruptModel."""
+        path = located.folder / "tokenizer.json" if located.folder else None
+        if path is None or not path.is_file():
+            return None
+        digest = file_digest(path)
+        if digest not in self._tokenizers:
+            safety.read_json(path, safety.LARGEST_TOKENIZER)
+            try:
+                self._tokenizers[digest] = tokens.prepare(Tokenizer.from_file(str(path)))
+            except Exception as error:  # tokenizers raises nothing more precise
+                raise CorruptModel("The model's tokenizer can't be read.") from error
+        return self._tokenizers[digest]
+
+
+def _check_carried(facts: Facts, request: AnalysisRequest) -> None:
+    """Raise InvalidRequest or Unsupported for an input or a method that such a model does not take."""
+    lacks = support.lacks(facts, request.kind)
+    support.check_input(facts, request)
+    check_needs(request.methods, lacks)

@@ -1,0 +1,223 @@
+"""The data sets of a server: files that users sent, those of folders that the operator offers, and the hub's where that is allowed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..errors import Unknown
+from ..jobs import JobDatabase
+from ..settings import Settings
+from ..store import Files
+from ..store.files import digest_of
+from ..studies.data import hub
+from ..studies.data.dataset import SAMPLE, BadRows, Dataset
+from ..studies.data.formats import FORMATS
+from ..studies.data.reading import Bounds, read_apart
+from ..studies.request import InlineData
+
+ID = re.compile(r"[0-9a-f]{32}")
+# Files of the operator's folders that are listed at most.
+MOST_LISTED = 10_000
+# Characters of a text in a sample.
+SHOWN_CHARACTERS = 500
+
+Columns = Mapping[str, str] | None
+
+
+class Datasets:
+    """Finds data sets and reads them. Its methods block; the API calls them in threads.
+
+    A data set is named by the id of a file that was sent, by `folder/path` of a file in one of HEADSCOPE_DATA_DIRS, or as `hub:org/name/path`. `owner` is
+    whose data sets are seen; None is the one user of a server without users.
+    """
+
+    def __init__(self, settings: Settings, files: Files, record: JobDatabase) -> None:
+        self._settings, self._files, self._record = settings, files, record
+        self._bounds = Bounds(
+            settings.dataset_memory_bytes, settings.dataset_seconds, settings.dataset_bytes, settings.text_bytes
+        )
+
+    @property
+    def staging(self) -> Path:
+        """A folder of this machine for files on their way."""
+        return self._files.staging
+
+    def add(self, path: Path, name: str, format_: str | None, owner: str | None) -> dict[str, Any]:
+        """Read a file that was sent, keep it, and say what it is. The same file by the same name has the same id.
+
+        Raises InvalidDataset, Unknown for its format, StorageFull or StoreUnavailable; nothing is kept then.
+        """
+        id_ = _id(name, format_, digest_of(path))
+        document = self._files.document(id_)
+        if document is None:
+            document = self._described(path, name, format_, {}, id_)
+            self._files.put(id_, path, {**document, "given": format_})
+        if owner:
+            self._record.grant(id_, owner)
+        return document
+
+    def take(
+        self, dataset: str | InlineData, columns: Columns, bad_rows: BadRows, owner: str | None
+    ) -> tuple[str, Dataset]:
+        """A data set that the owner may read, and its name; one that comes with a request is kept as one that is sent, and named by its id.
+
+        Raises Unknown, InvalidDataset, InvalidRequest, DatasetUnavailable, StorageFull or StoreUnavailable.
+        """
+        if isinstance(dataset, InlineData):
+            dataset = self._add_inline(dataset, owner)
+        with self._file(dataset, owner) as (path, name, format_):
+            return dataset, self._read(path, name, format_, columns, bad_rows=bad_rows)
+
+    def content(self, dataset: str, owner: str | None) -> tuple[Hashable, dict[str, Any] | None]:
+        """What changes with the content of a data set, None for one of the hub; and its description as it was sent, where it was. Raises Unknown."""
+        if dataset.startswith(hub.PREFIX):
+            return None, None
+        if ID.fullmatch(dataset):
+            return dataset, self._kept(dataset, owner)
+        path = self._in_folder(dataset)
+        status = path.stat()
+        return (str(path), status.st_mtime_ns, status.st_size), None
+
+    def describe(self, dataset: str, format_: str | None, columns: Columns, owner: str | None) -> dict[str, Any]:
+        """Read a data set with these columns and describe it. Raises as `take`."""
+        with self._file(dataset, owner) as (path, name, given):
+            return self._described(path, name, format_ or given, columns, dataset)
+
+    def listed(self, owner: str | None) -> Iterator[dict[str, Any]]:
+        """Id, name and bytes of every data set there is: the owner's, the newest first, then those of the operator's folders.
+
+        Raises StoreUnavailable or BrokerUnavailable.
+        """
+        readable = (id_ for id_ in self._files.ids() if owner is None or self._record.may_read(id_, owner))
+        found = [document for id_ in readable if (document := self._files.document(id_)) is not None]
+        for one in sorted(found, key=lambda document: -float(document["made"])):
+            yield {part: one[part] for part in ("id", "name", "bytes")}
+        for name, size in islice(self._offered(), MOST_LISTED):
+            yield {"id": name, "name": name, "bytes": size}
+
+    def delete(self, id_: str, owner: str | None) -> None:
+        """Forget a file that was sent; others who sent it too keep it. Raises Unknown."""
+        if not ID.fullmatch(id_):
+            raise _unknown()
+        self._kept(id_, owner)
+        if self._record.forget(id_, owner) or owner is None:
+            self._files.delete(id_)
+
+    def _add_inline(self, dataset: InlineData, owner: str | None) -> str:
+        with tempfile.TemporaryDirectory(dir=self.staging) as folder:
+            path = Path(folder) / "sent"
+            path.write_text(dataset.data, "utf-8", errors="surrogatepass", newline="")
+            return str(self.add(path, dataset.name, dataset.format, owner)["id"])
+
+    def _kept(self, id_: str, owner: str | None) -> dict[str, Any]:
+        document = self._files.document(id_)
+        if document is None or not (owner is None or self._record.may_read(id_, owner)):
+            raise _unknown()
+        return document
+
+    @contextmanager
+    def _file(self, dataset: str, owner: str | None) -> Iterator[tuple[Path, str, str | None]]:
+        """A path where the data set lies for now, its name, and its format where that was said."""
+        if dataset.startswith(hub.PREFIX):
+            if self._settings.hub != "any":
+                raise Unknown(
+                    "dataset",
+                    "Data sets of the hub can't be used here. Start the server with HEADSCOPE_HUB=any to allow them, or send the file.",
+                    pointer="/dataset",
+                )
+            path = hub.fetch(dataset, self._settings.dataset_bytes)
+            yield path, path.name, None
+        elif ID.fullmatch(dataset):
+            document = self._kept(dataset, owner)
+            with tempfile.TemporaryDirectory(dir=self.staging) as folder:
+                path = Path(folder) / "file"
+                if not self._files.copy(dataset, path):
+                    raise _unknown()
+                yield path, document["name"], document["given"]
+        else:
+            path = self._in_folder(dataset)
+            yield path, path.name, None
+
+    def _in_folder(self, name: str) -> Path:
+        """A file of the operator's folders. A link that leaves its folder is not followed."""
+        first, _, rest = name.partition("/")
+        for root in self._settings.data_dirs:
+            if root.resolve().name == first and rest and (found := _file_below(root, rest)):
+                return found[0]
+        raise _unknown()
+
+    def _offered(self) -> Iterator[tuple[str, int]]:
+        """Yield the name and bytes of every file of the operator's folders that has the suffix of a format."""
+        suffixes = tuple(suffix for one in FORMATS.values() for suffix in one.suffixes)
+        for root in (folder.resolve() for folder in self._settings.data_dirs):
+            for folder, folders, names in os.walk(root):
+                folders[:] = sorted(one for one in folders if not one.startswith("."))
+                for path in (Path(folder) / one for one in sorted(names) if not one.startswith(".")):
+                    name = path.relative_to(root).as_posix()
+                    if path.name.lower().endswith(suffixes) and (found := _file_below(root, name)):
+                        yield f"{root.name}/{name}", found[1]
+
+    def _read(
+        self,
+        path: Path,
+        name: str,
+        format_: str | None,
+        columns: Columns,
+        *,
+        bad_rows: BadRows = "skip",
+        most_rows: int | None = None,
+    ) -> Dataset:
+        return read_apart(
+            path,
+            name,
+            self._bounds,
+            folder=self.staging,
+            most_rows=most_rows,
+            format=format_,
+            columns=columns,
+            bad_rows=bad_rows,
+        )
+
+    def _described(self, path: Path, name: str, format_: str | None, columns: Columns, id_: str) -> dict[str, Any]:
+        dataset = self._read(path, name, format_, columns, most_rows=SAMPLE)
+        sample = [_shown(row.as_dict()) for row in dataset.rows]
+        return {**dataset.report(), "id": id_, "bytes": path.stat().st_size, "sample": sample}
+
+
+def _file_below(root: Path, name: str) -> tuple[Path, int] | None:
+    """Return the path and bytes of a file below `root`, links resolved; None for a link that leaves it, and for any name that is not of a file."""
+    try:
+        name.encode()  # file systems take names that are not UTF-8, JSON does not
+        path = (root / name).resolve(strict=True)
+        status = path.stat()
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links, not permitted
+        return None
+    inside = path.is_relative_to(root.resolve()) and stat.S_ISREG(status.st_mode)
+    return (path, status.st_size) if inside else None
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    number = row.pop("number")
+    return {"row": number, **{part: value[:SHOWN_CHARACTERS] for part, value in row.items()}}
+
+
+def _id(name: str, format_: str | None, digest: str) -> str:
+    whole = "".join(f"{len(part)}:{part}" for part in (name, format_ or "", digest))
+    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _unknown() -> Unknown:
+    return Unknown(
+        "dataset",
+        "There is no data set of that id or name, or it made room for newer ones. GET /api/v1/datasets lists what there is.",
+        pointer="/dataset",
+    )

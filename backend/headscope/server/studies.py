@@ -1,0 +1,134 @@
+"""Studies on a server: a request becomes chunks of its data set, jobs that do one each, and a last job that puts them together."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .. import logs
+from ..errors import BudgetExceeded
+from ..jobs import LOCAL, Job, JobDatabase, Limits, Work
+from ..settings import Settings
+from ..store import Inputs, Results
+from ..studies.data import subset
+from ..studies.data.dataset import Dataset, Row
+from ..studies.plan import Chunk, ChunkPlan, chunk_id
+from ..studies.request import StudyRequest
+from .admission import Admission
+from .datasets import Datasets
+
+logger = logging.getLogger("headscope")
+# Single analyses go first, and whole batches that came earlier.
+PRIORITY = 1
+
+
+class Studies:
+    """Accepts studies. Its methods block; the API calls them in threads."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        admission: Admission,
+        datasets: Datasets,
+        results: Results,
+        inputs: Inputs,
+        record: JobDatabase,
+        wake: Callable[[], None],
+    ) -> None:
+        self._settings, self._admission, self._datasets = settings, admission, datasets
+        self._results, self._inputs, self._record, self._wake = results, inputs, record, wake
+
+    def submit(self, request: StudyRequest, owner: str | None = None) -> str:
+        """Check and accept a study; its id. `owner` may read it from now on; None is the one user of a server without users.
+
+        Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
+        """
+        request, digests, tokenizer = self._admission.study(request)
+        named, dataset = self._datasets.take(request.dataset, request.columns, request.bad_rows, owner)
+        request = request.model_copy(update={"dataset": named})
+        planned = ChunkPlan(self._chosen(dataset, request), tokenizer, request.max_tokens)
+        if tokenizer:
+            self._admission.study_size(request, planned.longest)
+        id_ = request.key(digests, planned.digest)
+        if self._results.has(id_):
+            if owner:
+                self._record.grant(id_, owner)
+            return id_
+        parts = [
+            [request.part(digests, chunk.digest), self._keep(request, chunk), len(chunk), chunk.tokens]
+            for chunk in planned
+        ]
+        payload = {"study": id_, "chunks": parts, **described(request, {**dataset.report(), "id": named})}
+        self._enqueue(
+            Work(
+                id_, json.dumps(payload), digests[0], owner=owner or LOCAL, request_id=logs.request_id(), kind="study"
+            ),
+            owner,
+        )
+        return id_
+
+    def _chosen(self, dataset: Dataset, request: StudyRequest) -> Iterator[Row]:
+        """The rows to analyse. Raises BudgetExceeded at the first one that is more than a study may have."""
+        most = self._settings.study_inputs
+        for number, row in enumerate(subset.choose(dataset.rows, request.limit, request.seed)):
+            if number == most:
+                raise BudgetExceeded(
+                    f"The data set has more inputs than a study may have. Ask for at most {most} of them (limit).",
+                    pointer="/limit",
+                    limit=most,
+                )
+            yield row
+
+    def _keep(self, request: StudyRequest, chunk: Chunk) -> str:
+        """Where a worker finds what it has to know to do a chunk."""
+        head = json.dumps(request.model_dump()).encode()
+        return self._inputs.put(head + b"\n" + chunk.data)
+
+    def again(self, job: Job) -> None:
+        """Have a study computed once more, as it was accepted."""
+        self._enqueue(job.work, None)
+
+    def _enqueue(self, study: Work, owner: str | None) -> None:
+        job = self._record.get(study.id)
+        chunks = [] if job and not job.terminal else _chunks(study)
+        limits = Limits(self._settings.max_queue, self._settings.user_queue if owner else None)
+        # In this order, so that the study's own job is the last one to be taken.
+        self._record.enqueue([*chunks, study], batch=study.id, priority=PRIORITY, limits=limits)
+        self._wake()
+        logger.info("accepted", extra={"jobs": len(chunks) + 1, "first": study.id, "batch": study.id})
+
+
+def described(request: StudyRequest, report: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a study before it is done."""
+    return {
+        "request": request.model_dump(),
+        "dataset": report,
+        "variants": [
+            {
+                "model": one.model, "mechanism": one.mechanism.model_dump(),
+                "layers": [], "heads": [], "head_width": 0, "causal": False,
+            }
+            for one in request.variants
+        ],
+        "lenses": request.analysis.lens_names,
+        "measures": request.analysis.measure_names,
+    }  # fmt: skip
+
+
+def _chunks(study: Work) -> list[Work]:
+    """The chunks of a study as work. Their ids say which they are, and name their content."""
+    parts: Sequence[tuple[str, str, int, int]] = json.loads(study.payload)["chunks"]
+    return [
+        Work(
+            id=chunk_id(study.id, number, part),
+            payload=json.dumps({"study": study.id, "part": part, "blob": blob}),
+            model=study.model,
+            tokens=tokens,
+            owner=study.owner,
+            request_id=study.request_id,
+            kind="chunk",
+        )
+        for number, (part, blob, _, tokens) in enumerate(parts)
+    ]

@@ -1,0 +1,22 @@
+"""Plain text: every line that is not blank is an input."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from ..dataset import Role
+from ..table import DataTable, Format, TableRecord
+from .lines import encoding, lines
+
+
+def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
+    def records(_: Collection[str]) -> Iterator[TableRecord]:
+        for line in lines(path):
+            if line.problem or line.text.strip():
+                yield TableRecord(line.number, {"text": line.text}, line.problem)
+
+    return DataTable(("text",), records, encoding(path), {"text": "text"})
+
+
+TEXT = Format("text", "Plain text", (".txt", ".text"), _open)

@@ -1,0 +1,199 @@
+"""Heads of a study: which satisfy a query, and what is known of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import Unsupported
+from ...lenses import LENSES
+from ...measures import MEASURES
+from ...query.search import SearchResult, Subject
+from ...query.search import find as search
+from .summary import Stat, StudySummary
+
+Array = NDArray[Any]
+TOKEN_AXES = frozenset({"Q", "K"})
+# What a number has not that is the same for all inputs.
+NOTHING: dict[str, Any] = {
+    "count": 0, "inputs": 0, "std": None, "low": None, "high": None, "median": None, "median_within": None, "input_mean": None,
+    "interval": None, "distribution": None, "top": [],
+}  # fmt: skip
+
+
+def find(summary: StudySummary, where: str, lens: str = "weights", variant: int = 0) -> SearchResult:
+    """The heads of a variant that satisfy a query about their means over inputs, ranked; the class of a head is that of most inputs.
+
+    Raises InvalidQuery, or Unknown for a variant there is not or a measure that was not computed.
+    """
+    _check(summary, lens)
+    one = summary.variant(variant)
+    return search(
+        Subject(
+            layers=one["layers"],
+            heads=one["heads"],
+            there=_there(summary, variant),
+            computed=summary.document["measures"],
+            values=lambda measure, of: _means(summary, measure, of, variant),
+            lens=lens,
+        ),
+        where,
+    )
+
+
+def _check(summary: StudySummary, lens: str) -> None:
+    if lens not in LENSES or lens not in [*summary.document["lenses"], "weights"]:
+        known = ", ".join(summary.document["lenses"])
+        raise Unsupported(f"The study was read through: {known}.", pointer="/lens")
+
+
+def _there(summary: StudySummary, variant: int) -> Array:
+    """Which of [L, H] heads exist: layers may have fewer heads than others, and nothing is counted of those there are not."""
+    one = summary.variant(variant)
+    shape = (len(one["layers"]), len(one["heads"]))
+    for name, values in summary.arrays.items():
+        if name.startswith(f"stat/{variant}/") and name.endswith("/inputs") and values.shape[:2] == shape:
+            return np.asarray(values.reshape(*shape, -1).any(-1))
+    return np.ones(shape, bool)
+
+
+def _means(summary: StudySummary, measure: str, lens: str, variant: int) -> Array:
+    """The mean over inputs as queries take a measure: with its columns, and token axes of length 1."""
+    declared = MEASURES[measure]
+    found = _values(summary, measure, lens, variant).astype(np.float32)
+    if declared.classes:
+        counts = summary.classes(measure, lens, variant)
+        place = declared.columns.index("class")
+        found[..., place] = np.where(counts.sum(-1) > 0, counts.argmax(-1), np.nan)
+    axes = declared.shape.split()
+    return np.expand_dims(found, tuple(place for place, axis in enumerate(axes) if axis in TOKEN_AXES))
+
+
+def _values(summary: StudySummary, measure: str, lens: str, variant: int) -> Array:
+    if f"fixed/{variant}/{measure}/{lens}" in summary.arrays:
+        return summary.fixed(measure, lens, variant)
+    return summary.stat(measure, lens, variant).input_mean
+
+
+def head(summary: StudySummary, layer: int, head: int, lens: str = "weights", variant: int = 0) -> dict[str, Any]:
+    """What is known of a head as plain JSON: its numbers with intervals, distributions and top inputs, its classes, and the heads like it. Raises Unknown."""
+    _check(summary, lens)
+    place = summary.place(layer, head, variant)
+    numbers: list[dict[str, Any]] = []
+    classes: list[dict[str, Any]] = []
+    for measure, lenses in summary.document["measures"].items():
+        read = lens if lens in lenses else "weights"
+        if (
+            MEASURES[measure].shape.split()[:2] == ["L", "H"]
+            and read in lenses
+            and "H H" not in MEASURES[measure].shape
+        ):
+            numbers += _numbers(summary, measure, read, variant, place)
+            classes += _classes(summary, measure, read, variant, place)
+    return {
+        "layer": layer,
+        "head": head,
+        "lens": lens,
+        "variant": variant,
+        "numbers": numbers,
+        "classes": classes,
+        "neighbours": _neighbours(summary, layer, head, lens, variant),
+    }
+
+
+def _numbers(
+    summary: StudySummary, measure: str, lens: str, variant: int, place: tuple[int, int]
+) -> list[dict[str, Any]]:
+    """A measure of a head, column by column where it has several; the number of a class is none."""
+    declared = MEASURES[measure]
+    if f"fixed/{variant}/{measure}/{lens}" in summary.arrays:
+        values = np.atleast_1d(summary.fixed(measure, lens, variant)[place])
+        return [
+            {
+                **NOTHING,
+                "measure": measure,
+                "lens": lens,
+                "column": column,
+                "unit": declared.unit_of(column),
+                "mean": _plain(values[at or 0]),
+            }
+            for at, column in _columns(measure)
+        ]
+    stat, (value, row) = summary.stat(measure, lens, variant), summary.top(measure, lens, variant)
+    low, high = stat.interval()
+    median, (below, above) = stat.quantile(0.5), stat.within(0.5)
+    return [
+        {
+            "measure": measure,
+            "lens": lens,
+            "column": column,
+            "unit": declared.unit_of(column),
+            "count": int(stat.count[at]),
+            "inputs": int(stat.inputs[at]),
+            **{
+                name: _plain(values[at])
+                for name, values in (
+                    ("mean", stat.mean), ("std", stat.std), ("low", stat.low), ("high", stat.high),
+                    ("median", median), ("input_mean", stat.input_mean),
+                )
+            },
+            "median_within": [float(below[at]), float(above[at])] if np.isfinite(below[at]) else None,
+            "interval": [float(low[at]), float(high[at])] if np.isfinite(low[at]) else None,
+            "distribution": _distribution(stat, at),
+            "top": _top(summary, value[at], row[at]),
+        }
+        for at, column in ((place if end is None else (*place, end), column) for end, column in _columns(measure))
+    ]  # fmt: skip
+
+
+def _columns(measure: str) -> list[tuple[int | None, str | None]]:
+    """Places on axis C and their names; of a measure without columns the one number."""
+    columns = MEASURES[measure].columns
+    return [(place, name) for place, name in enumerate(columns) if name != "class"] if columns else [(None, None)]
+
+
+def _distribution(stat: Stat, at: tuple[int, ...]) -> dict[str, Any] | None:
+    """How values spread, from the first bin that holds any to the last."""
+    counts = stat.histogram[at]
+    full = np.flatnonzero(counts)
+    if not full.size:
+        return None
+    first, last = int(full[0]), int(full[-1])
+    return {"edges": stat.edges[first : last + 2].tolist(), "counts": counts[first : last + 1].tolist()}
+
+
+def _top(summary: StudySummary, values: Array, rows: Array) -> list[dict[str, Any]]:
+    """The inputs with the largest values, with their texts."""
+    return [
+        {"value": float(value), **summary.example(int(row))} for value, row in zip(values, rows, strict=True) if row > 0
+    ]
+
+
+def _classes(
+    summary: StudySummary, measure: str, lens: str, variant: int, place: tuple[int, int]
+) -> list[dict[str, Any]]:
+    """In how many inputs the head was of each class, the most frequent first."""
+    names = MEASURES[measure].classes
+    if not names:
+        return []
+    counts = summary.classes(measure, lens, variant)[place]
+    found = [
+        {"measure": measure, "name": name, "count": int(count), "share": float(count / counts.sum())}
+        for name, count in zip(names, counts, strict=True)
+        if count
+    ]
+    return sorted(found, key=lambda one: -one["count"])
+
+
+def _neighbours(summary: StudySummary, layer: int, head: int, lens: str, variant: int) -> list[dict[str, Any]]:
+    try:
+        found = summary.neighbours(layer, head, lens, variant)
+    except Unsupported:  # maps of that lens were not compared
+        return []
+    return [{"layer": layer, "head": head, "cosine": cosine} for layer, head, cosine in found]
+
+
+def _plain(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,291 @@
+"""What runs in the child: keeps models warm, takes a request through the pipeline, and stores the result."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+
+from .. import logs, stores
+from ..analysis import memory, pipeline
+from ..analysis.request import AnalysisRequest, stored_image
+from ..capture import examine
+from ..errors import Cancelled, CorruptModel, HeadscopeError, OutOfMemory, StorageFull
+from ..jobs import Job, Problem, ProgressReporter
+from ..models import loading
+from ..models.catalog import Catalog, Located
+from ..models.loading import Model
+from ..settings import Settings
+from ..store import Writer
+from .study_jobs import ReportProgress, StudyJobs
+
+logger = logging.getLogger("headscope.worker")
+
+# Tokens of several inputs that a GPU takes in one forward pass, unless the settings say otherwise.
+GPU_BATCH_TOKENS = 16_384
+# Progress is told at most this often: nobody sees more.
+PROGRESS_SECONDS = 0.05
+
+# What may be wrong with one job; anything else is a fault of this process.
+EXPECTED = (HeadscopeError, MemoryError, OSError)
+
+
+def silent(fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
+    """Where no job waits for the model."""
+
+
+def settle() -> None:
+    """Take all that is there out of the sight of the garbage collector: looking through models and imports again and again costs a few tenths of a second each time."""
+    gc.unfreeze()  # models that have gone since
+    gc.collect()
+    gc.freeze()
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A job that can be run: what it asks for, of which model, and where its result goes."""
+
+    job: Job
+    request: AnalysisRequest
+    located: Located
+    writer: Writer
+    progress: ReportProgress
+
+
+class AnalysisEngine:
+    """One process' models and the way of a job through them: the engine of both homes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._catalog = Catalog(settings)
+        self._results, self._inputs = stores.results(settings), stores.inputs(settings)
+        self._parts = StudyJobs(settings, self._catalog, self._results, self._inputs, self.model)
+        self._models: OrderedDict[str, Model] = OrderedDict()
+        self.warm: frozenset[str] = frozenset()  # their digests, for whoever asks from another thread
+        cuda = settings.device.startswith("cuda") or (settings.device == "auto" and torch.cuda.is_available())
+        self._device = settings.device if settings.device != "auto" else "cuda" if cuda else "cpu"
+        default = GPU_BATCH_TOKENS if cuda else 0
+        self.most_tokens = default if settings.batch_tokens is None else settings.batch_tokens
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+
+    def model(self, located: Located, line: ProgressReporter, progress: ReportProgress = silent) -> Model:
+        """The model of these files, loaded now or warm; the least recently used go when they take more than warm_bytes together."""
+        digest = located.digest()
+        if digest not in self._models:
+            line.count("model_loads")
+            model = self._load(located, progress)
+            digest = model.digest  # a model fetched just now has its files' digest, no longer its hub id's
+            self._models[digest] = model
+            while (
+                sum(kept.bytes for kept in self._models.values()) > self._settings.warm_bytes and len(self._models) > 1
+            ):
+                self._models.popitem(last=False)
+            self.warm = frozenset(self._models)
+            settle()
+        self._models.move_to_end(digest)
+        return self._models[digest]
+
+    def _load(self, located: Located, progress: ReportProgress) -> Model:
+        """Read the model, fetching it first where it is not here, and say how much there is to read."""
+
+        def fetching(done: int, total: int) -> None:
+            # Always told: what comes after the latest bytes may be a long wait.
+            detail = f"{located.name}, {memory.size(done)} of {memory.size(total)} fetched"
+            progress(0.0, "loading", detail, force=True)
+
+        progress(0.0, "loading", f"{located.name}, {memory.size(located.bytes)}" if located.folder else located.name)
+        return loading.load(located, self._device, fetching)
+
+    def prewarm(self, line: ProgressReporter) -> None:
+        """Load and examine the default model if it is on this machine."""
+        located = self._catalog.locate(self._catalog.default)
+        if located.folder is not None:
+            examine(self.model(located, line))
+
+    def run(self, jobs: Sequence[Job], line: ProgressReporter) -> dict[str, Problem | None]:
+        """Do jobs of one recipe, or one part of a study; by id the problem as a document, or None where the result is stored.
+
+        What is wrong with one job stays with that job.
+        """
+        if jobs[0].kind != "analysis":
+            return {job.id: self._part(job, line) for job in jobs}
+        problems = dict[str, Problem | None]()
+        with ExitStack() as writers:
+            tasks = []
+            for job in jobs:
+                _begun(job)
+                try:
+                    task = self._task(job, line, writers)
+                except EXPECTED as error:
+                    problems[job.id] = _ended(job, error)
+                else:
+                    tasks += [task] if task else []
+                    problems[job.id] = None
+            return problems | (self._analyse(tasks, line) if tasks else {})
+
+    def _part(self, job: Job, line: ProgressReporter) -> Problem | None:
+        """A chunk of a study, or its end; what is wrong, or None."""
+        _begun(job)
+        do = self._parts.chunk if job.kind == "chunk" else self._parts.study
+        try:
+            do(job, line, _Progress(line, job.id))
+        except EXPECTED as error:
+            return _ended(job, error)
+        return _ended(job, None)
+
+    def _task(self, job: Job, line: ProgressReporter, writers: ExitStack) -> _Task | None:
+        """A job ready to be run; None if its result is here already."""
+        if self._results.lies(job.id):
+            return None
+        request = self._request(job.payload)
+        located = self._catalog.locate(request.model)
+        self._catalog.check(located)
+        if located.folder is not None and job.id not in _keys(request, located):
+            raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
+        return _Task(
+            job,
+            request,
+            located,
+            writers.enter_context(self._results.writer(job.id, (job.id, job.run))),
+            _Progress(line, job.id),
+        )
+
+    def _analyse(self, tasks: Sequence[_Task], line: ProgressReporter) -> dict[str, Problem | None]:
+        """Load the model that the tasks have in common, run them, store what comes of them."""
+        started = time.perf_counter()
+        try:
+            model = self.model(tasks[0].located, line, tasks[0].progress)
+        except EXPECTED as error:
+            return {task.job.id: _ended(task.job, error) for task in tasks}
+        loaded = time.perf_counter() - started
+        asked = [pipeline.AnalysisTask(task.request, task.writer, task.progress) for task in tasks]
+        outcomes = pipeline.run_many(
+            model, asked, limit=self._settings.job_bytes, on_pass=lambda: line.count("forward_passes")
+        )
+        problems = dict[str, Problem | None]()
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            wrong = outcome if isinstance(outcome, Exception) else self._store(task, outcome, loaded, line)
+            problems[task.job.id] = _ended(task.job, wrong)
+            if wrong is None:
+                waited = 0.0 if task.job.started is None else task.job.started - task.job.created
+                times = {"wait": waited, "load": loaded, "run": time.perf_counter() - started}
+                self._observe(task.request, times, line)
+        return problems
+
+    def _store(self, task: _Task, result: pipeline.Result, loaded: float, line: ProgressReporter) -> Exception | None:
+        """Write a result; what is wrong, or None."""
+        result.timing_ms["load"] = round(loaded * 1e3, 1)
+        try:
+            task.progress(1.0, "writing", "", force=True)
+            written = task.writer.finish({**document(result), "id": task.job.id}, arrays(result))
+        except EXPECTED as error:
+            return error
+        line.count("written_bytes", written)
+        return None
+
+    def _request(self, payload: str) -> AnalysisRequest:
+        """The request of a payload, with its image in its place."""
+        request = AnalysisRequest.model_validate_json(payload)
+        name = stored_image(request)
+        return request if name is None else request.model_copy(update={"image": self._inputs.get(name).decode()})
+
+    def _observe(self, request: AnalysisRequest, seconds: dict[str, float], line: ProgressReporter) -> None:
+        """Where the time of an analysis went. There are as many series as models on offer and lenses: any other model is "other"."""
+        model = request.model if request.model in self._catalog.names() else "other"
+        for name, value in seconds.items():
+            line.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
+
+
+def _keys(request: AnalysisRequest, located: Located) -> set[str]:
+    """The ids the request may have been accepted under: that of the files, and that of the hub's name if they were fetched since."""
+    keys = {request.key(located.digest())}
+    if located.hub is not None:
+        keys.add(request.key(replace(located, folder=None).digest()))
+    return keys
+
+
+def _begun(job: Job) -> None:
+    with logs.bound(job=job.id, request_id=job.request_id):
+        logger.info("%s begins", job.kind, extra={"attempt": job.attempts})
+
+
+def _ended(job: Job, error: Exception | None) -> Problem | None:
+    """The end of a job, said in the log and as a document."""
+    with logs.bound(job=job.id, request_id=job.request_id):
+        problem = None if error is None else _problem(error)
+        logger.info("%s ends", job.kind, extra={"end": problem["code"] if problem else "done"})
+        return problem
+
+
+def _problem(error: Exception) -> Problem:
+    if isinstance(error, HeadscopeError):
+        return error.problem()
+    if isinstance(error, MemoryError):
+        return OutOfMemory(pipeline.NO_ROOM).problem()
+    logger.error("what happened to this job", exc_info=error)
+    if isinstance(error, OSError) and error.errno in stores.FULL:
+        return StorageFull("The result could not be written to disk. Free some room, then send it again.").problem()
+    return HeadscopeError("The worker failed on this job; its log says why.").problem()
+
+
+class _Progress:
+    """Tells the server how far a job is, and stops the analysis once its job is no longer wanted."""
+
+    def __init__(self, line: ProgressReporter, id_: str) -> None:
+        self._line, self._id, self._last = line, id_, 0.0
+
+    def __call__(self, fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if now - self._last < PROGRESS_SECONDS and not force:
+            return
+        self._last = now
+        if not self._line.progress(self._id, round(fraction, 4), stage, detail):
+            raise Cancelled("The analysis was cancelled.")
+
+
+def document(result: pipeline.Result) -> dict[str, Any]:
+    """What is said about a result in JSON: everything but the arrays."""
+    request = result.request
+    return {
+        "request": request.record,
+        "kind": result.kind,
+        "tokens": [asdict(token) for token in result.tokens],
+        "key_tokens": None if result.key_tokens == result.tokens else [asdict(token) for token in result.key_tokens],
+        "full_text": result.full_text,
+        "target_text": result.target_text,
+        "generated": result.generated,
+        "grid": None if result.grid is None else asdict(result.grid),
+        "shape": list(result.shape),
+        "shapes": {lens: list(shape) for lens, shape in result.shapes.items()},
+        "layers": result.layers,
+        "heads": result.heads,
+        "head_width": result.head_width,
+        "causal": result.causal,
+        "kept": request.lens_names if request.maps else [],
+        "lenses": request.lens_names,
+        "measures": {
+            name: {lens: list(values.shape) for lens, values in by_lens.items()}
+            for name, by_lens in result.measures.items()
+        },
+        "warnings": [warning.as_dict() for warning in result.warnings],
+        "timing_ms": result.timing_ms,
+    }
+
+
+def arrays(result: pipeline.Result) -> dict[str, Any]:
+    """The small arrays of a result under flat names: tile/weights/scale, measure/entropy/weights, note/effective/rank, keys, picture."""
+    flat: dict[str, Any] = {"keys": result.keys}
+    if result.picture is not None:
+        flat["picture"] = result.picture
+    for group, nested in (("tile", result.tiles), ("measure", result.measures), ("note", result.notes)):
+        for name, parts in nested.items():
+            flat |= {f"{group}/{name}/{part}": values for part, values in parts.items()}
+    return flat

@@ -1,0 +1,165 @@
+"""What a worker does of a study: a chunk of its inputs, and at last all chunks put together."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Protocol
+
+from ..errors import CorruptModel, InvalidDataset, ModelError
+from ..jobs import Job, ProgressReporter
+from ..models.catalog import Catalog, Located
+from ..models.loading import Model
+from ..settings import Settings
+from ..store import Inputs, Results
+from ..store.map_file import Corrupt
+from ..studies import chunk
+from ..studies.aggregate import Aggregate
+from ..studies.plan import Chunk, chunk_id
+from ..studies.request import StudyRequest
+
+# How often one looks whether another worker has ended the chunk that is waited for, in s.
+LOOK_SECONDS = 0.2
+
+
+class ReportProgress(Protocol):
+    """As that of an analysis; may raise Cancelled."""
+
+    def __call__(self, fraction: float, stage: str, detail: str, *, force: bool = False) -> None: ...
+
+
+@dataclass(frozen=True)
+class ChunkJob:
+    """A chunk: its id in the store, that of its content, where its rows are, and what it is of."""
+
+    id: str
+    content: str
+    blob: str
+    sent: tuple[str, str | None]  # the study, and the request that sent it
+    attempt: tuple[str, int]  # the job that computes it, and its run
+
+
+class StudyJobs:
+    """The engine's side of studies. `model` gives a model of its files, loaded or warm."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        results: Results,
+        inputs: Inputs,
+        model: Callable[[Located, ProgressReporter, ReportProgress], Model],
+    ) -> None:
+        self._settings, self._catalog = settings, catalog
+        self._results, self._inputs, self._model = results, inputs, model
+        self._lost: tuple[tuple[str, str | None], ModelError] | None = (
+            None  # the latest study whose models can't be had
+        )
+
+    def chunk(self, job: Job, line: ProgressReporter, progress: ReportProgress) -> None:
+        """Do a chunk, unless it is done already."""
+        asked = json.loads(job.payload)
+        if not self._results.lies(asked["study"]) and not self._results.lies(job.id):
+            sent, attempt = (asked["study"], job.request_id), (job.id, job.run)
+            self._compute(ChunkJob(job.id, asked["part"], asked["blob"], sent, attempt), line, progress)
+
+    def study(self, job: Job, line: ProgressReporter, progress: ReportProgress) -> None:
+        """Put the chunks together, in their order. Those that others are at are waited for; what is missing then is done here."""
+        if self._results.lies(job.id):
+            return
+        asked = json.loads(job.payload)
+        parts = [
+            ChunkJob(chunk_id(job.id, n, content), content, blob, (job.id, job.request_id), (job.id, job.run))
+            for n, (content, blob, *_) in enumerate(asked["chunks"])
+        ]
+        total: Aggregate | None = None
+        for number, part in enumerate(parts):
+            progress(number / len(parts), "merging", "")
+            found = self._await(job.id, part, line, progress)
+            total = found if total is None else total.merge(found)
+        if total is None:
+            raise InvalidDataset("The data set has no row that can be analysed.", pointer="/dataset")
+        summary = total.summary(StudyRequest.model_validate(asked["request"]), asked["dataset"])
+        progress(1.0, "writing", "", force=True)
+        with self._results.writer(job.id, (job.id, job.run)) as writer:
+            line.count("written_bytes", writer.finish(summary.document, summary.arrays))
+        for part in parts:
+            self._results.delete(part.id)
+
+    def _await(self, study: str, part: ChunkJob, line: ProgressReporter, progress: ReportProgress) -> Aggregate:
+        """A chunk, done by whom it may be."""
+        while True:
+            found = self._find(part.id)
+            if found is not None:
+                return found
+            if part.id not in line.elsewhere(study):
+                return self._compute(part, line, progress)
+            progress(1.0, "merging", "", force=True)
+            time.sleep(LOOK_SECONDS)
+
+    def _find(self, id_: str) -> Aggregate | None:
+        """A chunk that is done; one that is damaged is put aside."""
+        try:
+            stored = self._results.get(id_)
+            return None if stored is None else Aggregate(stored.document["aggregate"], stored.arrays)
+        except Corrupt:
+            self._results.quarantine(id_)
+            return None
+
+    def _compute(self, part: ChunkJob, line: ProgressReporter, progress: ReportProgress) -> Aggregate:
+        """Do a chunk and store it. Raises InvalidDataset if its rows are not stored any more, and whatever is wrong with all of its inputs."""
+        data = self._inputs.find(part.blob)
+        if data is None:
+            raise InvalidDataset("The rows of this study made room for newer data. Send it again.", pointer="/dataset")
+        head, _, lines = data.partition(b"\n")
+        request, rows = StudyRequest.model_validate_json(head), Chunk(lines)
+        models = self._models(part, request, rows, line, progress)
+        size = len(rows)
+
+        def tell(done: int) -> None:
+            progress(done / size, "forward", f"{done} of {size} inputs")
+
+        aggregate = chunk.run(
+            models,
+            rows.rows,
+            request,
+            limit=self._settings.job_bytes,
+            progress=tell,
+            on_pass=lambda: line.count("forward_passes"),
+        )
+        document: dict[str, Any] = {"kind_of": "chunk", "aggregate": aggregate.document}
+        with self._results.writer(part.id, part.attempt) as writer:
+            line.count("written_bytes", writer.finish(document, aggregate.arrays))
+        line.count("study_inputs", size)
+        return aggregate
+
+    def _models(
+        self, part: ChunkJob, request: StudyRequest, rows: Chunk, line: ProgressReporter, progress: ReportProgress
+    ) -> list[Model]:
+        """The models of a chunk. Where they can't be had, as from a hub that does not answer, that is waited for once, and said of the study's other chunks at once."""
+        if self._lost is not None and self._lost[0] == part.sent:
+            raise self._lost[1]
+        try:
+            return [self._model(located, line, progress) for located in self._located(request, rows, part.content)]
+        except ModelError as error:
+            self._lost = part.sent, error.with_traceback(None)
+            raise
+
+    def _located(self, request: StudyRequest, rows: Chunk, content: str) -> list[Located]:
+        """Where the models of a chunk are. Raises CorruptModel if their files are not those that it was accepted for."""
+        found = [self._catalog.locate(one.model) for one in request.variants]
+        for located in found:
+            self._catalog.check(located)
+        digests = product(*(_digests(located) for located in found))
+        here = all(located.folder is not None for located in found)
+        if here and content not in {request.part(several, rows.digest) for several in digests}:
+            raise CorruptModel("The model's files changed after the study was accepted. Send it again.")
+        return found
+
+
+def _digests(located: Located) -> set[str]:
+    """Those of a model's files, and of the hub's name that it may have been accepted under before they were fetched."""
+    return {located.digest(), *([replace(located, folder=None).digest()] if located.hub else [])}

@@ -1,0 +1,1 @@
+"""What tests share: servers, clusters, small models, hostile inputs."""

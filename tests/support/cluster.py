@@ -1,0 +1,123 @@
+"""A real cluster for tests: the services of docker-compose.yml as processes of this machine, each of which can be killed, stopped, continued and restarted."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from headscope.jobs import RedisJobDatabase
+from headscope.server.accounts import FILE, Accounts
+from tests.support.compose import Stack, Worker
+from tests.support.server import Server, eventually
+
+both_homes = pytest.mark.parametrize("server", ["embedded", "cluster"], indirect=True, scope="session")
+
+
+class Cluster(Server):
+    """Broker, cache, `servers` servers and `workers` workers. It is itself the first of the servers, so it can be used wherever a Server can.
+
+    A server of docker-compose.yml has users: it is asked with `token`, or with that of a user made for it.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        models: Path | None = None,
+        *,
+        servers: int = 1,
+        workers: int = 1,
+        token: str | None = None,
+        constants: Mapping[str, float] | None = None,
+        **settings: Any,
+    ) -> None:
+        token = token or Accounts(home / FILE).create("tester")
+        self._folder = Path(tempfile.mkdtemp(prefix="headscope-"))
+        self.stack = Stack(self._folder, models, home=home, logs=home.parent, **settings)
+        self.broker, self.cache = self.stack.redis("broker"), self.stack.redis("cache")
+        super().__init__(home, token=token, process=self.stack.api("api"))
+        self.others = [
+            Server(home, log=f"{home.name}-{number}", token=token, process=self.stack.api(f"api-{number}"))
+            for number in range(1, servers)
+        ]
+        self.workers = [self.stack.worker(f"worker-{number}", constants) for number in range(workers)]
+
+    @property
+    def servers(self) -> list[Server]:
+        """All of them."""
+        return [self, *self.others]
+
+    def __enter__(self) -> Cluster:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> Cluster:
+        """Start everything and wait until all of it is ready."""
+        try:
+            for part in (self.broker, self.cache, *self.workers):
+                part.start()
+            super().start()
+            for server in self.others:
+                server.start()
+            self.ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def ready(self, workers: int | None = None) -> None:
+        """Wait until that many workers are listed (all of them)."""
+        expected = len(self.workers) if workers is None else workers
+        eventually(lambda: self.listed() >= expected, "workers")
+
+    def back(self) -> None:
+        """Wait until every server reaches Redis again."""
+        for server in self.servers:
+            eventually(lambda server=server: server.client.get("/readyz").status_code == 200, "a server that is ready")
+
+    def listed(self) -> int:
+        """How many workers the servers know."""
+        return int(self.client.get("/readyz").json()["workers"] or 0)
+
+    def close(self) -> None:
+        """End everything."""
+        for part in (*self.others, *self.workers, self.cache, self.broker):
+            part.kill()
+        super().kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def record(self) -> RedisJobDatabase:
+        """The record of jobs, past the servers."""
+        return RedisJobDatabase(self.broker.url)
+
+    def holder(self, id_: str) -> Worker:
+        """The worker that runs a job, once one does."""
+        record = self.record()
+
+        def running() -> str | None:
+            job = record.get(id_)
+            return job.worker if job is not None and job.status == "running" else None
+
+        name = eventually(running, "a worker for the job")
+        return next(worker for worker in self.workers if worker.name == name)
+
+    def add_worker(self, **settings: Any) -> Worker:
+        """One worker more, with settings of its own."""
+        self.workers.append(self.stack.worker(f"worker-{len(self.workers)}", **settings).start())
+        return self.workers[-1]
+
+    def children(self) -> list[psutil.Process]:
+        """The processes that run models now."""
+        return [
+            child
+            for worker in self.workers
+            if worker.running
+            for child in psutil.Process(worker.process.pid).children()
+        ]

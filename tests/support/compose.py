@@ -1,0 +1,298 @@
+"""docker-compose.yml as Docker's own compose reads it, and its services as processes of this machine. Tests start parts of a cluster in no other way.
+
+There is no container engine here. A process gets what its container would: the command of the file, the environment of image and file, the files mounted.
+Only addresses and folders are replaced, by text, wherever they occur. What else a test needs comes on top: settings as environment, options of
+redis-server after those of the file, and a name for a worker, because a container keeps its host name and process number over a restart.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import redis
+import yaml
+
+from tests.support.server import Program, eventually, variables
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSWORDS = {"BROKER_PASSWORD": "a" * 64, "CACHE_PASSWORD": "b" * 64}
+
+
+@functools.cache
+def read(**variables: str) -> dict[str, Any]:
+    """The services of docker-compose.yml, all profiles, as `docker-compose config` resolves them. Raises CalledProcessError if it refuses the file."""
+    environment = {"PATH": os.environ["PATH"], **variables}
+    with tempfile.NamedTemporaryFile() as nothing:  # instead of the .env of this checkout
+        command = ["docker-compose", "--env-file", nothing.name, "--profile", "gpu", "config"]
+        shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    file = yaml.safe_load(shown.stdout)
+    for service in file["services"].values():
+        service["ports"] = [_port(port) for port in service.get("ports", [])]
+        service["volumes"] = [_volume(volume) for volume in service.get("volumes", [])]
+    return file
+
+
+def _port(port: str | dict[str, Any]) -> str:
+    """As Compose 1 writes it; Compose 2 writes a mapping."""
+    if isinstance(port, str):
+        return port
+    return f"{port['host_ip']}:{port['published']}:{port['target']}/{port['protocol']}"
+
+
+def _volume(volume: str | dict[str, Any]) -> str:
+    if isinstance(volume, str):
+        return volume
+    return f"{volume['source']}:{volume['target']}:{'ro' if volume.get('read_only') else 'rw'}"
+
+
+def image(dockerfile: str) -> dict[str, Any]:
+    """Of an image's last stage: `env`, `user`, and `cmd`."""
+    stage = re.split(r"^FROM ", (ROOT / dockerfile).read_text("utf-8"), flags=re.MULTILINE)[-1].replace("\\\n", " ")
+    env = [line.removeprefix("ENV ") for line in stage.splitlines() if line.startswith("ENV ")]
+    return {
+        "env": dict(re.findall(r"(\w+)=(\S+)", " ".join(env))),
+        "user": re.search(r"^USER (.+)$", stage, re.MULTILINE)[1],
+        "cmd": yaml.safe_load(re.search(r"^CMD (.+)$", stage, re.MULTILINE)[1]),
+    }
+
+
+class Service(Program):
+    """One process of a service. Started with `options` after its command, and `more` environment."""
+
+    def __init__(self, log: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        super().__init__(log)
+        self.command, self.environment = list(command), dict(environment)
+
+    def start(self, *options: str, **more: str) -> Service:
+        """Start the process."""
+        self.launch([*self.command, *options], env={**self.environment, **more})
+        return self
+
+
+class Redis(Service):
+    """The broker or the cache. Tests have the permissions of Headscope's own user: they fill the memory with a value, and empty the broker by its files."""
+
+    def __init__(self, log: Path, command: Sequence[str], environment: Mapping[str, str], url: str, data: Path) -> None:
+        super().__init__(log, command, environment)
+        self.url, self.data = url, data
+
+    def start(self, *options: str, **more: str) -> Redis:
+        """Start it and wait until it answers. The last of several values of an option counts."""
+        super().start(*options, **more)
+        try:
+            eventually(self._answers, str(self))
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, self.log()
+        try:
+            with self.client() as client:
+                return bool(client.ping())
+        except redis.AuthenticationError:  # the test has changed the password
+            return True
+        except redis.RedisError:
+            return False
+
+    def client(self) -> redis.Redis:
+        """A connection with Headscope's user."""
+        return redis.Redis.from_url(self.url, decode_responses=True, retry=None)
+
+    def restart(self, *options: str) -> None:
+        """Kill it in the middle of whatever it does, and start it again on the same files."""
+        self.kill()
+        self.start(*options)
+
+    def empty(self) -> None:
+        """Kill it and start it again without its files."""
+        self.kill()
+        shutil.rmtree(self.data / "appendonlydir", ignore_errors=True)
+        self.start()
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Leave no memory below its limit of 512 MB, by one value of nearly that size."""
+        with self.client() as client:
+            client.setrange("ballast", 512 * 1024**2 - 1, "x")
+            try:
+                yield
+            finally:
+                client.delete("ballast")
+
+
+class Worker(Service):
+    """`headscope worker`, and the process below it that runs models."""
+
+    def __init__(self, log: Path, command: Sequence[str], environment: Mapping[str, str], name: str) -> None:
+        super().__init__(log, command, environment)
+        self.name = name
+
+    def start(self, *options: str, **more: str) -> Worker:
+        """Start it; it takes jobs once it is listed, which `Cluster.ready` waits for."""
+        super().start(*options, **more)
+        return self
+
+    def child(self) -> psutil.Process:
+        """The process that runs models, once there is one."""
+        return eventually(lambda: psutil.Process(self.process.pid).children(), f"a child of {self.name}")[0]
+
+
+class Stack:
+    """The services as processes, with folders and ports of their own; `settings` are more environment of Headscope. Ends them all when it is left."""
+
+    def __init__(
+        self,
+        folder: Path,
+        models: Path | None = None,
+        *,
+        home: Path | None = None,
+        logs: Path | None = None,
+        **settings: Any,
+    ) -> None:
+        self.folder, self.home, self._logs = folder, home or folder / "home", logs or folder
+        found = {} if models is None else {"model_dirs": [str(models)]}
+        self._ours = variables(**{"hub": "off", "prewarm": False, "threads": 1, **found, **settings})
+        self.services = read(**PASSWORDS)["services"]
+        self.ports = {name: free_port() for name in ("broker", "cache", "api")}
+        self._programs: dict[str, Program] = {}
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin" / "headscope-workers").symlink_to(ROOT / "deploy" / "workers.sh")
+
+    def __enter__(self) -> Stack:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for program in reversed(self._programs.values()):
+            program.kill(signal.SIGTERM)
+
+    def start(self, name: str, *, service: str | None = None, **more: str) -> None:
+        """Start a service's command under that name: a service of the file, unless `service` says of which it is one more. `more` is environment."""
+        words, environment = self.words(service or name), self.environment(service or name)
+        self._programs[name] = Service(self.log(name), words, environment).start(**more)
+
+    def redis(self, name: str) -> Redis:
+        """The service `broker` or `cache`, not started yet."""
+        url = self.environment("api")[{"broker": "HEADSCOPE_REDIS_URL", "cache": "HEADSCOPE_CACHE_URL"}[name]]
+        made = Redis(self.log(name), self.words(name), self.environment(name), url, self.folder / f"{name}-data")
+        self._programs[name] = made
+        return made
+
+    def worker(self, name: str, constants: Mapping[str, float] | None = None, **settings: Any) -> Worker:
+        """One more worker, not started yet. `constants` of headscope.jobs, such as station.BEAT_SECONDS, have other values in it."""
+        words = [*self.words("worker"), "--name", name]
+        if constants:
+            modules = "".join(f"import headscope.jobs.{constant.split('.')[0]}\n" for constant in constants)
+            values = "".join(f"headscope.jobs.{constant} = {value}\n" for constant, value in constants.items())
+            words[:1] = [sys.executable, "-c", f"{modules}{values}from headscope.cli import main\nmain()"]
+        environment = {**self.environment("worker"), **variables(**settings)}
+        made = self._programs[name] = Worker(self.log(name), words, environment, name)
+        return made
+
+    def api(self, name: str) -> tuple[list[str], dict[str, str]]:
+        """Command and environment of one more server."""
+        self.ports.setdefault(name, free_port())
+        return self.words("api", port=self.ports[name]), self.environment("api")
+
+    def run(self, service: str, command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
+        """Another command in the place of a service's own, to its end: docker compose run."""
+        environment = {**self.environment(service), **more}
+        words = self.words(service, command)
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    def process(self, name: str) -> subprocess.Popen[bytes]:
+        """The process of that name."""
+        return self._programs[name].process
+
+    def healthy(self, service: str) -> bool:
+        """Whether the service's health check says so now."""
+        kind, *words = self.services[service]["healthcheck"]["test"]
+        # Compose writes a dollar sign twice, so that it is not taken for a variable of its own.
+        words = [word.replace("$$", "$") for word in words]
+        return self.run(service, words if kind == "CMD" else ["/bin/sh", "-c", *words]).returncode == 0
+
+    def wait(self, service: str) -> None:
+        """Until the service is healthy; fails with its log."""
+
+        def look() -> bool:
+            process = self.process(service)
+            assert process.poll() is None, (
+                f"{service} ended with {process.returncode}:\n{self.log(service).read_text()}"
+            )
+            return self.healthy(service)
+
+        eventually(look, f"{service} is healthy")
+
+    def log(self, name: str) -> Path:
+        """What the process of that name prints."""
+        return self._logs / f"{name}.log"
+
+    def stop(self, name: str) -> int:
+        """End a process as docker does, by SIGTERM; its exit status."""
+        program = self._programs.pop(name)
+        program.kill(signal.SIGTERM)
+        return int(program.process.returncode)
+
+    def environment(self, service: str) -> dict[str, str]:
+        """What the container of a service would see, and the PATH on which its programs are."""
+        file = self.services[service]
+        built = file.get("build", {}).get("dockerfile", "Dockerfile") if "build" in file else None
+        values = {**(image(built)["env"] if built else {}), **file["environment"]}
+        values = {name: self._here(service, value) for name, value in values.items() if value is not None}
+        ours = {**self._ours, "PYTHONPATH": str(ROOT / "backend")} if built else {}
+        path = f"{Path(sys.executable).parent}:{self.folder / 'bin'}:{os.environ['PATH']}"
+        return {**values, **ours, "PATH": path, "LANG": "C.UTF-8"}
+
+    def words(self, service: str, command: list[str] | None = None, port: int | None = None) -> list[str]:
+        """The command of a service, or another one in its place, as this machine runs it."""
+        words = [self._here(service, word, port) for word in command or self.services[service]["command"]]
+        found = shutil.which(words[0], path=self.environment(service)["PATH"])
+        assert found, f"{words[0]} is not installed"
+        return [found, *words[1:]]
+
+    def _here(self, service: str, text: str, port: int | None = None) -> str:
+        """Text of the file with this machine's addresses and folders in it."""
+        own = {"/data": "data", "/run/redis": "run"}
+        folders = {there: self.folder / f"{service}-{name}" for there, name in own.items()}
+        for there, here in {**folders, "/var/lib/headscope": self.home}.items():
+            here.mkdir(parents=True, exist_ok=True)
+            text = text.replace(there, str(here))
+        text = text.replace("/etc/headscope", str(ROOT / "deploy" / "redis"))
+        for name in ("broker", "cache"):
+            text = text.replace(f"@{name}:6379", f"@127.0.0.1:{self.ports[name]}")
+        own_port = str(port or self.ports[service if service in self.ports else "api"])
+        return re.sub(r"(?<!\d)(6379|8000)(?!\d)", own_port, text)
+
+
+@contextmanager
+def redis_server(*options: str, service: str = "broker") -> Iterator[Redis]:
+    """A broker or a cache as the file starts it, in a folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="headscope-") as folder, Stack(Path(folder)) as stack:
+        yield stack.redis(service).start(*options)
+
+
+def free_port() -> int:
+    """A port that can be listened on again after its server was away: outgoing connections are never given one below 32768."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as listening:
+            try:
+                listening.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

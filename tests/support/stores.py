@@ -1,0 +1,103 @@
+"""Every kind of store for tests: in a folder with SQLite, in a folder with Redis, in an object store with Redis. A test damages files in each the same way."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from headscope.store import Results
+from tests.support.server import eventually
+
+KINDS = ("home", "folder", "bucket")
+LARGE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store of some kind is."""
+
+    kind: str
+    root: str
+    staging: str
+    redis: str
+
+    def open(self, quota: int = LARGE) -> Results:
+        """The store, as a process of its own would open it."""
+        if self.kind == "home":
+            return Results.local(Path(self.root), quota)
+        return Results.shared(self.root, self.redis, quota, Path(self.staging))
+
+    def json(self) -> str:
+        """For another process; see load()."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def load(text: str) -> Place:
+        """What json() made."""
+        return Place(**json.loads(text))
+
+    @property
+    def files(self) -> fsspec.AbstractFileSystem:
+        """Reaches into the store past Headscope."""
+        return fsspec.core.url_to_fs(self.root, use_listings_cache=False)[0]
+
+    @property
+    def path(self) -> str:
+        """The store's root for `files`."""
+        return self.root.removeprefix("s3://")
+
+    def file(self, id_: str, name: str) -> str:
+        """The path of a file of a result."""
+        if self.kind != "bucket":
+            return f"{self.path}/results/{id_[:2]}/{id_}/{name}"
+        (found,) = [path for path in self.files.find(f"{self.path}/results/{id_}") if path.endswith(f"/{name}")]
+        return found
+
+    def lying(self, part: str = "results") -> list[str]:
+        """All files of a part of the store."""
+        return sorted(self.files.find(f"{self.path}/{part}"))
+
+
+@contextmanager
+def object_store(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An object store as a process of its own. The environment says where, as it does for any client of one."""
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    log = folder / "moto.log"
+    with log.open("wb") as file, pytest.MonkeyPatch.context() as patch:
+        server = subprocess.Popen(command, stdout=file, stderr=file)
+        try:
+            address = eventually(lambda: re.search(r"http://127\.0\.0\.1:\d+", log.read_text()), "the object store")
+            patch.setenv("AWS_ENDPOINT_URL", address[0])
+            for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+                patch.setenv(variable, "testing")
+            patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+            patch.setenv("NO_PROXY", "127.0.0.1")
+            fsspec.get_filesystem_class("s3").clear_instance_cache()
+            yield server
+        finally:
+            server.kill()
+            server.wait()
+            # What was opened there is kept by name, and would be taken for the store of the same name around this one.
+            fsspec.get_filesystem_class("s3").clear_instance_cache()
+
+
+def new_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
+    """An empty store of that kind, on the servers of the fixtures `broker` and `buckets`."""
+    root = str(folder / "store")
+    redis = "" if kind == "home" else request.getfixturevalue("broker").url
+    if kind == "bucket":
+        request.getfixturevalue("buckets")
+        bucket = uuid.uuid4().hex
+        root = f"s3://{bucket}/in/a/prefix"
+        fsspec.filesystem("s3").mkdir(bucket)
+    return Place(kind, root, str(folder / "staging"), redis)
