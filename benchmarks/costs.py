@@ -20,7 +20,7 @@ from headscope.analysis.reader import Collector
 from headscope.analysis.request import AnalysisRequest
 from headscope.analysis.result import MemorySink
 from headscope.capture import capture, examine
-from headscope.core.attention import Setting
+from headscope.mechanisms.base import PassContext
 
 from .common import Spread, interleaved, ratios
 
@@ -123,7 +123,7 @@ def _analysis(
     anatomy, encoded = examine(model), model.encode(token_ids=ids)
     sites, axes = anatomy.of("self"), encoded.axes("self")
     planned = plan(request, {site.layer: site.heads for site in sites}, len(ids), len(ids))
-    setting = Setting(tuple(site.heads for site in sites), model.width, "self", sites[0].causal, axes)
+    setting = PassContext(tuple(site.heads for site in sites), model.width, "self", sites[0].causal, axes)
 
     def run() -> None:
         inputs = [(MemorySink(), lambda fraction, stage, detail: None, request.maps)]

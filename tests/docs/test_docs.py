@@ -179,7 +179,7 @@ def test_every_field_of_a_file_is_described(minilm_document):
 
 def test_every_warning_is_described():
     sources = [path.read_text("utf-8") for path in (ROOT / "backend" / "headscope").rglob("*.py")]
-    codes = {code for source in sources for code in re.findall(r'Warned\(\s*"([a-z-]+)"', source)}
+    codes = {code for source in sources for code in re.findall(r'ResultWarning\(\s*"([a-z-]+)"', source)}
     assert codes
     assert codes == set(re.findall(r"^## ([a-z-]+)$", _text("reference", "warnings.md"), re.MULTILINE))
 

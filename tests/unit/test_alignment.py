@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headscope.core.alignment import Alignment, _common, align, check_enough, laid
-from headscope.core.attention import Token
+from headscope.core.tokens import Token
 from headscope.errors import InvalidRequest
 
 

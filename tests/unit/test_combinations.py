@@ -18,8 +18,9 @@ import headscope
 from headscope import LENSES, MECHANISMS, Model
 from headscope.analysis.request import AnalysisRequest
 from headscope.capture import CaptureSpec, capture, examine
-from headscope.core.attention import Kind, Layer, Setting
+from headscope.core.attention import Kind, Layer
 from headscope.errors import Unsupported
+from headscope.mechanisms.base import PassContext
 
 from .conftest import TINY, projected
 from .lenses.heads import by_head, mask_of
@@ -112,7 +113,7 @@ def expected(model: Model, request: AnalysisRequest, lenses: list[str]) -> tuple
     lacks, sites, encoded = anatomy.lacks(request.kind), anatomy.of(request.kind), model.encode(**request.input)
     everything = frozenset({"projection", "residual", "hidden", "replay"} - set(lacks))
     heads, numbers = tuple(site.heads for site in sites), tuple(site.layer for site in sites)
-    setting = Setting(heads, model.width, sites[0].kind, sites[0].causal, encoded.axes(sites[0].kind), numbers)
+    setting = PassContext(heads, model.width, sites[0].kind, sites[0].causal, encoded.axes(sites[0].kind), numbers)
     mechanism, maps, layers = (
         MECHANISMS[request.mechanism.name],
         {lens: list[Array]() for lens in lenses},

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.core.attention import Token
+from headscope.core.tokens import Token
 from headscope.errors import InvalidQuery
 from headscope.measures import MEASURES
 from headscope.query import Scene, parse, understand, write

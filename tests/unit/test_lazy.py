@@ -18,7 +18,8 @@ def test_nothing_is_imported_before_its_first_use() -> None:
     code = """
 import sys
 from headscope.core import lazy
-names = {module.__name__ for name in lazy.__all__ for module in [getattr(lazy, name)]}
+names = {module.__name__ for module in vars(lazy).values() if isinstance(module, lazy.LazyModule)}
+assert len(names) > 9
 assert not names & sys.modules.keys()
 assert lazy.redis.exceptions.RedisError is sys.modules["redis"].RedisError
 assert "torch" not in sys.modules
@@ -26,7 +27,7 @@ assert "torch" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("name", lazy.__all__)
+@pytest.mark.parametrize("name", [name for name in lazy.__all__ if name != "Tensor"])
 def test_every_package_is_there(name: str) -> None:
     """Each stand-in has what its module has."""
     module = getattr(lazy, name)

@@ -10,8 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.core.attention import Axes, Keys, Layer, Reading
+from headscope.core.attention import Keys, Layer, Reading
 from headscope.core.declarations import NoParams
+from headscope.core.tokens import Axes
 from headscope.errors import Unsupported
 from headscope.lenses import LENSES
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from headscope import Model
-from headscope.core.attention import Token
+from headscope.core.tokens import Token
 from headscope.errors import InvalidRequest, InvalidText, TooManyTokens
 from headscope.models import tokens
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import headscope
 from headscope import Model
-from headscope.core.attention import Token
+from headscope.core.tokens import Token
 from headscope.core.words import group, word_groups
 from headscope.errors import InvalidRequest
 

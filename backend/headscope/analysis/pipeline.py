@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from ..capture import FAULTS, AttentionSites, ModelInput, Site, capture_many, examine, separate
-from ..core.attention import Setting
 from ..errors import OutOfMemory, Unsupported
 from ..mechanisms import MECHANISMS
+from ..mechanisms.base import PassContext
 from ..models.loading import Model
 from ..models.memory import out_of_memory
 from ..models.tokens import Encoded
@@ -141,7 +141,7 @@ class _Ready:
     recipe: _Recipe
     encoded: Encoded
     planned: budget.MemoryPlan
-    setting: Setting
+    setting: PassContext
     trained: Mapping[str, Any]  # the mechanism that the model was trained with
     seconds: float  # that it took to get here
 
@@ -159,7 +159,9 @@ def _prepared(model: Model, recipes: _Recipes, asked: AnalysisTask, limit: int |
             budget.check(planned, limit)
         asked.progress(0.0, "forward", f"layer 1 of {recipe.sites[-1].layer + 1}")
         numbers = tuple(heads)
-        setting = Setting(tuple(heads.values()), model.width, first.kind, first.causal, axes, numbers, model.vectors)
+        setting = PassContext(
+            tuple(heads.values()), model.width, first.kind, first.causal, axes, numbers, model.vectors
+        )
         seconds = time.perf_counter() - started
         return _Ready(asked, recipe, encoded, planned, setting, model.facts.mechanism, seconds)
     except FAULTS as error:

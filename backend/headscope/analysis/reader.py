@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from ..capture import Batch, CaptureSpec, by_input, part
-from ..core.attention import BatchTokens, Kind, Layer, Reading, Token
+from ..core.attention import Kind, Layer, Reading
+from ..core.tokens import BatchTokens, Token
 from ..errors import HeadscopeError
 from ..lenses import LENSES
 from ..measures import MEASURES

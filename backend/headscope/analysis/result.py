@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import torch
 from numpy.typing import NDArray
 
-from ..core.attention import Kind, Token, Warned
+from ..core.attention import Kind, ResultWarning
+from ..core.tokens import Token
 from ..models.tokens import Grid
 from .request import AnalysisRequest
 
@@ -60,7 +61,7 @@ class Result:
     notes: dict[str, dict[str, Array]] = field(
         default_factory=dict
     )  # lens -> rank, condition, identical, undefined: each [L, H]
-    warnings: list[Warned] = field(default_factory=list)
+    warnings: list[ResultWarning] = field(default_factory=list)
     timing_ms: dict[str, float] = field(default_factory=dict)
     logits: Array | None = None
     full_text: str | None = None  # what offsets of the (encoder's) tokens count in, with what the model wrote

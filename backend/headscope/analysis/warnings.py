@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..core.attention import Warned
+from ..core.attention import ResultWarning
 from ..lenses import LENSES
 from ..mechanisms import MECHANISMS
 from ..models.trained import SOFTMAX
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BY_KIND = ("frequency", "patterns", "sink")
 
 
-def caveats(result: Result, lacks: dict[str, str], trained: Mapping[str, Any] = SOFTMAX) -> Iterator[Warned]:
+def caveats(result: Result, lacks: dict[str, str], trained: Mapping[str, Any] = SOFTMAX) -> Iterator[ResultWarning]:
     """About each lens that was asked for: identical to the weights, dependent or ill-conditioned values, rows without a reading; about the weights themselves.
 
     `trained` is the mechanism that the model was trained with: of one trained with softmax it is no news that another mechanism is a what-if.
@@ -25,7 +25,7 @@ def caveats(result: Result, lacks: dict[str, str], trained: Mapping[str, Any] = 
     chosen = result.request.mechanism.model_dump()
     if trained["name"] != "softmax" and chosen != trained:
         same = "other parameters of " if chosen["name"] == trained["name"] else ""
-        yield Warned(
+        yield ResultWarning(
             "trained-otherwise",
             f"This is a what-if: the model was trained with {same}the mechanism {MECHANISMS[trained['name']].title}.",
         )
@@ -36,51 +36,53 @@ def caveats(result: Result, lacks: dict[str, str], trained: Mapping[str, Any] = 
             if "undefined" in notes and notes["undefined"].any():
                 rows = int(notes["undefined"].sum())
                 why = LENSES[lens].undefined
-                yield Warned("undefined-rows", f"{rows} rows have no reading and are left empty: {why} there.", lens)
+                yield ResultWarning(
+                    "undefined-rows", f"{rows} rows have no reading and are left empty: {why} there.", lens
+                )
     if "capture" in lacks:
-        yield Warned(
+        yield ResultWarning(
             "weights-only", f"These are the weights that the model itself returns. {lacks['capture']}", "weights"
         )
     if "distribution" in lacks:
-        yield Warned(
+        yield ResultWarning(
             "sink", f"{lacks['distribution']} What is missing in a row went to the sink, which is no token.", "weights"
         )
     by_kind = [name for name in result.request.measure_names if name in BY_KIND]
     if "kinds" in lacks and by_kind:
-        yield Warned(
+        yield ResultWarning(
             "unknown-kinds", f"{lacks['kinds']} Every token counts as an ordinary word in {' and '.join(by_kind)}."
         )
     if "equal-heads" in lacks and any(shape[1] > 1 for shape in result.shapes.values()):
-        yield Warned(
+        yield ResultWarning(
             "fewer-heads", "Some layers have fewer heads than others; the heads that do not exist are left empty."
         )
 
 
-def _of_projection(lens: str, notes: dict[str, Array], result: Result) -> Iterator[Warned]:
+def _of_projection(lens: str, notes: dict[str, Array], result: Result) -> Iterator[ResultWarning]:
     n = len(result.key_tokens)
     identical, width = notes["identical"], result.head_width + LENSES[lens].beyond
     if identical.all():
-        yield Warned(
+        yield ResultWarning(
             "identical-to-weights",
             f"Identical to the weights: {n} tokens fit into the head's {width} dimensions.",
             lens,
         )
     elif identical.any():
-        yield Warned(
+        yield ResultWarning(
             "identical-to-weights", f"Identical to the weights in {identical.sum()} of {identical.size} heads.", lens
         )
     if "rank" not in notes:
         return
     deficient = int((notes["rank"] < min(n, width)).sum())
     if deficient:
-        yield Warned(
+        yield ResultWarning(
             "rank-deficient",
             f"The values of {deficient} of {identical.size} heads are linearly dependent, so their null space is larger.",
             lens,
         )
     delicate = int((notes["condition"] > 1e4).sum())
     if delicate:
-        yield Warned(
+        yield ResultWarning(
             "ill-conditioned",
             f"The values of {delicate} of {identical.size} heads are nearly dependent; there the map depends on small differences.",
             lens,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query
 
-from ..core.attention import Token
+from ..core.tokens import Token
 from ..core.words import group, word_groups
 from ..errors import InvalidRequest
 from .http.tensors import Array

@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.attention import BLOCK_BYTES, Axes, Layer, Pass, Scores
+from ..core.attention import BLOCK_BYTES, Layer
+from ..core.tokens import Axes
+from ..mechanisms.base import Pass, Scores
 from .interface import Call, Calls
 from .recording import Recording, all_finite, making_on, not_finite
 from .sites import Site

@@ -10,8 +10,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ..core.attention import Axes, Kind, Layer, Pass
+from ..core.attention import Kind, Layer
+from ..core.tokens import Axes
 from ..errors import HeadscopeError, ModelNotExact, NonFinite
+from ..mechanisms.base import Pass
 from ..models.borrowing import evaluating
 from ..models.loading import Model
 from ..models.support import IMAGE

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.attention import Keys, Kind, Layer, Pass
+from ..core.attention import Keys, Kind, Layer
 from ..errors import InvalidRequest, NonFinite
+from ..mechanisms.base import Pass
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from . import batch

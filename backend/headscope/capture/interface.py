@@ -13,8 +13,9 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from ..core.attention import BLOCK_BYTES, Keys, Scores
+from ..core.attention import BLOCK_BYTES, Keys
 from ..errors import Unsupported
+from ..mechanisms.base import Scores
 from ..models.borrowing import configured, evaluating
 
 NAME = "headscope"

@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..core.attention import Axes, Kind, Pass, Scores, Setting
+from ..core.attention import Kind
+from ..core.tokens import Axes
 from ..errors import Unsupported
+from ..mechanisms.base import Pass, PassContext, Scores
 from .interface import NAME, STANDING, current, recorded, split
 from .sites import AttentionSites, Site
 
-Begin = Callable[[Setting], Pass]
+Begin = Callable[[PassContext], Pass]
 PLAIN = Pass()
 
 
@@ -38,7 +40,7 @@ class PatchedModule:
         self._special_ids = torch.tensor(sorted(special_ids), dtype=torch.long)
         self._mine = anatomy.of(kind)
         self._modules = dict(module.named_modules())
-        self._setting = Setting(
+        self._setting = PassContext(
             heads=tuple(site.heads for site in self._mine),
             width=width,
             kind=self._mine[0].kind,

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..core.attention import Kind, Layer, Pass, Stream
+from ..core.attention import Kind, Layer, Stream
 from ..errors import HeadscopeError, NonFinite, Unsupported
+from ..mechanisms.base import Pass
 from ..models.tokens import Encoded
 from .affine import offset
 from .interface import Call, plain

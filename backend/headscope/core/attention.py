@@ -1,55 +1,23 @@
-"""The nouns that everything else speaks of. Axis letters: L layers, H heads, G key/value heads, Q queries, K keys, D head width, d model width."""
+"""Attention of one layer as the model computed it, and what lenses make of it.
+
+Axis letters: L layers, H heads, G key/value heads, Q queries, K keys, D head width, d model width.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from .lazy import Tensor, torch
+from .tokens import Axes, BatchTokens, Marks
 
 # Weights computed at once: larger layers go through in blocks of heads. Small enough for the cache, so faster than whole layers, and memory stays that of
 # a few blocks whatever the length.
 BLOCK_BYTES = 4 * 1024 * 1024
 
-TokenKind = Literal["special", "punct", "word", "subword"]
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
 Kind = Literal["self", "encoder", "decoder", "cross"]
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One token of the input.
-
-    `text` is what stands at [start, end) of the text (of the second text when `segment` is 1), in characters; special and unknown tokens
-    carry their own name. `word` counts the words of both texts from 0 and is None for special tokens. `pos` and `label` are the part of speech and the
-    entity label that came with the request. A patch of an image has a `box` [left, top, right, bottom) in pixels of the image as the model sees it.
-    """
-
-    text: str
-    id: int
-    start: int
-    end: int
-    word: int | None
-    segment: int
-    kind: TokenKind
-    pos: str | None = None
-    label: str | None = None
-    box: tuple[int, int, int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Axes:
-    """The tokens along axes Q and K of a map: the same ones, but for cross-attention."""
-
-    queries: tuple[Token, ...]
-    keys: tuple[Token, ...]
-
-    @property
-    def same(self) -> bool:
-        """Whether queries and keys are the same tokens."""
-        return self.queries == self.keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +29,6 @@ class Keys:
 
     def counts(self, queries: int, keys: int) -> Tensor:
         """Number of allowed keys per query, [Q]."""
-        import torch
-
         if self.mask is not None:
             return self.mask.sum(-1)
         if self.rule == "all":
@@ -71,100 +37,10 @@ class Keys:
 
     def allowed(self, queries: int, keys: int) -> Tensor:
         """The same as a mask [Q, K] (bool)."""
-        import torch
-
         if self.mask is not None:
             return self.mask
         every = torch.ones(queries, keys, dtype=torch.bool)
         return every if self.rule == "all" else every.tril()
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """What some heads of one layer are about to turn into weights. A mechanism gets this and gives the weights [H, Q, K].
-
-    In training all tensors have an axis of the batch before these: query [B, H, Q, D'], blocked [B, 1 or H, Q, K], weights [B, H, Q, K].
-
-    query [H, Q, D'], key [H, K, D']  as the model multiplies them (after rotary embeddings and the like)
-    scaling   what their products are multiplied by, 1 / sqrt(D') in most models
-    softcap   c in c * tanh(x / c), applied to the scaled products
-    bias      [1 or H, Q, K]  relative positions and the like, added to the scaled products
-    blocked   [1 or H, Q, K]  True where a query may not attend; None if it may attend everywhere
-    sink      [H, 1 or Q, 1]  logit of a learned sink that is no key: it takes its share of every row, so rows sum to less than 1
-    """
-
-    layer: int
-    heads: tuple[int, ...]
-    query: Tensor
-    key: Tensor
-    scaling: float
-    softcap: float | None
-    bias: Tensor | None
-    blocked: Tensor | None
-    sink: Tensor | None
-
-    def products(self) -> Tensor:
-        """query · key, [H, Q, K]: neither scaled nor masked. A new tensor at every call."""
-        return self.query @ self.key.mT
-
-    def logits(self, products: Tensor) -> Tensor:
-        """Products [H, Q, K] scaled, capped and biased, in place where gradients allow it; not masked."""
-        logits = products.mul_(self.scaling)
-        if self.softcap is not None:
-            logits = logits.div_(self.softcap).tanh().mul(self.softcap)
-        return logits if self.bias is None else logits.add_(self.bias)
-
-    def softmax(self, logits: Tensor) -> Tensor:
-        """Logits [H, Q, K] masked, in place, and normalised over the keys each query may see: the weights."""
-        import torch
-
-        if self.blocked is not None:
-            logits = logits.masked_fill_(self.blocked, torch.finfo(logits.dtype).min)
-        if self.sink is None:
-            return logits.softmax(-1)
-        sink = self.sink.to(logits.dtype).expand(*logits.shape[:-1], 1)
-        return torch.cat([logits, sink], dim=-1).softmax(-1)[..., :-1]
-
-
-class Pass:
-    """One forward pass under a mechanism. This one changes nothing; mechanisms override what they change. Layers come in order, heads in blocks."""
-
-    def enter(self, layer: int, hidden: Tensor) -> Tensor:
-        """Hidden states [Q, d] that a layer is about to read -> those that it shall read."""
-        return hidden
-
-    def attend(self, scores: Scores) -> Tensor:
-        """Weights [H, Q, K] of a block of heads."""
-        return scores.softmax(scores.logits(scores.products()))
-
-    def leave(self, layer: int, heads: tuple[int, ...], output: Tensor) -> Tensor:
-        """Outputs [H, Q, D] of a block of heads -> those that go into the output projection."""
-        return output
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What a mechanism may know before the forward pass: heads of every layer, model width, kind of attention, whether it is causal, and the tokens.
-
-    `layers` are the numbers of the layers that attend, for models in which some do not; None stands for 0, 1, 2, ... `vectors` [layers, specials, d] are
-    those that the model was tuned with, if it was tuned by special tokens. In training there are no axes, since each row of a batch has its own tokens, but
-    `special` [B, S]: the places of their special tokens, if they were asked for.
-    """
-
-    heads: tuple[int, ...]
-    width: int
-    kind: Kind
-    causal: bool
-    axes: Axes
-    layers: tuple[int, ...] | None = None
-    vectors: list[list[list[float]]] | None = None
-    special: Tensor | None = None
-
-    @property
-    def heads_of(self) -> dict[int, int]:
-        """Number of heads of every layer that attends, by the layer's number."""
-        numbers = range(len(self.heads)) if self.layers is None else self.layers
-        return dict(zip(numbers, self.heads, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,28 +80,6 @@ class Stream:
     after: Tensor | None = None
     replay: Callable[[Tensor], Tensor] | None = None
     projected: Tensor | None = None
-
-
-# Which tokens of an input are of some kind.
-Marks = Callable[[tuple[Token, ...]], list[bool]]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchTokens:
-    """The tokens of several inputs that are equally long. What is said of them is made once: layers share it."""
-
-    axes: tuple[Axes, ...]
-    _made: dict[Marks, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def marked(self, which: Marks) -> tuple[Tensor, Tensor]:
-        """Which queries [1 or B, Q] and which keys [1 or B, K] are some tokens, as bool tensors; 1 where it is the same of all inputs."""
-        import torch
-
-        if which not in self._made:
-            every = [(which(axes.queries), which(axes.keys)) for axes in self.axes]
-            queries, keys = zip(*(every[:1] if all(one == every[0] for one in every) else every), strict=True)
-            self._made[which] = torch.tensor(queries), torch.tensor(keys)
-        return self._made[which]
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +144,6 @@ class Layer:
     @property
     def special(self) -> tuple[Tensor, Tensor]:
         """Which queries [Q] and which keys [K] are special tokens, as bool tensors."""
-        import torch
-
         queries, keys = ([token.kind == "special" for token in side] for side in (self.axes.queries, self.axes.keys))
         return torch.tensor(queries), torch.tensor(keys)
 
@@ -339,7 +191,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
+class ResultWarning:
     """Something to say about a result, in one sentence, next to what it is about."""
 
     code: str

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from .attention import Layer, Pass, Reading, Setting, Token
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .attention import Layer, Reading
+from .lazy import Tensor
+from .tokens import Token
 
 # What a method may ask of a model, and what that means. Mechanisms, lenses and measures name these in `needs`.
 NEEDS = {
@@ -69,16 +68,6 @@ class Declaration:
             "range": list(self.range),
             "needs": list(self.needs),
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mechanism(Declaration):
-    """How the model attends. `begin` takes its parameters and the setting and gives the pass.
-
-    `begin` raises InvalidRequest (parameters that do not fit the model) or Unsupported (models that it can't be combined with).
-    """
-
-    begin: Callable[[Any, Setting], Pass]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import uvicorn as uvicorn
     from PIL import Image as Image
     from PIL import ImageOps as ImageOps
+    from torch import Tensor as Tensor
 
 
 class LazyModule(ModuleType):
@@ -46,7 +47,21 @@ if not TYPE_CHECKING:
     pa = LazyModule("pyarrow")
     pq = LazyModule("pyarrow.parquet")
     redis = LazyModule("redis")
+    Tensor = Any  # for annotations, which nothing evaluates; elsewhere it is torch.Tensor
     torch = LazyModule("torch")
     uvicorn = LazyModule("uvicorn")
 
-__all__ = ["Image", "ImageOps", "fsspec", "go", "huggingface_hub", "kaleido", "pa", "pq", "redis", "torch", "uvicorn"]
+__all__ = [
+    "Image",
+    "ImageOps",
+    "Tensor",
+    "fsspec",
+    "go",
+    "huggingface_hub",
+    "kaleido",
+    "pa",
+    "pq",
+    "redis",
+    "torch",
+    "uvicorn",
+]

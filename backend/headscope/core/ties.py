@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from .lazy import Tensor, torch
 
 # Parameters of every method that ties tokens.
 Rho = Annotated[
@@ -37,8 +36,6 @@ def adjacency(products: Tensor, key: Tensor, rho: float, signed: bool, real: Ten
     A^ holds the share of keys that bind each pair and 1 on its diagonal; D is the diagonal matrix of its row sums. Computed in float32 at least, and
     without gradients. Zhou et al. 2022, as their code has it.
     """
-    import torch
-
     with torch.no_grad(), torch.autocast(products.device.type, enabled=False):
         dtype = torch.promote_types(products.dtype, torch.float32)
         scores = products.to(dtype).nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
@@ -60,8 +57,6 @@ def bonds(scores: Tensor, thresholds: Tensor, signed: bool) -> Tensor:
     positive score bind where S_zj >= cut, those of a negative one where not S_zj > cut. So one row's counts are one comparison and one product with
     the signs of its scores, N² numbers at a time. A product that rounds to its threshold may fall on either side of it.
     """
-    import torch
-
     rows, keys = scores.shape[-2:]
     size = max(1, BLOCK // max(1, rows * keys))
     blocks = zip(
@@ -74,8 +69,6 @@ def bonds(scores: Tensor, thresholds: Tensor, signed: bool) -> Tensor:
 
 def _counted(scores: Tensor, thresholds: Tensor, signed: bool) -> Tensor:
     """The same of [M, N, K] and [M, K]."""
-    import torch
-
     tied = (scores.abs().amax(1).square() >= thresholds).any(0)  # every other key binds no two rows
     scores, thresholds = scores[..., tied].contiguous(), thresholds[:, None, tied]
     counts = scores.new_zeros(*scores.shape[:2], scores.shape[1])

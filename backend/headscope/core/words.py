@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidRequest
-from .attention import Token
+from .tokens import Token
 
 Array = NDArray[Any]
 

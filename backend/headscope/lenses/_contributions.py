@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-from torch import Tensor
-
 from ..core.attention import Layer, Reading
+from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 
 # Scratch memory of one block.

@@ -14,10 +14,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from ..core.attention import Keys, Reading
+from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 
 # Converged: the projections of both rows on the values' space differ by no more than this, so their outputs differ by at most so much times |V|.

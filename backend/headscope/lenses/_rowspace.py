@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from ..core.attention import Keys, Reading
+from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 
 # Errors of the Gram route grow like eps(float64) * condition²: 1e-6 at this bound, a hundred times below what is promised.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
+from ..core.lazy import Tensor, torch
+from ._contributions import arithmetic, blocks, linear, own, prove, required, shares, transformed, weights_of
 from ._joined import join
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 # Vectors at once: few enough to stay in the cache while they are gone over several times.
 CACHE_BYTES = 2 * 1024 * 1024
@@ -34,8 +31,6 @@ def read(layer: Layer, params: AltiParams) -> Reading:
     Rows are divided by their sum in the end, so all vectors may stand without the scale of the normalisation. A row to which no token contributes
     has no shares: it is NaN, and counted. Raises Unsupported where the heads' outputs do not add up to what the residual stream gets.
     """
-    from ._contributions import arithmetic, blocks, own, required, shares, transformed, weights_of
-
     (_, queries, keys), width, dtype = layer.weights.shape, required(layer.projection).shape[2], arithmetic(layer)
     resultant = _resultant(layer).to(dtype)  # [Q, d]
     contributions = layer.weights.new_zeros(queries, keys, dtype=dtype)
@@ -55,8 +50,6 @@ def _nearer(added: Tensor, resultant: Tensor) -> Tensor:
     Per dimension and with t measured in the direction of y, |y| - |y - t| is t up to |y| and 2 |y| - t beyond: nothing large is subtracted, so that small
     contributions stay exact.
     """
-    import torch
-
     along = added.mul_(torch.where(resultant < 0, -1.0, 1.0).to(added.dtype))
     total = along.sum(-1)
     return total.sub_(along.sub_(resultant.abs()).clamp_min_(0).sum(-1), alpha=2)
@@ -64,8 +57,6 @@ def _nearer(added: Tensor, resultant: Tensor) -> Tensor:
 
 def _resultant(layer: Layer) -> Tensor:
     """y_i over the scale of the normalisation: [Q, d] in float64."""
-    from ._contributions import linear, prove, required
-
     stream = layer.stream
     summed = prove(layer) + required(stream.before).double() + required(stream.bias).double()
     if stream.norm is None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
+from ._rowspace import project
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -14,8 +15,6 @@ def read(layer: Layer, params: Any) -> Reading:
     For values of n keys and head width D the null space has n - rank dimensions, so the map is the weights themselves up to D keys (when the
     values have full row rank). A query that sees only some keys is projected with the values of those keys alone.
     """
-    from ._rowspace import project
-
     return project(layer.weights, layer.values, layer.output, layer.keys, layer.epsilon)
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
+from ..core.lazy import Tensor, torch
 from ..errors import InvalidRequest, Unsupported
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class EffectivePublishedParams(BaseModel):
@@ -34,8 +30,6 @@ def read(layer: Layer, params: EffectivePublishedParams) -> Reading:
     largest number of singular values above it as the first column of every head's null space, and the columns of the padding cut off after the projection.
     So map @ values is not the head's output. Raises InvalidRequest for more than `pad_to` tokens, Unsupported where the input can't be padded.
     """
-    import torch
-
     padded = _padded(layer, params.pad_to)
     decomposed = padded.float()
     # A padded row is the row itself and zeros, so only the real tokens' part of each basis vector meets it.

@@ -6,6 +6,8 @@ from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
+from ..core.lazy import torch
+from ._rowspace import project
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -14,10 +16,6 @@ def read(layer: Layer, params: Any) -> Reading:
     Alternatives A + N that keep the output and are still row-stochastic need N V = 0 and N 1 = 0, so this takes out only what could be exchanged
     without leaving the simplex. Unlike `effective` it does not depend on the bias of the value projection.
     """
-    import torch
-
-    from ._rowspace import project
-
     # The column of ones is scaled to the size of the values' columns: the space is the same, the condition number smaller.
     scale = layer.values.double().square().mean(dim=(1, 2)).sqrt().clamp_min(torch.finfo(torch.float64).tiny)
     ones = scale[:, None, None].expand(-1, layer.values.shape[1], 1)

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
+from ..core.lazy import torch
 from ..core.ties import RHO, Rho, Signed, adjacency
 from ..errors import Unsupported
 
@@ -21,8 +22,6 @@ class JumpMapParams(BaseModel):
 
 def read(layer: Layer, params: JumpMapParams) -> Reading:
     """A~ of every head, [H, N, N]: symmetric, 0..1, more than 0 on the diagonal. Raises Unsupported where some queries may not see every key."""
-    import torch
-
     if layer.keys.rule != "all":
         raise Unsupported(
             f"Layer {layer.index} hides some tokens from others; the jump map ties tokens through all of them, so it has no meaning there.",

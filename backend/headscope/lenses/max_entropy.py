@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
+from ._newton import most_even
 
 
 class MaxEntropyParams(BaseModel):
@@ -27,8 +28,6 @@ def read(layer: Layer, params: MaxEntropyParams) -> Reading:
     Queries whose keys have affinely independent values keep their weights, exactly: no other distribution has their output. Queries that do not converge are
     NaN and counted in `undefined`. Raises Unsupported for values in half precision.
     """
-    from ._newton import most_even
-
     return most_even(layer.weights, layer.values, layer.keys, layer.epsilon, params.iterations)
 
 

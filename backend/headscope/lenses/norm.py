@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from ..core.lazy import Tensor, torch
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -27,8 +25,6 @@ def norms(values: Tensor, factors: Tensor) -> Tensor:
 
     Head i reads the values of i // (H // G).
     """
-    import torch
-
     values = values.to(torch.promote_types(values.dtype, torch.float32))
     by_group = factors.to(values.dtype).reshape(values.shape[0], -1, *factors.shape[1:])  # [G, H / G, D, D]
     lengths: Tensor = torch.linalg.vector_norm(values[:, None] @ by_group, dim=-1)

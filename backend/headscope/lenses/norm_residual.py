@@ -6,6 +6,8 @@ from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
+from ..core.lazy import torch
+from ._contributions import blocks, own, prove, required, scale, transformed, weights_of
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -15,10 +17,6 @@ def read(layer: Layer, params: Any) -> Reading:
     take Q K H d. Off by 1e-6 at most of what the heads' norms sum to. Raises Unsupported where the heads' outputs do not add up to what the
     residual stream gets.
     """
-    import torch
-
-    from ._contributions import blocks, own, prove, required, scale, transformed, weights_of
-
     prove(layer)
     (heads, queries, keys), width = layer.weights.shape, required(layer.projection).shape[2]
     norms = layer.weights.new_empty(queries, keys, dtype=torch.float64)

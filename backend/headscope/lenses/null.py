@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
+from ._rowspace import project
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -13,8 +14,6 @@ def read(layer: Layer, params: Any) -> Reading:
 
     All zeros where effective attention is the weights themselves. Rank and condition are those of the values.
     """
-    from ._rowspace import project
-
     effective = project(layer.weights, layer.values, layer.output, layer.keys, layer.epsilon)
     return Reading(
         layer.weights - effective.map,

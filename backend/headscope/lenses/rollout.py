@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
+from ..core.lazy import torch
 from ..errors import Unsupported
 from ._joined import join
 
@@ -27,8 +28,6 @@ def read(layer: Layer, params: RolloutParams) -> Reading:
 
     Raises Unsupported where a weight is negative: a share of information can't be.
     """
-    import torch
-
     if bool(layer.weights.min() < 0):
         raise Unsupported(
             "Rollout multiplies shares, and under this mechanism some weights are negative. Ask for another lens, or for a mechanism without them."

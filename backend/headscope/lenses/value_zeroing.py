@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Lens
+from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
+from ._contributions import blocks, required, shares
 from ._joined import join
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 # Scratch memory of the runs that go through a layer at once.
 BLOCK_BYTES = 64 * 1024 * 1024
@@ -37,8 +34,6 @@ def read(layer: Layer, params: ValueZeroingParams) -> Reading:
     4e-6 is rounding and counts as 0. A row that nothing changes has no shares: it is NaN, and counted. Raises Unsupported in half precision, where
     all is rounding; for a layer that run again gives something else; and for joined layers whose queries and keys differ.
     """
-    from ._contributions import blocks, required, shares
-
     if layer.epsilon > 1e-4:
         raise Unsupported(
             'Value zeroing needs a model in float32 or wider: in half precision its distances are rounding errors. Ask for dtype="float32".'
@@ -85,8 +80,6 @@ def _turned(one: Tensor, other: Tensor) -> Tensor:
 
     Two zero vectors are the same; a zero vector and another one are at right angles.
     """
-    import torch
-
     lengths = [torch.linalg.vector_norm(vectors, dim=-1, keepdim=True) for vectors in (one, other)]
     tiny = torch.finfo(one.dtype).tiny
     units = [vectors / length.clamp_min(tiny) for vectors, length in zip((one, other), lengths, strict=True)]

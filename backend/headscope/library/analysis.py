@@ -16,7 +16,8 @@ from ..analysis.reader import Progress
 from ..analysis.request import AnalysisRequest
 from ..analysis.result import Array, MemorySink, Result
 from ..core import words
-from ..core.attention import Token, Warned
+from ..core.attention import ResultWarning
+from ..core.tokens import Token
 from ..errors import InvalidRequest
 from ..models import loading
 from ..models.catalog import NAME, Catalog
@@ -110,7 +111,7 @@ class Analysis:
         return self.result.heads
 
     @property
-    def warnings(self) -> list[Warned]:
+    def warnings(self) -> list[ResultWarning]:
         """What to know before reading a map."""
         return self.result.warnings
 
@@ -367,7 +368,7 @@ def _result(described: dict[str, Any], tensors: Mapping[str, Array]) -> Result:
         tiles=groups["tile"],
         measures=groups["measure"],
         notes=groups["note"],
-        warnings=[Warned(w["code"], w["message"], w["lens"]) for w in described["warnings"]],
+        warnings=[ResultWarning(w["code"], w["message"], w["lens"]) for w in described["warnings"]],
         timing_ms=described["timing_ms"],
         logits=tensors.get("logits"),
     )

@@ -21,7 +21,8 @@ from ..analysis.reader import Collector
 from ..analysis.request import check_needs
 from ..analysis.result import MemorySink
 from ..analysis.warnings import caveats
-from ..core.attention import BLOCK_BYTES, Axes, Keys, Kind, Layer, Token, TokenKind, Warned
+from ..core.attention import BLOCK_BYTES, Keys, Kind, Layer, ResultWarning
+from ..core.tokens import Axes, Token, TokenKind
 from ..errors import InvalidRequest
 from ..models.tokens import is_punctuation
 from .analysis import Analysis
@@ -222,7 +223,7 @@ def _keys(weights: Tensor, causal: bool | None) -> Keys:
     return Keys("prefix" if prefix else "all")
 
 
-def _padding(given: _Given) -> Iterator[Warned]:
+def _padding(given: _Given) -> Iterator[ResultWarning]:
     """A warning of keys at either end that no query attends to, in any layer and head.
 
     Queries that spread their attention evenly over all keys do not count: that is what is left of a query whose keys are all masked.
@@ -236,7 +237,7 @@ def _padding(given: _Given) -> Iterator[Warned]:
     first, last = (places[0], places[-1]) if places else (0, shape[1] - 1)
     unseen = first + shape[1] - 1 - last
     if unseen:
-        yield Warned(
+        yield ResultWarning(
             "padding",
             f"No query attends to {unseen} of {shape[1]} keys, at the ends of the text: they look like padding, which enters "
             f"every number. Cut the arrays and the tokens to {first}:{last + 1}.",

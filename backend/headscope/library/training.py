@@ -11,9 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..analysis.request import MechanismChoice, check_needs
 from ..capture import AttentionSites, PatchedModule, examine
-from ..core.attention import Setting
 from ..errors import Unsupported
 from ..mechanisms import MECHANISMS
+from ..mechanisms.base import PassContext
 from ..mechanisms.pasta import PASTA, Adding
 from ..models.loading import Model, wrap
 from ..studies.study import invalid
@@ -53,7 +53,7 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
     body, width = model.module, model.width
     body.pasta = torch.nn.Parameter(torch.zeros(len(layers), count, width, device=body.device))
 
-    def begin(setting: Setting) -> Adding:
+    def begin(setting: PassContext) -> Adding:
         if setting.special is None or setting.special.shape[-1] != count:
             raise Unsupported(
                 f"There are vectors for {count} special tokens, but the inputs hold another number of them."

@@ -5,10 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from ..core.lazy import Tensor, torch
 
 
 def settle(rule: Callable[..., int], scores: Tensor, thresholds: list[float]) -> tuple[Tensor, Tensor]:
@@ -18,8 +16,6 @@ def settle(rule: Callable[..., int], scores: Tensor, thresholds: list[float]) ->
     set of truths that would have to turn over the largest of their distances is what it costs, and the cheapest set with another class counts.
     A score of NaN reaches no threshold, however low. Infinite where no move changes anything.
     """
-    import torch
-
     distance = scores - torch.tensor(thresholds, dtype=scores.dtype)  # [H, B]
     table, reachable = _tables(rule)  # [2^B], [2^B, 2^B]
     bits = torch.ones(len(thresholds), dtype=torch.long) << torch.arange(len(thresholds))
@@ -37,8 +33,6 @@ def _tables(rule: Callable[..., int]) -> tuple[Tensor, Tensor]:
 
     Combinations and sets are numbers whose bits are truths, sets of classes are numbers whose bits are classes.
     """
-    import torch
-
     bits = len(inspect.signature(rule).parameters)
     codes = torch.arange(2**bits)
     truths = codes[:, None].bitwise_right_shift(torch.arange(bits)).bitwise_and(1).bool()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core.attention import Layer, Reading, Token
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from ..core.attention import Layer, Reading
+from ..core.lazy import Tensor
+from ..core.tokens import Token
 
 # Lenses that give one map per head. The signed ones need a word on how a measure takes them; each measure says so.
 PER_HEAD = ("weights", "effective", "effective-simplex", "effective-published", "max-entropy", "norm")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from ..core.lazy import Tensor, torch
 
 # A cumulative share that misses its mark by rounding only has reached it.
 ROUNDING = 1e-9
@@ -28,8 +25,6 @@ def stable(sigma: Tensor) -> Tensor:
 
 def effective(sigma: Tensor) -> Tensor:
     """exp(-sum p ln p) with p = sigma / sum sigma (Roy & Vetterli 2007), [...], 1..r; 0 for a matrix of zeros."""
-    import torch
-
     total = sigma.sum(-1, keepdim=True)
     entropy: Tensor = torch.special.entr(sigma / total.where(total > 0, 1.0)).sum(-1)
     return entropy.exp() * (total[..., 0] > 0)

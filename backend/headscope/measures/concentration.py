@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
 from ._maps import nothing
 from .entropy import row_entropy
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SIGNED = ("effective", "effective-simplex", "null", "effective-published")
 EVERY = ("weights", *SIGNED, "max-entropy", "norm", "jump-map")
@@ -44,8 +42,6 @@ def negative_share(maps: Tensor) -> Tensor:
 
 def _of(function: Callable[[Tensor], Tensor]) -> Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]:
     def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-        import torch
-
         maps = readings[lens].map
         rows = max(1, ENTRIES // (maps.shape[0] * maps.shape[2]))
         return torch.cat([function(part) for part in torch.split(maps, rows, dim=1)], dim=1)

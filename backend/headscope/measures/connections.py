@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..core.attention import Layer, Reading, Token
+from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
+from ..core.tokens import Token
 from ._maps import clean
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 ENTITIES = ("PER", "LOC", "ORG", "MISC")
 COLUMNS = ("edges", "special", *ENTITIES, "same_other", "cross", "other")
@@ -42,8 +40,6 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Co
     special + the four entity types + same_other + cross + other = edges. Edges are directed: query to key. Without labels everything but `edges`,
     `special` and `other` is NaN.
     """
-    import torch
-
     chosen = edges(layer, readings[lens], params)  # [H, Q, K]
     kinds = [_entity(token) for token in layer.axes.keys]
     names = sorted({SPECIAL, OUTSIDE, *ENTITIES, *kinds})
@@ -73,8 +69,6 @@ def edges(layer: Layer, reading: Reading, params: ConnectionsParams) -> Tensor:
     Both are over the entries that the mask leaves, in rows with a reading; the deviation is that of the population. The sums are in float64, where the
     mean of equal entries is that entry itself, so that a uniform map has no edge. Zeros are never edges.
     """
-    import torch
-
     rows, there = clean(reading)
     # What is masked is 0 and adds nothing to the sums.
     number = (there * layer.keys.counts(*rows.shape[1:])).sum(-1)  # [H]
@@ -96,8 +90,6 @@ def edges(layer: Layer, reading: Reading, params: ConnectionsParams) -> Tensor:
 
 def _moments(rows: Tensor) -> Tensor:
     """Sum and sum of squares, in float64. [H, Q, K] -> [2, H]."""
-    import torch
-
     rows = rows.double().flatten(1)
     return torch.stack([rows.sum(-1), rows.norm(dim=-1).square()])
 

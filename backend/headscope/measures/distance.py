@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
 from ._maps import clean, nothing
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 # Distances from which on a bin counts; the last one has no end.
 STARTS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -22,8 +20,6 @@ def qk_distance(layer: Layer, lens: str, readings: Mapping[str, Reading], params
 
     NaN for a head that attends to nothing.
     """
-    import torch
-
     rows, _ = clean(readings[lens])
     heads, queries, keys = rows.shape
     distances = (torch.arange(queries)[:, None] - torch.arange(keys)).abs()
@@ -38,8 +34,6 @@ def qk_distance(layer: Layer, lens: str, readings: Mapping[str, Reading], params
 
 def max_activation(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
     """The largest entry outside the first row and the first column, [H]; NaN below two tokens."""
-    import torch
-
     rows, there = clean(readings[lens])
     inner = rows[:, 1:, 1:]
     if inner.numel() == 0:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor
 from ._maps import nothing
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Unit = Literal["nats", "bits", "perplexity", "normalised"]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
 from .hidden import states
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 # Bands of periods in tokens: [2, 4), [4, 8), ..., [128, infinity).
 EDGES = (2, 4, 8, 16, 32, 64, 128)
@@ -40,8 +38,6 @@ class FrequencyParams(BaseModel):
 
 def spectrum(signal: Tensor, transform: str) -> Tensor:
     """Energy of each frequency, summed over channels. [n, d] -> [n] (dct) or [n // 2 + 1] (dft); sums to ||X||²."""
-    import torch
-
     n = signal.shape[0]
     columns = max(1, ENTRIES // n)
     if transform == "dft":
@@ -66,8 +62,6 @@ def _energy(coefficients: Tensor) -> Tensor:
 
 def periods(n: int, transform: str) -> Tensor:
     """Period in tokens of every frequency but 0, as `spectrum` orders them."""
-    import torch
-
     if transform == "dct":
         return 2 * n / torch.arange(1, n, dtype=torch.float64)
     return n / torch.arange(1, n // 2 + 1, dtype=torch.float64)
@@ -75,8 +69,6 @@ def periods(n: int, transform: str) -> Tensor:
 
 def banded(energy: Tensor, n: int, transform: str) -> Tensor:
     """Energies of all frequencies but 0 -> shares of their sum by band, [7]; 0 in all if there is none."""
-    import torch
-
     edges = torch.tensor(EDGES[1:], dtype=torch.float64)
     places = torch.bucketize(periods(n, transform), edges, right=True).to(energy.device)
     sums = energy.new_zeros(len(BANDS)).index_add_(0, places, energy)
@@ -89,8 +81,6 @@ def shuffled(window: Tensor, transform: str) -> Tensor:
 
     Over all orders, centred states are white but for their mean, with covariance I - 1/n. A windowed basis vector b then gets |b|² - |sum b|² / n.
     """
-    import torch
-
     n = window.shape[0]
     # The squared window transformed at twice the frequency gives |b|² of cosines; exponentials all have the same.
     sums = spectrum(window[:, None], transform)[1:]
@@ -115,8 +105,6 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Fr
 
     The share of the mean is 1 - ||Res||² / ||X||² whatever the window; the bands share the rest. NaN where all states are zero, or no token is left.
     """
-    import torch
-
     X = states(layer)
     if not params.special:
         X = X[~layer.special[0].to(X.device)]

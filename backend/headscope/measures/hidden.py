@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 BINS = 40
 # Rows of the matrix of cosines computed at once; bounds the scratch memory to a few tens of MB.
@@ -61,8 +59,6 @@ def token_similarity(layer: Layer, lens: str, readings: Mapping[str, Reading], p
     The histogram holds shares of pairs in 40 equal bins on [-1, 1]; the mode is the middle of the fullest one. Zero vectors have no direction: their
     pairs are left out.
     """
-    import torch
-
     X = states(layer)
     scale = torch.linalg.vector_norm(X, dim=-1)
     smallest = 0.0
@@ -84,8 +80,6 @@ def token_similarity(layer: Layer, lens: str, readings: Mapping[str, Reading], p
 
 def pairwise(units: Tensor, most: int) -> Tensor:
     """Dot products of all pairs i < j of unit vectors [n, d], or of `most` of them, row by row. [pairs], -1..1."""
-    import torch
-
     n = units.shape[0]
     total = n * (n - 1) // 2
     chosen = _drawn(total, most).to(units.device) if total > most else None
@@ -104,8 +98,6 @@ def pairwise(units: Tensor, most: int) -> Tensor:
 
 def _drawn(total: int, count: int) -> Tensor:
     """`count` different numbers below `total`, one from each of as many equal stretches, in order; always the same."""
-    import torch
-
     offsets = torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     starts = torch.arange(count) * total // count
     widths = (torch.arange(1, count + 1) * total // count) - starts

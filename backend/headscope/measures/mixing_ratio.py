@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from ..core.lazy import Tensor, torch
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
@@ -17,8 +15,6 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: An
 
     The norm of the sum, not the sum of the norms. ||g(y_ii)|| is the diagonal of the lens.
     """
-    import torch
-
     preserved = readings[lens].map[0].diagonal().double()
     mixed = torch.linalg.vector_norm(_mixed(layer), dim=-1)
     ratio: Tensor = mixed / (mixed + preserved)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor
 from ._maps import nothing
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def _kept(readings: Mapping[str, Reading]) -> Tensor:

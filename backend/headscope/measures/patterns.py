@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..core.attention import Layer, Reading, Token
+from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
+from ..core.tokens import Token
 from ._maps import PER_HEAD, are_second, are_special, distributions, is_causal, mean, special
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 CLASSES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous", "unclassified")
 VERTICAL, DIAGONAL, MIXED, BLOCK, HETEROGENEOUS, UNCLASSIFIED = range(len(CLASSES))
@@ -97,8 +96,6 @@ class Ground:
 
 def ground(layer: Layer, params: PatternParams) -> Ground:
     """Queries that are not special (in causal models, not among the first), and special keys (in causal models, the sink is none: it is taken out)."""
-    import torch
-
     (queries, keys), second, causal = layer.marked(are_special), layer.marked(are_second), is_causal(layer)
     first = torch.arange(keys.shape[1]) == 0
     rows = ~queries & (torch.arange(queries.shape[1]) >= params.first_row) if causal else ~queries
@@ -114,8 +111,6 @@ def looks(token: Token, params: PatternParams) -> object:
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: PatternParams) -> Tensor:
     """Scores, class (a number of CLASSES), margin and whether the class is unstable: [H, C] in the order of COLUMNS."""
-    import torch
-
     from . import patterns_published as published
 
     whole, there = distributions(lens, readings[lens])
@@ -141,8 +136,6 @@ def scores(
     layer: Layer, land: Ground, reading: Reading, rows: Tensor, judged: Tensor, params: PatternParams
 ) -> dict[str, Tensor]:
     """The scores of rules v1, each [H], of maps [H, Q, K] whose rows are distributions; `judged` [H, Q] are the queries that count."""
-    import torch
-
     from .entropy import row_entropy
 
     found = dict.fromkeys(("sink", "sink_rows"), torch.full((len(rows),), torch.nan))
@@ -193,8 +186,6 @@ def diagonals(layer: Layer, land: Ground, rows: Tensor, best: Tensor) -> tuple[T
     `best` [H, Q] is the place of each query's largest weight, -1 where that is on a special token. Special tokens (and the sink) belong to the vertical
     scores, so that a column is never a diagonal as well.
     """
-    import torch
-
     _, count, keys = rows.shape
     queries = torch.arange(count)
     places = queries + torch.tensor(OFFSETS)[:, None]  # [O, Q], of the token at each offset of each query
@@ -212,8 +203,6 @@ def diagonal(masses: Tensor, hits: Tensor, numbers: Tensor, judged: Tensor) -> d
     masses, hits, numbers [H, O]  over the queries that count: their weight at an offset, how many look most there, how many have a token there
     judged [H]  how many count. An offset counts when more than half of them have a token there.
     """
-    import torch
-
     offsets = torch.tensor(OFFSETS)
     rare, empty = 2 * numbers <= judged[:, None], judged == 0
     mass, place = (masses / numbers).masked_fill(rare, 0).max(-1)
@@ -235,8 +224,6 @@ def block(layer: Layer, land: Ground, rows: Tensor, judged: Tensor) -> Tensor:
 
     x is the share that its own text has of the mass on ordinary tokens, b the share it has of their number. NaN unless there are two texts.
     """
-    import torch
-
     queries, keys = land.second
     sides = torch.stack([~keys & ~land.taken, keys & ~land.taken], -1).float()  # [1 or H, K, 2]
     both = sides.any(1).all(-1)  # [1 or H]
@@ -277,8 +264,6 @@ def decide(
 
 def classify(found: Mapping[str, Tensor], params: PatternParams) -> tuple[Tensor, Tensor]:
     """Class and margin by rules v1, [H] each."""
-    import torch
-
     from ._decide import settle
 
     judged_by = {  # in the order of the arguments of decide

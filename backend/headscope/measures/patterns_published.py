@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.attention import Layer
+from ..core.lazy import Tensor, torch
 from ._decide import settle
 from ._maps import mean, separators
 from .patterns import DIAGONAL, HETEROGENEOUS, MARKS, UNCLASSIFIED, VERTICAL
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 CLARK_BROAD = 3.8  # nats, meant for some 128 tokens
 
@@ -24,8 +22,6 @@ def classify(
     rules: Literal["pasta", "voita", "clark"], layer: Layer, rows: Tensor, there: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Class and margin [H] of maps [H, Q, K] by published rules. Heads without any row are unclassified."""
-    import torch
-
     decide, score, thresholds = RULES[rules]
     kind, margin = settle(decide, score(layer, rows, there).double(), thresholds(rows.shape[-1]))
     nothing = ~there.any(-1)
@@ -40,8 +36,6 @@ def pasta(layer: Layer, rows: Tensor, there: Tensor) -> Tensor:
 
 def voita(layer: Layer, rows: Tensor, there: Tensor) -> Tensor:
     """Share of queries whose largest weight is at one and the same relative position, the one where that share is largest, [H, 1]."""
-    import torch
-
     queries, keys = rows.shape[1:]
     offsets = rows.argmax(-1) - torch.arange(queries) + queries - 1  # [H, Q], from 0
     counts = torch.zeros(len(rows), queries + keys - 1, dtype=torch.float64).scatter_add_(1, offsets, there.double())
@@ -50,8 +44,6 @@ def voita(layer: Layer, rows: Tensor, there: Tensor) -> Tensor:
 
 def clark(layer: Layer, rows: Tensor, there: Tensor) -> Tensor:
     """Mean weight on the next token, the one before, [CLS], [SEP], commas and full stops, and mean entropy as a share of ln K: [H, 6], in that order."""
-    import torch
-
     tokens, keys = layer.axes.keys, rows.shape[-1]
     first = [place for place, token in enumerate(tokens[:1]) if token.kind == "special"]
     marks = [place for place, token in enumerate(tokens) if token.text in MARKS]
@@ -93,8 +85,6 @@ RULES: dict[str, tuple[Callable[..., int], Callable[[Layer, Any, Any], Any], Cal
 
 def yang(rows: Tensor, there: Tensor) -> Tensor:
     """Globalness, verticality and diagonality, [H, 3]: mean entropy of the rows, minus the entropy of the mean row, both in nats, and minus the mean distance / Q."""
-    import torch
-
     from .entropy import row_entropy
 
     queries, keys = rows.shape[1:]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from . import _spectrum
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 # Trained weights carry float32 noise at least, whatever type they are stored in.
 EPSILON = 2.0**-23
@@ -30,8 +28,6 @@ def _given(weights: Tensor | None, what: str) -> Tensor:
 
 def orthonormal(projection: Tensor) -> tuple[Tensor, Tensor]:
     """Basis of the row space of each matrix. [H, D, d] -> [H, d, m] with zeros in place of missing directions, and the ranks [H]."""
-    import torch
-
     basis, factor = torch.linalg.qr(projection.mT)  # [H, d, m], [H, m, D]
     turn, sigma, _ = torch.linalg.svd(factor, full_matrices=False)  # [H, m, m], [H, m]
     kept = sigma > sigma[:, :1] * max(projection.shape[1:]) * EPSILON
@@ -40,8 +36,6 @@ def orthonormal(projection: Tensor) -> tuple[Tensor, Tensor]:
 
 def overlap(projection: Tensor) -> Tensor:
     """Mean squared cosine of the principal angles between the row spaces of each two matrices. [H, D, d] -> [H, H], 0..1, NaN for zeros."""
-    import torch
-
     bases, ranks = orthonormal(projection)
     side_by_side = bases.transpose(0, 1).flatten(1)  # [d, H m]
     energies = torch.stack([(basis.mT @ side_by_side).square().sum(0) for basis in bases])  # [H, H m]
@@ -57,8 +51,6 @@ def output_overlap(layer: Layer, lens: str, readings: Mapping[str, Reading], par
 
 def product_values(left: Tensor, right: Tensor) -> Tensor:
     """Singular values of left rightᵀ, largest first, without forming it. [..., d, m], [..., d, m] -> [..., min(d, m)]."""
-    import torch
-
     if left.shape[-1] < left.shape[-2]:
         left, right = (torch.linalg.qr(side, mode="r").R for side in (left, right))
     sigma: Tensor = torch.linalg.svdvals(left @ right.mT)
@@ -67,8 +59,6 @@ def product_values(left: Tensor, right: Tensor) -> Tensor:
 
 def summary(sigma: Tensor) -> Tensor:
     """Everything that SPECTRUM names, of singular values [..., r]: [..., C]."""
-    import torch
-
     r, shares = sigma.shape[-1], _spectrum.cumulative(sigma)
     columns = [sigma[..., 0], _spectrum.stable(sigma), _spectrum.effective(sigma), _spectrum.participation(sigma)]
     columns += [_spectrum.dimensions(shares, percent / 100) for percent in SHARES]
@@ -116,8 +106,6 @@ class HeadDimensionParams(BaseModel):
 
 def head_dimension(layer: Layer, lens: str, readings: Mapping[str, Reading], params: HeadDimensionParams) -> Tensor:
     """Spectrum of Z W_O of each head, and the effective rank of W_O alone, [H, 6]. All 0 where every token gets the same."""
-    import torch
-
     projection = _given(layer.projection, "projection after the heads")
     if layer.output.numel() == 0:
         raise Unsupported("The outputs of this model's heads can't be captured, so nothing can be said about them.")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from . import _spectrum
 from ._maps import nothing
 from .concentration import EVERY
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 # Above this product of size and machine epsilon the threshold for zero says nothing, as in half precision.
 COARSE = 0.05
@@ -37,8 +35,6 @@ def ranks(matrices: Tensor, epsilon: float) -> Tensor:
 
     All 0 for a matrix of zeros, NaN for one with undefined rows. The numerical rank is NaN where epsilon is too coarse to decide it.
     """
-    import torch
-
     defined = matrices.isfinite().all(-1).all(-1)  # [H]
     sigma = torch.linalg.svdvals(matrices.where(defined[:, None, None], 0.0).double())  # [H, min(Q, K)]
     size = max(matrices.shape[-2:])
@@ -51,8 +47,6 @@ def ranks(matrices: Tensor, epsilon: float) -> Tensor:
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: RankParams) -> Tensor:
     """[H, 4]; see ranks. Raises Unsupported for outputs that were not captured."""
-    import torch
-
     if params.of == "output" and layer.output.numel() == 0:
         raise Unsupported(
             "The outputs of this model's heads can't be captured. Ask for the rank of the map (of: \"map\").",

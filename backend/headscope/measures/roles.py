@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..core.attention import Layer, Reading, Token
+from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
+from ..core.tokens import Token
 from ._maps import PER_HEAD, clean, is_causal
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 MATCHED = ("previous", "next", "duplicate", "induction")  # the others match in every row, or nearly so
 ROLES = ("previous", "next", "self", "first", "duplicate", "induction")
@@ -38,8 +36,6 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: He
 
     Signed maps count by magnitude. NaN: `duplicate` and `induction` in models that are not causal, `next` in causal ones, and shares of nothing.
     """
-    import torch
-
     rows, _ = clean(readings[lens])
     rows = rows.abs() if readings[lens].signed else rows
     if params.exclude_bos or params.exclude_current:
@@ -59,8 +55,6 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: He
 
 def roles(layer: Layer, rows: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
     """Role -> the sum of the entries [H, Q, K] that it is about, [H], and which queries have any such entry, [Q]."""
-    import torch
-
     places = torch.arange(rows.shape[1])
     found = {
         "previous": (rows.diagonal(-1, 1, 2).sum(-1), places > 0),
@@ -80,8 +74,6 @@ def repetitions(ids: list[int]) -> dict[str, Tensor]:
 
     What followed may be the token itself, when it repeats the one before.
     """
-    import torch
-
     tokens = torch.tensor(ids)
     duplicate = (tokens[:, None] == tokens).tril(-1)
     induction = torch.zeros_like(duplicate)

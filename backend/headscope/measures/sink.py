@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
 from ._maps import clean, is_causal, special
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 COLUMNS = ("value", "is_sink", "position")
 
@@ -37,8 +34,6 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Si
     In a causal model these are the queries from that token on, so the first token counts its own row, which is 1. NaN where the input has no such token,
     and where a model that is not causal has no special token.
     """
-    import torch
-
     rows, there = clean(readings[lens])
     heads, queries, keys = rows.shape
     if params.position is not None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor
 from ._maps import special
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class SpecialBroadcastParams(BaseModel):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
 from ._maps import PER_HEAD, are_closing, are_special, clean, nothing
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 COLUMNS = ("first", "separator", "all")
 
@@ -34,8 +32,6 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Sp
     The entries are taken as they are: parts of 1 for weights, signed for effective attention, lengths of vectors for norms. Queries without a reading
     are left out.
     """
-    import torch
-
     rows, there = clean(readings[lens])
     (queries, keys), (_, closing) = layer.marked(are_special), layer.marked(are_closing)
     counted = there if params.queries == "all" else there & ~queries

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from ..core.lazy import Tensor, torch
 
 
 def pool(maps: Tensor, tile: int, signed: bool) -> Tensor:
@@ -22,8 +19,6 @@ def pool(maps: Tensor, tile: int, signed: bool) -> Tensor:
 
 def _bands(maps: Tensor, axis: int, tile: int) -> Tensor:
     """The axis of n entries split in two: min(tile, n) cells of ceil(n / tile) entries."""
-    import torch
-
     n = maps.shape[axis]
     cells = min(tile, n)
     width = -(-n // cells)
@@ -38,8 +33,6 @@ def quantise(maps: Tensor, signed: bool) -> tuple[Tensor, Tensor, Tensor]:
 
     A map that is not signed starts at 0; in a signed one byte 128 is exactly 0.
     """
-    import torch
-
     largest = maps.abs().flatten(1).amax(1).clamp_min(torch.finfo(torch.float32).tiny * 256)  # [H]
     scale = largest / (127 if signed else 255)
     middle = 128 if signed else 0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core.attention import Layer, Reading, Token
+from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
+from ..core.tokens import Token
 from ._maps import separators, special
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 CLASSES = ("first", "separator", "punct", "other")
 PARTS = ("attention", "norm", "vector")
@@ -27,8 +26,6 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: An
 
     C is in the order of COLUMNS. NaN where the input has no token of the class, and for vectors of tokens that nobody attends to.
     """
-    import torch
-
     weight = layer.weights.double().sum(1)  # [H, K]
     norm = readings[lens].map.double().sum(1)
     lengths = norm / weight  # |A| ||f|| summed over queries, by the sum of |A|

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..core.attention import Layer, Reading, Token
+from ..core.attention import Layer, Reading
 from ..core.declarations import Measure
+from ..core.lazy import Tensor, torch
+from ..core.tokens import Token
 from ._maps import PER_HEAD, clean, separators, special
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 KINDS = ("special", "punct", "word", "subword")
 # The universal parts of speech (https://universaldependencies.org/u/pos/).
@@ -55,8 +54,6 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: To
     Kinds go by token and cover every one of them, so with `sum` they add up to the row. Parts of speech go by word: every word that came with one. A
     query sees of a type, and of a word, what its mask leaves. The mean over `all` queries is over those that see the type.
     """
-    import torch
-
     rows, there = clean(readings[lens])
     place = {"first": slice(0, 1), "last": slice(-1, None), "all": slice(None)}[params.query]
     rows, there = rows[:, place], there[:, place]
@@ -99,8 +96,6 @@ def _words(tokens: Sequence[Token]) -> list[tuple[str, list[int]]]:
 
 def _by_word(rows: Tensor, visible: Tensor, words: list[list[int]], pieces: str) -> tuple[Tensor, Tensor]:
     """Entries and what is visible, by word: [H, Q, K], [Q, K] -> [H, Q, W], [Q, W]. A word is seen by queries that see its first token."""
-    import torch
-
     first = torch.tensor([places[0] for places in words])
     if pieces == "first":
         return rows[..., first], visible[:, first]
@@ -119,8 +114,6 @@ def _by_word(rows: Tensor, visible: Tensor, words: list[list[int]], pieces: str)
 
 def _over_type(entries: Tensor, visible: Tensor, there: Tensor, aggregate: str) -> Tensor:
     """[H, Q, T], what is visible of it [Q, T], and which queries have a reading [H, Q] -> the mean over queries of the aggregate over T, [H]."""
-    import torch
-
     fill = {"max": -torch.inf, "min": torch.inf}.get(aggregate, 0.0)
     entries = entries if bool(visible.all()) else entries.where(visible, fill)
     if aggregate in ("max", "min"):

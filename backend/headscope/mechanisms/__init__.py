@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.declarations import Mechanism
 from .ablate import ABLATE
+from .base import Mechanism
 from .hopfield import HOPFIELD
 from .jump import JUMP
 from .pasta import PASTA

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..core.attention import Pass, Scores, Setting
-from ..core.declarations import Mechanism
+from ..core.lazy import Tensor, torch
 from ..errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .base import Mechanism, Pass, PassContext, Scores
 
 Name = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$", max_length=9)]
 
@@ -61,8 +58,6 @@ class _Ablate(Pass):
 
 def _uniform(scores: Scores, place: int, weights: Tensor) -> Tensor:
     """1 / |K_i| on the keys that query i may see and 0 on the others, shaped like weights [Q, K]."""
-    import torch
-
     if scores.blocked is None:
         return torch.full_like(weights, 1 / weights.shape[-1])
     allowed = ~scores.blocked[
@@ -71,7 +66,7 @@ def _uniform(scores: Scores, place: int, weights: Tensor) -> Tensor:
     return (allowed / allowed.sum(-1, keepdim=True)).to(weights.dtype)
 
 
-def begin(params: AblateParams, setting: Setting) -> Pass:
+def begin(params: AblateParams, setting: PassContext) -> Pass:
     """The pass without these heads. Raises InvalidRequest for heads that the model does not have, and where no head of a layer would be left to scale."""
     heads = setting.heads_of
     off: defaultdict[int, set[int]] = defaultdict(set)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..core.attention import Pass, Scores, Setting
-from ..core.declarations import Mechanism
+from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .base import Mechanism, Pass, PassContext, Scores
 
 
 class HopfieldParams(BaseModel):
@@ -43,8 +40,6 @@ class _Hopfield(Pass):
     state: Tensor | None = None
 
     def attend(self, scores: Scores) -> Tensor:
-        import torch
-
         logits = scores.logits(scores.products())
         if self.params.alpha == 0:
             return scores.softmax(logits)
@@ -59,8 +54,6 @@ class _Hopfield(Pass):
         return scores.softmax(hidden.to(logits.dtype, copy=True))
 
     def _state(self, layer: int, logits: Tensor) -> Tensor:
-        import torch
-
         size = logits.shape[-2:]
         if self.state is None:
             # Half precision would lose what many layers add up to.
@@ -76,7 +69,7 @@ class _Hopfield(Pass):
         return self.state
 
 
-def begin(params: HopfieldParams, setting: Setting) -> Pass:
+def begin(params: HopfieldParams, setting: PassContext) -> Pass:
     """The pass whose layers read h_l = alpha h_(l-1) + (1 - alpha) logits_l. Raises Unsupported if layers differ in their number of heads."""
     if len(set(setting.heads)) > 1:
         raise Unsupported(

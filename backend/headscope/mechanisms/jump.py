@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..core.attention import Pass, Scores, Setting
-from ..core.declarations import Mechanism
+from ..core.lazy import Tensor
 from ..core.ties import RHO, Rho, Signed, adjacency
 from ..errors import InvalidRequest, Unsupported
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .base import Mechanism, Pass, PassContext, Scores
 
 # Layers, of 12, that the published code mixes by default, counted from 0.
 PUBLISHED = frozenset({1, 2, 3, 8, 9, 10})
@@ -88,7 +85,7 @@ def jump_layers(numbers: Sequence[int]) -> frozenset[int]:
     return chosen or frozenset(numbers)
 
 
-def begin(params: JumpParams, setting: Setting) -> Pass:
+def begin(params: JumpParams, setting: PassContext) -> Pass:
     """The pass that mixes the scores of the chosen heads. Raises InvalidRequest for layers or heads that the model does not have."""
     heads_of = setting.heads_of
     layers = jump_layers(tuple(heads_of)) if params.layers is None else frozenset(params.layers)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..core.attention import Pass, Setting
-from ..core.declarations import Mechanism
+from ..core.lazy import Tensor, torch
 from ..errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from .base import Mechanism, Pass, PassContext
 
 Vector = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min_length=1, max_length=16_384)]
 Vectors = Annotated[list[Vector], Field(min_length=1, max_length=64)]
@@ -52,10 +49,8 @@ class Adding(Pass):
         return hidden.scatter_add(-2, places[..., None].expand_as(vectors), vectors)
 
 
-def begin(params: PastaParams, setting: Setting) -> Pass:
+def begin(params: PastaParams, setting: PassContext) -> Pass:
     """The pass that adds vectors[i][k] to the k-th special token's hidden state before layers[i]. Raises InvalidRequest unless counts and width fit."""
-    import torch
-
     given = _given(params, setting)
     if not given and not params.layers:
         return Pass()
@@ -77,10 +72,8 @@ def begin(params: PastaParams, setting: Setting) -> Pass:
     return Adding(dict(zip(layers, torch.tensor(given, dtype=torch.float64), strict=True)), places)
 
 
-def _places(setting: Setting) -> Tensor:
+def _places(setting: PassContext) -> Tensor:
     """Where the special tokens are, [S], or [B, S] in a batch."""
-    import torch
-
     if setting.special is not None:
         return setting.special
     special = [place for place, token in enumerate(setting.axes.queries) if token.kind == "special"]
@@ -93,7 +86,7 @@ def _refuse(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:
     )
 
 
-def _given(params: PastaParams, setting: Setting) -> list[list[list[float]]]:
+def _given(params: PastaParams, setting: PassContext) -> list[list[list[float]]]:
     """[layers, specials, d], or nothing. InvalidRequest for a model that came without vectors."""
     if params.vectors is not None:
         return params.vectors

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.attention import Pass, Setting
-from ..core.declarations import Mechanism
+from .base import Mechanism, Pass, PassContext
 
 
-def begin(params: Any, setting: Setting) -> Pass:
+def begin(params: Any, setting: PassContext) -> Pass:
     """The pass that changes nothing."""
     return Pass()
 

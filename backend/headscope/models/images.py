@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.attention import Token
+from ..core.tokens import Token
 from ..errors import InvalidImage, Unsupported
 from .facts import Patches
 from .tokens import Encoded, Grid

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from ..core.attention import Kind, Token, Warned
+from ..core.attention import Kind, ResultWarning
+from ..core.tokens import Token
 from ..errors import InvalidRequest, TooManyTokens, Unsupported
 from . import borrowing, generation, images, support, tokens
 from .catalog import Located
@@ -352,7 +353,7 @@ class Model:
         else:
             raise InvalidRequest("Give a text, or token_ids.", pointer="/text")
         tokens.check_length(len(found.tokens), self.facts.tower("decoder").max_tokens)
-        warned = Warned(
+        warned = ResultWarning(
             "no-audio", "The decoder attends to itself as it would after silence: the model was given no sound."
         )
         target = tokens.as_target(found.tokens, [])
@@ -428,9 +429,9 @@ class Model:
         return borrowing.converted(self.module, DTYPES[dtype])
 
 
-def _assumed(size: tuple[int, int]) -> Warned:
+def _assumed(size: tuple[int, int]) -> ResultWarning:
     """What to know of an image that is prepared for a model without an image processor."""
-    return Warned(
+    return ResultWarning(
         "no-image-processor",
         f"The model came without an image processor, so the image was scaled to {size[0]} x {size[1]} pixels and its values to -1..1. "
         "If the model was trained on images prepared otherwise, load it with its processor.",

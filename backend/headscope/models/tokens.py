@@ -13,7 +13,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from ..core.attention import Axes, Kind, Token, TokenKind, Warned
+from ..core.attention import Kind, ResultWarning
+from ..core.tokens import Axes, Token, TokenKind
 from ..errors import InvalidRequest, InvalidText, TooManyTokens
 
 Span = tuple[int, int]
@@ -54,7 +55,7 @@ class Encoded:
     picture: Any | None = None
     heard: Any | None = None
     generated: int = 0
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[ResultWarning, ...] = ()
 
     def axes(self, kind: Kind) -> Axes:
         """The tokens along the axes of a map of this kind. Raises InvalidRequest where there are none for it."""
@@ -130,10 +131,14 @@ def encode(
     )
 
 
-def _cut(encoding: Any) -> tuple[Warned, ...]:
+def _cut(encoding: Any) -> tuple[ResultWarning, ...]:
     if not encoding.overflowing:
         return ()
-    return (Warned("cut", f"Cut to the first {len(encoding.ids)} tokens, as asked: what follows was not read.", None),)
+    return (
+        ResultWarning(
+            "cut", f"Cut to the first {len(encoding.ids)} tokens, as asked: what follows was not read.", None
+        ),
+    )
 
 
 def extend(

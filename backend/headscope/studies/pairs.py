@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.alignment import align, check_enough, laid
-from ..core.attention import Token
+from ..core.tokens import Token
 from ..errors import InvalidRequest
 from ..lenses import LENSES
 from ..measures.compare import COMPARISONS

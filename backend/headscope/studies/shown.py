@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.attention import Token
+from ..core.tokens import Token
 from . import statistics
 
 Array = NDArray[Any]

@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headscope.core.attention import Axes, Keys, Layer, Token
+from headscope.core.attention import Keys, Layer
+from headscope.core.tokens import Axes, Token
 
 Array = NDArray[Any]
 RULES = ("all", "prefix", "window")

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.core.attention import Axes, Keys, Layer, Token
+from headscope.core.attention import Keys, Layer
+from headscope.core.tokens import Axes, Token
 from headscope.errors import Unsupported
 from headscope.lenses.jump_map import JUMP_MAP, JumpMapParams
 

@@ -29,7 +29,7 @@ TOLERANCE = 2e-6
 def shares(contributions: NDArray[Any]) -> NDArray[Any]:
     """Rows over their sum; NaN where that is 0."""
     with np.errstate(invalid="ignore"):
-        return contributions / _contributions.sum(-1, keepdims=True)
+        return contributions / contributions.sum(-1, keepdims=True)
 
 
 # Norms with the residual stream

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headscope.core.attention import Axes, Keys, Layer, Norm, Stream, Token
+from headscope.core.attention import Keys, Layer, Norm, Stream
+from headscope.core.tokens import Axes, Token
 
 EPSILON = 1e-5
 

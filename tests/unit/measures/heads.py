@@ -11,7 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headscope.core.attention import Axes, Keys, Layer, Reading, Token
+from headscope.core.attention import Keys, Layer, Reading
+from headscope.core.tokens import Axes, Token
 from headscope.measures import MEASURES
 
 Array = NDArray[Any]

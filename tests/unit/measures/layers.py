@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headscope.core.attention import Axes, Keys, Layer, Reading, Stream, Token
+from headscope.core.attention import Keys, Layer, Reading, Stream
+from headscope.core.tokens import Axes, Token
 
 EPSILON = torch.finfo(torch.float32).eps
 

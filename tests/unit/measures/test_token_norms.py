@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headscope.core.attention import Axes
 from headscope.core.declarations import NoParams
+from headscope.core.tokens import Axes
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.measures.token_norms import CLASSES

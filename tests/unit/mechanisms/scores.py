@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from headscope.core.attention import Axes, Scores, Setting, Token
+from headscope.core.tokens import Axes, Token
+from headscope.mechanisms.base import PassContext, Scores
 
 
 def tokens(n: int, special: tuple[int, ...] = (0,)) -> tuple[Token, ...]:
@@ -15,9 +16,9 @@ def tokens(n: int, special: tuple[int, ...] = (0,)) -> tuple[Token, ...]:
     )
 
 
-def setting(heads=(4, 4, 4), width=8, n=5, special=(0,), causal=False, layers=None) -> Setting:
+def setting(heads=(4, 4, 4), width=8, n=5, special=(0,), causal=False, layers=None) -> PassContext:
     axes = Axes(tokens(n, special), tokens(n, special))
-    return Setting(heads=tuple(heads), width=width, kind="self", causal=causal, axes=axes, layers=layers)
+    return PassContext(heads=tuple(heads), width=width, kind="self", causal=causal, axes=axes, layers=layers)
 
 
 def blocked(n: int, rule: str) -> torch.Tensor | None:

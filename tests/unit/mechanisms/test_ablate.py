@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from headscope.core.attention import Pass
 from headscope.errors import InvalidRequest
 from headscope.mechanisms.ablate import ABLATE, AblateParams
+from headscope.mechanisms.base import Pass
 
 from .scores import scores, setting
 

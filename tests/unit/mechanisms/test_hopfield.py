@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from headscope.core.attention import Pass
 from headscope.errors import Unsupported
+from headscope.mechanisms.base import Pass
 from headscope.mechanisms.hopfield import HOPFIELD, HopfieldParams
 
 from .scores import logits, scores, setting, softmax

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from headscope.core.attention import Pass
 from headscope.core.ties import adjacency, bonds
 from headscope.errors import InvalidRequest, Unsupported
+from headscope.mechanisms.base import Pass
 from headscope.mechanisms.jump import JUMP, JumpParams, jump_layers
 
 from .scores import scores, setting, softmax

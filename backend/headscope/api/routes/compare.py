@@ -10,7 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Query
 
 from ...core.alignment import Alignment, align, check_enough, laid
-from ...core.attention import Token
+from ...core.tokens import Token
 from ...errors import InvalidRequest
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from ...core.attention import Token
+from ...core.tokens import Token
 from ...query import Scene, Subject, find, heads_there, understand
 from ...query.grammar import MOST_CHARACTERS
 from ...store import Stored

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ...analysis.request import AnalysisRequest, Count, Tag
-from ...core.attention import Kind, ModelKind, TokenKind
+from ...core.attention import Kind, ModelKind
+from ...core.tokens import TokenKind
 from ...models.generation import Generate
 
 T = TypeVar("T")

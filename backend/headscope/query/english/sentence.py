@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ...core.attention import Token
+from ...core.tokens import Token
 from ..grammar import measures_of, parse, write
 from . import phrases
 
