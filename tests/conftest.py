@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[
 
 @pytest.fixture(scope="session")
 def server(request: pytest.FixtureRequest) -> Server:
-    """A server for tests that leave it as they find it. With `pytestmark = both_homes` one of each home, one after the other."""
+    """A server for tests that leave it as they find it. With `pytestmark = both_deployments` one of each home, one after the other."""
     running: Server = request.getfixturevalue(getattr(request, "param", "embedded"))
     return running
 

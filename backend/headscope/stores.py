@@ -59,7 +59,7 @@ def recover(settings: Settings) -> None:
             database.recover(folder / "results.db", create_index, "It is made again from the stored results.")
 
 
-def record(settings: Settings, *, patient: bool = False) -> JobDatabase:
+def job_database(settings: Settings, *, patient: bool = False) -> JobDatabase:
     """The record of jobs: in the cluster's Redis, or beside the results. `patient` is for whoever keeps no request waiting."""
     if settings.redis_url is None:
         return SqliteJobDatabase(settings.home / "jobs.db")
@@ -73,9 +73,9 @@ def results(settings: Settings) -> Results:
     return Results.shared(_shelf(settings), settings.redis_url, settings.quota_bytes, settings.home / "staging")
 
 
-def discard_ended(results: Results, record: JobDatabase) -> None:
+def discard_ended(results: Results, jobs: JobDatabase) -> None:
     """Remove what jobs left half written on this machine that were killed or taken over by another worker."""
-    results.discard_ended(lambda ids: running(record, ids))
+    results.discard_ended(lambda ids: running(jobs, ids))
 
 
 def inputs(settings: Settings) -> Inputs:

@@ -12,10 +12,10 @@ import headscope
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
-from tests.support.cluster import both_homes
+from tests.support.cluster import both_deployments
 from tests.support.server import API, SLOW, Server
 
-pytestmark = both_homes
+pytestmark = both_deployments
 ANALYSES = "/api/v1/analyses"
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from headscope import FIGURES
 from headscope.figures.studies import STUDY_FIGURES
-from tests.support.cluster import both_homes
+from tests.support.cluster import both_deployments
 from tests.support.server import Server, eventually
 from tests.unit.figures.test_rendering import hanging, started
 
@@ -37,7 +37,7 @@ def refusal(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
-@both_homes
+@both_deployments
 def test_every_figure_in_every_form(server: Server) -> None:
     """As declared; JSON that plotly takes, numbers as CSV, the same answer again for who has it."""
     id_ = analysed(server)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.cluster import both_homes
+from tests.support.cluster import both_deployments
 from tests.support.server import Server
 
-pytestmark = both_homes
+pytestmark = both_deployments
 TEXT = "The cat sat on the mat because the cat was tired."
 
 

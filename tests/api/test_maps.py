@@ -18,10 +18,10 @@ from headscope.api.http import tensors
 from headscope.api.routes.maps import Cut
 from headscope.errors import BudgetExceeded
 from headscope.server.limiters import Limiters
-from tests.support.cluster import both_homes
+from tests.support.cluster import both_deployments
 from tests.support.server import Server, eventually
 
-pytestmark = both_homes
+pytestmark = both_deployments
 LENSES = ["weights", "effective", "effective-simplex"]
 TEXT = "The cat sat on the mat because it was tired, and the mat was warm."
 

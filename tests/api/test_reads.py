@@ -13,7 +13,7 @@ import pytest
 
 from tests.api.users import Users, refused
 from tests.faults.test_storage import folder
-from tests.support.cluster import Cluster, both_homes
+from tests.support.cluster import Cluster, both_deployments
 from tests.support.server import API, Server
 
 BODY = {"model": "bert", "lenses": ["weights"], "measures": ["entropy"]}
@@ -36,7 +36,7 @@ def test_a_long_document_travels_compressed(embedded: Server) -> None:
     assert 5 * int(told[0].headers["content-length"]) < len(told[1].content)
 
 
-@both_homes
+@both_deployments
 @pytest.mark.parametrize("path", PATHS)
 def test_the_second_answer_is_the_first(server: Server, path: str) -> None:
     """To the byte, with all headers and an id of its own; and it is counted as the first was."""
@@ -82,7 +82,7 @@ def test_what_one_user_asks_again_stays_theirs(lab: Users, path: str) -> None:
     assert {lab.ada.get(address).status_code for _ in range(2)} == {404}
 
 
-@both_homes
+@both_deployments
 def test_a_slice_is_cut_as_the_route_cuts_it(server: Server) -> None:
     """Whoever has read the analysis before is answered without the route: with the same bytes."""
     document = f"/analyses/{server.analyse(**BODY, text='Cut in slices.')['id']}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headscope.api.http.recent import RecentAnswers
-from tests.support.cluster import both_homes
+from tests.support.cluster import both_deployments
 from tests.support.server import API, Server
 
 
@@ -23,7 +23,7 @@ def test_room_is_bounded_and_the_least_used_goes() -> None:
     assert recent.get("e") == b"1234567890"
 
 
-@both_homes
+@both_deployments
 def test_the_document_is_that_of_the_result(server: Server) -> None:
     """The same bytes each time; gone once the analysis is forgotten; anew once it is computed again."""
     body = {"model": "bert", "text": "Shown, forgotten and shown again."}

@@ -17,13 +17,13 @@ import pytest
 from tests.api.test_bad_input import check_problem
 from tests.api.users import API, NOBODY, OF_STUDY, Users, ask
 from tests.support import studies
-from tests.support.cluster import Cluster, both_homes
+from tests.support.cluster import Cluster, both_deployments
 from tests.support.server import Server, eventually
 
 ASKED = studies.asked(40, figures=["entropy"])
 
 
-@both_homes
+@both_deployments
 def test_a_study(server: Server) -> None:
     """202 and a place; done, it says what went in; the same request has the same id and is there at once."""
     answer = server.post(ASKED, "/studies")
@@ -45,7 +45,7 @@ def test_a_study(server: Server) -> None:
     assert id_ not in [item["id"] for item in server.get("/analyses").json()["items"]]
 
 
-@both_homes
+@both_deployments
 def test_what_it_found(server: Server) -> None:
     """Heads by a query, one head with its distribution, classes, examples and neighbours, figures and tables."""
     id_ = studies.done(server, ASKED)["id"]
@@ -67,7 +67,7 @@ def test_what_it_found(server: Server) -> None:
     assert len(server.get(f"/studies/{id_}/examples").json()["items"]) == 32
 
 
-@both_homes
+@both_deployments
 def test_heads_by_a_measure_that_another_lens_has(server: Server) -> None:
     """Entropy is none of the effective map's: whoever looks through that lens gets the entropy of the weights."""
     id_ = studies.done(server, studies.asked(12, lenses=["weights", "effective"], measures=["entropy"]))["id"]
@@ -80,7 +80,7 @@ def test_heads_by_a_measure_that_another_lens_has(server: Server) -> None:
     assert len(found.json()["heads"]) == 8
 
 
-@both_homes
+@both_deployments
 def test_figures_and_tables(server: Server) -> None:
     """Whatever it says can be drawn or listed can be, in every form."""
     document = studies.done(server, ASKED)
@@ -154,7 +154,7 @@ def files_for_headvis(server: Server, path: str) -> dict[str, Any]:
         return {name: json.loads(file.read(name)) for name in file.namelist()}
 
 
-def test_both_homes_give_the_same_numbers(embedded: Server, cluster: Cluster, tmp_path: Path) -> None:
+def test_both_deployments_give_the_same_numbers(embedded: Server, cluster: Cluster, tmp_path: Path) -> None:
     """One child, or two workers that take chunks as they come: the same arrays, bit by bit."""
     body = studies.asked(700, seed=1)
     ids = [studies.done(server, body)["id"] for server in (embedded, cluster)]
@@ -162,7 +162,7 @@ def test_both_homes_give_the_same_numbers(embedded: Server, cluster: Cluster, tm
     studies.same(*(studies.arrays(server, ids[0], tmp_path) for server in (embedded, cluster)))
 
 
-@both_homes
+@both_deployments
 def test_two_variants(server: Server) -> None:
     """Compared input by input."""
     body = studies.asked(20, against={"mechanism": {"name": "hopfield", "alpha": 0.5}}, figures=["tuning"])
@@ -174,7 +174,7 @@ def test_two_variants(server: Server) -> None:
     assert server.get(f"/studies/{document['id']}/heads", params={"variant": 1}).json()["of"] == 8
 
 
-@both_homes
+@both_deployments
 def test_its_progress_can_be_followed(server: Server) -> None:
     """Inputs done only grow; events come in order; whoever lost the connection goes on where it was."""
     id_ = studies.submit(server, studies.asked(900, seed=2))
@@ -198,7 +198,7 @@ def test_an_analysis_sent_meanwhile_does_not_wait_for_it(embedded: Server) -> No
     assert studies.ended(embedded, id_)["inputs"] == 2_000
 
 
-@both_homes
+@both_deployments
 def test_cancel(server: Server) -> None:
     """Its chunks go with it, what runs is stopped; sent again it goes on."""
     body = studies.asked(600, model="slow", measures=["entropy"], seed=4)
@@ -211,7 +211,7 @@ def test_cancel(server: Server) -> None:
     assert server.analyse(model="bert", text="And then?", lenses=["weights"])["status"] == "done"
 
 
-@both_homes
+@both_deployments
 def test_forget(server: Server) -> None:
     """It is no more, and neither is anything of it."""
     id_ = studies.done(server, studies.asked(10, seed=5))["id"]
@@ -221,7 +221,7 @@ def test_forget(server: Server) -> None:
     assert id_ not in [item["id"] for item in server.get("/studies").json()["items"]]
 
 
-@both_homes
+@both_deployments
 def test_it_is_shared(server: Server) -> None:
     """A key and the address that opens with it, the same each time; an analysis, or nothing, is no study to share."""
     id_ = studies.done(server, ASKED)["id"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headscope.jobs import JobDatabase
-from tests.contract.records import Open, Place
+from tests.contract.job_databases import Open, Place
 from tests.support.compose import Redis, redis_server
 from tests.support.stores import object_store
 
@@ -37,7 +37,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def open_record(place: Place) -> Iterator[Open]:
+def open_database(place: Place) -> Iterator[Open]:
     """Opens the same record each time, as another process would."""
     opened: list[JobDatabase] = []
 
@@ -46,11 +46,11 @@ def open_record(place: Place) -> Iterator[Open]:
         return opened[-1]
 
     yield open_
-    for record in opened:
-        record.close()
+    for database in opened:
+        database.close()
 
 
 @pytest.fixture
-def record(open_record: Open) -> JobDatabase:
+def database(open_database: Open) -> JobDatabase:
     """An empty record."""
-    return open_record()
+    return open_database()

@@ -18,7 +18,7 @@ from headscope.jobs import SqliteJobDatabase, Work
 from headscope.server.service import Service
 from headscope.settings import Settings
 
-from .records import WORKER
+from .job_databases import WORKER
 from .test_store import check, name, write
 
 PAGE = 4096
@@ -74,7 +74,7 @@ def service(home: Path) -> Service:
     return made
 
 
-def leave(made: Service) -> None:
+def release(made: Service) -> None:
     """Give the home back, as the end of a server's process does."""
     assert made._lock is not None
     os.close(made._lock)
@@ -86,11 +86,11 @@ def home(tmp_path: Path) -> Path:
     first = service(tmp_path)
     for number in range(RESULTS):
         write(first.results, number)
-    first.record.enqueue([Work(name(number), "{}" * PAGE) for number in range(20)])
-    for database in (first.record._database, first.results._index._database):
+    first.database.enqueue([Work(name(number), "{}" * PAGE) for number in range(20)])
+    for database in (first.database._database, first.results._index._database):
         database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.close()
-    leave(first)
+    release(first)
     return tmp_path
 
 
@@ -104,9 +104,9 @@ def test_a_damaged_record_is_put_aside(home: Path, damage: str, caplog: pytest.L
     """The server starts with an empty record, reports it in one sentence, and takes new jobs; results are not touched."""
     DAMAGE[damage](home / "jobs.db")
     again = service(home)
-    assert again.record.statuses() == {}
-    again.record.enqueue([Work(name(1), "{}")])
-    assert [job.id for job in again.record.claim(WORKER)] == [name(1)]
+    assert again.database.statuses() == {}
+    again.database.enqueue([Work(name(1), "{}")])
+    assert [job.id for job in again.database.claim(WORKER)] == [name(1)]
     for number in range(RESULTS):
         check(again.results, number)
     (kept,) = aside(home)
@@ -121,14 +121,14 @@ def test_a_damaged_index_is_made_again(home: Path, damage: str) -> None:
     DAMAGE[damage](home / "results.db")
     again = service(home)
     assert again.results.usage()[0] == RESULTS
-    assert again.record.waiting() == 20
+    assert again.database.waiting() == 20
 
 
 def test_what_is_not_damaged_stays(home: Path) -> None:
     """A log of noise beside a sound file is no damage."""
     garbage(home / "jobs.db")
     again = service(home)
-    assert again.record.waiting() == 20
+    assert again.database.waiting() == 20
     assert not aside(home)
 
 
@@ -156,7 +156,7 @@ def test_a_second_server_does_not_put_aside(home: Path) -> None:
     with pytest.raises(HeadscopeError, match="Another Headscope server"):
         service(home)
     assert not aside(home)
-    leave(running)
+    release(running)
 
 
 @pytest.mark.parametrize("damage", ["half", "header", "pages"])
@@ -164,16 +164,16 @@ def test_damage_while_in_use(home: Path, damage: str) -> None:
     """Whatever reads the damaged part is told so; the file stays where it is, until the next start."""
     DAMAGE[damage](home / "jobs.db")
     with pytest.raises(DatabaseDamaged):
-        SqliteJobDatabase(home / "jobs.db").several([name(number) for number in range(20)])
+        SqliteJobDatabase(home / "jobs.db").get_many([name(number) for number in range(20)])
     assert not aside(home)
 
 
 def test_a_table_that_is_gone(home: Path) -> None:
     """A file that was removed while it was in use is damage, not a mistake of ours."""
-    record = SqliteJobDatabase(home / "jobs.db")
-    record._connection.execute("DROP TABLE jobs")
+    database = SqliteJobDatabase(home / "jobs.db")
+    database._connection.execute("DROP TABLE jobs")
     with pytest.raises(DatabaseDamaged):
-        record.waiting()
+        database.waiting()
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
@@ -183,9 +183,9 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
 
 
 def test_a_full_database(home: Path) -> None:
-    record = SqliteJobDatabase(home / "jobs.db")
-    pages = record._connection.execute("PRAGMA page_count").fetchone()[0]
-    record._connection.execute(f"PRAGMA max_page_count = {pages}")
+    database = SqliteJobDatabase(home / "jobs.db")
+    pages = database._connection.execute("PRAGMA page_count").fetchone()[0]
+    database._connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StorageFull):
-        record.enqueue([Work(name(100), "x" * 100 * PAGE)])
-    assert record.waiting() == 20
+        database.enqueue([Work(name(100), "x" * 100 * PAGE)])
+    assert database.waiting() == 20

@@ -27,7 +27,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 def opened(place: Place, quota: int = ROOM) -> Files:
     """Its files, as a process of its own would open them."""
-    if place.kind == "home":
+    if place.kind == "local":
         return Files.local(Path(place.root), quota)
     return Files.shared(place.root, place.redis, quota, Path(place.staging))
 

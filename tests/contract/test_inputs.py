@@ -22,7 +22,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 def opened(place: Place, quota: int = LARGE) -> Inputs:
     """Its inputs, as a process of its own would open them."""
-    if place.kind == "home":
+    if place.kind == "local":
         return Inputs.local(Path(place.root), quota)
     return Inputs.shared(place.root, place.redis, quota, Path(place.staging))
 

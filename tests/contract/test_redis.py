@@ -11,7 +11,7 @@ import pytest
 
 from headscope.errors import BrokerUnavailable
 from headscope.jobs import JobDatabase, RedisJobDatabase, Watcher, Work, Worker
-from tests.contract.records import IDS, WORKER, accept, claimed, order, running, work
+from tests.contract.job_databases import IDS, WORKER, accept, claimed, order, running, work
 from tests.support.compose import Redis, redis_server
 from tests.support.server import eventually
 
@@ -24,21 +24,21 @@ def broker() -> Iterator[Redis]:
 
 
 @pytest.fixture
-def record(broker: Redis) -> Iterator[RedisJobDatabase]:
+def database(broker: Redis) -> Iterator[RedisJobDatabase]:
     opened = RedisJobDatabase(broker.url)
     yield opened
     opened.close()
 
 
-def back(record: JobDatabase) -> bool:
+def back(database: JobDatabase) -> bool:
     """Whether the record answers."""
     try:
-        return record.now() > 0
+        return database.now() > 0
     except BrokerUnavailable:
         return False
 
 
-def test_what_is_accepted_is_durable(broker: Redis, record: RedisJobDatabase) -> None:
+def test_what_is_accepted_is_durable(broker: Redis, database: RedisJobDatabase) -> None:
     """Redis is killed in the middle of many submissions: every one that was answered is there afterwards, with all that belongs to it."""
     accepted: list[str] = []
     refused = threading.Event()
@@ -46,7 +46,7 @@ def test_what_is_accepted_is_durable(broker: Redis, record: RedisJobDatabase) ->
     def submit(thread: int) -> None:
         for number in range(thread * 10_000, (thread + 1) * 10_000):
             try:
-                record.enqueue(work(number, owner=f"u{thread}"))
+                database.enqueue(work(number, owner=f"u{thread}"))
             except BrokerUnavailable:
                 refused.set()
                 return
@@ -60,111 +60,111 @@ def test_what_is_accepted_is_durable(broker: Redis, record: RedisJobDatabase) ->
             future.result()
     assert refused.is_set()
     broker.start()
-    eventually(lambda: back(record), "the record")
-    jobs = record.several(accepted)
+    eventually(lambda: back(database), "the record")
+    jobs = database.get_many(accepted)
     assert len(jobs) == len(accepted) >= 100
-    assert all(record.may_read(job.id, job.owner) for job in jobs.values())
-    assert set(accepted) <= set(order(record))
+    assert all(database.may_read(job.id, job.owner) for job in jobs.values())
+    assert set(accepted) <= set(order(database))
 
 
-def test_a_redis_that_hangs_is_given_up(broker: Redis, record: RedisJobDatabase) -> None:
+def test_a_redis_that_hangs_is_given_up(broker: Redis, database: RedisJobDatabase) -> None:
     """An answer comes, though Redis gives none; when it goes on so does everything."""
-    accept(record, 0)
+    accept(database, 0)
     broker.pause()
     with pytest.raises(BrokerUnavailable):
-        record.get(IDS[0])
+        database.get(IDS[0])
     with pytest.raises(BrokerUnavailable):
-        record.enqueue(work(1))
+        database.enqueue(work(1))
     broker.resume()
-    eventually(lambda: back(record), "the record")
-    assert claimed(record).id == IDS[0]
+    eventually(lambda: back(database), "the record")
+    assert claimed(database).id == IDS[0]
 
 
-def test_a_redis_that_restarts(broker: Redis, record: RedisJobDatabase) -> None:
+def test_a_redis_that_restarts(broker: Redis, database: RedisJobDatabase) -> None:
     """Its scripts are gone, its data are not: runs go on."""
-    job = running(record)
+    job = running(database)
     broker.kill()
     with pytest.raises(BrokerUnavailable):
-        record.progress(job.id, job.run, 0.5, "forward", "")
+        database.progress(job.id, job.run, 0.5, "forward", "")
     broker.start()
-    eventually(lambda: back(record), "the record")
-    assert record.progress(job.id, job.run, 0.5, "forward", "")
-    assert record.finish(job.id, job.run, "done")
+    eventually(lambda: back(database), "the record")
+    assert database.progress(job.id, job.run, 0.5, "forward", "")
+    assert database.finish(job.id, job.run, "done")
 
 
-def test_a_redis_that_was_emptied(broker: Redis, record: RedisJobDatabase) -> None:
+def test_a_redis_that_was_emptied(broker: Redis, database: RedisJobDatabase) -> None:
     """Everything is cleanly not there; whoever waits is told; work sent again runs, and runs of before change nothing."""
-    accept(record, 0, 1)
-    before = claimed(record)
-    seen = record.newest()
+    accept(database, 0, 1)
+    before = claimed(database)
+    seen = database.newest_version()
 
     async def wait() -> list[str]:
-        watcher = Watcher(record)
+        watcher = Watcher(database)
         waiting = [asyncio.create_task(_statuses(watcher, id_)) for id_ in IDS[:2]]
         await asyncio.sleep(0.3)  # the flush comes while they wait; if not, they find nothing, which is right, too
         await asyncio.to_thread(broker.empty)
-        await asyncio.to_thread(accept, record, 2)
+        await asyncio.to_thread(accept, database, 2)
         return [one for seen in await asyncio.gather(*waiting) for one in seen[-1:]]
 
     assert asyncio.run(asyncio.wait_for(wait(), 30)) in (["running", "queued"], ["queued"], [])
-    assert record.get(IDS[0]) is None
-    assert not record.progress(before.id, before.run, 0.5, "forward", "")
-    assert not record.finish(before.id, before.run, "done")
-    assert not record.cancel(IDS[0])
-    assert not record.may_read(IDS[0], "local")
-    assert record.lost() == []
-    assert record.changed_since(seen)[1] is None
-    accept(record, 0)
-    assert record.newest() > seen
-    again = record.claim(WORKER) + record.claim(WORKER)
+    assert database.get(IDS[0]) is None
+    assert not database.progress(before.id, before.run, 0.5, "forward", "")
+    assert not database.finish(before.id, before.run, "done")
+    assert not database.cancel(IDS[0])
+    assert not database.may_read(IDS[0], "local")
+    assert database.expired() == []
+    assert database.changed_since(seen)[1] is None
+    accept(database, 0)
+    assert database.newest_version() > seen
+    again = database.claim(WORKER) + database.claim(WORKER)
     assert [job.id for job in again] == [IDS[2], IDS[0]]
     assert min(job.run for job in again) > before.run
-    assert not record.finish(before.id, before.run, "done")
+    assert not database.finish(before.id, before.run, "done")
 
 
 async def _statuses(watcher: Watcher, id_: str) -> list[str]:
     return [job.status async for job in watcher.changes(id_)]
 
 
-def test_a_redis_without_room(broker: Redis, record: RedisJobDatabase) -> None:
+def test_a_redis_without_room(broker: Redis, database: RedisJobDatabase) -> None:
     """Nothing new is accepted, and nothing half; what is there can be read, done, and forgotten, and then there is room again."""
-    accept(record, 0, 1)
-    job = claimed(record)
-    before = record.newest()
+    accept(database, 0, 1)
+    job = claimed(database)
+    before = database.newest_version()
     with broker.full():
         with pytest.raises(BrokerUnavailable) as refused:
-            accept(record, 2)
+            accept(database, 2)
         assert "memory" in refused.value.detail
         with pytest.raises(BrokerUnavailable):
-            record.grant(IDS[0], "ann")
-        assert (record.get(IDS[2]), record.newest(), record.waiting()) == (None, before, 1)
-        assert record.progress(job.id, job.run, 0.5, "forward", "")
-        record.beat(WORKER, [job.run])
-        assert record.finish(job.id, job.run, "done")
-        assert record.cancel(IDS[1])
-        assert record.forget(IDS[1])
-        assert record.trim(older_than=-1.0) == 1
-    accept(record, 2)
-    assert order(record) == [IDS[2]]
+            database.grant(IDS[0], "ann")
+        assert (database.get(IDS[2]), database.newest_version(), database.waiting()) == (None, before, 1)
+        assert database.progress(job.id, job.run, 0.5, "forward", "")
+        database.heartbeat(WORKER, [job.run])
+        assert database.finish(job.id, job.run, "done")
+        assert database.cancel(IDS[1])
+        assert database.forget(IDS[1])
+        assert database.trim(older_than=-1.0) == 1
+    accept(database, 2)
+    assert order(database) == [IDS[2]]
 
 
-def test_a_redis_that_refuses(broker: Redis, record: RedisJobDatabase) -> None:
+def test_a_redis_that_refuses(broker: Redis, database: RedisJobDatabase) -> None:
     """A password that became wrong, a replica that takes no changes: one plain error, until it is put right."""
-    accept(record, 0)
+    accept(database, 0)
     broker.kill()
     broker.start(REDIS_PASSWORD="changed")
     with pytest.raises(BrokerUnavailable):
-        record.get(IDS[0])
+        database.get(IDS[0])
     broker.restart("--replicaof", "127.0.0.1 1")
-    assert record.waiting() == 1
+    assert database.waiting() == 1
     with pytest.raises(BrokerUnavailable):
-        accept(record, 1)
+        accept(database, 1)
     broker.restart()
-    accept(record, 1)
-    assert record.waiting() == 2
+    accept(database, 1)
+    assert database.waiting() == 2
 
 
-def test_a_full_queue_costs_no_more(broker: Redis, record: RedisJobDatabase) -> None:
+def test_a_full_queue_costs_no_more(broker: Redis, database: RedisJobDatabase) -> None:
     """Claiming among 5,000 jobs of 50 owners, and whatever else a request asks, takes no more commands than among 500."""
 
     def fill(low: int, high: int) -> None:
@@ -173,7 +173,7 @@ def test_a_full_queue_costs_no_more(broker: Redis, record: RedisJobDatabase) -> 
                 Work(f"{100 * number + one:032x}", "{}", model="m", recipe="r", tokens=one, owner=f"user-{number}")
                 for one in range(low, high)
             ]
-            record.enqueue(jobs)
+            database.enqueue(jobs)
 
     with broker.client() as watched:
 
@@ -186,21 +186,21 @@ def test_a_full_queue_costs_no_more(broker: Redis, record: RedisJobDatabase) -> 
             return calls() - before
 
         def costs() -> list[int]:
-            last = record.page(1, float("inf"), "user-49")[0]
+            last = database.page(1, float("inf"), "user-49")[0]
             return [
                 commands(ask)
                 for ask in (
-                    lambda: record.claim(Worker("w", warm=frozenset({"m"}), most_tokens=1)),
-                    lambda: record.place(last),
-                    lambda: record.get(last.id),
-                    lambda: record.enqueue(work(9999, owner="ann")),
-                    lambda: record.waiting("ann"),
-                    lambda: record.page(10, float("inf"), "user-7"),
+                    lambda: database.claim(Worker("w", warm=frozenset({"m"}), most_tokens=1)),
+                    lambda: database.position(last),
+                    lambda: database.get(last.id),
+                    lambda: database.enqueue(work(9999, owner="ann")),
+                    lambda: database.waiting("ann"),
+                    lambda: database.page(10, float("inf"), "user-7"),
                 )
             ]
 
         fill(0, 10)
         few = costs()
-        record.cancel(work(9999, owner="ann")[0].id)
+        database.cancel(work(9999, owner="ann")[0].id)
         fill(10, 100)
         assert all(many <= 2 * before for many, before in zip(costs(), few, strict=True)), few

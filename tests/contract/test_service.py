@@ -10,7 +10,7 @@ from headscope.errors import Unknown
 from headscope.server.service import Service
 from headscope.settings import Settings
 
-from .records import IDS, running, status
+from .job_databases import IDS, running, status
 from .test_store import name, write
 
 
@@ -22,28 +22,28 @@ def service(tmp_path: Path) -> Service:
 
 def test_what_can_be_read_is_forgotten_though_its_job_goes_on(service: Service) -> None:
     """A worker says that a job has ended a moment after its result is there."""
-    running(service.record, 1)
+    running(service.database, 1)
     write(service.results, 1)
     assert service.find(IDS[1])[1] is not None
     assert service.cancel(IDS[1]) is False
-    assert status(service.record, IDS[1]) is None
+    assert status(service.database, IDS[1]) is None
     with pytest.raises(Unknown):
         service.find(name(1))
 
 
 def test_others_keep_what_one_forgets(service: Service) -> None:
-    running(service.record, 1, owner="ann")
-    service.record.grant(IDS[1], "bob")
+    running(service.database, 1, owner="ann")
+    service.database.grant(IDS[1], "bob")
     write(service.results, 1)
     assert service.cancel(IDS[1], "ann") is False
-    assert not service.record.may_read(IDS[1], "ann")
-    assert service.record.may_read(IDS[1], "bob")
+    assert not service.database.may_read(IDS[1], "ann")
+    assert service.database.may_read(IDS[1], "bob")
     assert service.find(IDS[1])[1] is not None
 
 
 def test_what_is_under_way_is_cancelled_first(service: Service) -> None:
-    running(service.record, 1)
+    running(service.database, 1)
     assert service.cancel(IDS[1]) is True
-    assert status(service.record, IDS[1]) == "cancelled"
+    assert status(service.database, IDS[1]) == "cancelled"
     assert service.cancel(IDS[1]) is False
-    assert status(service.record, IDS[1]) is None
+    assert status(service.database, IDS[1]) is None

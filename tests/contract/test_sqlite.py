@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headscope.jobs import SqliteJobDatabase
-from tests.contract.records import WORKER, accept, order, the
+from tests.contract.job_databases import WORKER, accept, order, the
 
 # The file of version 0.1 and what stood in it.
 OLD = """
@@ -44,24 +44,24 @@ def old(tmp_path: Path) -> Path:
 
 def test_a_file_of_an_older_version(old: Path) -> None:
     """Its jobs stay, in their order, as things of the one user there was; versions and counters go on."""
-    record = SqliteJobDatabase(old)
-    assert record.statuses() == {"done": 1, "failed": 1, "running": 1, "queued": 2}
-    assert record.newest() == 900
-    assert record.counters() == {"forward_passes": 41}
-    assert [job.id for job in record.page(10, float("inf"))] == list("edcba")
-    assert the(record, "b").error == {"code": "timed-out"}
-    assert all(record.may_read(id_, "local") for id_ in "abcde")
-    (running,) = record.lost()
+    database = SqliteJobDatabase(old)
+    assert database.statuses() == {"done": 1, "failed": 1, "running": 1, "queued": 2}
+    assert database.newest_version() == 900
+    assert database.counters() == {"forward_passes": 41}
+    assert [job.id for job in database.page(10, float("inf"))] == list("edcba")
+    assert the(database, "b").error == {"code": "timed-out"}
+    assert all(database.may_read(id_, "local") for id_ in "abcde")
+    (running,) = database.expired()
     assert running.id == "c"
-    assert record.requeue("c", running.run, "", counted=False)
-    accept(record, 1)
-    assert order(record) == ["c", "e", f"{1:032x}", "d"]
-    assert record.claim(WORKER) == []
-    assert {the(record, id_).kind for id_ in "abcde"} == {"analysis"}
-    record.close()
+    assert database.requeue("c", running.run, "", counted=False)
+    accept(database, 1)
+    assert order(database) == ["c", "e", f"{1:032x}", "d"]
+    assert database.claim(WORKER) == []
+    assert {the(database, id_).kind for id_ in "abcde"} == {"analysis"}
+    database.close()
     again = SqliteJobDatabase(old)
     assert again.statuses() == {"done": 5, "failed": 1}
-    assert again.newest() > 900
+    assert again.newest_version() > 900
     again.close()
 
 

@@ -297,7 +297,7 @@ def test_tidy_removes_what_was_left(results: Results, place: Place, monkeypatch:
             place.files.pipe_file(f"{place.path}/results/{name(number)}/abc/weights.safetensors", b"half")
     before = place.lying()
     place.open().tidy()
-    if place.kind != "home":
+    if place.kind != "local":
         assert len(list(results.staging.iterdir())) == 2
         assert place.lying() == before
         later = time.time() + 3700
@@ -310,7 +310,7 @@ def test_tidy_removes_what_was_left(results: Results, place: Place, monkeypatch:
 
 def forget(place: Place) -> None:
     """The index loses everything, as when its file is removed, or its Redis restarts empty."""
-    if place.kind == "home":
+    if place.kind == "local":
         place.open()._index._connection.execute("DELETE FROM results")
     else:
         place.open()._index._link.ask(lambda redis: redis.delete(*redis.scan_iter()))

@@ -8,42 +8,42 @@ from typing import Any
 
 from headscope.errors import BrokerUnavailable
 from headscope.jobs import Job, JobDatabase, Watcher
-from tests.contract.records import IDS, accept, claimed, running, the
+from tests.contract.job_databases import IDS, accept, claimed, running, the
 from tests.support.server import eventually
 
 
 class Asked:
     """A record that counts what it is asked, and can be made to fail."""
 
-    def __init__(self, record: JobDatabase) -> None:
-        self.record, self.calls, self.away = record, Counter[str](), False
+    def __init__(self, database: JobDatabase) -> None:
+        self.database, self.calls, self.away = database, Counter[str](), False
 
     def __getattr__(self, name: str) -> Any:
         self.calls[name] += 1
         if self.away:
             raise BrokerUnavailable("away")
-        return getattr(self.record, name)
+        return getattr(self.database, name)
 
 
-def test_everybody_sees_the_end(record: JobDatabase) -> None:
+def test_everybody_sees_the_end(database: JobDatabase) -> None:
     """Five hundred who wait for two jobs, with progress in between; and whoever comes later."""
 
     async def watch() -> None:
-        watcher = Watcher(record)
-        accept(record, 0, 1)
+        watcher = Watcher(database)
+        accept(database, 0, 1)
         waiting = [asyncio.create_task(_collect(watcher, IDS[number % 2])) for number in range(500)]
         await asyncio.sleep(0)
         for _ in range(2):
-            job = await asyncio.to_thread(claimed, record)
+            job = await asyncio.to_thread(claimed, database)
             for step in range(20):
-                await asyncio.to_thread(record.progress, job.id, job.run, step / 20, "forward", "")
-            await asyncio.to_thread(record.finish, job.id, job.run, "done")
+                await asyncio.to_thread(database.progress, job.id, job.run, step / 20, "forward", "")
+            await asyncio.to_thread(database.finish, job.id, job.run, "done")
             watcher.poke()
         for seen in await asyncio.gather(*waiting):
             versions = [job.version for job in seen]
             assert versions == sorted(set(versions))
             assert [job.terminal for job in seen] == [False] * (len(seen) - 1) + [True]
-        last = the(record, IDS[0])
+        last = the(database, IDS[0])
         assert await _collect(watcher, IDS[0]) == [last]
         assert await _collect(watcher, IDS[0], last.version) == []
         assert await _collect(watcher, IDS[3]) == []
@@ -51,40 +51,40 @@ def test_everybody_sees_the_end(record: JobDatabase) -> None:
     asyncio.run(watch())
 
 
-def test_one_look_serves_everybody(record: JobDatabase) -> None:
+def test_one_look_serves_everybody(database: JobDatabase) -> None:
     """Per tick one question what has changed, and one for what somebody waits for; none for other jobs' changes."""
 
     async def watch() -> None:
-        asked = Asked(record)
+        asked = Asked(database)
         watcher = Watcher(asked)
-        job = running(record, 0)
-        other = running(record, 1)
+        job = running(database, 0)
+        other = running(database, 1)
         waiting = [asyncio.create_task(_collect(watcher, IDS[0])) for _ in range(50)]
         await asyncio.to_thread(
             eventually, lambda: asked.calls["get"] == 50 and asked.calls["changed_since"], "questions"
         )
         asked.calls.clear()
-        record.progress(other.id, other.run, 0.5, "forward", "")
+        database.progress(other.id, other.run, 0.5, "forward", "")
         await asyncio.to_thread(eventually, lambda: asked.calls["changed_since"] >= 3, "questions")
         assert asked.calls.keys() == {"changed_since"}
-        record.finish(job.id, job.run, "done")
+        database.finish(job.id, job.run, "done")
         await asyncio.gather(*waiting)
-        assert (asked.calls["several"], asked.calls["get"]) == (1, 0)
+        assert (asked.calls["get_many"], asked.calls["get"]) == (1, 0)
 
     asyncio.run(watch())
 
 
-def test_who_waits_outlives_an_outage(record: JobDatabase) -> None:
+def test_who_waits_outlives_an_outage(database: JobDatabase) -> None:
     """While the record is away nobody is told anything wrong; once it is back the end is told."""
 
     async def watch() -> None:
-        asked = Asked(record)
+        asked = Asked(database)
         watcher = Watcher(asked)
-        job = running(record)
+        job = running(database)
         waiting = asyncio.create_task(_collect(watcher, IDS[0]))
         await asyncio.to_thread(eventually, lambda: asked.calls["changed_since"], "questions")
         asked.away = True
-        record.finish(job.id, job.run, "done")
+        database.finish(job.id, job.run, "done")
         asked.calls.clear()
         await asyncio.to_thread(eventually, lambda: asked.calls["changed_since"] >= 3, "questions")
         assert not waiting.done()
@@ -94,36 +94,36 @@ def test_who_waits_outlives_an_outage(record: JobDatabase) -> None:
     asyncio.run(watch())
 
 
-def test_old_news_end_nothing(record: JobDatabase) -> None:
+def test_old_news_end_nothing(database: JobDatabase) -> None:
     """A job that was cancelled and sent again before somebody looks is followed to its new end, even if news of the old one come late."""
 
     async def watch() -> None:
-        watcher = Watcher(record)
-        accept(record, 0)
-        record.cancel(IDS[0])
-        old = the(record, IDS[0])
-        accept(record, 0)
+        watcher = Watcher(database)
+        accept(database, 0)
+        database.cancel(IDS[0])
+        old = the(database, IDS[0])
+        accept(database, 0)
         changes = watcher.changes(IDS[0])
         assert (await anext(changes)).status == "queued"
         for news in watcher._waiting[IDS[0]]:
             news.put_nowait(old)
-        job = claimed(record)
-        record.finish(job.id, job.run, "done")
+        job = claimed(database)
+        database.finish(job.id, job.run, "done")
         assert [change.status async for change in changes][-1] == "done"
 
     asyncio.run(watch())
 
 
-def test_waiting_has_a_limit(record: JobDatabase) -> None:
+def test_waiting_has_a_limit(database: JobDatabase) -> None:
     """`ended` gives the job as it is when time is up."""
-    job = running(record)
-    asyncio.run(_ended(record, 0.05, job))
-    record.finish(job.id, job.run, "done")
-    asyncio.run(_ended(record, 60.0, the(record, job.id)))
+    job = running(database)
+    asyncio.run(_ended(database, 0.05, job))
+    database.finish(job.id, job.run, "done")
+    asyncio.run(_ended(database, 60.0, the(database, job.id)))
 
 
-async def _ended(record: JobDatabase, seconds: float, expected: Job) -> None:
-    assert await Watcher(record).ended(expected.id, seconds) == expected
+async def _ended(database: JobDatabase, seconds: float, expected: Job) -> None:
+    assert await Watcher(database).ended(expected.id, seconds) == expected
 
 
 async def _collect(watcher: Watcher, id_: str, after: int = 0) -> list[Job]:

@@ -13,137 +13,137 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from headscope.jobs import Job, JobDatabase, Problem, Worker, settle
 from headscope.jobs.worker_process import WorkerProcess
-from tests.contract.records import IDS, PROBLEM, Open, accept, claimed, running, status, the
+from tests.contract.job_databases import IDS, PROBLEM, Open, accept, claimed, running, status, the
 from tests.support.server import eventually
 
 ONE, TWO = Worker("one", device="cuda:0", task="t", warm=frozenset({"m"}), pid=7, host="h"), Worker("two")
 LONG = 900.0
 
 
-def test_a_worker_is_known_while_it_is_heard_of(record: JobDatabase) -> None:
+def test_a_worker_is_known_while_it_is_heard_of(database: JobDatabase) -> None:
     """What it says of itself, and what it holds, until it leaves."""
-    assert record.workers() == []
-    record.beat(TWO, [])
-    job = running(record, claimant=ONE)
-    states = record.workers()
-    assert [state.claimant for state in states] == [ONE, TWO]
+    assert database.workers() == []
+    database.heartbeat(TWO, [])
+    job = running(database, worker=ONE)
+    states = database.workers()
+    assert [state.worker for state in states] == [ONE, TWO]
     assert [state.jobs for state in states] == [(job.id,), ()]
-    assert states[0].seen <= record.now()
-    record.finish(job.id, job.run, "done")
-    record.leave("two")
-    assert [(state.claimant.name, state.jobs) for state in record.workers()] == [("one", ())]
+    assert states[0].seen <= database.now()
+    database.finish(job.id, job.run, "done")
+    database.deregister("two")
+    assert [(state.worker.name, state.jobs) for state in database.workers()] == [("one", ())]
 
 
-def test_runs_without_heartbeat_are_lost(record: JobDatabase) -> None:
+def test_runs_without_heartbeat_are_lost(database: JobDatabase) -> None:
     """Those whose worker beats are not; nor does a worker keep a run alive that it knows nothing of."""
-    first, second = running(record, 0, ONE), running(record, 1, TWO)
-    assert record.lost(60) == []
-    assert {job.id for job in record.lost()} == {first.id, second.id}
-    assert record.lost(name="two") == [second]
+    first, second = running(database, 0, ONE), running(database, 1, TWO)
+    assert database.expired(60) == []
+    assert {job.id for job in database.expired()} == {first.id, second.id}
+    assert database.expired(name="two") == [second]
 
-    def only(claimant: Worker, lost: str) -> None:
+    def only(worker: Worker, lost: str) -> None:
         """From now on nobody but this worker beats, for both runs: in the end the other one is lost, and that one only."""
-        since = record.now()
+        since = database.now()
 
         def is_lost() -> bool:
-            record.beat(claimant, [first.run, second.run, 12345])
-            return [job.worker for job in record.lost(record.now() - since)] == [lost]
+            database.heartbeat(worker, [first.run, second.run, 12345])
+            return [job.worker for job in database.expired(database.now() - since)] == [lost]
 
         eventually(is_lost, f"the loss of {lost}")
 
     only(ONE, "two")
     only(TWO, "one")
-    settle(record, record.lost(name="two"), LONG)
-    assert status(record, second.id) == "queued"
-    assert status(record, first.id) == "running"
-    record.beat(TWO, [second.run])
-    assert [job.id for job in record.lost()] == [first.id]
+    settle(database, database.expired(name="two"), LONG)
+    assert status(database, second.id) == "queued"
+    assert status(database, first.id) == "running"
+    database.heartbeat(TWO, [second.run])
+    assert [job.id for job in database.expired()] == [first.id]
 
 
-def test_a_heartbeat_can_come_too_late(record: JobDatabase) -> None:
+def test_a_heartbeat_can_come_too_late(database: JobDatabase) -> None:
     """A worker that was given up, and comes back, keeps nothing alive that is another one's now."""
-    lost = running(record, 0, ONE)
-    settle(record, [lost], LONG)
-    again = claimed(record, TWO)
-    record.beat(ONE, [lost.run, again.run])
-    assert record.lost(name="one") == []
-    assert record.lost(name="two") == [again]
+    lost = running(database, 0, ONE)
+    settle(database, [lost], LONG)
+    again = claimed(database, TWO)
+    database.heartbeat(ONE, [lost.run, again.run])
+    assert database.expired(name="one") == []
+    assert database.expired(name="two") == [again]
 
 
-def test_poison_fails_after_three_workers(record: JobDatabase) -> None:
+def test_poison_fails_after_three_workers(database: JobDatabase) -> None:
     """Tried again twice, then failed; each loss is counted."""
-    accept(record, 0)
+    accept(database, 0)
     for attempt in (1, 2, 3):
-        job = claimed(record)
+        job = claimed(database)
         assert job.attempts == attempt
-        settle(record, [job], LONG)
-    ended = the(record, IDS[0])
+        settle(database, [job], LONG)
+    ended = the(database, IDS[0])
     assert (ended.status, ended.attempts) == ("failed", 3)
     assert ended.error is not None
     assert ended.error["code"] == "worker-lost"
-    assert record.counters() == {"worker_losses": 3}
+    assert database.counters() == {"worker_losses": 3}
 
 
-def test_a_job_out_of_time_is_not_tried_again(record: JobDatabase) -> None:
+def test_a_job_out_of_time_is_not_tried_again(database: JobDatabase) -> None:
     """Its worker hung, and was killed for it."""
-    job = running(record)
-    eventually(lambda: job.started is not None and record.now() > job.started, "time")
-    settle(record, [job], 0.0)
-    ended = the(record, IDS[0])
+    job = running(database)
+    eventually(lambda: job.started is not None and database.now() > job.started, "time")
+    settle(database, [job], 0.0)
+    ended = the(database, IDS[0])
     assert ended.error is not None
     assert (ended.status, ended.error["code"]) == ("failed", "timed-out")
 
 
-def test_many_notice_but_one_settles(open_record: Open) -> None:
+def test_many_notice_but_one_settles(open_database: Open) -> None:
     """A loss costs each job of a group one attempt, however many servers notice at once."""
-    record = open_record()
-    accept(record, 0, 1, 2, recipe="r", tokens=10)
-    jobs = record.claim(Worker("one", most_tokens=100))
+    database = open_database()
+    accept(database, 0, 1, 2, recipe="r", tokens=10)
+    jobs = database.claim(Worker("one", most_tokens=100))
     assert len(jobs) == 3
     gate = threading.Barrier(6)
 
     def notice(_: int) -> None:
-        own = open_record()
-        found = own.lost()
+        own = open_database()
+        found = own.expired()
         gate.wait()
         settle(own, found, LONG)
 
     with ThreadPoolExecutor(6) as threads:
         list(threads.map(notice, range(6)))
-    assert [the(record, job.id).status for job in jobs] == ["queued"] * 3
-    assert sum(claimed(record).attempts for _ in jobs) == 6
-    assert 1 <= record.counters()["worker_losses"] <= 3
+    assert [the(database, job.id).status for job in jobs] == ["queued"] * 3
+    assert sum(claimed(database).attempts for _ in jobs) == 6
+    assert 1 <= database.counters()["worker_losses"] <= 3
 
 
-def test_a_cancelled_run_is_held_until_its_worker_lets_go(record: JobDatabase) -> None:
+def test_a_cancelled_run_is_held_until_its_worker_lets_go(database: JobDatabase) -> None:
     """So that a worker which does not listen can be killed; sent again meanwhile, the job is another run."""
-    job = running(record, claimant=ONE)
-    record.cancel(job.id)
-    assert record.unheeded(60) == []
-    (run,) = eventually(lambda: record.unheeded(0.0), "the unheeded run")
+    job = running(database, worker=ONE)
+    database.cancel(job.id)
+    assert database.unreleased(60) == []
+    (run,) = eventually(lambda: database.unreleased(0.0), "the unreleased run")
     assert (run.id, run.run, run.worker) == (job.id, job.run, "one")
-    assert record.workers()[0].jobs == (job.id,)
-    accept(record, 0)
-    again = claimed(record, TWO)
-    assert not record.progress(job.id, job.run, 0.5, "forward", "")
-    assert not record.finish(job.id, job.run, "cancelled", PROBLEM)
-    assert record.unheeded(0.0) == []
-    assert the(record, job.id) == again
+    assert database.workers()[0].jobs == (job.id,)
+    accept(database, 0)
+    again = claimed(database, TWO)
+    assert not database.progress(job.id, job.run, 0.5, "forward", "")
+    assert not database.finish(job.id, job.run, "cancelled", PROBLEM)
+    assert database.unreleased(0.0) == []
+    assert the(database, job.id) == again
 
 
 @pytest.mark.parametrize("how", ["leaves", "forgotten"])
-def test_nobody_is_killed_who_has_left(record: JobDatabase, how: str) -> None:
+def test_nobody_is_killed_who_has_left(database: JobDatabase, how: str) -> None:
     """The cancelled runs of a worker whose process has ended are let go."""
-    job = running(record, claimant=ONE)
-    record.cancel(job.id)
-    eventually(lambda: record.unheeded(0.0), "the unheeded run")
+    job = running(database, worker=ONE)
+    database.cancel(job.id)
+    eventually(lambda: database.unreleased(0.0), "the unreleased run")
     if how == "leaves":
-        record.leave("one")
+        database.deregister("one")
     else:
-        eventually(lambda: record.trim(older_than=0.0) or not record.workers(), "the end of the worker's entry")
-    record.beat(ONE, [])
-    assert record.unheeded(0.0) == []
-    assert record.workers()[0].jobs == ()
+        eventually(lambda: database.trim(older_than=0.0) or not database.workers(), "the end of the worker's entry")
+    database.heartbeat(ONE, [])
+    assert database.unreleased(0.0) == []
+    assert database.workers()[0].jobs == ()
 
 
 class Interrupted:
@@ -161,11 +161,11 @@ class Interrupted:
         raise AssertionError("not interrupted")
 
 
-def test_a_job_out_of_time_is_told_so(record: JobDatabase) -> None:
+def test_a_job_out_of_time_is_told_so(database: JobDatabase) -> None:
     """Whatever the interruption was taken for, and however short the job was since its worker claimed it."""
-    accept(record, 0)
+    accept(database, 0)
     station = WorkerProcess(
-        ONE, lambda: record, Interrupted, lambda: 0, lambda _: None, job_seconds=LONG, prewarm=False
+        ONE, lambda: database, Interrupted, lambda: 0, lambda _: None, job_seconds=LONG, prewarm=False
     )
     station._engine = station._make_engine()
     before = signal.getsignal(signal.SIGUSR1)
@@ -173,5 +173,5 @@ def test_a_job_out_of_time_is_told_so(record: JobDatabase) -> None:
         station.work("t")
     finally:
         signal.signal(signal.SIGUSR1, before)
-    ended = the(record, IDS[0])
+    ended = the(database, IDS[0])
     assert (ended.status, ended.error and ended.error["code"]) == ("failed", "timed-out")

@@ -61,10 +61,10 @@ def test_what_is_right_is_found_right(tmp_path: Path, redis_server: Callable[...
     broker, cache, store = redis_server(), redis_server(service="cache"), tmp_path / "store"
     store.mkdir()
     Accounts(tmp_path / FILE).create("ada")
-    record = RedisJobDatabase(broker)
-    record.beat(Worker("here"), [])
-    record.beat(Worker("there", "cuda:1"), [])
-    record.close()
+    database = RedisJobDatabase(broker)
+    database.heartbeat(Worker("here"), [])
+    database.heartbeat(Worker("there", "cuda:1"), [])
+    database.close()
     all_ = found(tmp_path, redis_url=broker, cache_url=cache, store_url=str(store))
     assert list(all_) == ["access tokens", "broker", "clock", "workers", "cache", "broker and cache", "store"]
     assert [name for name, (ok, _) in all_.items() if not ok] == []

@@ -1,6 +1,8 @@
-"""python -m tests.faults [--fault NAME] [--home HOME] [--repeats N] [--jobs N] [--note TEXT] [--fresh]: every fault again and again, and the table of docs/reliability.md.
+"""Repeat every fault and write the table of docs/reliability.md.
 
-Goes on where an earlier call was stopped: finished runs are in build/faults.json.
+    python -m tests.faults [--fault NAME] [--deployment DEPLOYMENT] [--repeats N] [--jobs N] [--note TEXT] [--fresh]
+
+An interrupted run is resumed: finished runs are kept in build/faults.json.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from benchmarks.common import machine
 
 from tests.faults.load import reference, requests
 from tests.faults.matrix import BOTH, FAULTS
-from tests.faults.stage import Account, Stage, open_home
+from tests.faults.stage import Account, Stage, open_deployment
 from tests.support.models import small_models
 from tests.support.server import Server
 
@@ -38,10 +40,13 @@ def main() -> None:
     runs: list[Run] = [] if asked.fresh or not FINISHED.exists() else json.loads(FINISHED.read_text("utf-8"))
     with Matrix(asked.jobs) as matrix:
         for repeat in range(asked.repeats):
-            for home, name in _chosen(asked):
-                if sum((run["home"], run["fault"], run["jobs"]) == (home, name, asked.jobs) for run in runs) > repeat:
+            for deployment, name in _chosen(asked):
+                if (
+                    sum((run["home"], run["fault"], run["jobs"]) == (deployment, name, asked.jobs) for run in runs)
+                    > repeat
+                ):
                     continue
-                runs.append({"home": home, "fault": name, "commit": _commit(), **matrix.run(home, name)})
+                runs.append({"home": deployment, "fault": name, "commit": _commit(), **matrix.run(deployment, name)})
                 _write(FINISHED, runs)
                 print(json.dumps(runs[-1]), flush=True)
     where = {**machine("celery", "kombu", "redis", "uvicorn"), **({"note": asked.note} if asked.note else {})}
@@ -52,7 +57,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults")
     parser.add_argument("--fault", action="append", choices=list(FAULTS), help="only this one; may be repeated")
-    parser.add_argument("--home", action="append", choices=BOTH, help="only this one")
+    parser.add_argument("--deployment", action="append", choices=BOTH, help="only this one")
     parser.add_argument("--repeats", type=int, default=5, help="how often each, those of earlier calls included")
     parser.add_argument("--jobs", type=int, default=50, help="analyses of each load")
     parser.add_argument("--note", help="what to say of the machine beside its processor and versions")
@@ -61,10 +66,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def _chosen(asked: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    for home in asked.home or BOTH:
+    for deployment in asked.deployment or BOTH:
         for name in asked.fault or FAULTS:
-            if home in FAULTS[name].homes:
-                yield home, name
+            if deployment in FAULTS[name].deployments:
+                yield deployment, name
 
 
 class Matrix:
@@ -78,12 +83,12 @@ class Matrix:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for home in list(self._stages):
-            self._close(home)
+        for deployment in list(self._stages):
+            self._close(deployment)
         self._folder.cleanup()
 
-    def _close(self, home: str) -> None:
-        server, _ = self._stages.pop(home)
+    def _close(self, deployment: str) -> None:
+        server, _ = self._stages.pop(deployment)
         server.__exit__(None, None, None)
 
     @cached_property
@@ -95,20 +100,20 @@ class Matrix:
         with Server(Path(self._folder.name) / "reference", self._models) as server:
             return reference(server, requests(self._jobs))
 
-    def _stage(self, home: str) -> Stage:
-        if home not in self._stages:
-            folder = Path(tempfile.mkdtemp(prefix=f"{home}-", dir=self._folder.name))
-            server = open_home(home, folder, self._models).start()
-            self._stages[home] = server, Stage(server, self._expected, self._jobs)
-        return self._stages[home][1]
+    def _stage(self, deployment: str) -> Stage:
+        if deployment not in self._stages:
+            folder = Path(tempfile.mkdtemp(prefix=f"{deployment}-", dir=self._folder.name))
+            server = open_deployment(deployment, folder, self._models).start()
+            self._stages[deployment] = server, Stage(server, self._expected, self._jobs)
+        return self._stages[deployment][1]
 
-    def run(self, home: str, name: str) -> Run:
+    def run(self, deployment: str, name: str) -> Run:
         """One run; what went wrong is in its row."""
-        stage = self._stage(home)
+        stage = self._stage(deployment)
         try:
             return FAULTS[name].run(stage).as_dict()
         except Exception as error:  # noqa: BLE001 - the other faults are to be tried nevertheless
-            self._close(home)
+            self._close(deployment)
             return Account(self._jobs, lost=self._jobs, broken=f"{type(error).__name__}: {error}"[:400]).as_dict()
 
 

@@ -32,7 +32,7 @@ class Fault:
 
     title: str
     strike: Strike
-    homes: tuple[str, ...]
+    deployments: tuple[str, ...]
     documented: frozenset[str]
     forgets: bool
 
@@ -45,13 +45,13 @@ FAULTS: dict[str, Fault] = {}
 
 
 def fault(
-    title: str, *homes: str, documented: tuple[str, ...] = (), forgets: bool = False
+    title: str, *deployments: str, documented: tuple[str, ...] = (), forgets: bool = False
 ) -> Callable[[Strike], Strike]:
     """Enter a function into the matrix under its name."""
 
     def enter(strike: Strike) -> Strike:
         name = strike.__name__.replace("_", "-")
-        FAULTS[name] = Fault(title, strike, homes, frozenset(documented), forgets)
+        FAULTS[name] = Fault(title, strike, deployments, frozenset(documented), forgets)
         return strike
 
     return enter

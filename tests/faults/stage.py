@@ -20,9 +20,9 @@ JOB_SECONDS = 40
 SETTINGS = {"job_seconds": JOB_SECONDS, "log_format": "json"}
 
 
-def open_home(home: str, folder: Path, models: Path) -> Server:
+def open_deployment(deployment: str, folder: Path, models: Path) -> Server:
     """The home of that name, not started yet."""
-    if home == "embedded":
+    if deployment == "embedded":
         return Server(folder / "home", models, **SETTINGS)
     return Cluster(folder / "home", models, servers=2, workers=2, **SETTINGS)
 

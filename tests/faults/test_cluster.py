@@ -41,7 +41,7 @@ def complete(cluster: Cluster) -> Iterator[None]:
             part.start()
     cluster.ready()
     left = ["queued", "running"]
-    eventually(lambda: not any(cluster.record().statuses().get(status) for status in left), "the end of every job")
+    eventually(lambda: not any(cluster.database().statuses().get(status) for status in left), "the end of every job")
 
 
 _number = iter(range(1000))
@@ -207,7 +207,7 @@ def test_told_to_stop(cluster: Cluster) -> None:
     worker = cluster.holder(id_)
     worker.kill(signal.SIGTERM)
     assert worker.process.returncode == 0
-    assert worker.name not in [state.claimant.name for state in cluster.record().workers()]
+    assert worker.name not in [state.worker.name for state in cluster.database().workers()]
     ends(cluster, id_)
 
 
@@ -267,7 +267,7 @@ def test_cancel_running(cluster: Cluster) -> None:
 
 def held(cluster: Cluster, name: str) -> tuple[str, ...]:
     """The jobs that a worker has not let go of."""
-    return next((state.jobs for state in cluster.record().workers() if state.claimant.name == name), ())
+    return next((state.jobs for state in cluster.database().workers() if state.worker.name == name), ())
 
 
 def test_cancel_hanging(cluster: Cluster) -> None:
@@ -338,7 +338,7 @@ def test_two_workers_compute_what_one_server_does(cluster: Cluster, models: Path
             shared, single = (numbers(server, id_) for server in (cluster, alone))
             assert shared.keys() == single.keys()
             assert all(values.tobytes() == single[name].tobytes() for name, values in shared.items())
-    jobs = [cluster.record().get(id_) for id_ in ids[0]]
+    jobs = [cluster.database().get(id_) for id_ in ids[0]]
     assert {job.worker for job in jobs if job is not None} == {worker.name for worker in cluster.workers}
 
 
@@ -354,7 +354,7 @@ def test_images_reach_the_worker(cluster: Cluster) -> None:
     image = base64.b64encode(pictures.GOOD["png"][0]()).decode()
     id_ = cluster.submit(model="vit", image=image, lenses=["weights"])
     ends(cluster.others[0], id_)
-    job = cluster.record().get(id_)
+    job = cluster.database().get(id_)
     assert job is not None
     assert image not in job.payload
     named = json.loads(job.payload)["image"]

@@ -29,7 +29,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Pa
 
 def observed(cluster: Cluster) -> int:
     """How many analyses the record has timed; a worker says so after all else that it counts."""
-    return sum(sum(found.counts) for found in cluster.record().histograms() if found.name == "run_seconds")
+    return sum(sum(found.counts) for found in cluster.database().histograms() if found.name == "run_seconds")
 
 
 @pytest.mark.parametrize("word", [b"\r\ntake\r\n", b"forward_passes", b"run_seconds", b"\r\nfinish\r\n"])

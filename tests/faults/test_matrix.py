@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.load import reference, requests
 from tests.faults.matrix import CLUSTER, EMBEDDED, FAULTS
-from tests.faults.stage import Stage, open_home
+from tests.faults.stage import Stage, open_deployment
 from tests.support.server import Server
 
 JOBS = 6
@@ -34,8 +34,8 @@ def stages(
 ) -> Iterator[dict[str, Stage]]:
     """A stage of each home."""
     with (
-        open_home(EMBEDDED, tmp_path_factory.mktemp(EMBEDDED), models) as server,
-        open_home(CLUSTER, tmp_path_factory.mktemp(CLUSTER), models) as cluster,
+        open_deployment(EMBEDDED, tmp_path_factory.mktemp(EMBEDDED), models) as server,
+        open_deployment(CLUSTER, tmp_path_factory.mktemp(CLUSTER), models) as cluster,
     ):
         yield {EMBEDDED: Stage(server, expected, JOBS), CLUSTER: Stage(cluster, expected, JOBS)}
 

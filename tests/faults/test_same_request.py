@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import httpx
 
-from tests.support.cluster import both_homes
+from tests.support.cluster import both_deployments
 from tests.support.server import API, Server
 
-pytestmark = both_homes
+pytestmark = both_deployments
 CLIENTS = 500
 BODY = {"model": "bert", "text": "Five hundred people ask the same."}
 

@@ -59,7 +59,9 @@ def test_a_worker_of_two_is_killed(models: Path, undisturbed: dict[str, NDArray[
     with Cluster(tmp_path / "home", models, workers=2) as cluster:
         id_ = studies.submit(cluster, BODY)
         studies.midway(cluster, id_)
-        busy = eventually(lambda: [part for part in cluster.record().parts(id_) if part.status == "running"], "a chunk")
+        busy = eventually(
+            lambda: [part for part in cluster.database().parts(id_) if part.status == "running"], "a chunk"
+        )
         worker = cluster.holder(busy[0].id)
         child = worker.child()
         worker.kill()

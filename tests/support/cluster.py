@@ -16,7 +16,7 @@ from headscope.server.accounts import FILE, Accounts
 from tests.support.compose import Stack, Worker
 from tests.support.server import Server, eventually
 
-both_homes = pytest.mark.parametrize("server", ["embedded", "cluster"], indirect=True, scope="session")
+both_deployments = pytest.mark.parametrize("server", ["embedded", "cluster"], indirect=True, scope="session")
 
 
 class Cluster(Server):
@@ -93,16 +93,16 @@ class Cluster(Server):
         super().kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def record(self) -> RedisJobDatabase:
+    def database(self) -> RedisJobDatabase:
         """The record of jobs, past the servers."""
         return RedisJobDatabase(self.broker.url)
 
     def holder(self, id_: str) -> Worker:
         """The worker that runs a job, once one does."""
-        record = self.record()
+        database = self.database()
 
         def running() -> str | None:
-            job = record.get(id_)
+            job = database.get(id_)
             return job.worker if job is not None and job.status == "running" else None
 
         name = eventually(running, "a worker for the job")

@@ -18,7 +18,7 @@ import pytest
 from headscope.store import Results
 from tests.support.server import eventually
 
-KINDS = ("home", "folder", "bucket")
+KINDS = ("local", "folder", "bucket")
 LARGE = 1_000_000
 
 
@@ -33,7 +33,7 @@ class Place:
 
     def open(self, quota: int = LARGE) -> Results:
         """The store, as a process of its own would open it."""
-        if self.kind == "home":
+        if self.kind == "local":
             return Results.local(Path(self.root), quota)
         return Results.shared(self.root, self.redis, quota, Path(self.staging))
 
@@ -94,7 +94,7 @@ def object_store(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 def new_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
     """An empty store of that kind, on the servers of the fixtures `broker` and `buckets`."""
     root = str(folder / "store")
-    redis = "" if kind == "home" else request.getfixturevalue("broker").url
+    redis = "" if kind == "local" else request.getfixturevalue("broker").url
     if kind == "bucket":
         request.getfixturevalue("buckets")
         bucket = uuid.uuid4().hex

@@ -20,11 +20,11 @@ class JustTooLate(Future[Any]):
 
 
 def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
-    record = SqliteJobDatabase(tmp_path / "jobs.db")
-    home = Embedded(record, lambda: None, (), job_seconds=30, cancel_seconds=1)
-    record.enqueue([Work("a", "{}")])
+    database = SqliteJobDatabase(tmp_path / "jobs.db")
+    home = Embedded(database, lambda: None, (), job_seconds=30, cancel_seconds=1)
+    database.enqueue([Work("a", "{}")])
     late = JustTooLate()
-    jobs = record.claim(Worker("embedded"))
+    jobs = database.claim(Worker("embedded"))
     listened = []
 
     def listen() -> None:  # between two looks
@@ -34,4 +34,4 @@ def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
     home._listen = listen
     assert home._wait(jobs, late) == {"a": None}
     assert len(listened) <= 1
-    record.close()
+    database.close()

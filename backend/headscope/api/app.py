@@ -98,7 +98,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     app.add_middleware(ReadCache, service=service, **reads)
     app.add_middleware(LargeResponses, room=service.limiters.room)
     app.add_middleware(BodyLimitMiddleware, limits=limits)
-    app.add_middleware(Access, accounts=accounts, shared=service.record.shared)
+    app.add_middleware(Access, accounts=accounts, shared=service.database.shared)
     app.add_middleware(SecurityMiddleware, hosts=settings.allowed_hosts, limits=limits)
     app.add_middleware(RequestMetrics, registry=app.state.registry)
     return app

@@ -86,7 +86,7 @@ async def check_readable(service: Service, visitor: Visitor, id_: str, kind: Job
     """Raise Unknown unless the visitor may read that analysis, or study: what is somebody else's is as if it were not there."""
     if re.fullmatch(ID["pattern"], id_) is None:
         raise unknown(kind)
-    if not visitor.opens(id_) and not await asyncio.to_thread(visitor.may_read, service.record, id_):
+    if not visitor.opens(id_) and not await asyncio.to_thread(visitor.may_read, service.database, id_):
         raise unknown(kind)
 
 

@@ -39,9 +39,9 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     url = settings.redis_url
     if url is None:
         raise HeadscopeError("A worker needs a cluster. Set HEADSCOPE_REDIS_URL to the Redis that its servers use.")
-    record = stores.record(settings, patient=True)
+    database = stores.job_database(settings, patient=True)
     if check:
-        _check(record)
+        _check(database)
         return
     from ..jobs import celery
     from ..jobs.worker_process import WorkerProcess
@@ -52,19 +52,19 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     chosen = settings.model_copy(update={"device": _device(settings.device)})
     host = socket.gethostname()
     me = Worker(name or f"{chosen.device}@{host}-{os.getpid()}", chosen.device, pid=os.getpid(), host=host)
-    _be_the_only(record, me)
+    _be_the_only(database, me)
     results = cache(lambda: stores.results(chosen))  # opened in the child: a connection does not survive a fork
     app = celery.application(url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
-    station = WorkerProcess(
+    worker_process = WorkerProcess(
         me,
-        lambda: stores.record(settings, patient=True),
+        lambda: stores.job_database(settings, patient=True),
         lambda: engine(chosen),
         lambda: celery.messages(url, chosen.device),
-        lambda record: stores.discard_ended(results(), record),
+        lambda database: stores.discard_ended(results(), database),
         job_seconds=settings.job_seconds,
         prewarm=settings.prewarm,
     )
-    sys.exit(celery.serve(app, station))
+    sys.exit(celery.serve(app, worker_process))
 
 
 def _device(asked: str) -> str:
@@ -75,26 +75,26 @@ def _device(asked: str) -> str:
     return subprocess.check_output([sys.executable, "-c", code], text=True).strip()  # noqa: S603 - our own words
 
 
-def _check(record: JobDatabase) -> None:
-    here = [state for state in record.workers() if state.claimant.host == socket.gethostname()]
-    if not any(_heard(record, state) for state in here):
+def _check(database: JobDatabase) -> None:
+    here = [state for state in database.workers() if state.worker.host == socket.gethostname()]
+    if not any(_heard(database, state) for state in here):
         raise HeadscopeError("No worker of this host takes jobs. Look at its log, and start it with: headscope worker")
     click.echo("A worker of this host takes jobs.")
 
 
-def _heard(record: JobDatabase, state: WorkerState) -> bool:
-    return record.now() - state.seen < SILENT_SECONDS
+def _heard(database: JobDatabase, state: WorkerState) -> bool:
+    return database.now() - state.seen < SILENT_SECONDS
 
 
-def _be_the_only(record: JobDatabase, me: Worker) -> None:
+def _be_the_only(database: JobDatabase, me: Worker) -> None:
     """Wait until nobody has this name any more. Raises HeadscopeError if somebody goes on having it."""
     deadline = time.monotonic() + SILENT_SECONDS + 3
-    while any(state.claimant.name == me.name and _lives(record, state, me) for state in record.workers()):
+    while any(state.worker.name == me.name and _lives(database, state, me) for state in database.workers()):
         if time.monotonic() > deadline:
             raise HeadscopeError("Another worker has that name. Stop it, or give this one another name with --name.")
         time.sleep(0.2)
 
 
-def _lives(record: JobDatabase, state: WorkerState, me: Worker) -> bool:
-    gone = state.claimant.host == me.host and not psutil.pid_exists(state.claimant.pid)
-    return not gone and _heard(record, state)
+def _lives(database: JobDatabase, state: WorkerState, me: Worker) -> bool:
+    gone = state.worker.host == me.host and not psutil.pid_exists(state.worker.pid)
+    return not gone and _heard(database, state)

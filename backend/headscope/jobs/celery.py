@@ -100,18 +100,18 @@ def _kombu(url: str) -> str:
     return f"redis+socket://{path}?{query.replace('db=', 'virtual_host=')}"
 
 
-def serve(app: Celery, station: WorkerProcess) -> int:
+def serve(app: Celery, worker_process: WorkerProcess) -> int:
     """Be a worker until told to stop; the exit status. This process never loads torch: jobs run in a child, which can be killed alone."""
 
     @app.task(name=TASK, bind=True)  # type: ignore[untyped-decorator]
     def work(task: Task) -> None:
-        station.work(task.request.id)
+        worker_process.work(task.request.id)
 
     def opening(**_: Any) -> None:
-        station.open()
+        worker_process.open()
 
     def stopping(**_: Any) -> None:
-        threading.Thread(target=_clear, args=(station,), name="clear", daemon=True).start()
+        threading.Thread(target=_clear, args=(worker_process,), name="clear", daemon=True).start()
 
     signals.setup_logging.connect(_quieten)
     signals.worker_process_init.connect(opening)
@@ -120,8 +120,8 @@ def serve(app: Celery, station: WorkerProcess) -> int:
     for category in (SecurityWarning, CPendingDeprecationWarning):
         warnings.filterwarnings("ignore", category=category)
     worker = app.Worker(
-        hostname=f"headscope@{station.claimant.name}",
-        queues=[queue(station.claimant.device)],
+        hostname=f"headscope@{worker_process.worker.name}",
+        queues=[queue(worker_process.worker.device)],
         consumer_cls=_Consumer,
         quiet=True,
         without_gossip=True,
@@ -130,7 +130,7 @@ def serve(app: Celery, station: WorkerProcess) -> int:
     )
     worker.start()
     with suppress(BrokerUnavailable):
-        station.close()
+        worker_process.close()
     return int(worker.exitcode or 0)
 
 
@@ -141,11 +141,11 @@ def _quieten(**_: Any) -> None:
     billiard.get_logger().propagate = True  # or it would write past our log
 
 
-def _clear(station: WorkerProcess) -> None:
+def _clear(worker_process: WorkerProcess) -> None:
     """In a worker that is told to stop: let its job come to an end, but not for long."""
     deadline = time.monotonic() + STOP_SECONDS
     with suppress(BrokerUnavailable):
-        while station.busy() and time.monotonic() < deadline:
+        while worker_process.busy() and time.monotonic() < deadline:
             time.sleep(0.1)
     for child in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):

@@ -31,14 +31,14 @@ class Cluster:
 
     def __init__(
         self,
-        record: JobDatabase,
+        database: JobDatabase,
         url: str,
         *,
         job_seconds: float,
         cancel_seconds: float,
         discard_ended: Callable[[], None] = lambda: None,
     ) -> None:
-        self._record, self._app = record, application(url, job_seconds=job_seconds)
+        self._database, self._app = database, application(url, job_seconds=job_seconds)
         self._discard_ended = discard_ended
         self._broker = redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5)
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
@@ -77,13 +77,13 @@ class Cluster:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                states = self._record.workers()
-                listed = {class_of(state.claimant.device) for state in states}
+                states = self._database.workers()
+                listed = {class_of(state.worker.device) for state in states}
                 self._classes |= listed
                 self._publish({queue(name) for name in listed})
                 if time.monotonic() - self._looked >= TICK_SECONDS:
                     self._looked = time.monotonic()
-                    self._reconcile({state.claimant.name: state for state in states})
+                    self._reconcile({state.worker.name: state for state in states})
                     self._discard_ended()
                 self._found()
             except AWAY:
@@ -104,7 +104,7 @@ class Cluster:
 
     def _publish(self, queues: set[str]) -> None:
         """As many messages in each queue as jobs wait."""
-        waiting = min(self._record.waiting(), AHEAD) if queues else 0
+        waiting = min(self._database.waiting(), AHEAD) if queues else 0
         for name in queues if waiting else ():
             missing = waiting - int(self._broker.llen(name))
             for _ in range(missing):
@@ -112,22 +112,22 @@ class Cluster:
 
     def _reconcile(self, workers: dict[str, WorkerState]) -> None:
         """Free workers from runs that nobody wants any more; give jobs of lost workers to others."""
-        for run in self._record.unheeded(self._cancel_seconds):
+        for run in self._database.unreleased(self._cancel_seconds):
             self._kill(workers.get(run.worker))
-            self._record.finish(run.id, run.run, "cancelled")  # let go of, in its place
+            self._database.finish(run.id, run.run, "cancelled")  # let go of, in its place
         if self._reached is not None and time.monotonic() - self._reached > STALE_SECONDS:
-            lost = self._record.lost(STALE_SECONDS)
-            settle(self._record, lost, self._job_seconds)
-            silent = self._record.now() - STALE_SECONDS
+            lost = self._database.expired(STALE_SECONDS)
+            settle(self._database, lost, self._job_seconds)
+            silent = self._database.now() - STALE_SECONDS
             for name in {job.worker for job in lost}:
                 worker = workers.get(name)
                 if worker and worker.seen < silent:  # or else it lives, and only never heard that it was given the job
                     self._kill(worker)
         if time.monotonic() - self._trimmed > TRIM_SECONDS:
             self._trimmed = time.monotonic()
-            self._record.trim()
+            self._database.trim()
 
     def _kill(self, worker: WorkerState | None) -> None:
         """End the process that runs a worker's task; its parent starts another."""
-        if worker and worker.claimant.task:
-            self._app.control.revoke(worker.claimant.task, terminate=True, signal="SIGKILL")
+        if worker and worker.worker.task:
+            self._app.control.revoke(worker.worker.task, terminate=True, signal="SIGKILL")

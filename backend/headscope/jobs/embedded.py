@@ -39,7 +39,7 @@ class Embedded:
 
     def __init__(
         self,
-        record: JobDatabase,
+        database: JobDatabase,
         engine: Callable[..., Engine],
         arguments: tuple[Any, ...],
         *,
@@ -49,12 +49,12 @@ class Embedded:
         on_change: Callable[[], None] = lambda: None,
         discard_ended: Callable[[], None] = lambda: None,
     ) -> None:
-        self._record, self._on_change, self._discard_ended = record, on_change, discard_ended
+        self._database, self._on_change, self._discard_ended = database, on_change, discard_ended
         self._engine, self._arguments, self._prewarm = engine, arguments, prewarm
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._pool: ProcessPoolExecutor | None = None
-        self._line: ServerReporter | None = None
+        self._reporter: ServerReporter | None = None
         self._me = Worker(NAME)
         self._trimmed = 0.0
         self._reported = ""
@@ -62,10 +62,10 @@ class Embedded:
 
     def start(self) -> None:
         """Take up what an earlier run left, and begin."""
-        for job in self._record.lost():
+        for job in self._database.expired():
             # The stop was not the job's fault, so the attempt does not count.
-            self._record.requeue(job.id, job.run, "", counted=False)
-        self._record.leave(NAME)
+            self._database.requeue(job.id, job.run, "", counted=False)
+        self._database.deregister(NAME)
         self._thread.start()
 
     def wake(self) -> None:
@@ -98,7 +98,7 @@ class Embedded:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                jobs = self._record.claim(self._me)
+                jobs = self._database.claim(self._me)
                 if not jobs:
                     self._listen()
                     self._trim()
@@ -136,7 +136,7 @@ class Embedded:
             problems = dict.fromkeys((job.id for job in jobs), failed)
         self._listen()
         for job in jobs:
-            self._note(lambda job=job: self._record.finish(job.id, job.run, *outcome(problems[job.id])))  # type: ignore[misc]
+            self._note(lambda job=job: self._database.finish(job.id, job.run, *outcome(problems[job.id])))  # type: ignore[misc]
 
     def _note(self, change: Callable[[], object]) -> None:
         """Write a job's end down, trying again while the disk is full: no job may stay running for ever."""
@@ -175,42 +175,42 @@ class Embedded:
 
     def _cancel(self, jobs: list[Job], unwanted: dict[int, float], now: float) -> None:
         """Tell the child once of each run that is no longer wanted."""
-        current = self._record.several([job.id for job in jobs])
+        current = self._database.get_many([job.id for job in jobs])
         for job in jobs:
             found = current.get(job.id)
             if job.run not in unwanted and (found is None or found.run != job.run or found.status != "running"):
                 unwanted[job.run] = now
-                if self._line:
-                    self._line.cancel(job.run)
+                if self._reporter:
+                    self._reporter.cancel(job.run)
 
     def _give_back(self, jobs: list[Job]) -> None:
         """Queue again what had to stop because of another job in its group; nothing happens to those that have ended."""
         for job in jobs:
-            self._note(lambda job=job: self._record.requeue(job.id, job.run, "", counted=False))  # type: ignore[misc]
+            self._note(lambda job=job: self._database.requeue(job.id, job.run, "", counted=False))  # type: ignore[misc]
 
     def _listen(self) -> None:
         """Write down what the child has said."""
-        for kind, *said in self._line.messages() if self._line else ():
+        for kind, *said in self._reporter.messages() if self._reporter else ():
             with contextlib.suppress(HeadscopeError):  # progress may be lost while the disk is full
-                getattr(self._record, kind)(*said)
+                getattr(self._database, kind)(*said)
 
     def _trim(self) -> None:
         if time.monotonic() - self._trimmed > TRIM_SECONDS:
             self._trimmed = time.monotonic()
-            self._record.trim()
+            self._database.trim()
 
     def _lost(self, jobs: list[Job]) -> None:
         self._listen()
         self._kill()
         if self._stopping.is_set():
             return  # the next start queues them again
-        self._note(lambda: settle(self._record, jobs, self._job_seconds))
-        self._note(lambda: self._record.leave(NAME))
+        self._note(lambda: settle(self._database, jobs, self._job_seconds))
+        self._note(lambda: self._database.deregister(NAME))
 
     def _start_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
             ours, theirs = multiprocessing.get_context("spawn").Pipe()
-            self._line = ServerReporter(ours)
+            self._reporter = ServerReporter(ours)
             self._pool = ProcessPoolExecutor(
                 1,
                 mp_context=multiprocessing.get_context("spawn"),
@@ -228,9 +228,9 @@ class Embedded:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         pool.shutdown(wait=True, cancel_futures=True)
-        if self._line:
-            self._line.close()
-            self._line = None
+        if self._reporter:
+            self._reporter.close()
+            self._reporter = None
 
 
 def _processes(pool: ProcessPoolExecutor | None) -> list[int]:
@@ -241,19 +241,19 @@ def _processes(pool: ProcessPoolExecutor | None) -> list[int]:
 class _Child:
     """What the child process has: its end of the line, and its engine."""
 
-    line: PipeReporter
+    reporter: PipeReporter
     engine: Engine
 
 
 def _prewarm() -> None:
     """In the child."""
-    _Child.engine.prewarm(_Child.line)
+    _Child.engine.prewarm(_Child.reporter)
 
 
 def _work(jobs: list[Job]) -> Answer:
     """In the child: the problems of the jobs by id, and what it is ready for now."""
-    _Child.line.begin({job.id: job.run for job in jobs})
-    problems = _Child.engine.run(jobs, _Child.line)
+    _Child.reporter.begin({job.id: job.run for job in jobs})
+    problems = _Child.engine.run(jobs, _Child.reporter)
     return problems, Worker(NAME, warm=_Child.engine.warm, most_tokens=_Child.engine.most_tokens, pid=os.getpid())
 
 
@@ -267,4 +267,4 @@ def _child_main(parent: int, connection: Connection, engine: Callable[..., Engin
         os._exit(1)
 
     threading.Thread(target=follow, name="follow-parent", daemon=True).start()
-    _Child.line, _Child.engine = PipeReporter(connection), engine(*arguments)
+    _Child.reporter, _Child.engine = PipeReporter(connection), engine(*arguments)

@@ -22,8 +22,8 @@ class Engine(Protocol):
     def most_tokens(self) -> int:
         """Most tokens of several inputs in one forward pass; 0 for one input at a time."""
 
-    def prewarm(self, line: ProgressReporter) -> None:
+    def prewarm(self, reporter: ProgressReporter) -> None:
         """Get ready for the first job."""
 
-    def run(self, jobs: Sequence[Job], line: ProgressReporter) -> Problems:
+    def run(self, jobs: Sequence[Job], reporter: ProgressReporter) -> Problems:
         """Do jobs that share a forward pass; by id the problem as a document, or None where the result is stored. Raises for a fault of the engine only."""

@@ -107,7 +107,7 @@ class Worker:
 class WorkerState:
     """What the record knows of a worker: when it was last heard of, and the ids of the jobs it holds."""
 
-    claimant: Worker
+    worker: Worker
     seen: float
     jobs: tuple[str, ...] = ()
 
@@ -137,7 +137,7 @@ class Run:
 class ReportId(NamedTuple):
     """Which of a speaker's additions to the record this is, in the order in which it says them: each is added once, however often it is said."""
 
-    speaker: str
+    client_id: str
     number: int
 
 
@@ -188,19 +188,19 @@ class JobDatabase(Protocol):
     def get(self, id_: str) -> Job | None:
         """The job of that id."""
 
-    def several(self, ids: Collection[str]) -> dict[str, Job]:
+    def get_many(self, ids: Collection[str]) -> dict[str, Job]:
         """The jobs of those ids that there are, by id."""
 
-    def claim(self, claimant: Worker) -> list[Job]:
+    def claim(self, worker: Worker) -> list[Job]:
         """Take the next queued job (see order.py), and with it others that may share its forward pass; empty if nothing waits.
 
         They are running now, one attempt more, under a new `run` each.
         """
 
-    def beat(self, claimant: Worker, runs: Collection[int]) -> None:
+    def heartbeat(self, worker: Worker, runs: Collection[int]) -> None:
         """The worker lives, and so do these runs of its. One that it was given but knows nothing of, the answer being lost, is left to be settled."""
 
-    def leave(self, name: str) -> None:
+    def deregister(self, name: str) -> None:
         """The worker's process has ended: it is no longer listed, and holds no cancelled runs. What it was running stays to be settled."""
 
     def progress(self, id_: str, run: int, fraction: float, stage: str, detail: str) -> bool:
@@ -224,10 +224,10 @@ class JobDatabase(Protocol):
         True if nothing of it is left, so that its result may go, too. False if others have a grant, it is under way, or there was nothing.
         """
 
-    def lost(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
+    def expired(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
         """Running jobs whose worker was last heard of more than `seconds` ago, or (None) all those of the worker `name`, or of all workers."""
 
-    def unheeded(self, seconds: float) -> list[Run]:
+    def unreleased(self, seconds: float) -> list[Run]:
         """Runs cancelled more than `seconds` ago that their worker, which is listed, has not let go of by `finish`."""
 
     def waiting(self, owner: str | None = None) -> int:
@@ -236,10 +236,10 @@ class JobDatabase(Protocol):
     def oldest(self) -> float | None:
         """When the longest waiting queued job was accepted; None if none waits."""
 
-    def place(self, job: Job) -> int | None:
+    def position(self, job: Job) -> int | None:
         """How many jobs are taken before this queued one, by the order of turns; None if it is not queued."""
 
-    def newest(self) -> int:
+    def newest_version(self) -> int:
         """The newest version, 0 in an empty record."""
 
     def changed_since(self, version: int) -> tuple[int, list[str] | None]:
@@ -251,7 +251,7 @@ class JobDatabase(Protocol):
     def page(self, limit: int, before: float, owner: str | None = None, kind: JobKind = "analysis") -> list[Job]:
         """The newest jobs of a kind created before a time, newest first; of one owner, those granted to it."""
 
-    def parts(self, id_: str) -> list[ChunkState]:
+    def chunks(self, id_: str) -> list[ChunkState]:
         """The chunks of a study that has not ended, in no order."""
 
     def workers(self) -> list[WorkerState]:
@@ -269,13 +269,13 @@ class JobDatabase(Protocol):
     def shared(self, key: str) -> str | None:
         """The id of the analysis or study that the key opens."""
 
-    def count(self, name: str, number: int = 1, *, saying: ReportId | None = None) -> None:
+    def count(self, name: str, number: int = 1, *, report: ReportId | None = None) -> None:
         """Add to a counter that outlives the process which counts. `saying` is for whoever may have to say it again, having heard no answer."""
 
     def counters(self) -> dict[str, int]:
         """All counters."""
 
-    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: ReportId | None = None) -> None:
+    def observe(self, name: str, labels: Mapping[str, str], value: float, *, report: ReportId | None = None) -> None:
         """Add an observation to a histogram, as `count` does to a counter. The caller bounds how many values a label has."""
 
     def histograms(self) -> list[Histogram]:
@@ -294,27 +294,27 @@ class JobDatabase(Protocol):
         """Let go of connections."""
 
 
-def running(record: JobDatabase, ids: Collection[str]) -> dict[str, int]:
+def running(database: JobDatabase, ids: Collection[str]) -> dict[str, int]:
     """Return the current runs of those of these jobs that are running."""
-    return {job.id: job.run for job in record.several(ids).values() if job.status == "running"}
+    return {job.id: job.run for job in database.get_many(ids).values() if job.status == "running"}
 
 
-def settle(record: JobDatabase, jobs: Iterable[Job], seconds: float) -> None:
+def settle(database: JobDatabase, jobs: Iterable[Job], seconds: float) -> None:
     """What becomes of jobs whose worker was lost: tried again, or failed after ATTEMPTS workers or when they have run for `seconds`."""
-    workers = {job.worker for job in jobs if _settle(record, job, seconds)}
+    workers = {job.worker for job in jobs if _settle(database, job, seconds)}
     if workers:
-        record.count("worker_losses", len(workers))
+        database.count("worker_losses", len(workers))
 
 
-def _settle(record: JobDatabase, job: Job, seconds: float) -> bool:
-    if job.started is not None and record.now() - job.started > seconds:
-        return record.finish(job.id, job.run, "failed", timed_out(seconds).problem())
+def _settle(database: JobDatabase, job: Job, seconds: float) -> bool:
+    if job.started is not None and database.now() - job.started > seconds:
+        return database.finish(job.id, job.run, "failed", timed_out(seconds).problem())
     if job.attempts >= ATTEMPTS:
         lost = WorkerLost(
             f"The worker died {job.attempts} times on this analysis, perhaps for lack of memory. Ask for fewer tokens or layers."
         )
-        return record.finish(job.id, job.run, "failed", lost.problem())
-    return record.requeue(job.id, job.run, "The worker stopped and was restarted; trying again.")
+        return database.finish(job.id, job.run, "failed", lost.problem())
+    return database.requeue(job.id, job.run, "The worker stopped and was restarted; trying again.")
 
 
 def outcome(problem: Problem | None) -> tuple[Status, Problem | None]:
@@ -335,9 +335,9 @@ def queue_full(limit: int, *, own: bool = False) -> QueueFull:
     return QueueFull(f"{whose} Try again in a minute.", limit=limit)
 
 
-def packed(claimant: Worker) -> str:
+def packed(worker: Worker) -> str:
     """A claimant as JSON."""
-    return json.dumps({**asdict(claimant), "warm": sorted(claimant.warm)})
+    return json.dumps({**asdict(worker), "warm": sorted(worker.warm)})
 
 
 def unpacked(text: str) -> Worker:

@@ -36,7 +36,7 @@ class ProgressReporter(Protocol):
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add an observation to a histogram of the record."""
 
-    def elsewhere(self, study: str) -> frozenset[str]:
+    def running_elsewhere(self, study: str) -> frozenset[str]:
         """The chunks of a study that other workers are at."""
 
 
@@ -68,7 +68,7 @@ class PipeReporter:
         """Add an observation to a histogram of the record."""
         self._connection.send(("observe", name, dict(labels), value))
 
-    def elsewhere(self, study: str) -> frozenset[str]:
+    def running_elsewhere(self, study: str) -> frozenset[str]:
         """None: there is no other worker."""
         return frozenset()
 
@@ -98,8 +98,8 @@ class ServerReporter:
 class DatabaseReporter:
     """A worker's way to the record of the cluster. While the broker is away jobs go on; what they count is said later, and added once."""
 
-    def __init__(self, record: JobDatabase) -> None:
-        self._record = record
+    def __init__(self, database: JobDatabase) -> None:
+        self._database = database
         self._runs: dict[str, int] = {}
         self._unsaid: deque[Callable[[], None]] = deque()
         self._name, self._sayings = secrets.token_hex(8), itertools.count(1)
@@ -115,29 +115,29 @@ class DatabaseReporter:
         wanted = True
         if time.monotonic() >= self._silent_until:
             try:
-                wanted = self._record.progress(id_, self._runs[id_], fraction, stage, detail)
+                wanted = self._database.progress(id_, self._runs[id_], fraction, stage, detail)
             except BrokerUnavailable:
                 self._silent_until = time.monotonic() + PAUSE_SECONDS
         return wanted
 
     def count(self, name: str, number: int = 1) -> None:
         """Add to a counter of the record."""
-        self._say(lambda saying: self._record.count(name, number, saying=saying))
+        self._say(lambda report: self._database.count(name, number, report=report))
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add an observation to a histogram of the record."""
-        self._say(lambda saying: self._record.observe(name, labels, value, saying=saying))
+        self._say(lambda report: self._database.observe(name, labels, value, report=report))
 
-    def elsewhere(self, study: str) -> frozenset[str]:
+    def running_elsewhere(self, study: str) -> frozenset[str]:
         """The chunks of a study that other workers are at, as far as is known."""
         try:
-            return frozenset(part.id for part in self._record.parts(study) if part.status == "running")
+            return frozenset(part.id for part in self._database.chunks(study) if part.status == "running")
         except BrokerUnavailable:
             return frozenset()
 
     def _say(self, add: Callable[[ReportId], None]) -> None:
-        saying = ReportId(self._name, next(self._sayings))
-        self._unsaid.append(lambda: add(saying))
+        report = ReportId(self._name, next(self._sayings))
+        self._unsaid.append(lambda: add(report))
         self.flush()
 
     def flush(self) -> None:

@@ -48,7 +48,7 @@ from .job import (
 
 # How Redis is to run each command of the script: those that only read, those that may also run while its memory is full because they let work
 # end and go, and those that bring more, which are refused then before they change anything.
-READS = "several front lost unheeded waiting oldest place newest changed_since statuses page parts workers may_read shared all now"
+READS = "get_many front expired unreleased waiting oldest position newest_version changed_since statuses page chunks workers may_read shared all now"
 GROWS = "enqueue grant share"
 # Those that do more when they are asked twice. One whose answer is lost is not asked again here, for it may have been heard.
 ONCE = "take add"
@@ -72,7 +72,7 @@ class RedisJobDatabase:
         # One more try for a connection that was closed meanwhile; a Redis that does not answer is not asked twice.
         self._redis, self._once = (_client(url, seconds, tries) for tries in (1, 0))
         self._prefix, self._away_until = prefix, 0.0
-        body = Path(__file__).with_name("record.lua").read_text("utf-8")
+        body = Path(__file__).with_name("jobs.lua").read_text("utf-8")
         self._any, self._read, self._grow = (
             self._redis.register_script(f"#!lua flags={flags}\n{body}") for flags in ("allow-oom", "no-writes", "")
         )
@@ -116,31 +116,32 @@ class RedisJobDatabase:
         self._ask("grant", id_, owner)
 
     def get(self, id_: str) -> Job | None:
-        return self.several((id_,)).get(id_)
+        return self.get_many((id_,)).get(id_)
 
-    def several(self, ids: Collection[str]) -> dict[str, Job]:
-        return {job.id: job for job in _jobs(self._ask("several", json.dumps(list(ids))))}
+    def get_many(self, ids: Collection[str]) -> dict[str, Job]:
+        return {job.id: job for job in _jobs(self._ask("get_many", json.dumps(list(ids))))}
 
-    def claim(self, claimant: Worker) -> list[Job]:
+    def claim(self, worker: Worker) -> list[Job]:
         while True:
             passed, seconds, queues = json.loads(self._ask("front", scheduling.WINDOW, scheduling.DEEPEST))
             if not queues:
                 return []
-            line = scheduling.line(_queue(owner, int(turn), jobs) for owner, turn, jobs in queues)
+            line = scheduling.merge(_queue(owner, int(turn), jobs) for owner, turn, jobs in queues)
             head = line[0]
-            preferred = scheduling.preferred(line, claimant.warm, seconds if passed == head.id else 0.0)
+            preferred = scheduling.prefer_warm(line, worker.warm, seconds if passed == head.id else 0.0)
             choices = [
-                (job.id, scheduling.companions(job, claimant.most_tokens)) for job in preferred[: scheduling.DEEPEST]
+                (job.id, scheduling.count_companions(job, worker.most_tokens))
+                for job in preferred[: scheduling.DEEPEST]
             ]
-            taken = _jobs(self._ask("take", claimant.name, packed(claimant), head.id, head.turn, json.dumps(choices)))
+            taken = _jobs(self._ask("take", worker.name, packed(worker), head.id, head.turn, json.dumps(choices)))
             if taken:  # or else others have taken all of these meanwhile
                 return taken
 
-    def beat(self, claimant: Worker, runs: Collection[int]) -> None:
-        self._ask("beat", claimant.name, packed(claimant), json.dumps([str(run) for run in runs]))
+    def heartbeat(self, worker: Worker, runs: Collection[int]) -> None:
+        self._ask("heartbeat", worker.name, packed(worker), json.dumps([str(run) for run in runs]))
 
-    def leave(self, name: str) -> None:
-        self._ask("leave", name)
+    def deregister(self, name: str) -> None:
+        self._ask("deregister", name)
 
     def progress(self, id_: str, run: int, fraction: float, stage: str, detail: str) -> bool:
         return bool(self._ask("progress", id_, run, fraction, stage, detail))
@@ -157,11 +158,11 @@ class RedisJobDatabase:
     def forget(self, id_: str, owner: str | None = None) -> bool:
         return bool(self._ask("forget", id_, owner or ""))
 
-    def lost(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
-        return _jobs(self._ask("lost", "" if seconds is None else seconds, name or ""))
+    def expired(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
+        return _jobs(self._ask("expired", "" if seconds is None else seconds, name or ""))
 
-    def unheeded(self, seconds: float) -> list[Run]:
-        found = json.loads(self._ask("unheeded", seconds, GONE_SECONDS))
+    def unreleased(self, seconds: float) -> list[Run]:
+        found = json.loads(self._ask("unreleased", seconds, GONE_SECONDS))
         return [Run(id_, int(run), worker) for id_, run, worker in found]
 
     def waiting(self, owner: str | None = None) -> int:
@@ -171,12 +172,12 @@ class RedisJobDatabase:
         found = self._ask("oldest")
         return None if found is None else float(found)
 
-    def place(self, job: Job) -> int | None:
-        found = self._ask("place", job.id) if job.status == "queued" else None
+    def position(self, job: Job) -> int | None:
+        found = self._ask("position", job.id) if job.status == "queued" else None
         return None if found is None else int(found)
 
-    def newest(self) -> int:
-        return int(self._ask("newest") or 0)
+    def newest_version(self) -> int:
+        return int(self._ask("newest_version") or 0)
 
     def changed_since(self, version: int) -> tuple[int, list[str] | None]:
         newest, ids = json.loads(self._ask("changed_since", version))
@@ -189,15 +190,15 @@ class RedisJobDatabase:
     def page(self, limit: int, before: float, owner: str | None = None, kind: JobKind = "analysis") -> list[Job]:
         return _jobs(self._ask("page", limit, repr(before), owner or "", kind))
 
-    def parts(self, id_: str) -> list[ChunkState]:
-        return [_part(id_, values) for id_, *values in json.loads(self._ask("parts", id_, *ChunkState._fields[1:]))]
+    def chunks(self, id_: str) -> list[ChunkState]:
+        return [_part(id_, values) for id_, *values in json.loads(self._ask("chunks", id_, *ChunkState._fields[1:]))]
 
     def workers(self) -> list[WorkerState]:
         states = [
-            WorkerState(unpacked(claimant), float(seen), tuple(ids))
-            for claimant, seen, ids in json.loads(self._ask("workers", GONE_SECONDS))
+            WorkerState(unpacked(worker), float(seen), tuple(ids))
+            for worker, seen, ids in json.loads(self._ask("workers", GONE_SECONDS))
         ]
-        return sorted(states, key=lambda state: state.claimant.name)
+        return sorted(states, key=lambda state: state.worker.name)
 
     def may_read(self, id_: str, owner: str) -> bool:
         return bool(self._ask("may_read", id_, owner))
@@ -212,17 +213,17 @@ class RedisJobDatabase:
         found: str | None = self._ask("shared", key)
         return found
 
-    def count(self, name: str, number: int = 1, *, saying: ReportId | None = None) -> None:
-        self._add("counters", {name: number}, saying)
+    def count(self, name: str, number: int = 1, *, report: ReportId | None = None) -> None:
+        self._add("counters", {name: number}, report)
 
-    def _add(self, index: str, increments: Mapping[str, float], saying: ReportId | None) -> None:
-        self._ask("add", index, json.dumps(increments), *(saying or ("", 0)))
+    def _add(self, index: str, increments: Mapping[str, float], report: ReportId | None) -> None:
+        self._ask("add", index, json.dumps(increments), *(report or ("", 0)))
 
     def counters(self) -> dict[str, int]:
         return {name: int(value) for name, value in _pairs(self._ask("all", "counters")).items()}
 
-    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: ReportId | None = None) -> None:
-        self._add("observations", histogram.increments(name, labels, value), saying)
+    def observe(self, name: str, labels: Mapping[str, str], value: float, *, report: ReportId | None = None) -> None:
+        self._add("observations", histogram.increments(name, labels, value), report)
 
     def histograms(self) -> list[Histogram]:
         counters = _pairs(self._ask("all", "observations"))

@@ -35,13 +35,13 @@ class Waiting:
     attempts: int
 
 
-def line(queues: Iterable[Sequence[Waiting]]) -> list[Waiting]:
+def merge(queues: Iterable[Sequence[Waiting]]) -> list[Waiting]:
     """The front of the line from the fronts of the owners' queues."""
     jobs = [job for queue in queues for job in queue]
     return sorted(jobs, key=lambda job: (job.turn, job.priority, job.number))
 
 
-def preferred(waiting: Sequence[Waiting], warm: Collection[str], passed_over: float) -> list[Waiting]:
+def prefer_warm(waiting: Sequence[Waiting], warm: Collection[str], passed_over: float) -> list[Waiting]:
     """The line as a worker with these models in memory takes it.
 
     Jobs of a warm model go first where that is fair: among the owner's own, or against others by one round at most, and only until the head of the
@@ -58,7 +58,7 @@ def preferred(waiting: Sequence[Waiting], warm: Collection[str], passed_over: fl
     return sorted(waiting, key=lambda job: not first(job))
 
 
-def companions(job: Waiting, most_tokens: int) -> int:
+def count_companions(job: Waiting, most_tokens: int) -> int:
     """How many others may share the job's forward pass. One that has lost a worker runs alone, lest it take others along again."""
     if not job.alike or not job.tokens or job.attempts:
         return 0

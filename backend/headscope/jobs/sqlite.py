@@ -97,16 +97,16 @@ class SqliteJobDatabase:
             _grant(connection, id_, owner)
 
     def get(self, id_: str) -> Job | None:
-        return self.several((id_,)).get(id_)
+        return self.get_many((id_,)).get(id_)
 
-    def several(self, ids: Collection[str]) -> dict[str, Job]:
+    def get_many(self, ids: Collection[str]) -> dict[str, Job]:
         return {job.id: job for job in self._jobs("id IN (SELECT value FROM json_each(?))", json.dumps(list(ids)))}
 
     def _jobs(self, condition: str, *values: Any) -> list[Job]:
         rows = self._connection.execute(f"SELECT {COLUMNS} FROM jobs WHERE {condition}", values).fetchall()
         return [_job(row) for row in rows]
 
-    def claim(self, claimant: Worker) -> list[Job]:
+    def claim(self, worker: Worker) -> list[Job]:
         if not self.waiting():
             return []
         with self._database.change() as connection:
@@ -115,18 +115,18 @@ class SqliteJobDatabase:
                 return []
             now, head = time.time(), waiting[0]
             passed_id, passed_at = connection.execute("SELECT passed_id, passed_at FROM line").fetchone()
-            first = scheduling.preferred(waiting, claimant.warm, now - passed_at if passed_id == head.id else 0.0)[0]
+            first = scheduling.prefer_warm(waiting, worker.warm, now - passed_at if passed_id == head.id else 0.0)[0]
             if first.id != head.id and passed_id != head.id:
                 connection.execute("UPDATE line SET passed_id = ?, passed_at = ?", (head.id, now))
             connection.execute("UPDATE line SET turn = MAX(turn, ?)", (head.turn,))
-            ids = [first.id, *self._companions(first, scheduling.companions(first, claimant.most_tokens))]
-            _seen(connection, claimant, now)
-            return [self._take(connection, id_, claimant.name, now) for id_ in ids]
+            ids = [first.id, *self._companions(first, scheduling.count_companions(first, worker.most_tokens))]
+            _seen(connection, worker, now)
+            return [self._take(connection, id_, worker.name, now) for id_ in ids]
 
     def _line(self) -> list[scheduling.Waiting]:
         owners = self._owners()
         depth = max(min(scheduling.WINDOW // max(len(owners), 1), scheduling.DEEPEST), 1)
-        return scheduling.line(self._queue(owner, turn, depth) for owner, turn in owners)
+        return scheduling.merge(self._queue(owner, turn, depth) for owner, turn in owners)
 
     def _owners(self) -> list[tuple[str, int]]:
         """Owners in the line, with their turns."""
@@ -161,17 +161,17 @@ class SqliteJobDatabase:
         connection.execute("INSERT INTO runs (run, id, worker, beat) VALUES (?, ?, ?, ?)", (job.run, id_, worker, now))
         return job
 
-    def beat(self, claimant: Worker, runs: Collection[int]) -> None:
+    def heartbeat(self, worker: Worker, runs: Collection[int]) -> None:
         with self._database.change() as connection:
             now = time.time()
-            _seen(connection, claimant, now)
+            _seen(connection, worker, now)
             held = json.dumps(list(runs))
             connection.execute(
                 "UPDATE runs SET beat = ? WHERE worker = ? AND run IN (SELECT value FROM json_each(?))",
-                (now, claimant.name, held),
+                (now, worker.name, held),
             )
 
-    def leave(self, name: str) -> None:
+    def deregister(self, name: str) -> None:
         with self._database.change() as connection:
             connection.execute("DELETE FROM workers WHERE name = ?", (name,))
             connection.execute("DELETE FROM runs WHERE worker = ? AND cancelled IS NOT NULL", (name,))
@@ -237,7 +237,7 @@ class SqliteJobDatabase:
             gone += connection.execute("DELETE FROM jobs WHERE id = ?", (id_,)).rowcount
             return gone > 0
 
-    def lost(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
+    def expired(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
         before = float("inf") if seconds is None else time.time() - seconds
         return self._jobs(
             "status = 'running' AND run IN (SELECT run FROM runs WHERE beat < ? AND worker = COALESCE(?, worker))",
@@ -245,7 +245,7 @@ class SqliteJobDatabase:
             name,
         )
 
-    def unheeded(self, seconds: float) -> list[Run]:
+    def unreleased(self, seconds: float) -> list[Run]:
         now = time.time()
         rows = self._connection.execute(
             "SELECT id, run, worker FROM runs JOIN workers ON worker = name WHERE cancelled < ? AND seen > ?",
@@ -268,7 +268,7 @@ class SqliteJobDatabase:
         ).fetchone()[0]
         return found
 
-    def place(self, job: Job) -> int | None:
+    def position(self, job: Job) -> int | None:
         mine = "SELECT owner, turn, priority, number FROM jobs JOIN owners USING (owner) WHERE id = ? AND status = 'queued'"
         row = self._connection.execute(mine, (job.id,)).fetchone()
         if row is None:
@@ -287,7 +287,7 @@ class SqliteJobDatabase:
         ).fetchall()
         return sum(place < rounds or list(job) < key for place, job in enumerate(jobs))
 
-    def newest(self) -> int:
+    def newest_version(self) -> int:
         return self._number("SELECT version FROM line")
 
     def changed_since(self, version: int) -> tuple[int, list[str] | None]:
@@ -302,7 +302,7 @@ class SqliteJobDatabase:
         values = (kind, before, owner, limit) if owner is not None else (kind, before, limit)
         return self._jobs(f"kind = ? AND created < ? {granted}ORDER BY created DESC LIMIT ?", *values)
 
-    def parts(self, id_: str) -> list[ChunkState]:
+    def chunks(self, id_: str) -> list[ChunkState]:
         rows = self._connection.execute(
             f"SELECT {', '.join(ChunkState._fields)} FROM jobs WHERE batch = ? AND kind = 'chunk'", (id_,)
         )
@@ -337,13 +337,13 @@ class SqliteJobDatabase:
         return str(row[0]) if row else None
 
     # Nothing is said twice here: no answer of a file is lost.
-    def count(self, name: str, number: int = 1, *, saying: ReportId | None = None) -> None:
+    def count(self, name: str, number: int = 1, *, report: ReportId | None = None) -> None:
         self._add("counters", {name: number})
 
     def counters(self) -> dict[str, int]:
         return dict(self._connection.execute("SELECT name, value FROM counters").fetchall())
 
-    def observe(self, name: str, labels: Mapping[str, str], value: float, *, saying: ReportId | None = None) -> None:
+    def observe(self, name: str, labels: Mapping[str, str], value: float, *, report: ReportId | None = None) -> None:
         with self._database.change():
             self._add("observations", histogram.increments(name, labels, value))
 
@@ -407,10 +407,10 @@ def _inherit(connection: sqlite3.Connection, id_: str, owner: str | None, heir: 
     connection.execute("UPDATE jobs SET owner = ? WHERE id = ? AND owner = ?", (heir, id_, owner))
 
 
-def _seen(connection: sqlite3.Connection, claimant: Worker, now: float) -> None:
+def _seen(connection: sqlite3.Connection, worker: Worker, now: float) -> None:
     connection.execute(
         "INSERT INTO workers VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET claimant = excluded.claimant, seen = excluded.seen",
-        (claimant.name, packed(claimant), now),
+        (worker.name, packed(worker), now),
     )
 
 

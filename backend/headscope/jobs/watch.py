@@ -22,8 +22,8 @@ class Watcher:
     A tick asks the record what has changed, and for those of the changed jobs that somebody waits for: two questions, however many wait.
     """
 
-    def __init__(self, record: JobDatabase) -> None:
-        self._record = record
+    def __init__(self, database: JobDatabase) -> None:
+        self._database = database
         self._waiting: dict[str, set[asyncio.Queue[Job | None]]] = {}
         self._ticker: asyncio.Task[None] | None = None
         self._poked = asyncio.Event()
@@ -62,13 +62,13 @@ class Watcher:
         """The job as it is now, or as it is once the record is back: who waits has begun to listen already."""
         while True:
             try:
-                return await asyncio.to_thread(self._record.get, id_)
+                return await asyncio.to_thread(self._database.get, id_)
             except BrokerUnavailable:
                 await asyncio.sleep(AWAY_SECONDS)
 
     async def ended(self, id_: str, seconds: float) -> Job | None:
         """The job once it has ended, or as it is after `seconds`; None if there is none."""
-        job = await asyncio.to_thread(self._record.get, id_)
+        job = await asyncio.to_thread(self._database.get, id_)
         if job is None or job.terminal:
             return job
         try:
@@ -102,14 +102,14 @@ class Watcher:
         wanted = self._waiting.keys() if changed is None else self._waiting.keys() & set(changed)
         if wanted:
             ids = list(wanted)
-            jobs = await asyncio.to_thread(self._record.several, ids)
+            jobs = await asyncio.to_thread(self._database.get_many, ids)
             for id_ in ids:
                 for news in self._waiting.get(id_, ()):
                     news.put_nowait(jobs.get(id_))
         return newest
 
     def _changed(self, version: int | None) -> tuple[int, Iterable[str] | None]:
-        return (self._record.newest(), None) if version is None else self._record.changed_since(version)
+        return (self._database.newest_version(), None) if version is None else self._database.changed_since(version)
 
 
 async def _latest(news: asyncio.Queue[Job | None]) -> Job | None:

@@ -34,8 +34,8 @@ class WorkerProcess:
 
     def __init__(
         self,
-        claimant: Worker,
-        record: Callable[[], JobDatabase],
+        worker: Worker,
+        database: Callable[[], JobDatabase],
         engine: Callable[[], Engine],
         messages: Callable[[], int],
         discard_ended: Callable[[JobDatabase], None],
@@ -43,11 +43,11 @@ class WorkerProcess:
         job_seconds: float,
         prewarm: bool,
     ) -> None:
-        self.claimant, self._open_record, self._make_engine, self._messages = claimant, record, engine, messages
+        self.worker, self._open_database, self._make_engine, self._messages = worker, database, engine, messages
         self._discard_ended = discard_ended
         self._job_seconds, self._prewarm = job_seconds, prewarm
-        self._record = record()
-        self._line = DatabaseReporter(self._record)
+        self._database = database()
+        self._reporter = DatabaseReporter(self._database)
         self._engine: Engine | None = None
         self._settled = False
         self._task = ""
@@ -62,8 +62,8 @@ class WorkerProcess:
         """In a new child: take over from the one before, say that this one lives, and load."""
         # Whoever stops all processes at once leaves this one to its parent.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        self._record = self._open_record()
-        self._line = DatabaseReporter(self._record)
+        self._database = self._open_database()
+        self._reporter = DatabaseReporter(self._database)
         with suppress(BrokerUnavailable):
             self._take_over()
         threading.Thread(target=self._live, name="heart", daemon=True).start()
@@ -75,20 +75,20 @@ class WorkerProcess:
             os._exit(1)
         if self._prewarm:
             try:
-                self._engine.prewarm(self._line)
+                self._engine.prewarm(self._reporter)
             except Exception:  # the first job that needs the model says what is wrong with it
                 logger.exception("the default model can't be loaded")
         self._idle_since = time.monotonic()
 
     def busy(self) -> bool:
         """In the parent: whether a job is running here."""
-        return bool(self._record.lost(name=self.claimant.name))
+        return bool(self._database.expired(name=self.worker.name))
 
     def close(self) -> None:
         """In the parent, once the child has ended: what was still running is for others, and this worker is no longer listed."""
-        for job in self._record.lost(name=self.claimant.name):
-            self._record.requeue(job.id, job.run, "The worker was stopped; another one begins anew.", counted=False)
-        self._record.leave(self.claimant.name)
+        for job in self._database.expired(name=self.worker.name):
+            self._database.requeue(job.id, job.run, "The worker was stopped; another one begins anew.", counted=False)
+        self._database.deregister(self.worker.name)
 
     def work(self, task: str) -> None:
         """Claim what is next in the queue and do it; nothing if nothing waits."""
@@ -128,8 +128,8 @@ class WorkerProcess:
         late = timed_out(self._job_seconds).problem()
         problems: Problems
         try:
-            self._line.begin({job.id: job.run for job in jobs})
-            problems = engine.run(jobs, self._line)
+            self._reporter.begin({job.id: job.run for job in jobs})
+            problems = engine.run(jobs, self._reporter)
         except SoftTimeLimitExceeded:
             problems = dict.fromkeys((job.id for job in jobs), late)
         except Exception:
@@ -145,7 +145,7 @@ class WorkerProcess:
     def _claim(self) -> list[Job]:
         with self._claiming:
             self._misheard = True  # until the answer is here
-            jobs = self._record.claim(self._now())
+            jobs = self._database.claim(self._now())
             self._jobs |= {job.run: job for job in jobs}
             self._misheard = False
         return jobs
@@ -153,33 +153,31 @@ class WorkerProcess:
     def _give_back(self) -> None:
         """After an answer that was lost: what this worker was given without its knowing is for others, at once and as if nothing had been."""
         with self._claiming:
-            for job in self._record.lost(name=self.claimant.name) if self._misheard else ():
+            for job in self._database.expired(name=self.worker.name) if self._misheard else ():
                 if job.run not in self._jobs:
-                    self._record.requeue(job.id, job.run, "It waits again: its worker was cut off.", counted=False)
+                    self._database.requeue(job.id, job.run, "It waits again: its worker was cut off.", counted=False)
             self._misheard = False
 
     def _end(self) -> None:
         """Tell the record what has ended. What it could not be told is told again at the next beat."""
         with self._ending:
             for run, (status, problem) in list(self._ends.items()):
-                self._record.finish(self._jobs[run].id, run, status, problem)
+                self._database.finish(self._jobs[run].id, run, status, problem)
                 del self._ends[run], self._jobs[run]
 
     def _take_over(self) -> None:
         """Settle, once, what an earlier child of this name still held."""
         if not self._settled:
-            settle(self._record, self._record.lost(name=self.claimant.name), self._job_seconds)
-            self._record.leave(self.claimant.name)
+            settle(self._database, self._database.expired(name=self.worker.name), self._job_seconds)
+            self._database.deregister(self.worker.name)
             self._settled = True
 
     def _now(self) -> Worker:
         """The worker as it is now."""
         engine = self._engine
         if engine is None:
-            return replace(self.claimant, pid=os.getpid())
-        return replace(
-            self.claimant, task=self._task, pid=os.getpid(), warm=engine.warm, most_tokens=engine.most_tokens
-        )
+            return replace(self.worker, pid=os.getpid())
+        return replace(self.worker, task=self._task, pid=os.getpid(), warm=engine.warm, most_tokens=engine.most_tokens)
 
     def _live(self) -> None:
         """Say so from time to time, as long as this process lives: Celery lets none outlive its parent."""
@@ -187,9 +185,9 @@ class WorkerProcess:
             try:
                 self._end()
                 self._give_back()
-                self._line.flush()
-                self._record.beat(self._now(), list(self._jobs))
-                self._discard_ended(self._record)
+                self._reporter.flush()
+                self._database.heartbeat(self._now(), list(self._jobs))
+                self._discard_ended(self._database)
                 self._look_after_parent()
             except BrokerUnavailable:
                 pass

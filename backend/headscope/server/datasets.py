@@ -40,8 +40,8 @@ class Datasets:
     whose data sets are seen; None is the one user of a server without users.
     """
 
-    def __init__(self, settings: Settings, files: Files, record: JobDatabase) -> None:
-        self._settings, self._files, self._record = settings, files, record
+    def __init__(self, settings: Settings, files: Files, database: JobDatabase) -> None:
+        self._settings, self._files, self._database = settings, files, database
         self._bounds = Bounds(
             settings.dataset_memory_bytes, settings.dataset_seconds, settings.dataset_bytes, settings.text_bytes
         )
@@ -62,7 +62,7 @@ class Datasets:
             document = self._described(path, name, format_, {}, id_)
             self._files.put(id_, path, {**document, "given": format_})
         if owner:
-            self._record.grant(id_, owner)
+            self._database.grant(id_, owner)
         return document
 
     def take(
@@ -97,7 +97,7 @@ class Datasets:
 
         Raises StoreUnavailable or BrokerUnavailable.
         """
-        readable = (id_ for id_ in self._files.ids() if owner is None or self._record.may_read(id_, owner))
+        readable = (id_ for id_ in self._files.ids() if owner is None or self._database.may_read(id_, owner))
         found = [document for id_ in readable if (document := self._files.document(id_)) is not None]
         for one in sorted(found, key=lambda document: -float(document["made"])):
             yield {part: one[part] for part in ("id", "name", "bytes")}
@@ -109,7 +109,7 @@ class Datasets:
         if not ID.fullmatch(id_):
             raise _unknown()
         self._kept(id_, owner)
-        if self._record.forget(id_, owner) or owner is None:
+        if self._database.forget(id_, owner) or owner is None:
             self._files.delete(id_)
 
     def _add_inline(self, dataset: InlineData, owner: str | None) -> str:
@@ -120,7 +120,7 @@ class Datasets:
 
     def _kept(self, id_: str, owner: str | None) -> dict[str, Any]:
         document = self._files.document(id_)
-        if document is None or not (owner is None or self._record.may_read(id_, owner)):
+        if document is None or not (owner is None or self._database.may_read(id_, owner)):
             raise _unknown()
         return document
 

@@ -172,13 +172,13 @@ def _clock(broker: Facts) -> Finding:
 
 
 def _workers(settings: Settings) -> Finding:
-    record = stores.record(settings)
+    database = stores.job_database(settings)
     try:
-        devices = Counter(worker.claimant.device for worker in record.workers())
+        devices = Counter(state.worker.device for state in database.workers())
     except HeadscopeError as error:
         return Finding("workers", False, error.detail)
     finally:
-        record.close()
+        database.close()
     shown = ", ".join(f"{number} on {device}" for device, number in sorted(devices.items()))
     return Finding(
         "workers", bool(devices), shown or "No worker has been heard of in the last minute. Start one: headscope worker"

@@ -44,18 +44,18 @@ class Service:
         with stores.usable():
             stores.recover(settings)
             self.results, self.inputs, files = stores.results(settings), stores.inputs(settings), stores.files(settings)
-            self.record = stores.record(settings)
+            self.database = stores.job_database(settings)
         self.catalog = Catalog(settings)
         self.hot, self.limiters = Cache(settings.cache_url), Limiters()
-        self.datasets = Datasets(settings, files, self.record)
+        self.datasets = Datasets(settings, files, self.database)
         self._housekeeper = Maintenance(self.results, self.inputs, files)
-        self.watcher = Watcher(self.record)
+        self.watcher = Watcher(self.database)
         self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
         self._repairs: set[str] = set()
         self.jobs = self._home()
         self.studies = Studies(
-            settings, self._admission, self.datasets, self.results, self.inputs, self.record, self.jobs.wake
+            settings, self._admission, self.datasets, self.results, self.inputs, self.database, self.jobs.wake
         )
 
     def _home(self) -> Embedded | Cluster:
@@ -63,7 +63,7 @@ class Service:
         settings = self.settings
         if settings.redis_url is None:
             return Embedded(
-                self.record,
+                self.database,
                 engine,
                 (settings,),
                 job_seconds=settings.job_seconds,
@@ -75,7 +75,7 @@ class Service:
         from ..jobs.cluster import Cluster
 
         return Cluster(
-            self.record,
+            self.database,
             settings.redis_url,
             job_seconds=settings.job_seconds,
             cancel_seconds=settings.cancel_seconds,
@@ -83,7 +83,7 @@ class Service:
         )
 
     def _discard_ended(self) -> None:
-        stores.discard_ended(self.results, self.record)
+        stores.discard_ended(self.results, self.database)
 
     def _take_home(self) -> None:
         """Make this the only server of its home, unless it is a cluster's. Raises HeadscopeError if another one has it."""
@@ -121,7 +121,7 @@ class Service:
 
     def workers(self) -> int | None:
         """Number of a cluster's workers; None where a child process does the work."""
-        return None if self.settings.redis_url is None else len(self.record.workers())
+        return None if self.settings.redis_url is None else len(self.database.workers())
 
     def submit(
         self, requests: Sequence[AnalysisRequest], *, batch: bool = False, owner: str | None = None
@@ -145,12 +145,12 @@ class Service:
                 if one.id in missing and request.image is not None:
                     self.inputs.put(request.image.encode())
             limits = Limits(self.settings.max_queue, self.settings.user_queue if owner else None)
-            self.record.enqueue(missing.values(), batch=named, priority=1 if named else 0, limits=limits)
+            self.database.enqueue(missing.values(), batch=named, priority=1 if named else 0, limits=limits)
             self.jobs.wake()
             logger.info("accepted", extra={"jobs": len(missing), "first": next(iter(missing)), "batch": named})
         if owner:
             for id_ in here:
-                self.record.grant(id_, owner)
+                self.database.grant(id_, owner)
         return named, [one.id for one in work]
 
     def _with_image(self, request: AnalysisRequest) -> AnalysisRequest:
@@ -166,11 +166,11 @@ class Service:
         """
         if not self._is(id_, kind):
             raise unknown(kind)
-        if self.record.cancel(id_, owner):
+        if self.database.cancel(id_, owner):
             self.watcher.poke()
             if not self.results.lies(id_):
-                return owner is None or self.record.may_read(id_, owner)
-        forgotten = self.record.forget(id_, owner)
+                return owner is None or self.database.may_read(id_, owner)
+        forgotten = self.database.forget(id_, owner)
         if owner is not None and not forgotten:
             return False
         if not self.results.delete(id_) and not forgotten:
@@ -179,7 +179,7 @@ class Service:
 
     def _is(self, id_: str, kind: JobKind) -> bool:
         """Whether nothing of that id is of another kind; what is damaged may be of any."""
-        job = self.record.get(id_)
+        job = self.database.get(id_)
         if job is not None:
             return job.kind == kind
         try:
@@ -206,14 +206,14 @@ class Service:
             return self.find(id_, kind)
         except Corrupt:
             self.recompute(id_)
-            job = self.record.get(id_)
+            job = self.database.get(id_)
             if job is None:  # it was in the index only
                 raise unknown(kind) from None
             return job, None
 
     def _look(self, id_: str) -> tuple[Job | None, Stored | None]:
         try:
-            job = self.record.get(id_)
+            job = self.database.get(id_)
         except BrokerUnavailable:
             stored = self.results.get(id_)  # what is finished can be read without it
             if stored is None:
@@ -224,13 +224,13 @@ class Service:
 
     def settled(self, id_: str) -> bool:
         """Whether no job of that id is under way, or has failed: nothing but its result says any more what it is. Raises BrokerUnavailable."""
-        job = self.record.get(id_)
+        job = self.database.get(id_)
         return job is None or job.status == "done"
 
     def place(self, job: Job) -> int | None:
         """How many jobs are taken before this one; None if it does not wait, or nobody can say now."""
         try:
-            return self.record.place(job)
+            return self.database.position(job)
         except BrokerUnavailable:
             return None
 
@@ -249,22 +249,22 @@ class Service:
     def recompute(self, id_: str) -> None:
         """Put a corrupt result aside and compute it again. Raises Unknown if it is not known what was asked, BrokerUnavailable if nothing can be queued now."""
         with self._repairing:  # of many readers who find it corrupt, one has it computed again
-            self.record.enqueue([])  # refused while nothing new is taken: put aside then, it would be gone
+            self.database.enqueue([])  # refused while nothing new is taken: put aside then, it would be gone
             if not self.results.quarantine(id_):
                 return
             logger.warning("analysis %s is corrupt on disk: put aside, computed again", id_)
-            self.record.count("corrupt_results")
-            job = self.record.get(id_)
+            self.database.count("corrupt_results")
+            job = self.database.get(id_)
             if job is None:
                 raise unknown("analysis")
-            self.studies.again(job) if job.kind == "study" else self.record.enqueue([job.work])
+            self.studies.again(job) if job.kind == "study" else self.database.enqueue([job.work])
             self._repairs.add(id_)
         self.jobs.wake()
 
     def under_repair(self, id_: str) -> bool:
         """Whether a result that was there before is being computed again."""
         with self._repairing:
-            job = self.record.get(id_)
+            job = self.database.get(id_)
             if job is None or job.terminal:
                 self._repairs.discard(id_)
             return id_ in self._repairs

@@ -34,11 +34,11 @@ class Studies:
         datasets: Datasets,
         results: Results,
         inputs: Inputs,
-        record: JobDatabase,
+        database: JobDatabase,
         wake: Callable[[], None],
     ) -> None:
         self._settings, self._admission, self._datasets = settings, admission, datasets
-        self._results, self._inputs, self._record, self._wake = results, inputs, record, wake
+        self._results, self._inputs, self._database, self._wake = results, inputs, database, wake
 
     def submit(self, request: StudyRequest, owner: str | None = None) -> str:
         """Check and accept a study; its id. `owner` may read it from now on; None is the one user of a server without users.
@@ -54,7 +54,7 @@ class Studies:
         id_ = request.key(digests, planned.digest)
         if self._results.has(id_):
             if owner:
-                self._record.grant(id_, owner)
+                self._database.grant(id_, owner)
             return id_
         parts = [
             [request.part(digests, chunk.digest), self._keep(request, chunk), len(chunk), chunk.tokens]
@@ -91,11 +91,11 @@ class Studies:
         self._enqueue(job.work, None)
 
     def _enqueue(self, study: Work, owner: str | None) -> None:
-        job = self._record.get(study.id)
+        job = self._database.get(study.id)
         chunks = [] if job and not job.terminal else _chunks(study)
         limits = Limits(self._settings.max_queue, self._settings.user_queue if owner else None)
         # In this order, so that the study's own job is the last one to be taken.
-        self._record.enqueue([*chunks, study], batch=study.id, priority=PRIORITY, limits=limits)
+        self._database.enqueue([*chunks, study], batch=study.id, priority=PRIORITY, limits=limits)
         self._wake()
         logger.info("accepted", extra={"jobs": len(chunks) + 1, "first": study.id, "batch": study.id})
 

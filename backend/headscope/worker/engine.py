@@ -76,11 +76,11 @@ class AnalysisEngine:
         if settings.threads:
             torch.set_num_threads(settings.threads)
 
-    def model(self, located: Located, line: ProgressReporter, progress: ReportProgress = silent) -> Model:
+    def model(self, located: Located, reporter: ProgressReporter, progress: ReportProgress = silent) -> Model:
         """The model of these files, loaded now or warm; the least recently used go when they take more than warm_bytes together."""
         digest = located.digest()
         if digest not in self._models:
-            line.count("model_loads")
+            reporter.count("model_loads")
             model = self._load(located, progress)
             digest = model.digest  # a model fetched just now has its files' digest, no longer its hub id's
             self._models[digest] = model
@@ -104,44 +104,44 @@ class AnalysisEngine:
         progress(0.0, "loading", f"{located.name}, {memory.size(located.bytes)}" if located.folder else located.name)
         return loading.load(located, self._device, fetching)
 
-    def prewarm(self, line: ProgressReporter) -> None:
+    def prewarm(self, reporter: ProgressReporter) -> None:
         """Load and examine the default model if it is on this machine."""
         located = self._catalog.locate(self._catalog.default)
         if located.folder is not None:
-            examine(self.model(located, line))
+            examine(self.model(located, reporter))
 
-    def run(self, jobs: Sequence[Job], line: ProgressReporter) -> dict[str, Problem | None]:
+    def run(self, jobs: Sequence[Job], reporter: ProgressReporter) -> dict[str, Problem | None]:
         """Do jobs of one recipe, or one part of a study; by id the problem as a document, or None where the result is stored.
 
         What is wrong with one job stays with that job.
         """
         if jobs[0].kind != "analysis":
-            return {job.id: self._part(job, line) for job in jobs}
+            return {job.id: self._part(job, reporter) for job in jobs}
         problems = dict[str, Problem | None]()
         with ExitStack() as writers:
             tasks = []
             for job in jobs:
                 _begun(job)
                 try:
-                    task = self._task(job, line, writers)
+                    task = self._task(job, reporter, writers)
                 except EXPECTED as error:
                     problems[job.id] = _ended(job, error)
                 else:
                     tasks += [task] if task else []
                     problems[job.id] = None
-            return problems | (self._analyse(tasks, line) if tasks else {})
+            return problems | (self._analyse(tasks, reporter) if tasks else {})
 
-    def _part(self, job: Job, line: ProgressReporter) -> Problem | None:
+    def _part(self, job: Job, reporter: ProgressReporter) -> Problem | None:
         """A chunk of a study, or its end; what is wrong, or None."""
         _begun(job)
         do = self._parts.chunk if job.kind == "chunk" else self._parts.study
         try:
-            do(job, line, _Progress(line, job.id))
+            do(job, reporter, _Progress(reporter, job.id))
         except EXPECTED as error:
             return _ended(job, error)
         return _ended(job, None)
 
-    def _task(self, job: Job, line: ProgressReporter, writers: ExitStack) -> _Task | None:
+    def _task(self, job: Job, reporter: ProgressReporter, writers: ExitStack) -> _Task | None:
         """A job ready to be run; None if its result is here already."""
         if self._results.lies(job.id):
             return None
@@ -155,32 +155,34 @@ class AnalysisEngine:
             request,
             located,
             writers.enter_context(self._results.writer(job.id, (job.id, job.run))),
-            _Progress(line, job.id),
+            _Progress(reporter, job.id),
         )
 
-    def _analyse(self, tasks: Sequence[_Task], line: ProgressReporter) -> dict[str, Problem | None]:
+    def _analyse(self, tasks: Sequence[_Task], reporter: ProgressReporter) -> dict[str, Problem | None]:
         """Load the model that the tasks have in common, run them, store what comes of them."""
         started = time.perf_counter()
         try:
-            model = self.model(tasks[0].located, line, tasks[0].progress)
+            model = self.model(tasks[0].located, reporter, tasks[0].progress)
         except EXPECTED as error:
             return {task.job.id: _ended(task.job, error) for task in tasks}
         loaded = time.perf_counter() - started
         asked = [pipeline.AnalysisTask(task.request, task.writer, task.progress) for task in tasks]
         outcomes = pipeline.run_many(
-            model, asked, limit=self._settings.job_bytes, on_pass=lambda: line.count("forward_passes")
+            model, asked, limit=self._settings.job_bytes, on_pass=lambda: reporter.count("forward_passes")
         )
         problems = dict[str, Problem | None]()
         for task, outcome in zip(tasks, outcomes, strict=True):
-            wrong = outcome if isinstance(outcome, Exception) else self._store(task, outcome, loaded, line)
+            wrong = outcome if isinstance(outcome, Exception) else self._store(task, outcome, loaded, reporter)
             problems[task.job.id] = _ended(task.job, wrong)
             if wrong is None:
                 waited = 0.0 if task.job.started is None else task.job.started - task.job.created
                 times = {"wait": waited, "load": loaded, "run": time.perf_counter() - started}
-                self._observe(task.request, times, line)
+                self._observe(task.request, times, reporter)
         return problems
 
-    def _store(self, task: _Task, result: pipeline.Result, loaded: float, line: ProgressReporter) -> Exception | None:
+    def _store(
+        self, task: _Task, result: pipeline.Result, loaded: float, reporter: ProgressReporter
+    ) -> Exception | None:
         """Write a result; what is wrong, or None."""
         result.timing_ms["load"] = round(loaded * 1e3, 1)
         try:
@@ -188,7 +190,7 @@ class AnalysisEngine:
             written = task.writer.finish({**document(result), "id": task.job.id}, arrays(result))
         except EXPECTED as error:
             return error
-        line.count("written_bytes", written)
+        reporter.count("written_bytes", written)
         return None
 
     def _request(self, payload: str) -> AnalysisRequest:
@@ -197,11 +199,11 @@ class AnalysisEngine:
         name = stored_image(request)
         return request if name is None else request.model_copy(update={"image": self._inputs.get(name).decode()})
 
-    def _observe(self, request: AnalysisRequest, seconds: dict[str, float], line: ProgressReporter) -> None:
+    def _observe(self, request: AnalysisRequest, seconds: dict[str, float], reporter: ProgressReporter) -> None:
         """Where the time of an analysis went. There are as many series as models on offer and lenses: any other model is "other"."""
         model = request.model if request.model in self._catalog.names() else "other"
         for name, value in seconds.items():
-            line.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
+            reporter.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
 
 
 def _keys(request: AnalysisRequest, located: Located) -> set[str]:
@@ -239,15 +241,15 @@ def _problem(error: Exception) -> Problem:
 class _Progress:
     """Tells the server how far a job is, and stops the analysis once its job is no longer wanted."""
 
-    def __init__(self, line: ProgressReporter, id_: str) -> None:
-        self._line, self._id, self._last = line, id_, 0.0
+    def __init__(self, reporter: ProgressReporter, id_: str) -> None:
+        self._reporter, self._id, self._last = reporter, id_, 0.0
 
     def __call__(self, fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
         now = time.monotonic()
         if now - self._last < PROGRESS_SECONDS and not force:
             return
         self._last = now
-        if not self._line.progress(self._id, round(fraction, 4), stage, detail):
+        if not self._reporter.progress(self._id, round(fraction, 4), stage, detail):
             raise Cancelled("The analysis was cancelled.")
 
 

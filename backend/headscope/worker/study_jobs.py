@@ -59,14 +59,14 @@ class StudyJobs:
             None  # the latest study whose models can't be had
         )
 
-    def chunk(self, job: Job, line: ProgressReporter, progress: ReportProgress) -> None:
+    def chunk(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
         """Do a chunk, unless it is done already."""
         asked = json.loads(job.payload)
         if not self._results.lies(asked["study"]) and not self._results.lies(job.id):
             sent, attempt = (asked["study"], job.request_id), (job.id, job.run)
-            self._compute(ChunkJob(job.id, asked["part"], asked["blob"], sent, attempt), line, progress)
+            self._compute(ChunkJob(job.id, asked["part"], asked["blob"], sent, attempt), reporter, progress)
 
-    def study(self, job: Job, line: ProgressReporter, progress: ReportProgress) -> None:
+    def study(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
         """Put the chunks together, in their order. Those that others are at are waited for; what is missing then is done here."""
         if self._results.lies(job.id):
             return
@@ -78,25 +78,25 @@ class StudyJobs:
         total: Aggregate | None = None
         for number, part in enumerate(parts):
             progress(number / len(parts), "merging", "")
-            found = self._await(job.id, part, line, progress)
+            found = self._await(job.id, part, reporter, progress)
             total = found if total is None else total.merge(found)
         if total is None:
             raise InvalidDataset("The data set has no row that can be analysed.", pointer="/dataset")
         summary = total.summary(StudyRequest.model_validate(asked["request"]), asked["dataset"])
         progress(1.0, "writing", "", force=True)
         with self._results.writer(job.id, (job.id, job.run)) as writer:
-            line.count("written_bytes", writer.finish(summary.document, summary.arrays))
+            reporter.count("written_bytes", writer.finish(summary.document, summary.arrays))
         for part in parts:
             self._results.delete(part.id)
 
-    def _await(self, study: str, part: ChunkJob, line: ProgressReporter, progress: ReportProgress) -> Aggregate:
+    def _await(self, study: str, part: ChunkJob, reporter: ProgressReporter, progress: ReportProgress) -> Aggregate:
         """A chunk, done by whom it may be."""
         while True:
             found = self._find(part.id)
             if found is not None:
                 return found
-            if part.id not in line.elsewhere(study):
-                return self._compute(part, line, progress)
+            if part.id not in reporter.running_elsewhere(study):
+                return self._compute(part, reporter, progress)
             progress(1.0, "merging", "", force=True)
             time.sleep(LOOK_SECONDS)
 
@@ -109,14 +109,14 @@ class StudyJobs:
             self._results.quarantine(id_)
             return None
 
-    def _compute(self, part: ChunkJob, line: ProgressReporter, progress: ReportProgress) -> Aggregate:
+    def _compute(self, part: ChunkJob, reporter: ProgressReporter, progress: ReportProgress) -> Aggregate:
         """Do a chunk and store it. Raises InvalidDataset if its rows are not stored any more, and whatever is wrong with all of its inputs."""
         data = self._inputs.find(part.blob)
         if data is None:
             raise InvalidDataset("The rows of this study made room for newer data. Send it again.", pointer="/dataset")
         head, _, lines = data.partition(b"\n")
         request, rows = StudyRequest.model_validate_json(head), Chunk(lines)
-        models = self._models(part, request, rows, line, progress)
+        models = self._models(part, request, rows, reporter, progress)
         size = len(rows)
 
         def tell(done: int) -> None:
@@ -128,22 +128,22 @@ class StudyJobs:
             request,
             limit=self._settings.job_bytes,
             progress=tell,
-            on_pass=lambda: line.count("forward_passes"),
+            on_pass=lambda: reporter.count("forward_passes"),
         )
         document: dict[str, Any] = {"kind_of": "chunk", "aggregate": aggregate.document}
         with self._results.writer(part.id, part.attempt) as writer:
-            line.count("written_bytes", writer.finish(document, aggregate.arrays))
-        line.count("study_inputs", size)
+            reporter.count("written_bytes", writer.finish(document, aggregate.arrays))
+        reporter.count("study_inputs", size)
         return aggregate
 
     def _models(
-        self, part: ChunkJob, request: StudyRequest, rows: Chunk, line: ProgressReporter, progress: ReportProgress
+        self, part: ChunkJob, request: StudyRequest, rows: Chunk, reporter: ProgressReporter, progress: ReportProgress
     ) -> list[Model]:
         """The models of a chunk. Where they can't be had, as from a hub that does not answer, that is waited for once, and said of the study's other chunks at once."""
         if self._lost is not None and self._lost[0] == part.sent:
             raise self._lost[1]
         try:
-            return [self._model(located, line, progress) for located in self._located(request, rows, part.content)]
+            return [self._model(located, reporter, progress) for located in self._located(request, rows, part.content)]
         except ModelError as error:
             self._lost = part.sent, error.with_traceback(None)
             raise

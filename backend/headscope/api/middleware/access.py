@@ -64,9 +64,9 @@ class Visitor:
         """Whether they may read an analysis or study, whosever it is."""
         return self.everything or self.shared == id_
 
-    def may_read(self, record: JobDatabase, id_: str) -> bool:
+    def may_read(self, database: JobDatabase, id_: str) -> bool:
         """Whether they may read an analysis or study. It may block, and raise BrokerUnavailable."""
-        return self.opens(id_) or (self.name is not None and record.may_read(id_, self.name))
+        return self.opens(id_) or (self.name is not None and database.may_read(id_, self.name))
 
 
 class Access:

@@ -119,7 +119,7 @@ class ReadCache:
             return None
         try:
             if not visitor.opens(asked.id) and not await asyncio.to_thread(
-                visitor.may_read, self._service.record, asked.id
+                visitor.may_read, self._service.database, asked.id
             ):
                 return None
             stored = self._service.results.opened(asked.id)

@@ -72,7 +72,7 @@ async def recent(
     cursor: TimeCursor = None,
 ) -> Page[AnalysisItem]:
     """One's own analyses, the newest first."""
-    jobs = await asyncio.to_thread(service.record.page, limit, before(cursor), visitor.owner)
+    jobs = await asyncio.to_thread(service.database.page, limit, before(cursor), visitor.owner)
     return Page(items=[analyses.item(job) for job in jobs], next=repr(jobs[-1].created) if len(jobs) == limit else None)
 
 
@@ -130,7 +130,7 @@ def _described(service: Service, id_: str, job: Job | None, stored: Stored | Non
         return analyses.analysis(id_, job, stored, position)
     except Corrupt:  # found only now, in what the manifest names
         service.recompute(id_)
-        return analyses.analysis(id_, service.record.get(id_), None)
+        return analyses.analysis(id_, service.database.get(id_), None)
 
 
 async def _document(service: Service, id_: str) -> AnalysisDocument:

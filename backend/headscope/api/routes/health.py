@@ -26,7 +26,7 @@ def readyz(service: ServiceDep) -> Response:
     """Taking work, or 503."""
     try:
         count, size = service.results.usage()
-        queued, workers = service.record.waiting(), service.workers()
+        queued, workers = service.database.waiting(), service.workers()
         status: Literal["ok", "degraded"] = "ok" if service.jobs.alive() else "degraded"
     except HeadscopeError:
         status, queued, workers, count, size = "degraded", None, None, None, None

@@ -61,7 +61,7 @@ class _Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield _gauge("info", "The version that runs.", {(__version__,): 1}, "version")
         try:
-            found = [*_of_record(self._service.record), *self._of_queues(), *self._of_results()]
+            found = [*_of_record(self._service.database), *self._of_queues(), *self._of_results()]
         except HeadscopeError:  # the rest is worth reading even now
             found = []
         yield _gauge("record_up", "Whether the record of jobs can be read.", {(): int(bool(found))})
@@ -82,16 +82,16 @@ class _Metrics(Collector):
         yield _gauge("result_bytes", "Bytes of stored results.", {(): size})
 
 
-def _of_record(record: JobDatabase) -> Iterator[Metric]:
-    now, oldest, counted, observed = record.now(), record.oldest(), record.counters(), record.histograms()
+def _of_record(database: JobDatabase) -> Iterator[Metric]:
+    now, oldest, counted, observed = database.now(), database.oldest(), database.counters(), database.histograms()
     for name, text in COUNTERS.items():
         yield CounterMetricFamily(f"headscope_{name}", text, value=counted.get(name, 0))
     yield _gauge(
-        "jobs", "Jobs by status.", {(status,): number for status, number in record.statuses().items()}, "status"
+        "jobs", "Jobs by status.", {(status,): number for status, number in database.statuses().items()}, "status"
     )
     waited = 0.0 if oldest is None else max(now - oldest, 0.0)
     yield _gauge("oldest_wait_seconds", "How long the job that waits longest has waited.", {(): waited})
-    devices: Counter[tuple[str, ...]] = Counter((worker.claimant.device,) for worker in record.workers())
+    devices: Counter[tuple[str, ...]] = Counter((state.worker.device,) for state in database.workers())
     yield _gauge("workers", "Workers heard of in the last minute, by device.", devices, "device")
     for name, text in HISTOGRAMS.items():
         yield _histogram(name, text, [one for one in observed if one.name == name])

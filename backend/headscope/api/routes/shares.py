@@ -56,12 +56,12 @@ async def _shared(service: Service, visitor: Visitor, id_: str, kind: JobKind) -
     def made() -> str:
         with suppress(Corrupt):  # it is there, and is computed again when it is read
             service.find(id_, kind)
-        return service.record.share(id_, visitor.owner or LOCAL)
+        return service.database.share(id_, visitor.owner or LOCAL)
 
     key = await asyncio.to_thread(made)
     return Share(key=key, link=f"{PAGES[kind]}={id_}&share={key}")
 
 
 async def _unshared(service: Service, visitor: Visitor, id_: str) -> Response:
-    await asyncio.to_thread(service.record.unshare, id_, visitor.owner or LOCAL)
+    await asyncio.to_thread(service.database.unshare, id_, visitor.owner or LOCAL)
     return Response(status_code=204)

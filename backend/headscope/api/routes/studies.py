@@ -57,7 +57,7 @@ async def recent(
     """One's own studies, the newest first."""
 
     def page() -> Page[StudyItem]:
-        jobs = service.record.page(limit, before(cursor), visitor.owner, "study")
+        jobs = service.database.page(limit, before(cursor), visitor.owner, "study")
         items = [documents.item(job, _parts(service, job)) for job in jobs]
         return Page(items=items, next=repr(jobs[-1].created) if len(jobs) == limit else None)
 
@@ -100,7 +100,7 @@ async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[Serve
 
 
 def _parts(service: Service, job: Job) -> list[ChunkState]:
-    return [] if job.terminal else service.record.parts(job.id)
+    return [] if job.terminal else service.database.chunks(job.id)
 
 
 def _place(service: Service, job: Job) -> tuple[list[ChunkState], int | None]:
@@ -108,7 +108,7 @@ def _place(service: Service, job: Job) -> tuple[list[ChunkState], int | None]:
     parts = _parts(service, job)
     waiting = [part for part in parts if part.status == "queued"]
     first = min(waiting, key=documents.number, default=None) if len(waiting) == len(parts) else None
-    found = service.record.get(first.id) if first else None
+    found = service.database.get(first.id) if first else None
     return parts, service.place(found or job) if first else None
 
 

@@ -184,7 +184,7 @@ end
 
 function commands.grant(id, owner) grant(id, owner, get(id, 'created')[1] or now) end
 
-function commands.several(ids) return jobs(cjson.decode(ids)) end
+function commands.get_many(ids) return jobs(cjson.decode(ids)) end
 
 -- The front of the line: of each owner its turn and first jobs, in all not more than `window`, of one owner not more than `deepest`.
 function commands.front(window, deepest)
@@ -231,7 +231,7 @@ function commands.take(name, claimant, head, turn, choices)
   return '[]'
 end
 
-function commands.beat(name, claimant, runs)
+function commands.heartbeat(name, claimant, runs)
   heard_of(name, claimant)
   for _, run in ipairs(cjson.decode(runs)) do
     local id = call('HGET', k('runs'), run)
@@ -239,7 +239,7 @@ function commands.beat(name, claimant, runs)
   end
 end
 
-function commands.leave(name)
+function commands.deregister(name)
   call('ZREM', k('seen'), name)
   call('HDEL', k('workers'), name)
   local leavers = call('HGETALL', k('leavers'))
@@ -316,7 +316,7 @@ function commands.forget(id, owner)
   return (gone > 0 or status) and 1 or 0
 end
 
-function commands.lost(seconds, name)
+function commands.expired(seconds, name)
   local ids = {}
   for _, id in ipairs(call('ZRANGEBYSCORE', k('running'), '-inf', seconds == '' and '+inf' or string.format('(%.6f', now - seconds))) do
     if name == '' or get(id, 'worker')[1] == name then ids[#ids + 1] = id end
@@ -324,7 +324,7 @@ function commands.lost(seconds, name)
   return jobs(ids)
 end
 
-function commands.unheeded(seconds, gone)
+function commands.unreleased(seconds, gone)
   local runs = {}
   for _, member in ipairs(call('ZRANGEBYSCORE', k('leaving'), '-inf', string.format('(%.6f', now - seconds))) do
     local worker = call('HGET', k('leavers'), member)
@@ -342,7 +342,7 @@ function commands.waiting(owner) return call('ZCARD', owner == '' and k('waiting
 function commands.oldest() return call('ZRANGE', k('waiting'), 0, 0, 'WITHSCORES')[2] end
 
 -- Jobs of other owners are taken before this one within the rounds until its turn, and in its own round if they rank before it.
-function commands.place(id)
+function commands.position(id)
   local owner = get(id, 'owner')[1]
   local before = owner and call('ZRANK', k('queue', owner), id)
   if not before then return nil end
@@ -358,7 +358,7 @@ function commands.place(id)
   return before
 end
 
-function commands.newest() return call('GET', k('version')) end
+function commands.newest_version() return call('GET', k('version')) end
 
 function commands.changed_since(version)
   local newest, era = call('GET', k('version')), call('GET', k('era'))
@@ -388,7 +388,7 @@ function commands.page(limit, before, owner, kind)
   return jobs(found)
 end
 
-function commands.parts(id, ...)
+function commands.chunks(id, ...)
   local parts = {}
   for _, part in ipairs(call('SMEMBERS', k('parts', id))) do
     local values = get(part, ...)
@@ -453,7 +453,7 @@ function commands.trim(older_than, most, limit)
     local more = math.min(call('ZCARD', k('mine', owner)) - most, limit)
     for _, id in ipairs(more > 0 and call('ZRANGE', k('mine', owner), 0, more - 1) or {}) do withdraw(id, owner) end
   end
-  for _, name in ipairs(call('ZRANGEBYSCORE', k('seen'), '-inf', now - older_than)) do commands.leave(name) end
+  for _, name in ipairs(call('ZRANGEBYSCORE', k('seen'), '-inf', now - older_than)) do commands.deregister(name) end
   return dropped
 end
 

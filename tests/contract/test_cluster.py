@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from headscope.jobs import RedisJobDatabase, Worker, cluster
-from tests.contract.records import accept, claimed, the
+from tests.contract.job_databases import accept, claimed, the
 from tests.support.compose import Redis
 from tests.support.server import eventually
 
@@ -21,7 +21,7 @@ WORKER = Worker("one", task="the-task")
 
 
 @pytest.fixture
-def record(broker: Redis) -> Iterator[RedisJobDatabase]:
+def database(broker: Redis) -> Iterator[RedisJobDatabase]:
     opened = RedisJobDatabase(broker.url, prefix=f"{uuid.uuid4().hex}:")
     yield opened
     opened.close()
@@ -49,29 +49,29 @@ def commands(broker: Redis) -> Iterator[list[Any]]:
 
 
 def test_only_silent_workers_are_ended(
-    broker: Redis, record: RedisJobDatabase, commands: list[Any], monkeypatch: pytest.MonkeyPatch
+    broker: Redis, database: RedisJobDatabase, commands: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job given to a worker that never heard of it, the answer being lost, is given to another; the worker goes on. Silent, it is ended, and its job is another's."""
     monkeypatch.setattr(cluster, "STALE_SECONDS", 3.0)
     monkeypatch.setattr(cluster, "TICK_SECONDS", 0.1)
-    accept(record, 0, 1)
-    known, unknown = claimed(record, WORKER), claimed(record, WORKER)
+    accept(database, 0, 1)
+    known, unknown = claimed(database, WORKER), claimed(database, WORKER)
     silent = threading.Event()
 
     def live() -> None:
         while not silent.wait(0.1):
-            record.beat(WORKER, [known.run])
+            database.heartbeat(WORKER, [known.run])
 
     heart = threading.Thread(target=live)
     heart.start()
-    tending = cluster.Cluster(record, broker.url, job_seconds=900.0, cancel_seconds=2.0)
+    tending = cluster.Cluster(database, broker.url, job_seconds=900.0, cancel_seconds=2.0)
     tending.start()
     try:
-        eventually(lambda: the(record, unknown.id).status == "queued", "the unknown run's end")
-        assert the(record, known.id).status == "running"
+        eventually(lambda: the(database, unknown.id).status == "queued", "the unknown run's end")
+        assert the(database, known.id).status == "running"
         assert commands == []
         silent.set()
-        eventually(lambda: the(record, known.id).status == "queued", "the silent worker's loss")
+        eventually(lambda: the(database, known.id).status == "queued", "the silent worker's loss")
         eventually(lambda: commands, "the silent worker's end")
         assert (commands[0]["method"], commands[0]["arguments"]["task_id"]) == ("revoke", "the-task")
     finally:

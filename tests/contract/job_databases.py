@@ -28,9 +28,9 @@ class Place:
 
 def claim_all(place: Place, name: str) -> list[Job]:
     """All that wait, claimed by a process of its own."""
-    record = place.open()
-    jobs = [job for claimed in iter(lambda: record.claim(Worker(name)), []) for job in claimed]
-    record.close()
+    database = place.open()
+    jobs = [job for claimed in iter(lambda: database.claim(Worker(name)), []) for job in claimed]
+    database.close()
     return jobs
 
 
@@ -39,43 +39,43 @@ def work(*numbers: int, **more: Any) -> list[Work]:
     return [Work(f"{number:032x}", "{}", **more) for number in numbers]
 
 
-def accept(record: JobDatabase, *numbers: int, priority: int = 0, batch: str | None = None, **more: Any) -> list[Job]:
+def accept(database: JobDatabase, *numbers: int, priority: int = 0, batch: str | None = None, **more: Any) -> list[Job]:
     """The jobs of work with these numbers as ids, accepted."""
     asked = work(*numbers, **more)
-    record.enqueue(asked, priority=priority, batch=batch)
-    return [the(record, one.id) for one in asked]
+    database.enqueue(asked, priority=priority, batch=batch)
+    return [the(database, one.id) for one in asked]
 
 
-def the(record: JobDatabase, id_: str) -> Job:
+def the(database: JobDatabase, id_: str) -> Job:
     """The job of that id, which must be there."""
-    job = record.get(id_)
+    job = database.get(id_)
     assert job is not None
     return job
 
 
-def claimed(record: JobDatabase, claimant: Worker = WORKER) -> Job:
+def claimed(database: JobDatabase, worker: Worker = WORKER) -> Job:
     """The next job, claimed; it must be a single one."""
-    (job,) = record.claim(claimant)
+    (job,) = database.claim(worker)
     return job
 
 
-def running(record: JobDatabase, number: int = 0, claimant: Worker = WORKER, **more: Any) -> Job:
+def running(database: JobDatabase, number: int = 0, worker: Worker = WORKER, **more: Any) -> Job:
     """A job that has been claimed, in a record where nothing else waits."""
-    accept(record, number, **more)
-    return claimed(record, claimant)
+    accept(database, number, **more)
+    return claimed(database, worker)
 
 
-def status(record: JobDatabase, id_: str = IDS[0]) -> str | None:
+def status(database: JobDatabase, id_: str = IDS[0]) -> str | None:
     """The job's status, None if there is none."""
-    job = record.get(id_)
+    job = database.get(id_)
     return job and job.status
 
 
-def order(record: JobDatabase, claimant: Worker = WORKER) -> list[str]:
+def order(database: JobDatabase, worker: Worker = WORKER) -> list[str]:
     """Ids of all that wait, in the order in which one worker takes them, ending each before it takes the next."""
     ids = []
-    while jobs := record.claim(claimant):
+    while jobs := database.claim(worker):
         for job in jobs:
             ids.append(job.id)
-            assert record.finish(job.id, job.run, "done")
+            assert database.finish(job.id, job.run, "done")
     return ids

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from headscope.jobs import JobDatabase, RedisJobDatabase, SqliteJobDatabase, Work, Worker, settle
-from tests.contract.records import IDS, PROBLEM, status
+from tests.contract.job_databases import IDS, PROBLEM, status
 from tests.support.compose import Redis
 
 WORKERS = [Worker("one"), Worker("two", most_tokens=100)]
@@ -30,13 +30,13 @@ class Lives(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory()
         self.name = uuid.uuid4().hex
-        self.record = self.open()
+        self.database = self.open()
         self.model: dict[str, str] = {}
         self.attempts: dict[str, int] = {}
         self.live: dict[str, tuple[int, str]] = {}
         self.wanted: dict[str, set[str]] = {id_: set() for id_ in IDS}
         self.given: list[tuple[str, int]] = [(IDS[0], 1)]
-        self.newest = 0
+        self.newest_version = 0
 
     def open(self) -> JobDatabase:
         if self.broker:
@@ -52,23 +52,23 @@ class Lives(RuleBasedStateMachine):
 
     @rule(id_=jobs, owner=OWNERS)
     def accept(self, id_: str, owner: str) -> None:
-        self.record.enqueue([Work(id_, "{}", recipe="r", tokens=10, owner=owner)])
+        self.database.enqueue([Work(id_, "{}", recipe="r", tokens=10, owner=owner)])
         self.wanted[id_].add(owner)
         if self.model.get(id_) not in UNDER_WAY:
             self.model[id_], self.attempts[id_] = "queued", 0
 
-    @rule(claimant=st.sampled_from(WORKERS))
-    def claim(self, claimant: Worker) -> None:
-        jobs = self.record.claim(claimant)
+    @rule(worker=st.sampled_from(WORKERS))
+    def claim(self, worker: Worker) -> None:
+        jobs = self.database.claim(worker)
         assert bool(jobs) == ("queued" in self.model.values())
-        assert len(jobs) <= 1 or claimant.most_tokens
+        assert len(jobs) <= 1 or worker.most_tokens
         for job in jobs:
             assert self.model[job.id] == "queued"
             self.model[job.id] = "running"
             self.attempts[job.id] += 1
             assert job.attempts == self.attempts[job.id]
             assert job.run not in [run for _, run in self.given]
-            self.live[job.id] = (job.run, claimant.name)
+            self.live[job.id] = (job.run, worker.name)
             self.given.append((job.id, job.run))
 
     def goes_on(self, run: tuple[str, int]) -> bool:
@@ -76,14 +76,14 @@ class Lives(RuleBasedStateMachine):
 
     @rule(run=runs, end=st.sampled_from(["done", "failed", "cancelled"]))
     def finish(self, run: tuple[str, int], end: str) -> None:
-        ended = self.record.finish(*run, end, PROBLEM if end == "failed" else None)
+        ended = self.database.finish(*run, end, PROBLEM if end == "failed" else None)
         assert ended == self.goes_on(run)
         if ended:
             self.end(run[0], end)
 
     @rule(run=runs, counted=st.booleans())
     def requeue(self, run: tuple[str, int], *, counted: bool) -> None:
-        again = self.record.requeue(*run, "again", counted=counted)
+        again = self.database.requeue(*run, "again", counted=counted)
         assert again == self.goes_on(run)
         if again:
             self.model[run[0]] = "queued"
@@ -92,15 +92,15 @@ class Lives(RuleBasedStateMachine):
 
     @rule(run=runs)
     def progress(self, run: tuple[str, int]) -> None:
-        assert self.record.progress(*run, 0.5, "forward", "") == self.goes_on(run)
+        assert self.database.progress(*run, 0.5, "forward", "") == self.goes_on(run)
 
     @rule(name=st.sampled_from(["one", "two"]))
     def lose(self, name: str) -> None:
-        lost = self.record.lost(name=name)
+        lost = self.database.expired(name=name)
         assert {(job.id, job.run) for job in lost} == {
             (id_, run) for id_, (run, worker) in self.live.items() if worker == name
         }
-        settle(self.record, lost, 900.0)
+        settle(self.database, lost, 900.0)
         for job in lost:
             if self.attempts[job.id] == 3:
                 self.end(job.id, "failed")
@@ -110,7 +110,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(id_=jobs, owner=st.one_of(st.none(), OWNERS))
     def cancel(self, id_: str, owner: str | None) -> None:
-        withdrawn = self.record.cancel(id_, owner)
+        withdrawn = self.database.cancel(id_, owner)
         assert withdrawn == (self.model.get(id_) in UNDER_WAY and (owner is None or owner in self.wanted[id_]))
         if withdrawn and owner is not None and len(self.wanted[id_]) > 1:
             self.wanted[id_].discard(owner)
@@ -119,7 +119,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(id_=jobs, owner=st.one_of(st.none(), OWNERS))
     def forget(self, id_: str, owner: str | None) -> None:
-        gone = self.record.forget(id_, owner)
+        gone = self.database.forget(id_, owner)
         if self.model.get(id_) in UNDER_WAY:
             assert not gone
             return
@@ -132,8 +132,8 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Another process goes on with the same record."""
-        self.record.close()
-        self.record = self.open()
+        self.database.close()
+        self.database = self.open()
 
     def end(self, id_: str, state: str) -> None:
         assert self.model[id_] in UNDER_WAY, "a job ended twice"
@@ -142,20 +142,20 @@ class Lives(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self) -> None:
-        assert {id_: status(self.record, id_) for id_ in IDS} == {id_: self.model.get(id_) for id_ in IDS}
+        assert {id_: status(self.database, id_) for id_ in IDS} == {id_: self.model.get(id_) for id_ in IDS}
         counts = {state: list(self.model.values()).count(state) for state in set(self.model.values())}
-        assert self.record.statuses() == counts
-        assert self.record.waiting() == counts.get("queued", 0)
-        readers = {id_: {owner for owner in ("ann", "bob") if self.record.may_read(id_, owner)} for id_ in IDS}
+        assert self.database.statuses() == counts
+        assert self.database.waiting() == counts.get("queued", 0)
+        readers = {id_: {owner for owner in ("ann", "bob") if self.database.may_read(id_, owner)} for id_ in IDS}
         assert readers == self.wanted
-        queued = [job for job in self.record.several(IDS).values() if job.status == "queued"]
-        assert sorted(self.record.place(job) or 0 for job in queued) == list(range(len(queued)))
-        newest = self.record.newest()
-        assert newest >= self.newest
-        self.newest = newest
+        queued = [job for job in self.database.get_many(IDS).values() if job.status == "queued"]
+        assert sorted(self.database.position(job) or 0 for job in queued) == list(range(len(queued)))
+        newest = self.database.newest_version()
+        assert newest >= self.newest_version
+        self.newest_version = newest
 
     def teardown(self) -> None:
-        self.record.close()
+        self.database.close()
         self.folder.cleanup()
 
 

@@ -1,0 +1,139 @@
+"""Both records: a study and the chunks it consists of."""
+
+from __future__ import annotations
+
+from headscope.jobs import JobDatabase, Work, Worker
+from tests.contract.job_databases import IDS, WORKER, accept, claimed, running, the
+
+STUDY = IDS[0]
+CHUNKS = [f"{STUDY}.{number}.content" for number in range(3)]
+
+
+def study(database: JobDatabase, *, owner: str = "local") -> None:
+    """A study of three chunks, accepted."""
+    chunks = [Work(id_, "{}", tokens=10 + number, owner=owner, kind="chunk") for number, id_ in enumerate(CHUNKS)]
+    database.enqueue([*chunks, Work(STUDY, "{}", owner=owner, kind="study")], batch=STUDY, priority=1)
+
+
+def test_chunks_go_first_and_alone_and_single_analyses_before_them(database: JobDatabase) -> None:
+    """Though they would fit into one pass; whoever sends an analysis meanwhile waits for one chunk at most."""
+    study(database)
+    many = Worker("one", most_tokens=1000)
+    assert claimed(database, many).id == CHUNKS[0]
+    accept(database, 1)
+    assert [claimed(database, many).id for _ in range(4)] == [IDS[1], *CHUNKS[1:], STUDY]
+
+
+def test_two_users_take_turns(database: JobDatabase) -> None:
+    """A study is many jobs of one user; another one's batch goes on beside it."""
+    study(database, owner="anna")
+    accept(database, 1, 2, owner="bert", priority=1, batch="other")
+    assert [claimed(database).id for _ in range(4)] == [CHUNKS[0], IDS[1], CHUNKS[1], IDS[2]]
+
+
+def test_only_studies_are_listed_and_granted(database: JobDatabase) -> None:
+    """Lists show analyses or studies, and chunks nowhere; nobody may read a chunk."""
+    study(database, owner="anna")
+    accept(database, 1, owner="anna")
+    for owner in (None, "anna"):
+        assert [job.id for job in database.page(10, float("inf"), owner)] == [IDS[1]]
+        assert [job.id for job in database.page(10, float("inf"), owner, "study")] == [STUDY]
+    assert database.page(10, float("inf"), "bert", "study") == []
+    assert database.may_read(STUDY, "anna")
+    assert not database.may_read(CHUNKS[0], "anna")
+    assert the(database, STUDY).kind == the(database, STUDY).work.kind == "study"
+
+
+def test_the_change_of_a_chunk_is_one_of_its_study(database: JobDatabase) -> None:
+    """Whoever follows the study hears of it; versions stay in order, and no run has the version of another."""
+    study(database)
+    _, before = database.changed_since(database.newest_version())
+    assert before == []
+    version = database.newest_version()
+    first, second = claimed(database), claimed(database)
+    assert first.run != second.run
+    assert database.progress(first.id, first.run, 0.5, "forward", "1 of 2 inputs")
+    seen, changed = database.changed_since(version)
+    assert changed is not None
+    assert set(changed) == {STUDY, first.id, second.id}
+    assert the(database, STUDY).version > the(database, first.id).version > version
+    assert database.finish(first.id, first.run, "done")
+    assert STUDY in (database.changed_since(seen)[1] or [])
+    assert the(database, STUDY).status == "queued"
+
+
+def test_parts(database: JobDatabase) -> None:
+    """How far each chunk is."""
+    study(database)
+    job = claimed(database)
+    assert database.progress(job.id, job.run, 0.25, "forward", "64 of 256 inputs")
+    parts = {part.id: part for part in database.chunks(STUDY)}
+    assert set(parts) == set(CHUNKS)
+    begun, waiting = parts[CHUNKS[0]], parts[CHUNKS[1]]
+    assert (begun.status, begun.fraction, begun.stage, begun.detail) == ("running", 0.25, "forward", "64 of 256 inputs")
+    assert begun.started is not None
+    assert (waiting.status, waiting.tokens, waiting.started, waiting.finished) == ("queued", 11, None, None)
+    assert database.finish(job.id, job.run, "done")
+    done = next(part for part in database.chunks(STUDY) if part.id == CHUNKS[0])
+    assert done.finished is not None
+    assert done.finished >= (done.started or 0) > 0
+
+
+def test_with_the_end_of_a_study_its_chunks_are_gone(database: JobDatabase) -> None:
+    """Those that wait and those that have ended; and there is nothing left that might count as waiting."""
+    study(database)
+    for _ in CHUNKS:
+        job = claimed(database)
+        database.finish(job.id, job.run, "failed" if job.id == CHUNKS[1] else "done")
+    last = claimed(database)
+    assert database.finish(last.id, last.run, "done")
+    assert database.chunks(STUDY) == []
+    assert database.get_many(CHUNKS) == {}
+    assert database.statuses() == {"done": 1}
+    assert database.waiting() == 0
+
+
+def test_cancelling_a_study_frees_its_workers(database: JobDatabase) -> None:
+    """A worker at a chunk hears of it at its next word; one that does not heed it is known."""
+    study(database)
+    job = claimed(database)
+    assert database.cancel(STUDY)
+    assert not database.progress(job.id, job.run, 0.5, "forward", "")
+    assert database.claim(WORKER) == []
+    assert database.statuses() == {"cancelled": 1}
+    assert [(run.id, run.worker) for run in database.unreleased(-1.0)] == [(job.id, WORKER.name)]
+    assert not database.finish(job.id, job.run, "done")
+    assert database.unreleased(-1.0) == []
+
+
+def test_a_study_that_failed_can_be_sent_again(database: JobDatabase) -> None:
+    """With all of its chunks; and one that others want, too, goes on when one of them withdraws."""
+    study(database, owner="anna")
+    for _ in CHUNKS:
+        job = claimed(database)
+        database.finish(job.id, job.run, "done")
+    last = claimed(database)
+    database.finish(last.id, last.run, "failed", {"code": "internal", "detail": "."})
+    study(database, owner="anna")
+    assert len(database.chunks(STUDY)) == 3
+    database.enqueue([Work(STUDY, "{}", owner="bert", kind="study")], batch=STUDY, priority=1)
+    assert database.cancel(STUDY, "anna")
+    assert len(database.chunks(STUDY)) == 3
+    assert database.cancel(STUDY, "bert")
+    assert database.chunks(STUDY) == []
+
+
+def test_chunks_of_a_lost_worker_are_done_by_another(database: JobDatabase) -> None:
+    """As any job."""
+    study(database)
+    lost = claimed(database)
+    assert [job.id for job in database.expired()] == [lost.id]
+    assert database.requeue(lost.id, lost.run, "again")
+    assert claimed(database, Worker("two")).id == lost.id
+
+
+def test_an_analysis_has_no_parts(database: JobDatabase) -> None:
+    """Nor does a batch have."""
+    running(database, 1, batch=STUDY)
+    assert database.chunks(STUDY) == []
+    assert database.chunks(IDS[1]) == []
