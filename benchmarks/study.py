@@ -20,7 +20,7 @@ import headscope
 from headscope.analysis.pipeline import AnalysisTask, run_many
 from headscope.analysis.request import AnalysisRequest
 from headscope.analysis.result import MemorySink, Result
-from headscope.worker.engine import settle
+from headscope.worker.engine import freeze_garbage
 
 from .common import Spread, interleaved, ratios
 
@@ -37,7 +37,7 @@ def measure(count: int = COUNT, repeats: int = REPEATS) -> list[dict[str, Any]]:
     batches = _batches(model, sentences(model, count))
     candidates: dict[str, Callable[[], None]] = {name: _plain(model, batches, name) for name in PLAIN}
     candidates["analyses"] = _analyses(model, batches)
-    settle()
+    freeze_garbage()
     rows, every = list[dict[str, Any]](), torch.get_num_threads()
     for threads in sorted({1, every}):
         torch.set_num_threads(threads)

@@ -156,7 +156,7 @@ def test_a_slice_of_maps_that_are_too_large(document: dict[str, Any], monkeypatc
     """What counts is the answer, not what it is cut from; and no more than a layer is read at once."""
     maps = np.random.default_rng(0).random((3, 4, 64, 64), np.float32)
     read: list[int] = []
-    room = Limiters().room
+    room = Limiters().memory
 
     def file(lens: str, layers: slice, heads: slice, **_: bool) -> memoryview:
         read.append(layers.stop - layers.start)

@@ -26,7 +26,7 @@ def test_a_token_is_its_users_and_nobody_elses(path: Path) -> None:
     """Two users have two tokens; anything else is nobody's."""
     accounts = Accounts(path)
     ada, emmy = accounts.create("ada"), accounts.create("emmy")
-    assert (accounts.user(ada), accounts.user(emmy)) == ("ada", "emmy")
+    assert (accounts.find_user(ada), accounts.find_user(emmy)) == ("ada", "emmy")
     for wrong in (
         "",
         ada[:-1],
@@ -37,7 +37,7 @@ def test_a_token_is_its_users_and_nobody_elses(path: Path) -> None:
         "\ud800",
         hashlib.sha256(ada.encode()).hexdigest(),
     ):
-        assert accounts.user(wrong) is None
+        assert accounts.find_user(wrong) is None
 
 
 def test_tokens_are_long_and_never_kept(path: Path) -> None:
@@ -65,24 +65,24 @@ def test_the_file_is_its_users_only(path: Path) -> None:
 def test_a_running_server_sees_every_change(path: Path) -> None:
     """Another object on the same file, as a server has it, knows new users and forgets revoked ones at once."""
     server, command = Accounts(path), Accounts(path)
-    assert server.user("anything") is None
+    assert server.find_user("anything") is None
     token = command.create("ada")
-    assert server.user(token) == "ada"
+    assert server.find_user(token) == "ada"
     command.revoke("ada")
-    assert server.user(token) is None
+    assert server.find_user(token) is None
     again = command.create("ada")
-    assert (server.user(token), server.user(again)) == (None, "ada")
+    assert (server.find_user(token), server.find_user(again)) == (None, "ada")
 
 
 def test_when_tokens_are_demanded(path: Path) -> None:
     """From the first token on, even when the last user is gone; without any only where the server must have them."""
     accounts = Accounts(path)
-    assert (accounts.demanded(), Accounts(path, required=True).demanded()) == (False, True)
+    assert (accounts.require_token(), Accounts(path, required=True).require_token()) == (False, True)
     accounts.create("ada")
-    assert accounts.demanded()
+    assert accounts.require_token()
     accounts.revoke("ada")
-    assert accounts.demanded()
-    assert accounts.everyone() == ()
+    assert accounts.require_token()
+    assert accounts.list() == ()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_names_that_can_not_be_had(path: Path, name: str) -> None:
 def test_names_that_can(path: Path, name: str) -> None:
     """Letters, digits and what mail addresses are made of."""
     Accounts(path).create(name)
-    assert [account.name for account in Accounts(path).everyone()] == [name]
+    assert [account.name for account in Accounts(path).list()] == [name]
 
 
 def test_one_token_per_name(path: Path) -> None:
@@ -108,7 +108,7 @@ def test_one_token_per_name(path: Path) -> None:
     token = accounts.create("ada")
     with pytest.raises(InvalidRequest, match="Revoke"):
         accounts.create("ada")
-    assert accounts.user(token) == "ada"
+    assert accounts.find_user(token) == "ada"
     with pytest.raises(Unknown):
         accounts.revoke("emmy")
 
@@ -135,10 +135,10 @@ def test_a_damaged_file_lets_nobody_in(path: Path, content: bytes) -> None:
     accounts = Accounts(path)
     token = accounts.create("ada")
     path.write_bytes(content)
-    assert accounts.demanded()
+    assert accounts.require_token()
     for ask in (
-        lambda: accounts.user(token),
-        accounts.everyone,
+        lambda: accounts.find_user(token),
+        accounts.list,
         lambda: accounts.create("emmy"),
         lambda: accounts.revoke("ada"),
     ):
@@ -150,9 +150,9 @@ def test_a_damaged_file_lets_nobody_in(path: Path, content: bytes) -> None:
 def test_a_file_that_can_not_be_read_lets_nobody_in(path: Path) -> None:
     """A folder in its place stands for whatever the system refuses, which root would be allowed."""
     path.mkdir(parents=True)
-    assert Accounts(path).demanded()
+    assert Accounts(path).require_token()
     with pytest.raises(AccountsUnreadable):
-        Accounts(path).user("x")
+        Accounts(path).find_user("x")
 
 
 def test_many_commands_at_once(path: Path) -> None:
@@ -164,7 +164,7 @@ def test_many_commands_at_once(path: Path) -> None:
     def read() -> None:
         reader, most = Accounts(path), 0
         while not done.is_set():
-            seen = len(reader.everyone())
+            seen = len(reader.list())
             broken.extend([seen] if seen < most else [])
             most = seen
 
@@ -176,4 +176,4 @@ def test_many_commands_at_once(path: Path) -> None:
     reading.join()
     assert broken == []
     accounts = Accounts(path)
-    assert [accounts.user(token) for token in tokens] == [f"user{number}" for number in range(40)]
+    assert [accounts.find_user(token) for token in tokens] == [f"user{number}" for number in range(40)]

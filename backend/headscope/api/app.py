@@ -94,9 +94,9 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
     problems.install(app)
     error_responses.describe(app)
     limits = BodyLimits.of(settings, PREFIX)
-    reads = {"recent": app.state.recent, "simple": partial(maps.simple, service.limiters.room), "route": maps.ROUTE}
+    reads = {"recent": app.state.recent, "simple": partial(maps.simple, service.limiters.memory), "route": maps.ROUTE}
     app.add_middleware(ReadCache, service=service, **reads)
-    app.add_middleware(LargeResponses, room=service.limiters.room)
+    app.add_middleware(LargeResponses, room=service.limiters.memory)
     app.add_middleware(BodyLimitMiddleware, limits=limits)
     app.add_middleware(Access, accounts=accounts, shared=service.database.shared)
     app.add_middleware(SecurityMiddleware, hosts=settings.allowed_hosts, limits=limits)

@@ -12,7 +12,7 @@ from fastapi import Depends, Path, Request
 from ..errors import InvalidRequest, NotReady, QueueFull, Unknown
 from ..jobs import JobKind
 from ..lenses import LENSES
-from ..server.service import Service, read_or_recompute, unknown
+from ..server.service import Service, read_or_recompute, unknown_job
 from ..store import Stored
 from .error_responses import raises
 from .middleware.access import Visitor
@@ -85,9 +85,9 @@ def limited(kind: Literal["uploads", "exports", "comparisons"]) -> Any:
 async def check_readable(service: Service, visitor: Visitor, id_: str, kind: JobKind = "analysis") -> None:
     """Raise Unknown unless the visitor may read that analysis, or study: what is somebody else's is as if it were not there."""
     if re.fullmatch(ID["pattern"], id_) is None:
-        raise unknown(kind)
+        raise unknown_job(kind)
     if not visitor.opens(id_) and not await asyncio.to_thread(visitor.may_read, service.database, id_):
-        raise unknown(kind)
+        raise unknown_job(kind)
 
 
 async def read(service: Service, id_: str, reader: Callable[[Stored], T], kind: JobKind = "analysis") -> T:

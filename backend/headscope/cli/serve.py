@@ -80,7 +80,7 @@ def serve(host: str, port: int, open_page: bool) -> None:
 
 def _opened(settings: Settings, host: str) -> Settings:
     """The settings of a server that others can reach, at that address. Raises HeadscopeError while nobody has a token."""
-    if not Accounts(settings.home / FILE).everyone():
+    if not Accounts(settings.home / FILE).list():
         raise HeadscopeError(
             "That address can be reached from elsewhere, and nobody has an access token yet. Make one first: headscope token create NAME"
         )

@@ -37,7 +37,7 @@ def create(name: str) -> None:
 @JSON
 def list_(as_json: bool) -> None:
     """List who has a token."""
-    everyone = _accounts().everyone()
+    everyone = _accounts().list()
     if as_json:
         click.echo(json.dumps([{"name": account.name, "created": account.created} for account in everyone]))
         return

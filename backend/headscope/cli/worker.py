@@ -16,7 +16,7 @@ from .. import logs, stores
 from ..errors import HeadscopeError
 from ..jobs import JobDatabase, Worker, WorkerState
 from ..server import doctor
-from ..server.service import engine
+from ..server.service import create_engine
 from ..settings import Settings
 
 # A worker not heard of for this long (s) is not there; one that stops says so within seconds.
@@ -58,7 +58,7 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     worker_process = WorkerProcess(
         me,
         lambda: stores.job_database(settings, patient=True),
-        lambda: engine(chosen),
+        lambda: create_engine(chosen),
         lambda: celery.messages(url, chosen.device),
         lambda database: stores.discard_ended(results(), database),
         job_seconds=settings.job_seconds,

@@ -34,7 +34,7 @@ from .arguments import Method, choice, choices, number, numbers, request_of
 
 
 @dataclass(frozen=True)
-class Grouped:
+class GroupedMaps:
     """Maps by groups of tokens: `maps` lens -> [L, H, V, W], and what the groups along both axes are called."""
 
     maps: Mapping[str, Array]
@@ -120,7 +120,7 @@ class Analysis:
         """[Q, vocabulary] of the model's own head; only with keep_logits=True."""
         return self.result.logits
 
-    def by(self, groups: Literal["word"] | Sequence[Sequence[int]] = "word") -> Grouped:
+    def by(self, groups: Literal["word"] | Sequence[Sequence[int]] = "word") -> GroupedMaps:
         """The same maps with tokens read together: summed over the keys of a group, averaged over its queries.
 
         "word" joins the pieces of every word; special tokens stand alone. Groups of your own are lists of token numbers, in the order you want them; tokens
@@ -133,12 +133,12 @@ class Analysis:
         """
         if groups == "word":
             (rows, queries), (columns, keys) = words.word_groups(self.tokens), words.word_groups(self.key_tokens)
-            return Grouped({lens: words.group(m, rows, columns) for lens, m in self.maps.items()}, queries, keys)
+            return GroupedMaps({lens: words.group(m, rows, columns) for lens, m in self.maps.items()}, queries, keys)
         if self.tokens != self.key_tokens:
             raise InvalidRequest("Cross-attention has two texts: only words can be grouped in it.")
         order, sizes, names = words.arrange(self.tokens, groups)
         maps = {lens: words.group(m[..., order, :][..., order], sizes, sizes) for lens, m in self.maps.items()}
-        return Grouped(maps, names, names)
+        return GroupedMaps(maps, names, names)
 
     def find(self, where: str = "", lens: str = "weights") -> SearchResult:
         """The heads that satisfy a query, ranked, with the numbers that decided it.
@@ -192,7 +192,7 @@ class Analysis:
     @property
     def source(self) -> export.Source:
         """All of it, as exports read it."""
-        return _Held(self)
+        return _MemorySource(self)
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file with the document in its metadata; headscope.open reads it."""
@@ -294,7 +294,7 @@ def analyze(
     return Analysis(result, sink.maps, lambda: digest or model.digest)
 
 
-class _Held:
+class _MemorySource:
     """An analysis in memory, as the export reads it."""
 
     def __init__(self, a: Analysis) -> None:

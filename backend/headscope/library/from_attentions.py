@@ -47,7 +47,7 @@ OPENING = ("Ġ", "▁")
 
 
 @dataclass(frozen=True)
-class _Given:
+class _AttentionArrays:
     """Checked arrays: weights of every layer [H, Q, K], values [G, K, D] or None, and the tokens along the axes."""
 
     weights: list[Tensor]
@@ -92,7 +92,7 @@ def from_attentions(
     (1, 1, 2, 2)
     """
     started = time.perf_counter()
-    given = _check(attentions, tokens, values, key_tokens)
+    given = _validate(attentions, tokens, values, key_tokens)
     rules = [_keys(weights, causal) for weights in given.weights]
     chosen = lenses if lenses is not None else ("weights", "effective") if values is not None else ("weights",)
     request = request_of(
@@ -111,21 +111,21 @@ def from_attentions(
     sink = MemorySink()
     collector = Collector(request, planned, [(sink, lambda fraction, stage, detail: None, request.maps)])
     for index, rule in enumerate(rules):
-        _hand_on(_layer(given, index, rule), collector)
+        _feed(_layer(given, index, rule), collector)
     width = given.values[0].shape[-1] if given.values else 0
     result = collector.result(request, given.kind, given.axes.queries, given.axes.keys, width)
-    result.warnings = [*_padding(given), *caveats(result, lacks)]
+    result.warnings = [*_warn_of_padding(given), *caveats(result, lacks)]
     result.timing_ms = {"total": round((time.perf_counter() - started) * 1e3, 1)}
     digest = f"{given.digest()} {causal}"
     return Analysis(result, sink.maps, lambda: digest)
 
 
-def _check(
+def _validate(
     attentions: Iterable[Any],
     tokens: Sequence[str | Token],
     values: Iterable[Any] | None,
     key_tokens: Sequence[str | Token] | None,
-) -> _Given:
+) -> _AttentionArrays:
     weights, epsilons = _arrays(attentions, "attention")
     shape = weights[0].shape
     for layer, one in enumerate(weights):
@@ -140,7 +140,7 @@ def _check(
         raise InvalidRequest("Queries and keys differ in number. Name the keys by key_tokens.")
     kind: Kind = "self" if keys == queries else "cross"
     if values is None:
-        return _Given(weights, None, Axes(queries, keys), kind, max(epsilons))
+        return _AttentionArrays(weights, None, Axes(queries, keys), kind, max(epsilons))
     vectors, more = _arrays(values, "values")
     if len(vectors) != len(weights):
         raise InvalidRequest(f"There are {len(weights)} layers of attention and {len(vectors)} of values.")
@@ -149,7 +149,7 @@ def _check(
             raise InvalidRequest(
                 f"The values of layer {layer} do not fit: they need {shape[2]} tokens, a number of heads that divides {shape[0]}, and one width."
             )
-    return _Given(weights, vectors, Axes(queries, keys), kind, max(*epsilons, *more))
+    return _AttentionArrays(weights, vectors, Axes(queries, keys), kind, max(*epsilons, *more))
 
 
 def _arrays(layers: Iterable[Any], what: str) -> tuple[list[Tensor], list[float]]:
@@ -223,7 +223,7 @@ def _keys(weights: Tensor, causal: bool | None) -> Keys:
     return Keys("prefix" if prefix else "all")
 
 
-def _padding(given: _Given) -> Iterator[ResultWarning]:
+def _warn_of_padding(given: _AttentionArrays) -> Iterator[ResultWarning]:
     """A warning of keys at either end that no query attends to, in any layer and head.
 
     Queries that spread their attention evenly over all keys do not count: that is what is left of a query whose keys are all masked.
@@ -244,7 +244,7 @@ def _padding(given: _Given) -> Iterator[ResultWarning]:
         )
 
 
-def _lacks(given: _Given, rules: Sequence[Keys]) -> dict[str, str]:
+def _lacks(given: _AttentionArrays, rules: Sequence[Keys]) -> dict[str, str]:
     """Need -> why it can't be met, as for a model."""
     lacks = dict(LACKS)
     if given.values is None:
@@ -262,7 +262,7 @@ def _lacks(given: _Given, rules: Sequence[Keys]) -> dict[str, str]:
     return lacks
 
 
-def _layer(given: _Given, index: int, keys: Keys) -> Layer:
+def _layer(given: _AttentionArrays, index: int, keys: Keys) -> Layer:
     weights, empty = given.weights[index], torch.empty(0)
     values = output = empty
     if given.values is not None:
@@ -273,7 +273,7 @@ def _layer(given: _Given, index: int, keys: Keys) -> Layer:
     return Layer(index, heads, weights, values, output, keys, given.epsilon, given.axes, empty, empty)
 
 
-def _hand_on(layer: Layer, collector: Collector) -> None:
+def _feed(layer: Layer, collector: Collector) -> None:
     """Blocks of heads as the capture would give them, then the whole layer."""
     heads, queries, keys = layer.weights.shape
     group = heads // layer.values.shape[0] if layer.values.numel() else 1

@@ -36,7 +36,7 @@ def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: C
     except ValidationError as error:
         raise invalid(error) from None
     declared = MECHANISMS[choice.name]
-    model, anatomy = _examined(module)
+    model, anatomy = _examine(module)
     check_needs([declared], anatomy.lacks("self"))
     PatchedModule(model.module, anatomy, model.width, partial(declared.begin, choice), frozenset(special_ids)).install()
 
@@ -47,7 +47,7 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
     `special_ids` are the ids of the tokenizer's special tokens; every row of a batch must hold `count` of them, padding not counted. What else is learned is
     yours to say. `{"name": "pasta", "vectors": vectors.tolist()}` is the mechanism that was learned. Raises Unsupported.
     """
-    model, anatomy = _examined(module)
+    model, anatomy = _examine(module)
     check_needs([PASTA], anatomy.lacks("self"))
     layers = [site.layer for site in anatomy.of("self")]
     body, width = model.module, model.width
@@ -65,7 +65,7 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
     return learned
 
 
-def _examined(module: Any) -> tuple[Model, AttentionSites]:
+def _examine(module: Any) -> tuple[Model, AttentionSites]:
     """Return the model around the module, and what its attention is made of. Raises Unsupported where it can't be replaced."""
     model = wrap(module)
     anatomy = examine(model)

@@ -22,7 +22,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 TOKEN_BYTES = 32
 FILE = "tokens.json"
 # Inode, time of change (ns) and size: every version of the file has its own, for it is only ever replaced.
-Stamp = tuple[int, int, int]
+Version = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +43,24 @@ class Accounts:
 
     def __init__(self, path: Path, *, required: bool = False) -> None:
         self._path, self._required = path, required
-        self._read: tuple[Stamp | None, tuple[Account, ...]] = (None, ())
+        self._read: tuple[Version | None, tuple[Account, ...]] = (None, ())
 
-    def demanded(self) -> bool:
+    def require_token(self) -> bool:
         """Whether requests need a token. Raises AccountsUnreadable."""
-        return self._required or self._stamp() is not None
+        return self._required or self._version() is not None
 
-    def everyone(self) -> tuple[Account, ...]:
+    def list(self) -> tuple[Account, ...]:
         """All users, in the order in which they were made. Raises AccountsUnreadable."""
-        stamp = self._stamp()
-        if stamp != self._read[0]:
-            self._read = (stamp, self._parse() if stamp else ())
+        version = self._version()
+        if version != self._read[0]:
+            self._read = (version, self._parse() if version else ())
         return self._read[1]
 
-    def user(self, token: str) -> str | None:
+    def find_user(self, token: str) -> str | None:
         """The name of the user with that token; None if nobody has it. Raises AccountsUnreadable."""
         given = _digest(token)
         # All of them are compared, so that the time says nothing about which one it was.
-        found = [account.name for account in self.everyone() if hmac.compare_digest(account.sha256, given)]
+        found = [account.name for account in self.list() if hmac.compare_digest(account.sha256, given)]
         return found[0] if found else None
 
     def create(self, name: str) -> str:
@@ -90,7 +90,7 @@ class Accounts:
 
         self._change(without)
 
-    def _stamp(self) -> Stamp | None:
+    def _version(self) -> Version | None:
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -115,7 +115,7 @@ class Accounts:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self._path.with_suffix(".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                accounts = [asdict(account) for account in change(self.everyone())]
+                accounts = [asdict(account) for account in change(self.list())]
                 self._replace(json.dumps({"tokens": accounts}, indent=1).encode())
         except OSError:
             raise AccountsUnreadable(

@@ -25,7 +25,7 @@ class Admission:
         self._settings, self._catalog = settings, catalog
         self._tokenizers: dict[str, Tokenizer] = {}  # by digest of the file
 
-    def work(
+    def admit(
         self, request: AnalysisRequest, place: int | None = None, owner: str = LOCAL, request_id: str = ""
     ) -> Work:
         """The request as work. In a batch, at `place`, errors point into the inputs where that is where they come from.
@@ -48,33 +48,33 @@ class Admission:
         for text, pointer in ((request.text, "/text"), (request.text_pair, "/text_pair")):
             if text is not None:
                 tokens.check_text(text, pointer, limit)
-        located, facts = self._known(request.model)
+        located, facts = self._locate(request.model)
         request = request.settled(facts.mechanism if facts else SOFTMAX)
         if facts is None:
             return request, located, None
-        _check_carried(facts, request)
+        _check_supported(facts, request)
         return request, located, self._check_size(located, facts, request)
 
-    def _known(self, model: str) -> tuple[Located, Facts | None]:
+    def _locate(self, model: str) -> tuple[Located, Facts | None]:
         """A model that can be used, and what is known of it before it is loaded."""
         located = self._catalog.locate(model)
         self._catalog.check(located)
         return located, self._catalog.facts(located)
 
-    def study(self, request: StudyRequest) -> tuple[StudyRequest, list[str], Tokenizer | None]:
+    def admit_study(self, request: StudyRequest) -> tuple[StudyRequest, list[str], Tokenizer | None]:
         """The request with its mechanisms, digests of the models, and the tokenizer of the first one where it is here.
 
         Raises Unknown, Unsupported or ModelError. What it says of an input is said before there is one, and so of all.
         """
         pair = {"text_pair": "-"} if request.kind in ("decoder", "cross") else {}  # whether a row has one is seen later
-        known = [self._known(one.model) for one in request.variants]
+        known = [self._locate(one.model) for one in request.variants]
         request = request.settled([facts.mechanism if facts else SOFTMAX for _, facts in known])
         for (_, facts), one in zip(known, request.requests, strict=True):
             if facts is not None:
-                _check_carried(facts, one.model_copy(update=pair))
+                _check_supported(facts, one.model_copy(update=pair))
         return request, [located.digest() for located, _ in known], self._tokenizer(known[0][0])
 
-    def study_size(self, request: StudyRequest, tokens: int) -> None:
+    def check_study_size(self, request: StudyRequest, tokens: int) -> None:
         """Raise BudgetExceeded where an input of that many tokens would not fit; more than a model takes is refused input by input."""
         for one in request.requests:
             facts = self._catalog.facts(self._catalog.locate(one.model))
@@ -85,7 +85,7 @@ class Admission:
     def _check_size(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
         """Number of queries, where the tokens along both axes are known already. Raises TooManyTokens or BudgetExceeded."""
         tower = facts.tower(request.kind)
-        first = self._count(located, facts, request)
+        first = self._count_tokens(located, facts, request)
         queries, keys = first, first
         if facts.kind == "encoder-decoder" and request.kind in ("decoder", "cross"):
             queries = len(request.target_ids) if request.target_ids is not None else None
@@ -105,7 +105,7 @@ class Admission:
         planned = memory.plan(request, dict.fromkeys(range(tower.layers), tower.heads), queries, keys)
         memory.check(planned, min(self._settings.job_bytes, self._settings.quota_bytes))
 
-    def _count(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
+    def _count_tokens(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
         """Number of tokens of the (first) text, if the tokenizer's file is here; the worker counts again."""
         if facts.patches is not None:
             return facts.patches.tokens
@@ -135,7 +135,7 @@ class Admission:
         return self._tokenizers[digest]
 
 
-def _check_carried(facts: Facts, request: AnalysisRequest) -> None:
+def _check_supported(facts: Facts, request: AnalysisRequest) -> None:
     """Raise InvalidRequest or Unsupported for an input or a method that such a model does not take."""
     lacks = support.lacks(facts, request.kind)
     support.check_input(facts, request)

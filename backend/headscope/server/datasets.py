@@ -56,16 +56,16 @@ class Datasets:
 
         Raises InvalidDataset, Unknown for its format, StorageFull or StoreUnavailable; nothing is kept then.
         """
-        id_ = _id(name, format_, digest_of(path))
+        id_ = _content_id(name, format_, digest_of(path))
         document = self._files.document(id_)
         if document is None:
-            document = self._described(path, name, format_, {}, id_)
+            document = self._describe(path, name, format_, {}, id_)
             self._files.put(id_, path, {**document, "given": format_})
         if owner:
             self._database.grant(id_, owner)
         return document
 
-    def take(
+    def load(
         self, dataset: str | InlineData, columns: Columns, bad_rows: BadRows, owner: str | None
     ) -> tuple[str, Dataset]:
         """A data set that the owner may read, and its name; one that comes with a request is kept as one that is sent, and named by its id.
@@ -74,25 +74,25 @@ class Datasets:
         """
         if isinstance(dataset, InlineData):
             dataset = self._add_inline(dataset, owner)
-        with self._file(dataset, owner) as (path, name, format_):
+        with self._open(dataset, owner) as (path, name, format_):
             return dataset, self._read(path, name, format_, columns, bad_rows=bad_rows)
 
-    def content(self, dataset: str, owner: str | None) -> tuple[Hashable, dict[str, Any] | None]:
+    def identify(self, dataset: str, owner: str | None) -> tuple[Hashable, dict[str, Any] | None]:
         """What changes with the content of a data set, None for one of the hub; and its description as it was sent, where it was. Raises Unknown."""
         if dataset.startswith(hub.PREFIX):
             return None, None
         if ID.fullmatch(dataset):
-            return dataset, self._kept(dataset, owner)
-        path = self._in_folder(dataset)
+            return dataset, self._find(dataset, owner)
+        path = self._find_in_folders(dataset)
         status = path.stat()
         return (str(path), status.st_mtime_ns, status.st_size), None
 
     def describe(self, dataset: str, format_: str | None, columns: Columns, owner: str | None) -> dict[str, Any]:
-        """Read a data set with these columns and describe it. Raises as `take`."""
-        with self._file(dataset, owner) as (path, name, given):
-            return self._described(path, name, format_ or given, columns, dataset)
+        """Read a data set with these columns and describe it. Raises as `load`."""
+        with self._open(dataset, owner) as (path, name, given):
+            return self._describe(path, name, format_ or given, columns, dataset)
 
-    def listed(self, owner: str | None) -> Iterator[dict[str, Any]]:
+    def list(self, owner: str | None) -> Iterator[dict[str, Any]]:
         """Id, name and bytes of every data set there is: the owner's, the newest first, then those of the operator's folders.
 
         Raises StoreUnavailable or BrokerUnavailable.
@@ -101,14 +101,14 @@ class Datasets:
         found = [document for id_ in readable if (document := self._files.document(id_)) is not None]
         for one in sorted(found, key=lambda document: -float(document["made"])):
             yield {part: one[part] for part in ("id", "name", "bytes")}
-        for name, size in islice(self._offered(), MOST_LISTED):
+        for name, size in islice(self._walk_folders(), MOST_LISTED):
             yield {"id": name, "name": name, "bytes": size}
 
     def delete(self, id_: str, owner: str | None) -> None:
         """Forget a file that was sent; others who sent it too keep it. Raises Unknown."""
         if not ID.fullmatch(id_):
             raise _unknown()
-        self._kept(id_, owner)
+        self._find(id_, owner)
         if self._database.forget(id_, owner) or owner is None:
             self._files.delete(id_)
 
@@ -118,14 +118,14 @@ class Datasets:
             path.write_text(dataset.data, "utf-8", errors="surrogatepass", newline="")
             return str(self.add(path, dataset.name, dataset.format, owner)["id"])
 
-    def _kept(self, id_: str, owner: str | None) -> dict[str, Any]:
+    def _find(self, id_: str, owner: str | None) -> dict[str, Any]:
         document = self._files.document(id_)
         if document is None or not (owner is None or self._database.may_read(id_, owner)):
             raise _unknown()
         return document
 
     @contextmanager
-    def _file(self, dataset: str, owner: str | None) -> Iterator[tuple[Path, str, str | None]]:
+    def _open(self, dataset: str, owner: str | None) -> Iterator[tuple[Path, str, str | None]]:
         """A path where the data set lies for now, its name, and its format where that was said."""
         if dataset.startswith(hub.PREFIX):
             if self._settings.hub != "any":
@@ -137,17 +137,17 @@ class Datasets:
             path = hub.fetch(dataset, self._settings.dataset_bytes)
             yield path, path.name, None
         elif ID.fullmatch(dataset):
-            document = self._kept(dataset, owner)
+            document = self._find(dataset, owner)
             with tempfile.TemporaryDirectory(dir=self.staging) as folder:
                 path = Path(folder) / "file"
                 if not self._files.copy(dataset, path):
                     raise _unknown()
                 yield path, document["name"], document["given"]
         else:
-            path = self._in_folder(dataset)
+            path = self._find_in_folders(dataset)
             yield path, path.name, None
 
-    def _in_folder(self, name: str) -> Path:
+    def _find_in_folders(self, name: str) -> Path:
         """A file of the operator's folders. A link that leaves its folder is not followed."""
         first, _, rest = name.partition("/")
         for root in self._settings.data_dirs:
@@ -155,7 +155,7 @@ class Datasets:
                 return found[0]
         raise _unknown()
 
-    def _offered(self) -> Iterator[tuple[str, int]]:
+    def _walk_folders(self) -> Iterator[tuple[str, int]]:
         """Yield the name and bytes of every file of the operator's folders that has the suffix of a format."""
         suffixes = tuple(suffix for one in FORMATS.values() for suffix in one.suffixes)
         for root in (folder.resolve() for folder in self._settings.data_dirs):
@@ -187,9 +187,9 @@ class Datasets:
             bad_rows=bad_rows,
         )
 
-    def _described(self, path: Path, name: str, format_: str | None, columns: Columns, id_: str) -> dict[str, Any]:
+    def _describe(self, path: Path, name: str, format_: str | None, columns: Columns, id_: str) -> dict[str, Any]:
         dataset = self._read(path, name, format_, columns, most_rows=SAMPLE)
-        sample = [_shown(row.as_dict()) for row in dataset.rows]
+        sample = [_shorten(row.as_dict()) for row in dataset.rows]
         return {**dataset.report(), "id": id_, "bytes": path.stat().st_size, "sample": sample}
 
 
@@ -205,12 +205,12 @@ def _file_below(root: Path, name: str) -> tuple[Path, int] | None:
     return (path, status.st_size) if inside else None
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shorten(row: dict[str, Any]) -> dict[str, Any]:
     number = row.pop("number")
     return {"row": number, **{part: value[:SHOWN_CHARACTERS] for part, value in row.items()}}
 
 
-def _id(name: str, format_: str | None, digest: str) -> str:
+def _content_id(name: str, format_: str | None, digest: str) -> str:
     whole = "".join(f"{len(part)}:{part}" for part in (name, format_ or "", digest))
     return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

@@ -22,7 +22,7 @@ MIB = 1024 * 1024
 client: ContextVar[str] = ContextVar("client", default=LOCAL)
 
 
-class _Queue:
+class _ClientQueue:
     """The requests of one client: their number, and the client's own slots."""
 
     def __init__(self, each: int) -> None:
@@ -39,14 +39,14 @@ class Limiter:
     def __init__(self, total: int, each: int, waiting: int | None = None) -> None:
         self._slots, self._threads = asyncio.Semaphore(total), anyio.CapacityLimiter(total)
         self._each, self._most = each, None if waiting is None else each + waiting
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, _ClientQueue] = {}
         self._calls: dict[Hashable, asyncio.Future[Any]] = {}
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Wait for a slot and hold it. Raises TooManyRequests."""
         name = client.get()
-        queue = self._queues.setdefault(name, _Queue(self._each))
+        queue = self._queues.setdefault(name, _ClientQueue(self._each))
         if queue.requests == self._most:
             raise TooManyRequests("Too many of your requests are in progress. Wait for their answers, then try again.")
         queue.requests += 1
@@ -74,7 +74,7 @@ class Limiter:
         return found
 
 
-class Room:
+class MemoryLimiter:
     """A bound on the bytes of large answers in memory: `total`, and `each` of one client. They count until the answer is sent."""
 
     def __init__(self, total: int, each: int) -> None:
@@ -120,6 +120,6 @@ class Limiters:
         # Each takes all head maps of two layers.
         self.comparisons = Limiter(total=2, each=1)
         # Head maps and other numbers, at least for the largest answer there is.
-        self.room = Room(total=256 * MIB, each=160 * MIB)
+        self.memory = MemoryLimiter(total=256 * MIB, each=160 * MIB)
         # Each takes a browser of some 300 MB.
         self.pictures = Limiter(total=1, each=1, waiting=8)

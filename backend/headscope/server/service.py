@@ -40,31 +40,31 @@ class Service:
         self.settings = settings
         self._lock: int | None = None
         stores.prepare(settings)
-        self._take_home()
+        self._lock_home()
         with stores.usable():
             stores.recover(settings)
             self.results, self.inputs, files = stores.results(settings), stores.inputs(settings), stores.files(settings)
             self.database = stores.job_database(settings)
         self.catalog = Catalog(settings)
-        self.hot, self.limiters = Cache(settings.cache_url), Limiters()
+        self.cache, self.limiters = Cache(settings.cache_url), Limiters()
         self.datasets = Datasets(settings, files, self.database)
-        self._housekeeper = Maintenance(self.results, self.inputs, files)
+        self._maintenance = Maintenance(self.results, self.inputs, files)
         self.watcher = Watcher(self.database)
         self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
         self._repairs: set[str] = set()
-        self.jobs = self._home()
+        self.jobs = self._build_jobs()
         self.studies = Studies(
             settings, self._admission, self.datasets, self.results, self.inputs, self.database, self.jobs.wake
         )
 
-    def _home(self) -> Embedded | Cluster:
+    def _build_jobs(self) -> Embedded | Cluster:
         """What does the jobs: a child process of this one, or workers anywhere."""
         settings = self.settings
         if settings.redis_url is None:
             return Embedded(
                 self.database,
-                engine,
+                create_engine,
                 (settings,),
                 job_seconds=settings.job_seconds,
                 cancel_seconds=settings.cancel_seconds,
@@ -85,7 +85,7 @@ class Service:
     def _discard_ended(self) -> None:
         stores.discard_ended(self.results, self.database)
 
-    def _take_home(self) -> None:
+    def _lock_home(self) -> None:
         """Make this the only server of its home, unless it is a cluster's. Raises HeadscopeError if another one has it."""
         if self._lock is not None or self.settings.redis_url is not None:
             return
@@ -102,20 +102,20 @@ class Service:
 
     def start(self) -> None:
         """Take up the jobs of an earlier run and begin. Raises HeadscopeError if another server has this home."""
-        self._take_home()
-        self._housekeeper.start()
+        self._lock_home()
+        self._maintenance.start()
         self.jobs.start()
 
     def stop(self) -> None:
         """Stop at once; unfinished jobs go on at the next start."""
-        self._housekeeper.stop()
+        self._maintenance.stop()
         self.jobs.stop()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     @property
-    def home(self) -> Literal["embedded", "cluster"]:
+    def deployment(self) -> Literal["embedded", "cluster"]:
         """What does the jobs: a child process of this server, or workers anywhere."""
         return "embedded" if self.settings.redis_url is None else "cluster"
 
@@ -134,7 +134,7 @@ class Service:
         """
         requests = [self._with_image(request) for request in requests]
         work = [
-            self._admission.work(request, place if batch else None, owner or LOCAL, logs.request_id())
+            self._admission.admit(request, place if batch else None, owner or LOCAL, logs.request_id())
             for place, request in enumerate(requests)
         ]
         here = {one.id for one in work if self.results.has(one.id)}
@@ -164,8 +164,8 @@ class Service:
         Of an owner only its own wish ends: what others asked for too goes on, or stays, for them, and is forgotten for the owner (False). What can be read
         has ended, even if its worker has still to say so.
         """
-        if not self._is(id_, kind):
-            raise unknown(kind)
+        if not self._is_kind(id_, kind):
+            raise unknown_job(kind)
         if self.database.cancel(id_, owner):
             self.watcher.poke()
             if not self.results.lies(id_):
@@ -174,10 +174,10 @@ class Service:
         if owner is not None and not forgotten:
             return False
         if not self.results.delete(id_) and not forgotten:
-            raise unknown(kind)
+            raise unknown_job(kind)
         return False
 
-    def _is(self, id_: str, kind: JobKind) -> bool:
+    def _is_kind(self, id_: str, kind: JobKind) -> bool:
         """Whether nothing of that id is of another kind; what is damaged may be of any."""
         job = self.database.get(id_)
         if job is not None:
@@ -190,14 +190,14 @@ class Service:
 
     def find(self, id_: str, kind: JobKind = "analysis") -> tuple[Job | None, Stored | None]:
         """The job and the result of an analysis, or study, whichever there is. Raises Unknown, or Corrupt."""
-        job, stored = self._look(id_)
+        job, stored = self._look_up(id_)
         if (job and job.kind != kind) or (stored and stored.document.get("kind_of", "analysis") != kind):
-            raise unknown(kind)
+            raise unknown_job(kind)
         if stored is None and (job is None or job.status == "done"):
             with self._repairing:  # whoever is just putting it aside queues it again before letting go
-                job, stored = self._look(id_)
+                job, stored = self._look_up(id_)
             if stored is None and (job is None or job.status == "done"):
-                raise unknown(kind)
+                raise unknown_job(kind)
         return job, stored
 
     def find_or_recompute(self, id_: str, kind: JobKind = "analysis") -> tuple[Job | None, Stored | None]:
@@ -208,10 +208,10 @@ class Service:
             self.recompute(id_)
             job = self.database.get(id_)
             if job is None:  # it was in the index only
-                raise unknown(kind) from None
+                raise unknown_job(kind) from None
             return job, None
 
-    def _look(self, id_: str) -> tuple[Job | None, Stored | None]:
+    def _look_up(self, id_: str) -> tuple[Job | None, Stored | None]:
         try:
             job = self.database.get(id_)
         except BrokerUnavailable:
@@ -222,19 +222,19 @@ class Service:
         looks = job is None or job.status in ("done", "queued", "running")
         return job, self.results.get(id_) if looks else None
 
-    def settled(self, id_: str) -> bool:
+    def is_settled(self, id_: str) -> bool:
         """Whether no job of that id is under way, or has failed: nothing but its result says any more what it is. Raises BrokerUnavailable."""
         job = self.database.get(id_)
         return job is None or job.status == "done"
 
-    def place(self, job: Job) -> int | None:
+    def queue_position(self, job: Job) -> int | None:
         """How many jobs are taken before this one; None if it does not wait, or nobody can say now."""
         try:
             return self.database.position(job)
         except BrokerUnavailable:
             return None
 
-    def stored(self, id_: str, kind: JobKind = "analysis") -> Stored:
+    def get_result(self, id_: str, kind: JobKind = "analysis") -> Stored:
         """The result of a finished analysis, or study. Raises Unknown, NotReady or Corrupt."""
         job, stored = self.find(id_, kind)
         if stored is None:
@@ -256,12 +256,12 @@ class Service:
             self.database.count("corrupt_results")
             job = self.database.get(id_)
             if job is None:
-                raise unknown("analysis")
-            self.studies.again(job) if job.kind == "study" else self.database.enqueue([job.work])
+                raise unknown_job("analysis")
+            self.studies.resubmit(job) if job.kind == "study" else self.database.enqueue([job.work])
             self._repairs.add(id_)
         self.jobs.wake()
 
-    def under_repair(self, id_: str) -> bool:
+    def is_recomputing(self, id_: str) -> bool:
         """Whether a result that was there before is being computed again."""
         with self._repairing:
             job = self.database.get(id_)
@@ -270,7 +270,7 @@ class Service:
             return id_ in self._repairs
 
 
-def unknown(kind: JobKind) -> Unknown:
+def unknown_job(kind: JobKind) -> Unknown:
     """There is no such analysis, or study, or not any more."""
     return Unknown(kind, f"There is no {kind} of that id, or it made room for newer ones. Send its request again.")
 
@@ -278,16 +278,16 @@ def unknown(kind: JobKind) -> Unknown:
 def read_or_recompute(service: Service, id_: str, read: Callable[[Stored], T], kind: JobKind = "analysis") -> T | None:
     """`read` applied to a finished analysis, or study; None while one that was found corrupt is computed again."""
     try:
-        return read(service.stored(id_, kind))
+        return read(service.get_result(id_, kind))
     except Corrupt:
         service.recompute(id_)
     except NotReady:
-        if not service.under_repair(id_):
+        if not service.is_recomputing(id_):
             raise
     return None
 
 
-def engine(settings: Settings) -> Engine:
+def create_engine(settings: Settings) -> Engine:
     """What runs jobs. Its process imports torch and transformers; the server's never does."""
     from ..worker.engine import AnalysisEngine
 

@@ -45,22 +45,22 @@ class Studies:
 
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
-        request, digests, tokenizer = self._admission.study(request)
-        named, dataset = self._datasets.take(request.dataset, request.columns, request.bad_rows, owner)
+        request, digests, tokenizer = self._admission.admit_study(request)
+        named, dataset = self._datasets.load(request.dataset, request.columns, request.bad_rows, owner)
         request = request.model_copy(update={"dataset": named})
-        planned = ChunkPlan(self._chosen(dataset, request), tokenizer, request.max_tokens)
+        planned = ChunkPlan(self._select_rows(dataset, request), tokenizer, request.max_tokens)
         if tokenizer:
-            self._admission.study_size(request, planned.longest)
+            self._admission.check_study_size(request, planned.longest)
         id_ = request.key(digests, planned.digest)
         if self._results.has(id_):
             if owner:
                 self._database.grant(id_, owner)
             return id_
         parts = [
-            [request.part(digests, chunk.digest), self._keep(request, chunk), len(chunk), chunk.tokens]
+            [request.part(digests, chunk.digest), self._store_chunk(request, chunk), len(chunk), chunk.tokens]
             for chunk in planned
         ]
-        payload = {"study": id_, "chunks": parts, **described(request, {**dataset.report(), "id": named})}
+        payload = {"study": id_, "chunks": parts, **describe(request, {**dataset.report(), "id": named})}
         self._enqueue(
             Work(
                 id_, json.dumps(payload), digests[0], owner=owner or LOCAL, request_id=logs.request_id(), kind="study"
@@ -69,7 +69,7 @@ class Studies:
         )
         return id_
 
-    def _chosen(self, dataset: Dataset, request: StudyRequest) -> Iterator[Row]:
+    def _select_rows(self, dataset: Dataset, request: StudyRequest) -> Iterator[Row]:
         """The rows to analyse. Raises BudgetExceeded at the first one that is more than a study may have."""
         most = self._settings.study_inputs
         for number, row in enumerate(subset.choose(dataset.rows, request.limit, request.seed)):
@@ -81,18 +81,18 @@ class Studies:
                 )
             yield row
 
-    def _keep(self, request: StudyRequest, chunk: Chunk) -> str:
+    def _store_chunk(self, request: StudyRequest, chunk: Chunk) -> str:
         """Where a worker finds what it has to know to do a chunk."""
         head = json.dumps(request.model_dump()).encode()
         return self._inputs.put(head + b"\n" + chunk.data)
 
-    def again(self, job: Job) -> None:
+    def resubmit(self, job: Job) -> None:
         """Have a study computed once more, as it was accepted."""
         self._enqueue(job.work, None)
 
     def _enqueue(self, study: Work, owner: str | None) -> None:
         job = self._database.get(study.id)
-        chunks = [] if job and not job.terminal else _chunks(study)
+        chunks = [] if job and not job.terminal else _chunk_work(study)
         limits = Limits(self._settings.max_queue, self._settings.user_queue if owner else None)
         # In this order, so that the study's own job is the last one to be taken.
         self._database.enqueue([*chunks, study], batch=study.id, priority=PRIORITY, limits=limits)
@@ -100,7 +100,7 @@ class Studies:
         logger.info("accepted", extra={"jobs": len(chunks) + 1, "first": study.id, "batch": study.id})
 
 
-def described(request: StudyRequest, report: dict[str, Any]) -> dict[str, Any]:
+def describe(request: StudyRequest, report: dict[str, Any]) -> dict[str, Any]:
     """What is known of a study before it is done."""
     return {
         "request": request.model_dump(),
@@ -117,7 +117,7 @@ def described(request: StudyRequest, report: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _chunks(study: Work) -> list[Work]:
+def _chunk_work(study: Work) -> list[Work]:
     """The chunks of a study as work. Their ids say which they are, and name their content."""
     parts: Sequence[tuple[str, str, int, int]] = json.loads(study.payload)["chunks"]
     return [

@@ -37,11 +37,11 @@ PROGRESS_SECONDS = 0.05
 EXPECTED = (HeadscopeError, MemoryError, OSError)
 
 
-def silent(fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
+def ignore_progress(fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
     """Where no job waits for the model."""
 
 
-def settle() -> None:
+def freeze_garbage() -> None:
     """Take all that is there out of the sight of the garbage collector: looking through models and imports again and again costs a few tenths of a second each time."""
     gc.unfreeze()  # models that have gone since
     gc.collect()
@@ -66,7 +66,7 @@ class AnalysisEngine:
         self._settings = settings
         self._catalog = Catalog(settings)
         self._results, self._inputs = stores.results(settings), stores.inputs(settings)
-        self._parts = StudyJobs(settings, self._catalog, self._results, self._inputs, self.model)
+        self._studies = StudyJobs(settings, self._catalog, self._results, self._inputs, self.model)
         self._models: OrderedDict[str, Model] = OrderedDict()
         self.warm: frozenset[str] = frozenset()  # their digests, for whoever asks from another thread
         cuda = settings.device.startswith("cuda") or (settings.device == "auto" and torch.cuda.is_available())
@@ -76,7 +76,7 @@ class AnalysisEngine:
         if settings.threads:
             torch.set_num_threads(settings.threads)
 
-    def model(self, located: Located, reporter: ProgressReporter, progress: ReportProgress = silent) -> Model:
+    def model(self, located: Located, reporter: ProgressReporter, progress: ReportProgress = ignore_progress) -> Model:
         """The model of these files, loaded now or warm; the least recently used go when they take more than warm_bytes together."""
         digest = located.digest()
         if digest not in self._models:
@@ -89,7 +89,7 @@ class AnalysisEngine:
             ):
                 self._models.popitem(last=False)
             self.warm = frozenset(self._models)
-            settle()
+            freeze_garbage()
         self._models.move_to_end(digest)
         return self._models[digest]
 
@@ -116,30 +116,30 @@ class AnalysisEngine:
         What is wrong with one job stays with that job.
         """
         if jobs[0].kind != "analysis":
-            return {job.id: self._part(job, reporter) for job in jobs}
+            return {job.id: self._run_study_job(job, reporter) for job in jobs}
         problems = dict[str, Problem | None]()
         with ExitStack() as writers:
             tasks = []
             for job in jobs:
-                _begun(job)
+                _log_start(job)
                 try:
                     task = self._task(job, reporter, writers)
                 except EXPECTED as error:
-                    problems[job.id] = _ended(job, error)
+                    problems[job.id] = _log_end(job, error)
                 else:
                     tasks += [task] if task else []
                     problems[job.id] = None
             return problems | (self._analyse(tasks, reporter) if tasks else {})
 
-    def _part(self, job: Job, reporter: ProgressReporter) -> Problem | None:
+    def _run_study_job(self, job: Job, reporter: ProgressReporter) -> Problem | None:
         """A chunk of a study, or its end; what is wrong, or None."""
-        _begun(job)
-        do = self._parts.chunk if job.kind == "chunk" else self._parts.study
+        _log_start(job)
+        do = self._studies.chunk if job.kind == "chunk" else self._studies.study
         try:
             do(job, reporter, _Progress(reporter, job.id))
         except EXPECTED as error:
-            return _ended(job, error)
-        return _ended(job, None)
+            return _log_end(job, error)
+        return _log_end(job, None)
 
     def _task(self, job: Job, reporter: ProgressReporter, writers: ExitStack) -> _Task | None:
         """A job ready to be run; None if its result is here already."""
@@ -148,7 +148,7 @@ class AnalysisEngine:
         request = self._request(job.payload)
         located = self._catalog.locate(request.model)
         self._catalog.check(located)
-        if located.folder is not None and job.id not in _keys(request, located):
+        if located.folder is not None and job.id not in _accepted_ids(request, located):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
         return _Task(
             job,
@@ -164,7 +164,7 @@ class AnalysisEngine:
         try:
             model = self.model(tasks[0].located, reporter, tasks[0].progress)
         except EXPECTED as error:
-            return {task.job.id: _ended(task.job, error) for task in tasks}
+            return {task.job.id: _log_end(task.job, error) for task in tasks}
         loaded = time.perf_counter() - started
         asked = [pipeline.AnalysisTask(task.request, task.writer, task.progress) for task in tasks]
         outcomes = pipeline.run_many(
@@ -173,7 +173,7 @@ class AnalysisEngine:
         problems = dict[str, Problem | None]()
         for task, outcome in zip(tasks, outcomes, strict=True):
             wrong = outcome if isinstance(outcome, Exception) else self._store(task, outcome, loaded, reporter)
-            problems[task.job.id] = _ended(task.job, wrong)
+            problems[task.job.id] = _log_end(task.job, wrong)
             if wrong is None:
                 waited = 0.0 if task.job.started is None else task.job.started - task.job.created
                 times = {"wait": waited, "load": loaded, "run": time.perf_counter() - started}
@@ -206,7 +206,7 @@ class AnalysisEngine:
             reporter.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
 
 
-def _keys(request: AnalysisRequest, located: Located) -> set[str]:
+def _accepted_ids(request: AnalysisRequest, located: Located) -> set[str]:
     """The ids the request may have been accepted under: that of the files, and that of the hub's name if they were fetched since."""
     keys = {request.key(located.digest())}
     if located.hub is not None:
@@ -214,12 +214,12 @@ def _keys(request: AnalysisRequest, located: Located) -> set[str]:
     return keys
 
 
-def _begun(job: Job) -> None:
+def _log_start(job: Job) -> None:
     with logs.bound(job=job.id, request_id=job.request_id):
         logger.info("%s begins", job.kind, extra={"attempt": job.attempts})
 
 
-def _ended(job: Job, error: Exception | None) -> Problem | None:
+def _log_end(job: Job, error: Exception | None) -> Problem | None:
     """The end of a job, said in the log and as a document."""
     with logs.bound(job=job.id, request_id=job.request_id):
         problem = None if error is None else _problem(error)

@@ -61,35 +61,35 @@ class StudyJobs:
 
     def chunk(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
         """Do a chunk, unless it is done already."""
-        asked = json.loads(job.payload)
-        if not self._results.lies(asked["study"]) and not self._results.lies(job.id):
-            sent, attempt = (asked["study"], job.request_id), (job.id, job.run)
-            self._compute(ChunkJob(job.id, asked["part"], asked["blob"], sent, attempt), reporter, progress)
+        payload = json.loads(job.payload)
+        if not self._results.lies(payload["study"]) and not self._results.lies(job.id):
+            sent, attempt = (payload["study"], job.request_id), (job.id, job.run)
+            self._compute(ChunkJob(job.id, payload["part"], payload["blob"], sent, attempt), reporter, progress)
 
     def study(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
         """Put the chunks together, in their order. Those that others are at are waited for; what is missing then is done here."""
         if self._results.lies(job.id):
             return
-        asked = json.loads(job.payload)
+        payload = json.loads(job.payload)
         parts = [
             ChunkJob(chunk_id(job.id, n, content), content, blob, (job.id, job.request_id), (job.id, job.run))
-            for n, (content, blob, *_) in enumerate(asked["chunks"])
+            for n, (content, blob, *_) in enumerate(payload["chunks"])
         ]
         total: Aggregate | None = None
         for number, part in enumerate(parts):
             progress(number / len(parts), "merging", "")
-            found = self._await(job.id, part, reporter, progress)
+            found = self._wait_for(job.id, part, reporter, progress)
             total = found if total is None else total.merge(found)
         if total is None:
             raise InvalidDataset("The data set has no row that can be analysed.", pointer="/dataset")
-        summary = total.summary(StudyRequest.model_validate(asked["request"]), asked["dataset"])
+        summary = total.summary(StudyRequest.model_validate(payload["request"]), payload["dataset"])
         progress(1.0, "writing", "", force=True)
         with self._results.writer(job.id, (job.id, job.run)) as writer:
             reporter.count("written_bytes", writer.finish(summary.document, summary.arrays))
         for part in parts:
             self._results.delete(part.id)
 
-    def _await(self, study: str, part: ChunkJob, reporter: ProgressReporter, progress: ReportProgress) -> Aggregate:
+    def _wait_for(self, study: str, part: ChunkJob, reporter: ProgressReporter, progress: ReportProgress) -> Aggregate:
         """A chunk, done by whom it may be."""
         while True:
             found = self._find(part.id)
@@ -143,12 +143,12 @@ class StudyJobs:
         if self._lost is not None and self._lost[0] == part.sent:
             raise self._lost[1]
         try:
-            return [self._model(located, reporter, progress) for located in self._located(request, rows, part.content)]
+            return [self._model(located, reporter, progress) for located in self._locate(request, rows, part.content)]
         except ModelError as error:
             self._lost = part.sent, error.with_traceback(None)
             raise
 
-    def _located(self, request: StudyRequest, rows: Chunk, content: str) -> list[Located]:
+    def _locate(self, request: StudyRequest, rows: Chunk, content: str) -> list[Located]:
         """Where the models of a chunk are. Raises CorruptModel if their files are not those that it was accepted for."""
         found = [self._catalog.locate(one.model) for one in request.variants]
         for located in found:

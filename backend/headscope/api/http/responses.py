@@ -5,13 +5,13 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...core.streams import PIECE
-from ...server.limiters import Room
+from ...server.limiters import MemoryLimiter
 
 
 class LargeResponses:
     """ASGI middleware, inside the access check."""
 
-    def __init__(self, app: ASGIApp, *, room: Room) -> None:
+    def __init__(self, app: ASGIApp, *, room: MemoryLimiter) -> None:
         self._app, self._room = app, room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -135,11 +135,12 @@ class Access:
         """Who asks; None where it does not matter. Raises Unauthorized, AccountsUnreadable or BrokerUnavailable."""
         if OPEN.fullmatch(scope["path"]) or (scope["method"], scope["path"]) == SIGN_IN:
             return None
-        if not self._accounts.demanded():
+        if not self._accounts.require_token():
             return Visitor(LOCAL, everything=True)
         token, key = token_of(scope), _key(scope)
         visitor = Visitor(
-            self._accounts.user(token) if token else None, await asyncio.to_thread(self._shared, key) if key else None
+            self._accounts.find_user(token) if token else None,
+            await asyncio.to_thread(self._shared, key) if key else None,
         )
         if visitor.name is None and not (visitor.shared and _opens(scope["path"], visitor.shared)):
             await refuse(wrong=bool(token or (key and not visitor.shared)))

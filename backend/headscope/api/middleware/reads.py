@@ -101,7 +101,7 @@ class ReadCache:
         reader = (visitor, asked.kind, found.id)
         if self._readers.get(reader) != found.stored.digest:
             with suppress(HeadscopeError):
-                if await asyncio.to_thread(self._service.settled, found.id):
+                if await asyncio.to_thread(self._service.is_settled, found.id):
                     self._readers[reader] = found.stored.digest
         if len(self._readers) > READERS:
             self._readers.popitem(last=False)

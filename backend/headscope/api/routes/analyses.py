@@ -116,7 +116,7 @@ async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[Serve
     seen = False
     async for job in service.watcher.changes(id_, after):
         seen = True
-        position = await asyncio.to_thread(service.place, job)
+        position = await asyncio.to_thread(service.queue_position, job)
         yield ServerSentEvent(analyses.event(job, position).model_dump_json(), event="progress", id=str(job.version))
     if not seen:  # only the result is left, or everything was sent before
         document = await _document(service, id_)
@@ -126,7 +126,7 @@ async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[Serve
 
 def _described(service: Service, id_: str, job: Job | None, stored: Stored | None) -> AnalysisDocument:
     try:
-        position = service.place(job) if job else None
+        position = service.queue_position(job) if job else None
         return analyses.analysis(id_, job, stored, position)
     except Corrupt:  # found only now, in what the manifest names
         service.recompute(id_)

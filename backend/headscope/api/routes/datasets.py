@@ -82,7 +82,7 @@ async def listed(
     start = int(cursor or 0)
 
     def page() -> list[dict[str, Any]]:
-        return list(islice(service.datasets.listed(visitor.owner), start, start + limit + 1))
+        return list(islice(service.datasets.list(visitor.owner), start, start + limit + 1))
 
     found = await service.limiters.results.run(page)
     items = [DatasetItem.model_validate(one) for one in found[:limit]]
@@ -104,7 +104,7 @@ async def show(
     """A data set: how it was read, or how it is read with these columns; its rows that can't be used, and the first ones that can."""
     datasets, owner, wanted = service.datasets, visitor.owner, _columns(columns)
     recent = cast("RecentAnswers", request.app.state.recent)
-    content, sent = await asyncio.to_thread(datasets.content, dataset, owner)
+    content, sent = await asyncio.to_thread(datasets.identify, dataset, owner)
     if sent is not None and not wanted and format_ in (None, sent["format"]):
         return _document(sent)
     question = ("dataset", content or dataset, format_, *sorted(wanted.items()))

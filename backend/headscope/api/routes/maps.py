@@ -24,7 +24,7 @@ from ...measures import MEASURES
 from ...measures import edges as edge_rules
 from ...measures.entropy import Unit, convert
 from ...query.search import TOKEN_AXES, token_mean
-from ...server.limiters import Room
+from ...server.limiters import MemoryLimiter
 from ...store import Stored
 from ...store.export import Source
 from ...store.map_file import values_of
@@ -74,7 +74,7 @@ async def maps(
     """
     format_ = chosen_format(request, format_)
     cut = Cut(lens, layer, head, query, key, dtype, by, groups, key_groups, format_)
-    answer = partial(cut.answer, service.limiters.room)
+    answer = partial(cut.answer, service.limiters.memory)
     return await fixed(request, service, id_, format_, answer, computed=cut.computed)
 
 
@@ -102,7 +102,7 @@ class Cut:
         plain = (self.dtype, self.by, self.groups, self.key_groups) == ("float32", "token", None, None)
         return not plain or self.format == "json"
 
-    def answer(self, room: Room, stored: Stored, *, wait: bool = True) -> Response:
+    def answer(self, room: MemoryLimiter, stored: Stored, *, wait: bool = True) -> Response:
         """Read from a result. Raises BlockingIOError rather than `wait` for a disk, or for more than QUICK bytes, and TooManyRequests where there is no room."""
         check_kept(stored, self.lens)
         document = stored.document
@@ -133,7 +133,7 @@ class Cut:
         return answer({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, self.format)
 
 
-def simple(room: Room, scope: Scope, asked: ReadRequest) -> ReadAnswer | None:
+def simple(room: MemoryLimiter, scope: Scope, asked: ReadRequest) -> ReadAnswer | None:
     """How to answer a question that asks for numbers as they are stored; None for any other."""
     lens, query = MAPS.fullmatch(asked.part), asked.question[1].decode("latin-1")
     parts = [part.partition("=") for part in query.split("&")] if query else []

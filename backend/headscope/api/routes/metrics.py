@@ -66,7 +66,7 @@ class _Metrics(Collector):
             found = []
         yield _gauge("record_up", "Whether the record of jobs can be read.", {(): int(bool(found))})
         yield from found
-        hot = self._service.hot
+        hot = self._service.cache
         for name, number in (("cache_hits", hot.hits), ("cache_misses", hot.misses)):
             yield CounterMetricFamily(f"headscope_{name}", "Looks of this process into the hot cache.", value=number)
 

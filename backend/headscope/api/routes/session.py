@@ -37,16 +37,16 @@ class Session(Strict):
 @router.get("")
 async def who(visitor: VisitorDep, service: ServiceDep) -> Session:
     """Who is signed in, and to which home."""
-    return Session(user=None if visitor.everything else visitor.name, home=service.home)
+    return Session(user=None if visitor.everything else visitor.name, home=service.deployment)
 
 
 @router.post("", responses=raises(Unauthorized, AccountsUnreadable))
 async def sign_in(body: SignIn, request: Request, response: Response, service: ServiceDep) -> Session:
     """Take a token and keep it in a cookie that scripts can't read. On a server without users there is nothing to sign in to."""
     accounts = cast("Accounts", request.app.state.accounts)
-    if not accounts.demanded():
-        return Session(user=None, home=service.home)
-    user = accounts.user(body.token)
+    if not accounts.require_token():
+        return Session(user=None, home=service.deployment)
+    user = accounts.find_user(body.token)
     if user is None:
         await refuse(wrong=True)
     # Over plain HTTP a secure cookie would not be kept; behind a proxy only the browser knows that it came by HTTPS.
@@ -55,7 +55,7 @@ async def sign_in(body: SignIn, request: Request, response: Response, service: S
     response.set_cookie(
         name, body.token, max_age=KEPT_SECONDS, path=PLACE, secure=secure, httponly=True, samesite="strict"
     )
-    return Session(user=user, home=service.home)
+    return Session(user=user, home=service.deployment)
 
 
 @router.delete("", status_code=204)

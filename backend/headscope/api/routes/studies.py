@@ -109,7 +109,7 @@ def _place(service: Service, job: Job) -> tuple[list[ChunkState], int | None]:
     waiting = [part for part in parts if part.status == "queued"]
     first = min(waiting, key=documents.number, default=None) if len(waiting) == len(parts) else None
     found = service.database.get(first.id) if first else None
-    return parts, service.place(found or job) if first else None
+    return parts, service.queue_position(found or job) if first else None
 
 
 async def _document(service: Service, id_: str) -> StudyDocument:
