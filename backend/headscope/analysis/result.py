@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, Self
 
 import torch
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from .request import AnalysisRequest
 
 Array = NDArray[Any]
 Shape = tuple[int, int, int, int]
+# Prefix of an array's flat name -> the field of Result that holds it.
+GROUPS = {"tile": "tiles", "measure": "measures", "note": "notes"}
 
 
 class MapSink(Protocol):
@@ -74,3 +77,75 @@ class Result:
     def shape(self) -> Shape:
         """[L, H, Q, K] of a map per head."""
         return (len(self.layers), len(self.heads), len(self.tokens), len(self.key_tokens))
+
+    def to_document(self) -> dict[str, Any]:
+        """Return everything but the arrays as plain JSON."""
+        same = self.key_tokens == self.tokens
+        return {
+            "request": self.request.record,
+            "kind": self.kind,
+            "tokens": [asdict(token) for token in self.tokens],
+            "key_tokens": None if same else [asdict(token) for token in self.key_tokens],
+            "full_text": self.full_text,
+            "target_text": self.target_text,
+            "generated": self.generated,
+            "grid": None if self.grid is None else asdict(self.grid),
+            "shape": list(self.shape),
+            "shapes": {lens: list(shape) for lens, shape in self.shapes.items()},
+            "layers": self.layers,
+            "heads": self.heads,
+            "head_width": self.head_width,
+            "causal": self.causal,
+            "kept": self.request.lens_names if self.request.maps else [],
+            "lenses": self.request.lens_names,
+            "measures": {
+                name: {lens: list(values.shape) for lens, values in by_lens.items()}
+                for name, by_lens in self.measures.items()
+            },
+            "warnings": [warning.as_dict() for warning in self.warnings],
+            "timing_ms": self.timing_ms,
+        }
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the small arrays under flat names: tile/weights/scale, measure/entropy/weights, note/effective/rank, keys, picture."""
+        flat = {"keys": self.keys}
+        if self.picture is not None:
+            flat["picture"] = self.picture
+        for group, attribute in GROUPS.items():
+            for name, parts in getattr(self, attribute).items():
+                flat |= {f"{group}/{name}/{part}": values for part, values in parts.items()}
+        return flat
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Rebuild a result from `to_document` and `to_arrays` (with "logits", if they were kept). Raises ValueError, KeyError or TypeError for anything else."""
+        groups: dict[str, Any] = {attribute: {} for attribute in GROUPS.values()}
+        for flat, array in arrays.items():
+            group, _, rest = flat.partition("/")
+            if group in GROUPS:
+                name, _, part = rest.partition("/")
+                groups[GROUPS[group]].setdefault(name, {})[part] = array
+        tokens, copied = _tokens(document["tokens"]), ("kind", "layers", "heads", "head_width", "causal")
+        return cls(
+            request=AnalysisRequest.model_validate(document["request"]),
+            tokens=tokens,
+            key_tokens=_tokens(document["key_tokens"]) if document["key_tokens"] else tokens,
+            keys=arrays["keys"],
+            grid=_grid(document["grid"]),
+            picture=arrays.get("picture"),
+            shapes={lens: (a, b, c, d) for lens, (a, b, c, d) in document["shapes"].items()},
+            warnings=[Warned(w["code"], w["message"], w["lens"]) for w in document["warnings"]],
+            logits=arrays.get("logits"),
+            **{name: document[name] for name in (*copied, "full_text", "target_text", "generated", "timing_ms")},
+            **groups,
+        )
+
+
+def _tokens(described: list[dict[str, Any]]) -> list[Token]:
+    return [Token(**{**token, "box": tuple(token["box"]) if token["box"] else None}) for token in described]
+
+
+def _grid(described: dict[str, Any] | None) -> Grid | None:
+    if described is None:
+        return None
+    return Grid(described["rows"], described["columns"], tuple(described["patch"]), tuple(described["size"]))

@@ -114,9 +114,8 @@ def summary(a: Analysis, *, words: bool) -> dict[str, Any]:
     """An analysis as JSON, measures in the mean over tokens; with `words` the maps by word, too."""
     from ..api.http.tensors import plain
     from ..query.search import token_mean
-    from ..worker.engine import document
 
-    described = document(a.result)
+    described = a.result.to_document()
     means = {
         name: {lens: plain(token_mean(values, MEASURES[name].shape.split())) for lens, values in by_lens.items()}
         for name, by_lens in a.measures.items()

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from .. import figures
 from ..analysis import pipeline
 from ..analysis.reader import Progress
-from ..analysis.request import AnalysisRequest
 from ..analysis.result import Array, MemorySink, Result
 from ..core import words
 from ..core.attention import ResultWarning
@@ -29,7 +28,6 @@ from ..settings import Settings
 from ..store import export
 from ..studies.request import Against, StudyRequest
 from ..studies.study import GIVEN, Data, Study, conduct, invalid, read
-from ..worker.engine import arrays, document
 from .arguments import Method, choice, choices, number, numbers, request_of
 
 
@@ -186,7 +184,7 @@ class Analysis:
             chosen = wanted.params.model_validate(params)
         except ValidationError as error:
             raise invalid(error) from None
-        held = figures.Held(document(self.result), arrays(self.result))
+        held = figures.Held(self.result.to_document(), self.result.to_arrays())
         return Figure(wanted.drawn(held, chosen, theme).figure())
 
     @property
@@ -298,8 +296,8 @@ class _MemorySource:
     """An analysis in memory, as the export reads it."""
 
     def __init__(self, a: Analysis) -> None:
-        self.document: dict[str, Any] = {**document(a.result), "id": a.id}
-        self.arrays: dict[str, Array] = arrays(a.result)
+        self.document: dict[str, Any] = {**a.result.to_document(), "id": a.id}
+        self.arrays: dict[str, Array] = a.result.to_arrays()
         self._maps = a.maps
         if a.logits is not None:
             self.arrays["logits"] = a.logits
@@ -313,7 +311,7 @@ def open(path: str | Path) -> Analysis:  # noqa: A001 - the interface's name
     """Read a file that Analysis.save or the server's export wrote. Raises InvalidRequest for any other file."""
     try:
         described, tensors = export.read_safetensors(Path(path))
-        result, digest = _result(described, tensors), str(described.get("id", ""))
+        result, digest = Result.from_document(described, tensors), str(described.get("id", ""))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidRequest("That is not a file that Headscope wrote.") from error
     return _Opened(
@@ -329,49 +327,6 @@ class _Opened(Analysis):
     @property
     def id(self) -> str:
         return self.digest()
-
-
-def _tokens(described: list[dict[str, Any]]) -> list[Token]:
-    return [Token(**{**token, "box": tuple(token["box"]) if token["box"] else None}) for token in described]
-
-
-def _grid(described: dict[str, Any] | None) -> Grid | None:
-    if described is None:
-        return None
-    return Grid(described["rows"], described["columns"], tuple(described["patch"]), tuple(described["size"]))
-
-
-def _result(described: dict[str, Any], tensors: Mapping[str, Array]) -> Result:
-    groups: dict[str, dict[str, dict[str, Array]]] = {"tile": {}, "measure": {}, "note": {}}
-    for name, array in tensors.items():
-        group, _, rest = name.partition("/")
-        if group in groups:
-            of, _, part = rest.partition("/")
-            groups[group].setdefault(of, {})[part] = array
-    tokens = _tokens(described["tokens"])
-    return Result(
-        request=AnalysisRequest.model_validate(described["request"]),
-        kind=described["kind"],
-        tokens=tokens,
-        key_tokens=_tokens(described["key_tokens"]) if described["key_tokens"] else tokens,
-        layers=described["layers"],
-        heads=described["heads"],
-        head_width=described["head_width"],
-        keys=tensors["keys"],
-        causal=described["causal"],
-        full_text=described["full_text"],
-        target_text=described["target_text"],
-        generated=described["generated"],
-        grid=_grid(described["grid"]),
-        picture=tensors.get("picture"),
-        shapes={lens: (a, b, c, d) for lens, (a, b, c, d) in described["shapes"].items()},
-        tiles=groups["tile"],
-        measures=groups["measure"],
-        notes=groups["note"],
-        warnings=[ResultWarning(w["code"], w["message"], w["lens"]) for w in described["warnings"]],
-        timing_ms=described["timing_ms"],
-        logits=tensors.get("logits"),
-    )
 
 
 def study(

@@ -8,8 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -187,7 +186,7 @@ class AnalysisEngine:
         result.timing_ms["load"] = round(loaded * 1e3, 1)
         try:
             task.progress(1.0, "writing", "", force=True)
-            written = task.writer.finish({**document(result), "id": task.job.id}, arrays(result))
+            written = task.writer.finish({**result.to_document(), "id": task.job.id}, result.to_arrays())
         except EXPECTED as error:
             return error
         reporter.count("written_bytes", written)
@@ -251,43 +250,3 @@ class _Progress:
         self._last = now
         if not self._reporter.progress(self._id, round(fraction, 4), stage, detail):
             raise Cancelled("The analysis was cancelled.")
-
-
-def document(result: pipeline.Result) -> dict[str, Any]:
-    """What is said about a result in JSON: everything but the arrays."""
-    request = result.request
-    return {
-        "request": request.record,
-        "kind": result.kind,
-        "tokens": [asdict(token) for token in result.tokens],
-        "key_tokens": None if result.key_tokens == result.tokens else [asdict(token) for token in result.key_tokens],
-        "full_text": result.full_text,
-        "target_text": result.target_text,
-        "generated": result.generated,
-        "grid": None if result.grid is None else asdict(result.grid),
-        "shape": list(result.shape),
-        "shapes": {lens: list(shape) for lens, shape in result.shapes.items()},
-        "layers": result.layers,
-        "heads": result.heads,
-        "head_width": result.head_width,
-        "causal": result.causal,
-        "kept": request.lens_names if request.maps else [],
-        "lenses": request.lens_names,
-        "measures": {
-            name: {lens: list(values.shape) for lens, values in by_lens.items()}
-            for name, by_lens in result.measures.items()
-        },
-        "warnings": [warning.as_dict() for warning in result.warnings],
-        "timing_ms": result.timing_ms,
-    }
-
-
-def arrays(result: pipeline.Result) -> dict[str, Any]:
-    """The small arrays of a result under flat names: tile/weights/scale, measure/entropy/weights, note/effective/rank, keys, picture."""
-    flat: dict[str, Any] = {"keys": result.keys}
-    if result.picture is not None:
-        flat["picture"] = result.picture
-    for group, nested in (("tile", result.tiles), ("measure", result.measures), ("note", result.notes)):
-        for name, parts in nested.items():
-            flat |= {f"{group}/{name}/{part}": values for part, values in parts.items()}
-    return flat
