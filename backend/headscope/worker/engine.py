@@ -14,6 +14,7 @@ import torch
 
 from .. import logs, stores
 from ..analysis import memory, pipeline
+from ..analysis.pipeline import AnalysisTask
 from ..analysis.request import AnalysisRequest, stored_image
 from ..capture import examine
 from ..errors import Cancelled, CorruptModel, HeadscopeError, OutOfMemory, StorageFull
@@ -47,14 +48,13 @@ def freeze_garbage() -> None:
     gc.freeze()
 
 
-@dataclass(frozen=True)
-class _Task:
-    """A job that can be run: what it asks for, of which model, and where its result goes."""
+@dataclass(frozen=True, kw_only=True)
+class JobTask(AnalysisTask):
+    """The analysis that a job asks for, its model, and the writer that stores its result."""
 
     job: Job
-    request: AnalysisRequest
     located: Located
-    writer: Writer
+    sink: Writer
     progress: ReportProgress
 
 
@@ -140,7 +140,7 @@ class AnalysisEngine:
             return _log_end(job, error)
         return _log_end(job, None)
 
-    def _task(self, job: Job, reporter: ProgressReporter, writers: ExitStack) -> _Task | None:
+    def _task(self, job: Job, reporter: ProgressReporter, writers: ExitStack) -> JobTask | None:
         """A job ready to be run; None if its result is here already."""
         if self._results.lies(job.id):
             return None
@@ -149,15 +149,10 @@ class AnalysisEngine:
         self._catalog.check(located)
         if located.folder is not None and job.id not in _accepted_ids(request, located):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
-        return _Task(
-            job,
-            request,
-            located,
-            writers.enter_context(self._results.writer(job.id, (job.id, job.run))),
-            _Progress(reporter, job.id),
-        )
+        writer = writers.enter_context(self._results.writer(job.id, (job.id, job.run)))
+        return JobTask(request=request, job=job, located=located, sink=writer, progress=_Progress(reporter, job.id))
 
-    def _analyse(self, tasks: Sequence[_Task], reporter: ProgressReporter) -> dict[str, Problem | None]:
+    def _analyse(self, tasks: Sequence[JobTask], reporter: ProgressReporter) -> dict[str, Problem | None]:
         """Load the model that the tasks have in common, run them, store what comes of them."""
         started = time.perf_counter()
         try:
@@ -165,9 +160,8 @@ class AnalysisEngine:
         except EXPECTED as error:
             return {task.job.id: _log_end(task.job, error) for task in tasks}
         loaded = time.perf_counter() - started
-        asked = [pipeline.AnalysisTask(task.request, task.writer, task.progress) for task in tasks]
         outcomes = pipeline.run_many(
-            model, asked, limit=self._settings.job_bytes, on_pass=lambda: reporter.count("forward_passes")
+            model, tasks, limit=self._settings.job_bytes, on_pass=lambda: reporter.count("forward_passes")
         )
         problems = dict[str, Problem | None]()
         for task, outcome in zip(tasks, outcomes, strict=True):
@@ -180,13 +174,13 @@ class AnalysisEngine:
         return problems
 
     def _store(
-        self, task: _Task, result: pipeline.Result, loaded: float, reporter: ProgressReporter
+        self, task: JobTask, result: pipeline.Result, loaded: float, reporter: ProgressReporter
     ) -> Exception | None:
         """Write a result; what is wrong, or None."""
         result.timing_ms["load"] = round(loaded * 1e3, 1)
         try:
             task.progress(1.0, "writing", "", force=True)
-            written = task.writer.finish({**result.to_document(), "id": task.job.id}, result.to_arrays())
+            written = task.sink.finish({**result.to_document(), "id": task.job.id}, result.to_arrays())
         except EXPECTED as error:
             return error
         reporter.count("written_bytes", written)
