@@ -16,7 +16,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 import headscope
 from headscope import LENSES, MEASURES, MECHANISMS
 from headscope.analysis.memory import plan
-from headscope.analysis.reader import Collector
+from headscope.analysis.reader import Reader
 from headscope.analysis.request import AnalysisRequest
 from headscope.analysis.result import MemorySink
 from headscope.capture import capture, examine
@@ -79,8 +79,8 @@ def _column(candidates: dict[str, Callable[[], None]], repeats: int) -> dict[str
 def _candidates(model: headscope.Model, module: Any, length: int) -> dict[str, Callable[[], None]]:
     """The plain pass, and every method that the model can carry at this length."""
     ids = np.random.default_rng(length).integers(1000, 30000, length).tolist()
-    anatomy = examine(model)
-    lacks = anatomy.lacks("self")
+    sites = examine(model)
+    missing = sites.missing("self")
     inputs = model.inputs(model.encode(token_ids=ids))
 
     def plain() -> None:
@@ -96,7 +96,7 @@ def _candidates(model: headscope.Model, module: Any, length: int) -> dict[str, C
     candidates: dict[str, Callable[[], None]] = {PLAIN: plain, "capture": analysis()}
     for kind, known in (("mechanisms", MECHANISMS), ("lenses", LENSES), ("measures", MEASURES)):
         for method in known.values():
-            if not set(method.needs) & set(lacks) and length <= SLOW.get(method.name, length):
+            if not set(method.needs) & set(missing) and length <= SLOW.get(method.name, length):
                 arguments: Any = method.name if kind == "mechanisms" else (method.name,)
                 candidates[f"{ONE[kind]} {method.name}"] = analysis(
                     **{ONE[kind] if kind == "mechanisms" else kind: arguments}
@@ -120,15 +120,15 @@ def _analysis(
     )
     if not lenses:
         request = request.model_copy(update={"lenses": []})
-    anatomy, encoded = examine(model), model.encode(token_ids=ids)
-    sites, axes = anatomy.of("self"), encoded.axes("self")
-    planned = plan(request, {site.layer: site.heads for site in sites}, len(ids), len(ids))
-    setting = PassContext(tuple(site.heads for site in sites), model.width, "self", sites[0].causal, axes)
+    sites, encoded = examine(model), model.encode(token_ids=ids)
+    chosen, axes = sites.of("self"), encoded.axes("self")
+    planned = plan(request, {site.layer: site.heads for site in chosen}, len(ids), len(ids))
+    setting = PassContext(tuple(site.heads for site in chosen), model.width, "self", chosen[0].causal, axes)
 
     def run() -> None:
         inputs = [(MemorySink(), lambda fraction, stage, detail: None, request.maps)]
-        collector = Collector(request, planned, inputs, tiles=False)  # thumbnails are counted elsewhere
+        reader = Reader(request, planned, inputs, tiles=False)  # thumbnails are counted elsewhere
         begin = MECHANISMS[mechanism].begin
-        capture(model, encoded, anatomy, collector.wanted(), "self", lambda: begin(request.mechanism, setting))
+        capture(model, encoded, sites, reader.wanted(), "self", lambda: begin(request.mechanism, setting))
 
     return run

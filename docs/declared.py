@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from headscope.core.declarations import NEEDS, Declaration
+from headscope.core.declarations import CAPABILITIES, Declaration
 from headscope.figures import FIGURES
 from headscope.figures.studies import STUDY_FIGURES
 from headscope.lenses import LENSES
@@ -148,7 +148,7 @@ def overview(kind: str) -> str:
 def needs() -> str:
     """What methods may ask of a model, and which of them do."""
     rows = []
-    for need, meaning in NEEDS.items():
+    for need, meaning in CAPABILITIES.items():
         asking = [
             f"[`{name}`]({FOLDERS[kind]}/{name}.md)"
             for kind, declared in KINDS.items()

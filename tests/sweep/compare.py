@@ -50,25 +50,25 @@ def judge(built: Built) -> Verdict:
     """Load, examine and capture, and compare on inputs that are not Headscope's own probe."""
     try:
         model = headscope.load(built.module)
-        anatomy = examine(model)
-        kinds = list(dict.fromkeys(site.kind for site in anatomy.sites))
-        lacks = {kind: anatomy.lacks(kind) for kind in kinds}
-        wrong = next(filter(None, (_difference(model, anatomy, built, length) for length in LENGTHS)), None)
+        sites = examine(model)
+        kinds = list(dict.fromkeys(site.kind for site in sites.all))
+        lacks = {kind: sites.missing(kind) for kind in kinds}
+        wrong = next(filter(None, (_difference(model, sites, built, length) for length in LENGTHS)), None)
         if wrong is None:
-            wrong = together_apart(model, anatomy, [ids(LENGTHS[1], seed) for seed in range(SEVERAL)])
+            wrong = together_apart(model, sites, [ids(LENGTHS[1], seed) for seed in range(SEVERAL)])
     except HeadscopeError as error:
         return Verdict("refused", error.detail)
-    if not anatomy.captured:
+    if not sites.captured:
         return Verdict("fallback", lacks[kinds[0]]["capture"], lacks, wrong=wrong)
-    norm = None if "residual" in lacks[kinds[0]] else "post" if anatomy.sites[0].norm_form else "pre"
+    norm = None if "residual" in lacks[kinds[0]] else "post" if sites.all[0].norm_form else "pre"
     return Verdict("equal", None, lacks, norm, wrong)
 
 
-def _difference(model: Any, anatomy: Any, built: Built, length: int) -> str | None:
+def _difference(model: Any, sites: Any, built: Built, length: int) -> str | None:
     """How the maps and the output on one input differ from eager ones; None if they do not."""
     encoded = _encode(model, length)
     expected = _eager(built, encoded)
-    for kind in dict.fromkeys(site.kind for site in anatomy.sites):
+    for kind in dict.fromkeys(site.kind for site in sites.all):
         blocks: dict[int, list[torch.Tensor]] = {}
         hidden: list[float] = []
 
@@ -76,13 +76,13 @@ def _difference(model: Any, anatomy: Any, built: Built, length: int) -> str | No
             blocks.setdefault(layer.index, []).append(layer.weights.clone())
             hidden.append(layer.weights[:, ~layer.keys.allowed(*layer.weights.shape[1:])].abs().sum().item())
 
-        output = capture(model, encoded, anatomy, CaptureSpec(keep), kind)
+        output = capture(model, encoded, sites, CaptureSpec(keep), kind)
         ours = [torch.cat(blocks[layer]) for layer in sorted(blocks)]
         theirs = [one[0].float() for one in getattr(expected, RETURNED[kind]) if one is not None]
         wrong = _apart(ours, theirs) or _outputs_apart(output, expected)
         wrong = "weights on keys that may not be seen" if wrong is None and any(hidden) else wrong
-        if wrong is None and anatomy.captured and length == LENGTHS[-1]:
-            wrong = structure_apart(model, anatomy, encoded, kind)
+        if wrong is None and sites.captured and length == LENGTHS[-1]:
+            wrong = structure_apart(model, sites, encoded, kind)
         if wrong:
             return f"{kind}, {length} tokens: {wrong}"
     return None

@@ -17,10 +17,10 @@ TOLERANCE = 1e-4  # relative to the largest entry, if that is above 1
 CHECKED = ("projection", "residual", "replay", "bilinear")
 
 
-def structure_apart(model: Any, anatomy: Any, encoded: Any, kind: str) -> str | None:
+def structure_apart(model: Any, sites: Any, encoded: Any, kind: str) -> str | None:
     """The first thing that does not hold; None if all do."""
-    sites, lacks = anatomy.of(kind), anatomy.lacks(kind)
-    needs = frozenset({*CHECKED, "hidden"} - set(lacks))
+    chosen, missing = sites.of(kind), sites.missing(kind)
+    needs = frozenset({*CHECKED, "hidden"} - set(missing))
     layers: list[tuple[Layer, Tensor | None]] = []
     seen = _Seen()
 
@@ -30,11 +30,11 @@ def structure_apart(model: Any, anatomy: Any, encoded: Any, kind: str) -> str | 
         seen.looking = True
         layers.append((layer, again))
 
-    with _watched(model.module, sites, seen):
-        capture(model, encoded, anatomy, CaptureSpec(lambda layer: None, keep, needs), kind)
-    if len(layers) != len(sites):
-        return f"{kind}: {len(layers)} whole layers, not {len(sites)}"
-    for site, (layer, again) in zip(sites, layers, strict=True):
+    with _watched(model.module, chosen, seen):
+        capture(model, encoded, sites, CaptureSpec(lambda layer: None, keep, needs), kind)
+    if len(layers) != len(chosen):
+        return f"{kind}: {len(layers)} whole layers, not {len(chosen)}"
+    for site, (layer, again) in zip(chosen, layers, strict=True):
         for what, ours, theirs in _pairs(site, layer, again, seen, needs):
             if ours.shape != theirs.shape or not _close(ours, theirs):
                 return f"{kind}: {what} of attention {site.layer} does not hold"

@@ -6,21 +6,21 @@ from typing import Any
 
 from torch import Tensor
 
-from headscope.capture import CaptureSpec, ModelInput, capture_many, separate
+from headscope.capture import CaptureSpec, ModelInput, batches_exactly, capture_many
 from headscope.core.attention import Layer
 from headscope.models.tokens import Encoded
 
 TOLERANCE = 1e-5  # relative to the largest entry, if that is above 1
 
 
-def together_apart(model: Any, anatomy: Any, texts: list[list[int]]) -> str | None:
+def together_apart(model: Any, sites: Any, texts: list[list[int]]) -> str | None:
     """The first difference; None if there is none, or every input goes alone."""
-    if not separate(model):
+    if not batches_exactly(model):
         return None
     inputs = [model.encode(token_ids=ids) for ids in texts]
-    together = _seen(model, anatomy, inputs)
+    together = _seen(model, sites, inputs)
     for place, one in enumerate(inputs):
-        (alone,) = _seen(model, anatomy, [one])
+        (alone,) = _seen(model, sites, [one])
         for ours, theirs in zip(together[place], alone, strict=True):
             off = (ours - theirs).abs().max().item() / max(1.0, theirs.abs().max().item())
             if not off <= TOLERANCE:
@@ -28,12 +28,12 @@ def together_apart(model: Any, anatomy: Any, texts: list[list[int]]) -> str | No
     return None
 
 
-def _seen(model: Any, anatomy: Any, inputs: list[Encoded]) -> list[list[Tensor]]:
+def _seen(model: Any, sites: Any, inputs: list[Encoded]) -> list[list[Tensor]]:
     """Weights, and the hidden states after every layer, of each input."""
-    needs = frozenset({"hidden"} - anatomy.lacks("self").keys())
+    needs = frozenset({"hidden"} - sites.missing("self").keys())
     seen = [list[Tensor]() for _ in inputs]
     wanted = [_keeping(found, needs) for found in seen]
-    _, failed = capture_many(model, [ModelInput(*pair) for pair in zip(inputs, wanted, strict=True)], anatomy)
+    _, failed = capture_many(model, [ModelInput(*pair) for pair in zip(inputs, wanted, strict=True)], sites)
     assert failed == [None] * len(inputs)
     return seen
 

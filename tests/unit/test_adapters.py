@@ -90,7 +90,7 @@ def test_lenses_and_measures_see_the_adapter(adapted: Any) -> None:
 
 def test_nothing_is_missing(adapted: Any) -> None:
     """With the adapter, the module has the same structure around attention as without."""
-    assert examine(headscope.load(adapted)).lacks("self") == examine(headscope.load("minilm")).lacks("self")
+    assert examine(headscope.load(adapted)).missing("self") == examine(headscope.load("minilm")).missing("self")
 
 
 def test_a_peft_model_is_analysed_like_its_model(adapted: Any) -> None:
@@ -139,5 +139,5 @@ def test_a_second_path_from_the_heads_is_no_projection() -> None:
     output.beside = torch.nn.Linear(384, 384)
     plain = output.forward
     output.forward = lambda hidden, given: plain(hidden, given + torch.tanh(output.beside(hidden)))
-    lacks = examine(headscope.load(module)).sites[0].lacks
-    assert "projection" in lacks
+    missing = examine(headscope.load(module)).all[0].missing
+    assert "projection" in missing

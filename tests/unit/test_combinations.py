@@ -109,11 +109,11 @@ def given_to(model: Model, kind: Kind, seed: int, n: int) -> dict[str, Any]:
 
 def expected(model: Model, request: AnalysisRequest, lenses: list[str]) -> tuple[dict[str, list[Array]], list[Layer]]:
     """The maps of all layers by their definitions, and the layers: from the same forward pass in float64, with everything around them."""
-    anatomy = examine(model)
-    lacks, sites, encoded = anatomy.lacks(request.kind), anatomy.of(request.kind), model.encode(**request.input)
-    everything = frozenset({"projection", "residual", "hidden", "replay"} - set(lacks))
-    heads, numbers = tuple(site.heads for site in sites), tuple(site.layer for site in sites)
-    setting = PassContext(heads, model.width, sites[0].kind, sites[0].causal, encoded.axes(sites[0].kind), numbers)
+    sites = examine(model)
+    missing, chosen, encoded = sites.missing(request.kind), sites.of(request.kind), model.encode(**request.input)
+    everything = frozenset({"projection", "residual", "hidden", "replay"} - set(missing))
+    heads, numbers = tuple(site.heads for site in chosen), tuple(site.layer for site in chosen)
+    setting = PassContext(heads, model.width, chosen[0].kind, chosen[0].causal, encoded.axes(chosen[0].kind), numbers)
     mechanism, maps, layers = (
         MECHANISMS[request.mechanism.name],
         {lens: list[Array]() for lens in lenses},
@@ -130,9 +130,9 @@ def expected(model: Model, request: AnalysisRequest, lenses: list[str]) -> tuple
 
     with model.using("float64"):
         wanted = CaptureSpec(
-            lambda layer: None, read, everything, whole=True, pad_to=None if "padding" in lacks else PAD
+            lambda layer: None, read, everything, whole=True, pad_to=None if "padding" in missing else PAD
         )
-        capture(model, encoded, anatomy, wanted, request.kind, lambda: mechanism.begin(request.mechanism, setting))
+        capture(model, encoded, sites, wanted, request.kind, lambda: mechanism.begin(request.mechanism, setting))
     return maps, layers
 
 
@@ -221,11 +221,11 @@ def parameters(mechanism: str, model: Model, specials: int) -> dict[str, Any]:
 def test_every_lens_is_right(case: tuple[Model, Kind], mechanism: str, seed: int, n: int) -> None:
     """Within 1e-4 of the definition, relative to the norm of the map (weights: 2e-5 absolute, float32 against float64, where the mechanism is softmax)."""
     model, kind = case
-    lacks = examine(model).lacks(kind)
-    if set(MECHANISMS[mechanism].needs) & set(lacks):
+    missing = examine(model).missing(kind)
+    if set(MECHANISMS[mechanism].needs) & set(missing):
         return  # refused: see below
     taken = given_to(model, kind, seed, n)
-    able = [name for name, lens in LENSES.items() if not set(lens.needs) & set(lacks)]
+    able = [name for name, lens in LENSES.items() if not set(lens.needs) & set(missing)]
     lenses = [{"name": name, "pad_to": PAD} if name == "effective-published" else name for name in able]
     specials = 1 if model.facts.kind == "vision" else 0
     a = headscope.analyze(model, **taken, mechanism=parameters(mechanism, model, specials), lenses=lenses, measures=())
@@ -246,9 +246,9 @@ def test_every_lens_is_right(case: tuple[Model, Kind], mechanism: str, seed: int
 def test_the_rest_is_refused(case: tuple[Model, Kind], lens: str, mechanism: str) -> None:
     """What the model lacks for a lens or a mechanism is said, with the reason, before anything is computed."""
     model, kind = case
-    lacks = examine(model).lacks(kind)
-    declared = [need for method in (MECHANISMS[mechanism], LENSES[lens]) for need in method.needs if need in lacks]
+    missing = examine(model).missing(kind)
+    declared = [need for method in (MECHANISMS[mechanism], LENSES[lens]) for need in method.needs if need in missing]
     if declared:
         with pytest.raises(Unsupported) as refused:
             headscope.analyze(model, **given_to(model, kind, 0, 9), mechanism=mechanism, lenses=(lens,), measures=())
-        assert lacks[declared[0]] in refused.value.detail
+        assert missing[declared[0]] in refused.value.detail

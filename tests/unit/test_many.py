@@ -17,7 +17,7 @@ from headscope import LENSES, MEASURES, MECHANISMS, Model
 from headscope.analysis.pipeline import AnalysisTask, Outcome, run, run_many
 from headscope.analysis.request import ALONE, AnalysisRequest
 from headscope.analysis.result import MemorySink, Result
-from headscope.capture import examine, separate
+from headscope.capture import batches_exactly, examine
 from headscope.core.attention import Kind
 from headscope.errors import Cancelled, InvalidRequest, NonFinite, OutOfMemory, StorageFull
 from tests.support.models import wordpiece
@@ -75,12 +75,12 @@ def same(model: Model, one: AnalysisTask, outcome: Outcome, *, exactly: bool = F
 
 def able(model: Model, declared: dict[str, Any], reads: str = "reads") -> list[str]:
     """Lenses or measures that the model can carry and that need no second run of the input."""
-    lacks = examine(model).lacks("self").keys() | model.lacks.keys() | ALONE
+    missing = examine(model).missing("self").keys() | model.missing.keys() | ALONE
     needs = {
         name: {*one.needs, *(need for lens in getattr(one, reads, ()) for need in LENSES[lens].needs)}
         for name, one in declared.items()
     }
-    return [name for name, wanted in needs.items() if not wanted & lacks]
+    return [name for name, wanted in needs.items() if not wanted & missing]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -204,8 +204,8 @@ def test_a_model_that_mixes_its_inputs(minilm: Model) -> None:
     module.bert.embeddings.register_forward_hook(lambda _, given, output: (output + output.mean(0, keepdim=True)) / 2)
     model = headscope.load(module)
     assert examine(model).captured
-    assert separate(minilm)
-    assert not separate(model)
+    assert batches_exactly(minilm)
+    assert not batches_exactly(model)
     several = asked(model, [COUNT] * 3)
     outcomes, passes = together(model, several)
     assert passes == 3
@@ -241,7 +241,7 @@ def test_what_goes_wrong_with_one_stays_with_it(tiny: Model) -> None:
     several[2] = AnalysisTask(several[2].request, MemorySink(), stop)
     several[3] = AnalysisTask(several[3].request, Full())
     examine(tiny)
-    separate(tiny)
+    batches_exactly(tiny)
     embedding = tiny.module.get_input_embeddings().weight.data
     before = embedding[poison].clone()
     embedding[poison] = torch.nan

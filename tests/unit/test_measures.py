@@ -51,7 +51,7 @@ def test_null_share_is_what_the_difference_says(tiny: Model) -> None:
 
 def supported(model: Model, needs: tuple[str, ...]) -> bool:
     """Whether the model has what is needed."""
-    return not set(needs) & {*examine(model).lacks("self"), *model.lacks}
+    return not set(needs) & {*examine(model).missing("self"), *model.missing}
 
 
 def ran(model: Model, needs: tuple[str, ...], **asked: Any) -> headscope.Analysis | None:

@@ -229,12 +229,12 @@ def test_the_table_holds_for_its_version_of_transformers_only(monkeypatch: pytes
     """With another version nothing is refused on the word of the table: models are examined when they are loaded."""
     known = headscope.load("minilm").facts
     bloom = known.__class__("bloom", "decoder", 2, 4, 8, 512)
-    assert "capture" in support.lacks(bloom, "self")
+    assert "capture" in support.find_missing(bloom, "self")
     monkeypatch.setattr(support, "version", lambda package: "99.0.0")
     support._families.cache_clear()
     try:
-        assert support.lacks(bloom, "self") == {
-            need: reason for need, reason in support.CAUSAL.items() if need in support.NEEDS
+        assert support.find_missing(bloom, "self") == {
+            need: reason for need, reason in support.CAUSAL.items() if need in support.CAPABILITIES
         }
     finally:
         monkeypatch.undo()
@@ -254,8 +254,8 @@ def test_loading_never_trusts_the_table(monkeypatch: pytest.MonkeyPatch, known: 
             attend.register_forward_pre_hook(
                 lambda part, args: setattr(part, "scaling", 0.5 if part.config._attn_implementation == "eager" else 0.1)
             )
-    anatomy = headscope.capture.examine(headscope.load(module))
-    assert anatomy.captured == truthful
+    sites = headscope.capture.examine(headscope.load(module))
+    assert sites.captured == truthful
 
 
 def test_prophetnet_returns_no_weights() -> None:

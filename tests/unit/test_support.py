@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import headscope
-from headscope.analysis.request import AnalysisRequest, check_needs, missing
+from headscope.analysis.request import AnalysisRequest, check_capabilities, explain_missing
 from headscope.capture import examine
 from headscope.core.attention import Kind
-from headscope.core.declarations import NEEDS
+from headscope.core.declarations import CAPABILITIES
 from headscope.errors import HeadscopeError, InvalidRequest, Unsupported
 from headscope.lenses import LENSES
 from headscope.models import support
@@ -24,10 +24,10 @@ from tests.support.models import Family, tiny_model
 def test_early_reasons_are_those_of_the_model(tmp_path: Path, family: Family) -> None:
     """Per kind of attention: never more than the loaded model lacks, in its words; and the mask's reasons always."""
     model = headscope.load(tiny_model(tmp_path / family, family))
-    anatomy = examine(model)
+    sites = examine(model)
     for kind in model.facts.kinds:
         name: Kind = kind  # type: ignore[assignment]
-        early, late = support.lacks(model.facts, name), anatomy.lacks(name)
+        early, late = support.find_missing(model.facts, name), sites.missing(name)
         assert early.items() <= late.items()
         masks = {need for group in (support.CROSS, support.CAUSAL, support.NOT_CAUSAL) for need in group}
         assert set(late) & masks == set(early) & masks
@@ -36,24 +36,24 @@ def test_early_reasons_are_those_of_the_model(tmp_path: Path, family: Family) ->
 def test_needs_are_known() -> None:
     """The table of families and the tables of masks name needs that there are."""
     for table in (support.CROSS, support.CAUSAL, support.NOT_CAUSAL):
-        assert set(table) <= set(NEEDS)
-    assert support.lacks(Facts("no-such-family", "encoder", 2, 4, 8, 512), "self") == support.NOT_CAUSAL
+        assert set(table) <= set(CAPABILITIES)
+    assert support.find_missing(Facts("no-such-family", "encoder", 2, 4, 8, 512), "self") == support.NOT_CAUSAL
 
 
 def test_a_kind_that_is_not_there() -> None:
     """Only encoder-decoders have several kinds of attention."""
     with pytest.raises(Unsupported):
-        support.lacks(Facts("bert", "encoder", 2, 4, 8, 512), "cross")
+        support.find_missing(Facts("bert", "encoder", 2, 4, 8, 512), "cross")
 
 
 def test_a_measure_lacks_what_its_lenses_lack() -> None:
     """The reason of a lens that a measure reads is the measure's."""
     mixing = headscope.MEASURES["mixing_ratio"]
     lacking = {"same-tokens": "Because."}
-    assert missing(mixing, lacking) == missing(LENSES["norm-residual"], lacking) == "Because."
-    assert missing(headscope.MEASURES["entropy"], lacking) is None
+    assert explain_missing(mixing, lacking) == explain_missing(LENSES["norm-residual"], lacking) == "Because."
+    assert explain_missing(headscope.MEASURES["entropy"], lacking) is None
     with pytest.raises(Unsupported) as refused:
-        check_needs([headscope.MECHANISMS["jump"]], lacking)
+        check_capabilities([headscope.MECHANISMS["jump"]], lacking)
     assert refused.value.pointer == "/mechanism"
 
 
@@ -108,4 +108,4 @@ def test_a_stored_request_names_its_image_only() -> None:
 def test_errors_say_what_and_why() -> None:
     """The method's title, then the reason."""
     with pytest.raises(HeadscopeError, match=r"^Rollout can't be had from this model. In cross-attention"):
-        check_needs([LENSES["rollout"]], support.CROSS)
+        check_capabilities([LENSES["rollout"]], support.CROSS)

@@ -18,7 +18,7 @@ import headscope
 from headscope import Analysis
 from headscope.errors import InvalidRequest, ModelUnavailable, UnsafeModel, Unsupported
 from headscope.models.catalog import Catalog
-from headscope.models.trained import mechanism
+from headscope.models.trained_mechanism import read_mechanism
 from headscope.settings import Settings
 from tests.support.models import HOPFIELD, HOPFIELD_IN_FULL, Family, tiny_twin
 
@@ -160,7 +160,7 @@ def test_studies_of_twins(twin: Callable[..., Path]) -> None:
 )
 def test_a_mechanism_that_is_none(said: object) -> None:
     with pytest.raises(UnsafeModel, match="mechanism"):
-        mechanism({"headscope": said})
+        read_mechanism({"headscope": said})
 
 
 def test_on_offer(tmp_path: Path) -> None:

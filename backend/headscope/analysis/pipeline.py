@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..capture import FAULTS, AttentionSites, ModelInput, Site, capture_many, examine, separate
+from ..capture import FAULTS, AttentionSites, ModelInput, Site, batches_exactly, capture_many, examine
 from ..errors import OutOfMemory, Unsupported
 from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
 from ..models.loading import Model
-from ..models.memory import out_of_memory
+from ..models.modules import is_out_of_memory
 from ..models.tokens import Encoded
 from . import memory as budget
-from .reader import Collector, Progress
-from .request import TEXT, AnalysisRequest, check_needs
+from .reader import Progress, Reader
+from .request import TEXT, AnalysisRequest, check_capabilities
 from .result import Array, MapSink, Result
-from .warnings import caveats
+from .warnings import find_warnings
 
 logger = logging.getLogger("headscope.analysis")
 
@@ -54,7 +54,7 @@ def run(
 ) -> Result:
     """Analyse one input. `progress(fraction, stage, detail)` is called at every layer and may raise to stop.
 
-    Raises a HeadscopeError: see examine, request.check_needs, Model.encode, budget.check, capture; and OutOfMemory.
+    Raises a HeadscopeError: see examine, request.check_capabilities, Model.encode, budget.check, capture; and OutOfMemory.
     """
     (outcome,) = run_many(model, [AnalysisTask(request, sink, progress)], limit=limit, keep_logits=keep_logits)
     if isinstance(outcome, Exception):
@@ -102,9 +102,9 @@ class _Recipe:
 
     name: str
     mechanism: Any
-    anatomy: AttentionSites
-    sites: tuple[Site, ...]
-    lacks: dict[str, str]
+    sites: AttentionSites
+    chosen: tuple[Site, ...]
+    missing: dict[str, str]
     heads: Mapping[int, int]  # of every layer that attends
 
     def of(self, request: AnalysisRequest) -> AnalysisRequest:
@@ -119,18 +119,18 @@ class _Recipes:
         self._model, self._known = model, dict[tuple[int, ...], _Recipe]()
 
     def of(self, request: AnalysisRequest) -> _Recipe:
-        """Raises what is wrong with it: see examine and request.check_needs."""
+        """Raises what is wrong with it: see examine and request.check_capabilities."""
         parts = tuple([id(value) for name, value in request if name not in TEXT])
         if parts not in self._known:
             self._known[parts] = self._made(request.settled(self._model.facts.mechanism))
         return self._known[parts]
 
     def _made(self, request: AnalysisRequest) -> _Recipe:
-        anatomy = examine(self._model, request.dtype)
-        sites, lacks = anatomy.of(request.kind), {**anatomy.lacks(request.kind), **self._model.lacks}
-        check_needs(request.methods, lacks)
-        heads = {site.layer: site.heads for site in sites}
-        return _Recipe(request.recipe(""), request.mechanism, anatomy, sites, lacks, heads)
+        sites = examine(self._model, request.dtype)
+        chosen, missing = sites.of(request.kind), {**sites.missing(request.kind), **self._model.missing}
+        check_capabilities(request.methods, missing)
+        heads = {site.layer: site.heads for site in chosen}
+        return _Recipe(request.recipe(""), request.mechanism, sites, chosen, missing, heads)
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,12 @@ def _prepared(model: Model, recipes: _Recipes, asked: AnalysisTask, limit: int |
     try:
         recipe = recipes.of(asked.request)
         asked = replace(asked, request=recipe.of(asked.request))
-        encoded, first = model.encode(**asked.request.input), recipe.sites[0]
+        encoded, first = model.encode(**asked.request.input), recipe.chosen[0]
         axes, heads = encoded.axes(first.kind), recipe.heads
         planned = budget.plan(asked.request, heads, len(axes.queries), len(axes.keys))
         if limit is not None:
             budget.check(planned, limit)
-        asked.progress(0.0, "forward", f"layer 1 of {recipe.sites[-1].layer + 1}")
+        asked.progress(0.0, "forward", f"layer 1 of {recipe.chosen[-1].layer + 1}")
         numbers = tuple(heads)
         setting = PassContext(
             tuple(heads.values()), model.width, first.kind, first.causal, axes, numbers, model.vectors
@@ -170,7 +170,7 @@ def _prepared(model: Model, recipes: _Recipes, asked: AnalysisTask, limit: int |
 
 def _most(model: Model, group: Sequence[_Ready], limit: int | None) -> int:
     """How many of the group may go through the model at once."""
-    if len(group) == 1 or not separate(model, group[0].asked.request.dtype):
+    if len(group) == 1 or not batches_exactly(model, group[0].asked.request.dtype):
         return 1
     return len(group) if limit is None else max(1, limit // group[0].planned.work_bytes)
 
@@ -195,7 +195,7 @@ def _attempt(
         if len(group) > 1:
             logger.warning("a pass of %d inputs ended with %s; they go in halves", len(group), type(error).__name__)
             return None
-        return [OutOfMemory(NO_ROOM) if out_of_memory(error) else error]
+        return [OutOfMemory(NO_ROOM) if is_out_of_memory(error) else error]
     if any(isinstance(outcome, Result) for outcome in outcomes):
         on_pass()
     return outcomes
@@ -205,36 +205,36 @@ def _pass(model: Model, group: Sequence[_Ready], keep_logits: bool) -> list[Outc
     started, first = time.perf_counter(), group[0]
     request, asked = first.asked.request, [one.asked for one in group]
     places = [(one.sink, one.progress, one.request.maps) for one in asked]
-    collector = Collector(request, first.planned, places, tiles=first.asked.tiles)
+    reader = Reader(request, first.planned, places, tiles=first.asked.tiles)
     mechanism = MECHANISMS[request.mechanism.name]
     inputs = [
         ModelInput(
-            one.encoded, collector.wanted(number), partial(mechanism.begin, one.asked.request.mechanism, one.setting)
+            one.encoded, reader.wanted(number), partial(mechanism.begin, one.asked.request.mechanism, one.setting)
         )
         for number, one in enumerate(group)
     ]
     with model.lock, model.using(request.dtype):
-        output, failures = capture_many(model, inputs, first.recipe.anatomy, request.kind, collector.take)
-    seconds = {"lenses": collector.reading_s, "write": collector.writing_s}
+        output, failures = capture_many(model, inputs, first.recipe.sites, request.kind, reader.take)
+    seconds = {"lenses": reader.reading_s, "write": reader.writing_s}
     seconds = {"forward": time.perf_counter() - started - sum(seconds.values()), **seconds}
-    seconds |= {f"lens/{name}": taken for name, taken in collector.lens_s.items()}
+    seconds |= {f"lens/{name}": taken for name, taken in reader.lens_s.items()}
     shares = {name: taken / len(group) for name, taken in seconds.items()}
     outcomes = list[Outcome]()
     for number, (one, failed) in enumerate(zip(group, failures, strict=True)):
         if failed is None:
             logits = _logits(output, number) if keep_logits else None
-            outcomes.append(_finished(one, collector, number, shares, logits))
+            outcomes.append(_finished(one, reader, number, shares, logits))
         else:
             outcomes.append(failed)
     return outcomes
 
 
-def _finished(one: _Ready, collector: Collector, number: int, shares: dict[str, float], logits: Array | None) -> Result:
+def _finished(one: _Ready, reader: Reader, number: int, shares: dict[str, float], logits: Array | None) -> Result:
     """The result of one input, with its share of the pass in seconds."""
     encoded, setting = one.encoded, one.setting
     axes = (setting.axes.queries, setting.axes.keys)
-    result = collector.result(one.asked.request, setting.kind, *axes, one.recipe.sites[0].width, number)
-    result.warnings = [*encoded.warnings, *caveats(result, one.recipe.lacks, one.trained)]
+    result = reader.result(one.asked.request, setting.kind, *axes, one.recipe.chosen[0].width, number)
+    result.warnings = [*encoded.warnings, *find_warnings(result, one.recipe.missing, one.trained)]
     result.full_text, result.target_text = encoded.text, encoded.target_text
     result.generated, result.grid, result.picture = encoded.generated, encoded.grid, encoded.picture
     result.logits = logits

@@ -44,7 +44,7 @@ class _Maps:
     blocks: dict[str, torch.Tensor]
 
 
-class Collector:
+class Reader:
     """Gets every block of heads, and every layer, of the inputs of one pass, reads it through the lenses, and keeps what is small.
 
     The inputs go by their numbers. They have one recipe, and one plan but for whether maps are kept; each has a sink for its maps, somebody who hears how far it

@@ -303,17 +303,17 @@ def canonical(what: str, chosen: list[Any], order: list[str]) -> list[Any]:
     return [found[name] for name in order if name in found]
 
 
-def check_needs(methods: list[Declaration], lacks: Mapping[str, str]) -> None:
-    """Raise Unsupported, with the reason, for the first method that the model can't carry. `lacks` is need -> reason."""
+def check_capabilities(methods: list[Declaration], missing: Mapping[str, str]) -> None:
+    """Raise Unsupported, with the reason, for the first method that the model can't carry. `missing` is need -> reason."""
     for method in methods:
-        reason = missing(method, lacks)
+        reason = explain_missing(method, missing)
         if reason is not None:
             pointer = POINTERS[type(method).__name__.lower()]
             raise Unsupported(f"{method.title} can't be had from this model. {reason}", pointer=pointer)
 
 
-def missing(method: Declaration, lacks: Mapping[str, str]) -> str | None:
+def explain_missing(method: Declaration, missing: Mapping[str, str]) -> str | None:
     """Why a model can't carry a method; None if it can. What the lenses that a measure reads need counts, too."""
     reads = [LENSES[name].needs for name in getattr(method, "reads", ())]
     needs = (need for listed in (method.needs, *reads) for need in listed)
-    return next((lacks[need] for need in needs if need in lacks), None)
+    return next((missing[need] for need in needs if need in missing), None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.attention import ResultWarning
 from ..lenses import LENSES
 from ..mechanisms import MECHANISMS
-from ..models.trained import SOFTMAX
+from ..models.trained_mechanism import SOFTMAX
 
 if TYPE_CHECKING:
     from .result import Array, Result
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BY_KIND = ("frequency", "patterns", "sink")
 
 
-def caveats(result: Result, lacks: dict[str, str], trained: Mapping[str, Any] = SOFTMAX) -> Iterator[ResultWarning]:
+def find_warnings(result: Result, missing: dict[str, str], trained: Mapping[str, Any] = SOFTMAX) -> Iterator[ResultWarning]:
     """About each lens that was asked for: identical to the weights, dependent or ill-conditioned values, rows without a reading; about the weights themselves.
 
     `trained` is the mechanism that the model was trained with: of one trained with softmax it is no news that another mechanism is a what-if.
@@ -39,20 +39,22 @@ def caveats(result: Result, lacks: dict[str, str], trained: Mapping[str, Any] = 
                 yield ResultWarning(
                     "undefined-rows", f"{rows} rows have no reading and are left empty: {why} there.", lens
                 )
-    if "capture" in lacks:
+    if "capture" in missing:
         yield ResultWarning(
-            "weights-only", f"These are the weights that the model itself returns. {lacks['capture']}", "weights"
+            "weights-only", f"These are the weights that the model itself returns. {missing['capture']}", "weights"
         )
-    if "distribution" in lacks:
+    if "distribution" in missing:
         yield ResultWarning(
-            "sink", f"{lacks['distribution']} What is missing in a row went to the sink, which is no token.", "weights"
+            "sink",
+            f"{missing['distribution']} What is missing in a row went to the sink, which is no token.",
+            "weights",
         )
     by_kind = [name for name in result.request.measure_names if name in BY_KIND]
-    if "kinds" in lacks and by_kind:
+    if "kinds" in missing and by_kind:
         yield ResultWarning(
-            "unknown-kinds", f"{lacks['kinds']} Every token counts as an ordinary word in {' and '.join(by_kind)}."
+            "unknown-kinds", f"{missing['kinds']} Every token counts as an ordinary word in {' and '.join(by_kind)}."
         )
-    if "equal-heads" in lacks and any(shape[1] > 1 for shape in result.shapes.values()):
+    if "equal-heads" in missing and any(shape[1] > 1 for shape in result.shapes.values()):
         yield ResultWarning(
             "fewer-heads", "Some layers have fewer heads than others; the heads that do not exist are left empty."
         )

@@ -1,7 +1,7 @@
 """Runs a model and sees every layer's attention on the way. The only user of transformers' AttentionInterface."""
 
 from .batch import Batch, by_input, part
-from .batch_check import separate
+from .batch_check import batches_exactly
 from .check import examine
 from .forward import capture, capture_many
 from .patched import PatchedModule
@@ -16,10 +16,10 @@ __all__ = [
     "ModelInput",
     "PatchedModule",
     "Site",
+    "batches_exactly",
     "by_input",
     "capture",
     "capture_many",
     "examine",
     "part",
-    "separate",
 ]

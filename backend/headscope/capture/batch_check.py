@@ -15,30 +15,30 @@ from .forward import capture_many
 from .recording import FAULTS, CaptureSpec, ModelInput
 from .sites import AttentionSites
 
-# Model -> type of arithmetic -> the anatomy it had then, and the answer.
+# Model -> type of arithmetic -> the sites it had then, and the answer.
 _known: WeakKeyDictionary[Model, dict[str, tuple[AttentionSites, bool]]] = WeakKeyDictionary()
 
 
-def separate(model: Model, dtype: str = "float32") -> bool:
+def batches_exactly(model: Model, dtype: str = "float32") -> bool:
     """Return whether inputs of equal length may share a forward pass: computed in `dtype`, two different ones give together what each gives alone, within `tolerance`.
 
     Only of models that read one text and whose attention is captured.
     """
     with model.lock:
-        known, anatomy = _known.setdefault(model, {}), examine(model, dtype)
-        if dtype not in known or known[dtype][0] is not anatomy:
+        known, sites = _known.setdefault(model, {}), examine(model, dtype)
+        if dtype not in known or known[dtype][0] is not sites:
             with model.using(dtype):
-                known[dtype] = anatomy, _separate(model, anatomy)
+                known[dtype] = sites, _separate(model, sites)
         return known[dtype][1]
 
 
-def _separate(model: Model, anatomy: AttentionSites) -> bool:
-    if model.facts.kind not in ("encoder", "decoder") or not anatomy.captured:
+def _separate(model: Model, sites: AttentionSites) -> bool:
+    if model.facts.kind not in ("encoder", "decoder") or not sites.captured:
         return False
     probes = [model.probe(seed) for seed in (0, 1)]
     try:
-        together = _seen(model, anatomy, probes)
-        alone = [_seen(model, anatomy, [probe])[0] for probe in probes]
+        together = _seen(model, sites, probes)
+        alone = [_seen(model, sites, [probe])[0] for probe in probes]
     except FAULTS:  # whatever a model raises about a batch it was not made for
         return False
     limit = tolerance(model.module)
@@ -49,12 +49,12 @@ def _separate(model: Model, anatomy: AttentionSites) -> bool:
     )
 
 
-def _seen(model: Model, anatomy: AttentionSites, probes: Sequence[Encoded]) -> list[list[Tensor]]:
+def _seen(model: Model, sites: AttentionSites, probes: Sequence[Encoded]) -> list[list[Tensor]]:
     """For every input all that a pass shows of it: weights, outputs, the stream around attention, and what the model returns."""
-    needs = frozenset({"residual", "hidden"} - anatomy.lacks("self").keys())
+    needs = frozenset({"residual", "hidden"} - sites.missing("self").keys())
     seen = [list[Tensor]() for _ in probes]
     inputs = [ModelInput(probe, _showing(found, needs)) for probe, found in zip(probes, seen, strict=True)]
-    output, failures = capture_many(model, inputs, anatomy)
+    output, failures = capture_many(model, inputs, sites)
     for failed in filter(None, failures):
         raise failed
     for found, returned in zip(seen, main(output), strict=True):

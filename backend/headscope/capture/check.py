@@ -14,8 +14,8 @@ from ..core.attention import Kind, Layer
 from ..core.tokens import Axes
 from ..errors import HeadscopeError, ModelNotExact, NonFinite
 from ..mechanisms.base import Pass
-from ..models.borrowing import evaluating
 from ..models.loading import Model
+from ..models.modules import evaluating
 from ..models.support import IMAGE
 from ..models.tokens import Encoded
 from .forward import capture, quiet, returned
@@ -41,9 +41,9 @@ def examine(model: Model, dtype: str = "float32") -> AttentionSites:
         known = _known.setdefault(model, {})
         if dtype not in known or known[dtype][0] != _structure(model.module):
             with model.using(dtype):
-                anatomy = _examine(model)
+                sites = _examine(model)
             # Only now: transformers adds hooks of its own the first time that a model returns its attention.
-            known[dtype] = _structure(model.module), anatomy
+            known[dtype] = _structure(model.module), sites
         return known[dtype][1]
 
 
@@ -158,18 +158,18 @@ def _matched(
         left[kind].pop(0)
         attended.kind = kind
         call = attended.call
-        lacks = {} if encoded.pixels is None else dict(IMAGE)
+        missing = {} if encoded.pixels is None else dict(IMAGE)
         if call.sink is not None:
-            lacks["distribution"] = "A learned sink takes a share of every row, so rows sum to less than 1."
+            missing["distribution"] = "A learned sink takes a share of every row, so rows sum to less than 1."
         if call.mask.keys.rule == "mask":
-            lacks["bidirectional"] = "Its layers hide tokens that are far away."
+            missing["bidirectional"] = "Its layers hide tokens that are far away."
         causal = (
             call.mask.keys.rule != "all"
             and kind != "cross"
             and not bool(call.mask.keys.allowed(*ours.shape[1:]).triu(1).any())
         )
         sites.append(
-            Site(kind, 0, ours.shape[0], call.value.shape[-1], causal, names.get(id(call.module)), lacks=lacks)
+            Site(kind, 0, ours.shape[0], call.value.shape[-1], causal, names.get(id(call.module)), missing=missing)
         )
     if any(left.values()):
         raise ModelNotExact("Not every layer of this model attends in a way that can be captured.")
@@ -195,46 +195,46 @@ def _numbered(sites: list[Site], lists: set[str]) -> list[Site]:
     return result
 
 
-def _replayable(model: Model, encoded: Encoded, anatomy: AttentionSites) -> AttentionSites:
+def _replayable(model: Model, encoded: Encoded, sites: AttentionSites) -> AttentionSites:
     """Every layer is run again with its own outputs, as a batch of two: what comes out must be what came out."""
-    lacks: dict[int, str] = {}
+    missing: dict[int, str] = {}
     limit = max(10 * TOLERANCE, 2 * tolerance(model.module))
-    for kind in dict.fromkeys(site.kind for site in anatomy.sites):
-        places = anatomy.of(kind)
-        if any("hidden" in site.lacks for site in places):
+    for kind in dict.fromkeys(site.kind for site in sites.all):
+        places = sites.of(kind)
+        if any("hidden" in site.missing for site in places):
             continue
 
         def run_again(layer: Layer, kind: Kind = kind) -> None:
-            site, stream = anatomy.place(kind, layer.index), layer.stream
+            site, stream = sites.place(kind, layer.index), layer.stream
             try:
                 if stream.replay is None or stream.after is None:
                     raise ModelNotExact("no stream")
                 twice = stream.replay(layer.output.expand(2, *layer.output.shape))
                 if not all(close(one, stream.after, limit) for one in twice):
-                    lacks[id(site)] = "Its layers do not give the same again when they are run a second time."
+                    missing[id(site)] = "Its layers do not give the same again when they are run a second time."
             except Exception:  # noqa: BLE001 - whatever a layer raises about a batch it was not made for
-                lacks[id(site)] = "Its layers can't be run a second time on their own."
+                missing[id(site)] = "Its layers can't be run a second time on their own."
 
         capture(
-            model, encoded, anatomy, CaptureSpec(lambda layer: None, run_again, frozenset({"hidden", "replay"})), kind
+            model, encoded, sites, CaptureSpec(lambda layer: None, run_again, frozenset({"hidden", "replay"})), kind
         )
-    sites = [
-        replace(site, lacks={**site.lacks, "replay": lacks[id(site)]}) if id(site) in lacks else site
-        for site in anatomy.sites
+    replayable = [
+        replace(site, missing={**site.missing, "replay": missing[id(site)]}) if id(site) in missing else site
+        for site in sites.all
     ]
-    return replace(anatomy, sites=tuple(sites))
+    return replace(sites, all=tuple(replayable))
 
 
 def _fallback(expected: dict[Kind, list[Tensor]], reason: str) -> AttentionSites:
     """Only the weights that eager returns."""
-    lacks = dict.fromkeys(
+    missing = dict.fromkeys(
         ("capture", "values", "scores", "projection", "residual", "hidden", "replay", "bilinear", "padding"), reason
     )
     sites = []
     for kind, maps in expected.items():
         for index, weights in enumerate(maps):
             causal = kind != "cross" and weights.shape[2] > 1 and not bool(weights.triu(1).any())
-            sites.append(Site(kind, index, weights.shape[1], 0, causal, lacks=dict(lacks)))
+            sites.append(Site(kind, index, weights.shape[1], 0, causal, missing=dict(missing)))
     return AttentionSites(tuple(sites), captured=False)
 
 

@@ -26,12 +26,12 @@ class Group:
     """The inputs that go through the model together, in one forward pass."""
 
     def __init__(
-        self, model: Model, anatomy: AttentionSites, kind: Kind, inputs: Sequence[ModelInput], take: Take | None = None
+        self, model: Model, sites: AttentionSites, kind: Kind, inputs: Sequence[ModelInput], take: Take | None = None
     ) -> None:
         self.masks, self.size = Masks(), len(inputs)
-        self._take = take if len(anatomy.sites) == len(anatomy.of(kind)) else None
+        self._take = take if len(sites.all) == len(sites.of(kind)) else None
         modules = _Modules(model.module)
-        self._recordings = [Recording(modules, anatomy, kind, one, row, self.size) for row, one in enumerate(inputs)]
+        self._recordings = [Recording(modules, sites, kind, one, row, self.size) for row, one in enumerate(inputs)]
 
     @property
     def failures(self) -> list[Exception | None]:
@@ -85,7 +85,7 @@ class _Over(Exception):
 def capture(
     model: Model,
     encoded: Encoded,
-    anatomy: AttentionSites,
+    sites: AttentionSites,
     wanted: CaptureSpec,
     kind: Kind = "self",
     begin: Callable[[], Pass] = Pass,
@@ -94,14 +94,14 @@ def capture(
 
     Raises NonFinite, Unsupported, and whatever those who are handed layers raise.
     """
-    output, (failed,) = capture_many(model, [ModelInput(encoded, wanted, begin)], anatomy, kind)
+    output, (failed,) = capture_many(model, [ModelInput(encoded, wanted, begin)], sites, kind)
     if failed is not None:
         raise failed
     return output
 
 
 def capture_many(
-    model: Model, inputs: Sequence[ModelInput], anatomy: AttentionSites, kind: Kind = "self", take: Take | None = None
+    model: Model, inputs: Sequence[ModelInput], sites: AttentionSites, kind: Kind = "self", take: Take | None = None
 ) -> tuple[Any, list[Exception | None]]:
     """The same for several inputs of equal length in one forward pass, nothing padded. More than one only where `separate` says so.
 
@@ -110,11 +110,11 @@ def capture_many(
     Returns the model's own output (None if no input came through), and what went wrong with each input. Raises what ends the whole pass, such as a lack
     of memory.
     """
-    if not anatomy.captured:
+    if not sites.captured:
         (one,) = inputs
-        return _eager(model, one, anatomy, kind), [None]
-    inputs = [replace(one, padded=_padded(model, one, anatomy, kind)) for one in inputs]
-    group = Group(model, anatomy, kind, inputs, take)
+        return _eager(model, one, sites, kind), [None]
+    inputs = [replace(one, padded=_padded(model, one, sites, kind)) for one in inputs]
+    group = Group(model, sites, kind, inputs, take)
     output = None
     with suppress(_Over):
         output = _forward(model, _stacked([model.inputs(one.encoded) for one in inputs]), group)
@@ -133,7 +133,7 @@ def _forward(model: Model, inputs: dict[str, Any], group: Group) -> Any:
         return model.module(**inputs, **quiet(model))
 
 
-def _padded(model: Model, one: ModelInput, anatomy: AttentionSites, kind: Kind) -> dict[int, Tensor]:
+def _padded(model: Model, one: ModelInput, sites: AttentionSites, kind: Kind) -> dict[int, Tensor]:
     """Layer -> values [H, P, D] of the same input padded to P tokens, where they are wanted; nothing if it is longer than that."""
     if one.wanted.pad_to is None:
         return {}
@@ -145,7 +145,7 @@ def _padded(model: Model, one: ModelInput, anatomy: AttentionSites, kind: Kind) 
             limit=most,
             actual=one.wanted.pad_to,
         )
-    inputs, count = model.inputs(one.encoded), len(one.encoded.axes(anatomy.of(kind)[0].kind).keys)
+    inputs, count = model.inputs(one.encoded), len(one.encoded.axes(sites.of(kind)[0].kind).keys)
     missing = one.wanted.pad_to - count
     if missing < 0:
         return {}
@@ -162,7 +162,7 @@ def _padded(model: Model, one: ModelInput, anatomy: AttentionSites, kind: Kind) 
         per_group = len(layer.heads) // layer.values.shape[0]
         values.setdefault(layer.index, []).append(layer.values.repeat_interleave(per_group, dim=0))
 
-    group = Group(model, anatomy, kind, [replace(one, wanted=CaptureSpec(keep))])
+    group = Group(model, sites, kind, [replace(one, wanted=CaptureSpec(keep))])
     with suppress(_Over):
         _forward(model, longer, group)
     if group.failures[0] is not None:
@@ -178,12 +178,12 @@ def quiet(model: Model) -> dict[str, Any]:
     return {"return_dict": True} | ({"use_cache": False} if "use_cache" in accepted else {})
 
 
-def _eager(model: Model, one: ModelInput, anatomy: AttentionSites, kind: Kind) -> Any:
+def _eager(model: Model, one: ModelInput, sites: AttentionSites, kind: Kind) -> Any:
     """What eager attention returns of itself: weights, and nothing else."""
-    inputs, wanted, axes = model.inputs(one.encoded), one.wanted, one.encoded.axes(anatomy.of(kind)[0].kind)
+    inputs, wanted, axes = model.inputs(one.encoded), one.wanted, one.encoded.axes(sites.of(kind)[0].kind)
     with model.lock, torch.inference_mode(), implementation(model.module, "eager"):
         output = model.module(**inputs, **quiet(model), output_attentions=True)
-    for site, weights in zip(anatomy.of(kind), returned(output)[anatomy.of(kind)[0].kind], strict=True):
+    for site, weights in zip(sites.of(kind), returned(output)[sites.of(kind)[0].kind], strict=True):
         if not bool(weights.isfinite().all()):
             raise NonFinite(
                 f"Layer {site.layer} of the model computes NaN or infinity on this input; its maps would mean nothing."

@@ -16,7 +16,7 @@ from transformers.masking_utils import eager_mask
 from ..core.attention import BLOCK_BYTES, Keys
 from ..errors import Unsupported
 from ..mechanisms.base import Scores
-from ..models.borrowing import configured, evaluating
+from ..models.modules import configured, evaluating
 
 NAME = "headscope"
 

@@ -30,15 +30,15 @@ class PatchedModule:
     def __init__(
         self,
         module: Any,
-        anatomy: AttentionSites,
+        sites: AttentionSites,
         width: int,
         begin: Begin,
         special_ids: frozenset[int],
         kind: Kind = "self",
     ) -> None:
-        self._module, self._anatomy, self._begin = module, anatomy, begin
+        self._module, self._sites, self._begin = module, sites, begin
         self._special_ids = torch.tensor(sorted(special_ids), dtype=torch.long)
-        self._mine = anatomy.of(kind)
+        self._mine = sites.of(kind)
         self._modules = dict(module.named_modules())
         self._setting = PassContext(
             heads=tuple(site.heads for site in self._mine),
@@ -48,7 +48,7 @@ class PatchedModule:
             axes=Axes((), ()),
             layers=tuple(site.layer for site in self._mine),
         )
-        self._pass, self._sites, self._entered = PLAIN, iter(anatomy.sites), iter(self._mine)
+        self._pass, self._upcoming, self._entered = PLAIN, iter(sites.all), iter(self._mine)
         self._mask: tuple[Any, Any, Tensor | None, Tensor | None] = (None, None, None, None)
 
     def install(self) -> None:
@@ -67,7 +67,7 @@ class PatchedModule:
 
     def _attending(self) -> list[Any]:
         """The modules that call the attention function."""
-        return [self._modules[str(site.module)] for site in self._anatomy.sites]
+        return [self._modules[str(site.module)] for site in self._sites.all]
 
     def remove(self) -> None:
         """Let go of the module's hooks."""
@@ -86,7 +86,7 @@ class PatchedModule:
         if len(self._special_ids):
             ids = args[0] if args else kwargs["input_ids"]
             setting = replace(setting, special=_special(ids, kwargs.get("attention_mask"), self._special_ids))
-        self._pass, self._sites, self._entered = self._begin(setting), iter(self._anatomy.sites), iter(self._mine)
+        self._pass, self._upcoming, self._entered = self._begin(setting), iter(self._sites.all), iter(self._mine)
 
     def _entering(self, module: Any, args: Any, kwargs: Any) -> Any:
         if self._resting or type(self._pass).enter is Pass.enter:
@@ -111,7 +111,7 @@ class PatchedModule:
         return pass_.leave(site.layer, heads, weights @ value).transpose(1, 2).contiguous()
 
     def _next_site(self, module: Any) -> Site:
-        site = next(self._sites, None)
+        site = next(self._upcoming, None)
         if site is None or self._modules[str(site.module)] is not module:
             raise Unsupported(
                 "The model attends in another order than on the probe. A mechanism carries things from layer to layer, so call the whole model, "

@@ -77,16 +77,16 @@ class Recording:
     """
 
     def __init__(
-        self, modules: Mapping[str, Any], anatomy: AttentionSites, kind: Kind, one: ModelInput, row: int, size: int
+        self, modules: Mapping[str, Any], sites: AttentionSites, kind: Kind, one: ModelInput, row: int, size: int
     ) -> None:
         self.failed: Exception | None = None
         self._row, self._size = row, size
         self._modules = modules
-        self._anatomy, self.axes = anatomy, one.encoded.axes(anatomy.of(kind)[0].kind)
+        self._sites, self.axes = sites, one.encoded.axes(sites.of(kind)[0].kind)
         self._wanted, self._padded, self._pass = one.wanted, one.padded, self._try(one.begin) or PLAIN
-        self._sites = iter(anatomy.sites)
-        self._mine = frozenset(id(site) for site in anatomy.of(kind))
-        self._entered = iter(anatomy.of(kind))
+        self._upcoming = iter(sites.all)
+        self._mine = frozenset(id(site) for site in sites.of(kind))
+        self._entered = iter(sites.of(kind))
         self._open: _Open | None = None
         self._arguments: tuple[Any, Any] = ((), {})
         self._replaying: tuple[Any, Tensor] | None = None
@@ -145,7 +145,7 @@ class Recording:
 
     def _next_site(self, call: Call) -> Site:
         """The place in the model that this call comes from."""
-        site = next(self._sites, None)
+        site = next(self._upcoming, None)
         if site is None or self._modules[str(site.module)] is not call.module:
             raise Unsupported(
                 "On this input the model attends in another order than on the probe, so it can't be captured."
@@ -216,7 +216,7 @@ class Recording:
     @contextmanager
     def hooks(self) -> Iterator[None]:
         """Within this context the modules around attention are watched, as far as anything is wanted of them."""
-        mine = [site for site in self._anatomy.sites if id(site) in self._mine]
+        mine = [site for site in self._sites.all if id(site) in self._mine]
         with ExitStack() as stack:
             if self._at_exit or type(self._pass).enter is not Pass.enter:
                 for name in {site.block for site in mine if site.block}:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ..core.attention import Kind, Norm
-from ..core.declarations import NEEDS
+from ..core.declarations import CAPABILITIES
 from ..errors import ModelNotExact, Unknown, Unsupported
 from ..models.support import by_mask
 from .affine import matrix
@@ -38,7 +38,7 @@ class NormForm:
 class Site:
     """One place where the model attends. Sites stand in the order of the forward pass; a layer that is used twice has two.
 
-    `layer` counts the layers of its kind; `lacks` says, for every need that this place can't meet, why.
+    `layer` counts the layers of its kind; `missing` says, for every need that this place can't meet, why.
     """
 
     kind: Kind
@@ -53,7 +53,7 @@ class Site:
     norm_form: NormForm | None = None  # of models that normalise the sum itself (post-LN)
     query: HeadProjection | None = None
     key: HeadProjection | None = None
-    lacks: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ class AttentionSites:
     `faults` holds the kinds of attention for which the model returns something other than weights, and what is wrong with it.
     """
 
-    sites: tuple[Site, ...]
+    all: tuple[Site, ...]
     captured: bool
     faults: Mapping[Kind, str] = field(default_factory=dict)
 
     def of(self, kind: Kind) -> tuple[Site, ...]:
         """The places of one kind of attention, in order of layers. Raises Unsupported if there is none."""
-        kinds = {site.kind for site in self.sites}
+        kinds = {site.kind for site in self.all}
         if kind == "self" and "encoder" in {*kinds, *self.faults}:
             kind = "encoder"
-        found = tuple(site for site in self.sites if site.kind == kind)
+        found = tuple(site for site in self.all if site.kind == kind)
         if not found and kind in self.faults:
             raise ModelNotExact(self.faults[kind], pointer="/kind")
         if not found:
@@ -80,14 +80,14 @@ class AttentionSites:
             raise Unsupported(f"This model has no attention of that kind. It has: {offered}.", pointer="/kind")
         return found
 
-    def lacks(self, kind: Kind) -> dict[str, str]:
+    def missing(self, kind: Kind) -> dict[str, str]:
         """Need -> why this model can't meet it, for one kind of attention."""
         sites = self.of(kind)
-        missing = {need: reason for site in sites for need, reason in site.lacks.items()}
+        missing = {need: reason for site in sites for need, reason in site.missing.items()}
         if len({site.heads for site in sites}) > 1:
             missing["equal-heads"] = "Its layers have different numbers of heads."
         missing |= by_mask(cross=sites[0].kind == "cross", causal=any(site.causal for site in sites))
-        return {need: reason for need, reason in missing.items() if need in NEEDS}
+        return {need: reason for need, reason in missing.items() if need in CAPABILITIES}
 
     def place(self, kind: Kind, layer: int) -> Site:
         """The place of one layer. Raises Unknown."""

@@ -90,7 +90,7 @@ def describe(site: Site, trace: Trace, index: int, module: Any) -> Site:
     """The site with whatever the trace proves about it, and why the rest can't be had."""
     attended = trace.attended[index]
     lists = {name for name, part in module.named_modules() if isinstance(part, torch.nn.ModuleList)}
-    site = replace(site, block=_block(str(site.module), lists), lacks=dict(site.lacks))
+    site = replace(site, block=_block(str(site.module), lists), missing=dict(site.missing))
     later = trace.attended[index + 1].place if index + 1 < len(trace.attended) else len(trace.events)
     earlier = trace.attended[index - 1].place if index else 0
     for find in (_with_projection, _with_residual, _with_bilinear, _with_hidden):
@@ -108,7 +108,7 @@ def _with_projection(site: Site, trace: Trace, attended: Attended, span: tuple[i
     linear = [event for event in readers if _affine(event)]
     if linear and all(_nested(event.name, linear[-1].name) for event in readers):  # modules return after their parts
         return replace(site, projection=linear[-1].name)
-    site.lacks["projection"] = "The heads' outputs do not go straight into one linear projection."
+    site.missing["projection"] = "The heads' outputs do not go straight into one linear projection."
     return site
 
 
@@ -119,7 +119,7 @@ def _nested(one: str, other: str) -> bool:
 
 def _with_residual(site: Site, trace: Trace, attended: Attended, span: tuple[int, int]) -> Site:
     """The sum x + y must enter a normalisation of the same layer, and x must be a tensor that was there before."""
-    site.lacks["residual"] = "No residual connection of a known form was found around its attention."
+    site.missing["residual"] = "No residual connection of a known form was found around its attention."
     if site.projection is None or site.block is None:
         return site
     inside = f"{site.block}."
@@ -136,7 +136,7 @@ def _with_residual(site: Site, trace: Trace, attended: Attended, span: tuple[int
         residual = event.input - projected
         if not any(one.shape == residual.shape and _near(one, residual) for one in candidates):
             continue
-        found = replace(site, norm=event.name, lacks={k: v for k, v in site.lacks.items() if k != "residual"})
+        found = replace(site, norm=event.name, missing={k: v for k, v in site.missing.items() if k != "residual"})
         reads_it = any(
             _linear(one) and one.input.shape == residual.shape and _near(one.input, residual) for one in before
         )
@@ -181,7 +181,7 @@ def _with_bilinear(site: Site, trace: Trace, attended: Attended, span: tuple[int
     query = _part(call.query, [event for event in events if event.output.shape[0] == call.query.shape[1]])
     key = _part(call.key, [event for event in events if event.output.shape[0] == call.key.shape[1]])
     if query is None or key is None:
-        site.lacks["bilinear"] = (
+        site.missing["bilinear"] = (
             "Its queries and keys are not one matrix times the hidden state: positions or a normalisation come in between."
         )
         return site
@@ -215,7 +215,7 @@ def _with_hidden(site: Site, trace: Trace, attended: Attended, span: tuple[int, 
         reason = "Its layers attend more than once."
     else:
         return site
-    site.lacks.update(hidden=reason, replay=reason, residual=reason)
+    site.missing.update(hidden=reason, replay=reason, residual=reason)
     return site
 
 

@@ -13,7 +13,7 @@ from .lazy import Tensor
 from .tokens import Token
 
 # What a method may ask of a model, and what that means. Mechanisms, lenses and measures name these in `needs`.
-NEEDS = {
+CAPABILITIES = {
     "capture": "attention that goes through transformers' AttentionInterface, so that it can be changed",
     "values": "the value vectors of every head",
     "scores": "the query and key vectors of every head",
@@ -42,7 +42,7 @@ class NoParams(BaseModel):
 class Declaration:
     """What a mechanism, lens or measure says of itself; the API, the page and the docs are drawn from it.
 
-    `doc` says what it is in one or two plain sentences, `not_` what it is not. `range` is [low, high], None where unbounded. `needs` are names of NEEDS.
+    `doc` says what it is in one or two plain sentences, `not_` what it is not. `range` is [low, high], None where unbounded. `needs` are names of CAPABILITIES.
     """
 
     name: str

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from ..analysis import memory
-from ..analysis.reader import Collector
-from ..analysis.request import check_needs
+from ..analysis.reader import Reader
+from ..analysis.request import check_capabilities
 from ..analysis.result import MemorySink
-from ..analysis.warnings import caveats
+from ..analysis.warnings import find_warnings
 from ..core.attention import BLOCK_BYTES, Keys, Kind, Layer, ResultWarning
 from ..core.tokens import Axes, Token, TokenKind
 from ..errors import InvalidRequest
@@ -30,7 +30,7 @@ from .arguments import Method, request_of
 
 # How far above 1 a row may sum, for rounding. Half precision may be off by its own epsilon.
 TOLERANCE = 1e-3
-LACKS = {
+MISSING = {
     "capture": "They were given as they are.",
     "scores": "Given weights come without query and key vectors.",
     "projection": "Given weights come without the projection after the heads.",
@@ -103,18 +103,18 @@ def from_attentions(
         lenses=chosen,
         measures=measures,
     )
-    lacks = _lacks(given, rules)
-    check_needs(request.methods, lacks)
+    missing = _find_missing(given, rules)
+    check_capabilities(request.methods, missing)
     heads, queries, keys = given.weights[0].shape
     planned = memory.plan(request, dict.fromkeys(range(len(given.weights)), heads), queries, keys)
     memory.check(planned, int(psutil.virtual_memory().available * 0.9))
     sink = MemorySink()
-    collector = Collector(request, planned, [(sink, lambda fraction, stage, detail: None, request.maps)])
+    reader = Reader(request, planned, [(sink, lambda fraction, stage, detail: None, request.maps)])
     for index, rule in enumerate(rules):
-        _feed(_layer(given, index, rule), collector)
+        _feed(_layer(given, index, rule), reader)
     width = given.values[0].shape[-1] if given.values else 0
-    result = collector.result(request, given.kind, given.axes.queries, given.axes.keys, width)
-    result.warnings = [*_warn_of_padding(given), *caveats(result, lacks)]
+    result = reader.result(request, given.kind, given.axes.queries, given.axes.keys, width)
+    result.warnings = [*_warn_of_padding(given), *find_warnings(result, missing)]
     result.timing_ms = {"total": round((time.perf_counter() - started) * 1e3, 1)}
     digest = f"{given.digest()} {causal}"
     return Analysis(result, sink.maps, lambda: digest)
@@ -244,22 +244,22 @@ def _warn_of_padding(given: _AttentionArrays) -> Iterator[ResultWarning]:
         )
 
 
-def _lacks(given: _AttentionArrays, rules: Sequence[Keys]) -> dict[str, str]:
+def _find_missing(given: _AttentionArrays, rules: Sequence[Keys]) -> dict[str, str]:
     """Need -> why it can't be met, as for a model."""
-    lacks = dict(LACKS)
+    missing = dict(MISSING)
     if given.values is None:
-        lacks["values"] = "Only weights were given. Give the values of every layer, too."
+        missing["values"] = "Only weights were given. Give the values of every layer, too."
     if not given.axes.same:
-        lacks["same-tokens"] = "Queries and keys are different tokens."
+        missing["same-tokens"] = "Queries and keys are different tokens."
     queries, keys = given.weights[0].shape[1:]
     causal = [queries == keys > 1 and not bool(rule.allowed(queries, keys).triu(1).any()) for rule in rules]
     if any(causal):
-        lacks["bidirectional"] = "Some layers hide later tokens, and this method would look at them."
+        missing["bidirectional"] = "Some layers hide later tokens, and this method would look at them."
     if not all(causal):
-        lacks["causal"] = "Some tokens see later ones."
+        missing["causal"] = "Some tokens see later ones."
     if any(bool((one.sum(-1, dtype=torch.float64) < 1 - max(TOLERANCE, given.epsilon)).any()) for one in given.weights):
-        lacks["distribution"] = "Some rows sum to less than 1."
-    return lacks
+        missing["distribution"] = "Some rows sum to less than 1."
+    return missing
 
 
 def _layer(given: _AttentionArrays, index: int, keys: Keys) -> Layer:
@@ -273,7 +273,7 @@ def _layer(given: _AttentionArrays, index: int, keys: Keys) -> Layer:
     return Layer(index, heads, weights, values, output, keys, given.epsilon, given.axes, empty, empty)
 
 
-def _feed(layer: Layer, collector: Collector) -> None:
+def _feed(layer: Layer, reader: Reader) -> None:
     """Blocks of heads as the capture would give them, then the whole layer."""
     heads, queries, keys = layer.weights.shape
     group = heads // layer.values.shape[0] if layer.values.numel() else 1
@@ -281,9 +281,9 @@ def _feed(layer: Layer, collector: Collector) -> None:
     for low in range(0, heads, size):
         block = layer.select(frozenset(layer.heads[low : low + size]))
         if block is not None:
-            collector.add_heads(block)
-    if collector.wanted().on_layer is not None:
-        collector.add_layer(layer)
+            reader.add_heads(block)
+    if reader.wanted().on_layer is not None:
+        reader.add_layer(layer)
 
 
 def _named(tokens: Sequence[str | Token], count: int, what: str) -> tuple[Token, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from ..analysis.request import MechanismChoice, check_needs
+from ..analysis.request import MechanismChoice, check_capabilities
 from ..capture import AttentionSites, PatchedModule, examine
 from ..errors import Unsupported
 from ..mechanisms import MECHANISMS
@@ -36,9 +36,9 @@ def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: C
     except ValidationError as error:
         raise invalid(error) from None
     declared = MECHANISMS[choice.name]
-    model, anatomy = _examine(module)
-    check_needs([declared], anatomy.lacks("self"))
-    PatchedModule(model.module, anatomy, model.width, partial(declared.begin, choice), frozenset(special_ids)).install()
+    model, sites = _examine(module)
+    check_capabilities([declared], sites.missing("self"))
+    PatchedModule(model.module, sites, model.width, partial(declared.begin, choice), frozenset(special_ids)).install()
 
 
 def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> torch.nn.Parameter:
@@ -47,9 +47,9 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
     `special_ids` are the ids of the tokenizer's special tokens; every row of a batch must hold `count` of them, padding not counted. What else is learned is
     yours to say. `{"name": "pasta", "vectors": vectors.tolist()}` is the mechanism that was learned. Raises Unsupported.
     """
-    model, anatomy = _examine(module)
-    check_needs([PASTA], anatomy.lacks("self"))
-    layers = [site.layer for site in anatomy.of("self")]
+    model, sites = _examine(module)
+    check_capabilities([PASTA], sites.missing("self"))
+    layers = [site.layer for site in sites.of("self")]
     body, width = model.module, model.width
     body.pasta = torch.nn.Parameter(torch.zeros(len(layers), count, width, device=body.device))
 
@@ -60,7 +60,7 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
             )
         return Adding(dict(zip(layers, body.pasta, strict=True)), setting.special)
 
-    PatchedModule(body, anatomy, width, begin, frozenset(special_ids)).install()
+    PatchedModule(body, sites, width, begin, frozenset(special_ids)).install()
     learned: torch.nn.Parameter = body.pasta
     return learned
 
@@ -68,9 +68,9 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
 def _examine(module: Any) -> tuple[Model, AttentionSites]:
     """Return the model around the module, and what its attention is made of. Raises Unsupported where it can't be replaced."""
     model = wrap(module)
-    anatomy = examine(model)
-    if not anatomy.captured:
+    sites = examine(model)
+    if not sites.captured:
         raise Unsupported(
             "This model's attention does not go through transformers' AttentionInterface, so it can't be replaced."
         )
-    return model, anatomy
+    return model, sites

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import CorruptModel, HeadscopeError, InvalidRequest, ModelUnavailable, Unknown
 from ..settings import Settings
-from . import facts, safety, support, trained
+from . import facts, safety, support, trained_mechanism
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -176,7 +176,7 @@ class Catalog:
             "heads": 0,
             "head_width": 0,
             "max_tokens": None,
-            "mechanism": trained.SOFTMAX,
+            "mechanism": trained_mechanism.SOFTMAX,
             "siblings": self._siblings(name),
         }
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.attention import Kind, ModelKind
 from ..errors import UnsafeModel, Unsupported
-from . import trained
+from . import trained_mechanism
 from .families import AUDIO, DECODERS, ENCODER_DECODERS, ENCODERS, IMAGES, READERS
 
 # Configurations name the same thing differently; the first name present wins.
@@ -120,7 +120,7 @@ class Facts:
     max_tokens: int | None
     towers: Mapping[str, Tower] = field(default_factory=dict)
     patches: Patches | None = None
-    mechanism: Mapping[str, Any] = field(default_factory=lambda: trained.SOFTMAX)
+    mechanism: Mapping[str, Any] = field(default_factory=lambda: trained_mechanism.SOFTMAX)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ def read(config: Mapping[str, Any]) -> Facts:
     to patch.
     """
     refuse_quantised(config)
-    return replace(_read(config), mechanism=trained.mechanism(config))
+    return replace(_read(config), mechanism=trained_mechanism.read_mechanism(config))
 
 
 def refuse_quantised(config: Mapping[str, Any]) -> None:

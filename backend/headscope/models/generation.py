@@ -38,7 +38,7 @@ def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> li
     """
     import torch
 
-    from .borrowing import evaluating
+    from .modules import evaluating
 
     if not callable(getattr(module, "generate", None)) or not module.can_generate():
         raise Unsupported(
@@ -64,7 +64,7 @@ def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> li
 def _generated(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:
     import torch
 
-    from .memory import out_of_memory
+    from .modules import is_out_of_memory
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of transformers, about settings that came with the model
@@ -77,7 +77,7 @@ def _generated(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:
                 torch.manual_seed(seed)
                 written = module.generate(**arguments, use_cache=False)
         except Exception as error:  # whatever the settings that came with the model make of it
-            if out_of_memory(error):
+            if is_out_of_memory(error):
                 raise
             raise Unsupported(
                 "This model can't continue a text: its own generation fails. Leave generate out.", pointer="/generate"

@@ -25,11 +25,10 @@ from ..errors import (
     UnsafeWeights,
     Unsupported,
 )
-from . import facts, safety, tokens, trained
+from . import facts, safety, tokens, trained_mechanism
 from .catalog import NOT_HERE, Located
-from .memory import out_of_memory
 from .model import DTYPES, NO_TOKENIZER, Model
-from .usable import usable
+from .modules import is_out_of_memory, unwrap
 
 __all__ = ["DTYPES", "Model", "fetch", "load", "wrap"]
 
@@ -68,7 +67,7 @@ def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
 
     A compiled model or a PeftModel is replaced by the model inside, adapters included. Raises UnsafeModel or Unsupported.
     """
-    module = usable(module)
+    module = unwrap(module)
     config = module.config.to_dict()
     known = facts.read({**config, "architectures": [type(module).__name__]})
     if known.kind == "vision":
@@ -90,7 +89,7 @@ def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
         unknown=getattr(tokenizer, "unk_token", None),
         target_tokenizer=_target_tokenizer(tokenizer) if known.kind == "encoder-decoder" and not slow else None,
         no_tokenizer=SLOW if slow else NO_TOKENIZER,
-        vectors=trained.vectors(config),
+        vectors=trained_mechanism.read_vectors(config),
     )
 
 
@@ -232,7 +231,7 @@ def _module(staged: Path, cls: Any, device: str) -> Any:
     except HeadscopeError:
         raise
     except Exception as error:
-        if out_of_memory(error):
+        if is_out_of_memory(error):
             raise OutOfMemory(NO_ROOM) from error
         # Whatever else transformers raises about files that passed our checks is a fault of the files.
         raise CorruptModel("The model's files can't be read: its weights do not fit its configuration.") from error

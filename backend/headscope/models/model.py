@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from ..core.attention import Kind, ResultWarning
 from ..core.tokens import Token
 from ..errors import InvalidRequest, TooManyTokens, Unsupported
-from . import borrowing, generation, images, support, tokens
+from . import generation, images, modules, support, tokens
 from .catalog import Located
 from .facts import Facts
 from .generation import Generate
@@ -77,11 +77,11 @@ class Model:
     def _print(self) -> tuple[Any, ...]:
         """What is another when somebody has trained the model on, or changed a part of it: quick to tell, unlike the hash."""
         tensors = map(_print_of, self.module.state_dict().values())
-        return self.module.config.to_json_string(), borrowing.adapters(self.module), *tensors
+        return self.module.config.to_json_string(), modules.adapters(self.module), *tensors
 
     def _hash(self) -> str:
         whole = hashlib.sha256(self.module.config.to_json_string().encode())
-        whole.update(borrowing.adapters(self.module).encode())
+        whole.update(modules.adapters(self.module).encode())
         for name, tensor in self.module.state_dict().items():
             data = tensor.detach().cpu().contiguous()
             whole.update(f"{name}:{data.dtype}:{tuple(data.shape)};".encode())
@@ -95,7 +95,7 @@ class Model:
     @property
     def lock(self) -> AbstractContextManager[None]:
         """The lock of the module: it excludes all others who use the module, or a part of it, through Headscope."""
-        return borrowing.exclusive(self.module)
+        return modules.exclusive(self.module)
 
     @property
     def bytes(self) -> int:
@@ -126,7 +126,7 @@ class Model:
             ) from None
 
     @property
-    def lacks(self) -> dict[str, str]:
+    def missing(self) -> dict[str, str]:
         """Need -> why it cannot be met, as far as the tokens decide it."""
         return {"kinds": NO_KINDS} if self.tokenizer is None and self.facts.kind != "vision" else {}
 
@@ -364,7 +364,7 @@ class Model:
         """What the encoder makes of silence. It is run once and by itself: its own attention, thousands of frames wide, is not looked at."""
         config = self.module.config
         shape = (1, config.num_mel_bins, 2 * config.max_source_positions)
-        with self.lock, self.using("float32"), borrowing.evaluating(self.module), torch.inference_mode():
+        with self.lock, self.using("float32"), modules.evaluating(self.module), torch.inference_mode():
             features = torch.full(shape, SILENCE, device=self.module.device)
             heard = self.module.get_encoder()(features).last_hidden_state
         frames = [Token(f"[{index}]", index, 0, 0, None, 0, "special") for index in range(heard.shape[1])]
@@ -426,7 +426,7 @@ class Model:
         """Within this context the module computes in `dtype`, whatever its own types are. Hold the lock."""
         if dtype not in DTYPES:
             raise InvalidRequest(f"dtype is one of {', '.join(DTYPES)}.", pointer="/dtype")
-        return borrowing.converted(self.module, DTYPES[dtype])
+        return modules.converted(self.module, DTYPES[dtype])
 
 
 def _assumed(size: tuple[int, int]) -> ResultWarning:

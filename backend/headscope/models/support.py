@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..core.attention import Kind
-from ..core.declarations import NEEDS
+from ..core.declarations import CAPABILITIES
 from ..errors import InvalidRequest, Unsupported
 from ..mechanisms import MECHANISMS
 from . import images
@@ -58,18 +58,18 @@ def by_mask(*, cross: bool, causal: bool) -> dict[str, str]:
     return {**(CROSS if cross else {}), **(CAUSAL if causal else NOT_CAUSAL)}
 
 
-def lacks(facts: Facts, kind: Kind) -> dict[str, str]:
+def find_missing(facts: Facts, kind: Kind) -> dict[str, str]:
     """Need -> why this kind of attention of the model can't meet it. Raises Unsupported for a kind that it does not have."""
     facts.tower(kind)
     known: Mapping[str, str] = _families().get(facts.family, {}).get("lacks", {})
     causal = facts.kind == "decoder" or kind == "decoder"
     found = {**known, **by_mask(cross=kind == "cross", causal=causal), **(IMAGE if facts.kind == "vision" else {})}
-    return {need: reason for need, reason in found.items() if need in NEEDS}
+    return {need: reason for need, reason in found.items() if need in CAPABILITIES}
 
 
 def check_trained(facts: Facts) -> None:
     """Raise Unsupported for a model that can't carry the mechanism that it is said to be trained with."""
-    mechanism, lacking = MECHANISMS[facts.mechanism["name"]], lacks(facts, "self")
+    mechanism, lacking = MECHANISMS[facts.mechanism["name"]], find_missing(facts, "self")
     reason = next((lacking[need] for need in mechanism.needs if need in lacking), None)
     if reason is not None:
         raise Unsupported(

@@ -7,13 +7,13 @@ import json
 from tokenizers import Tokenizer
 
 from ..analysis import memory
-from ..analysis.request import INPUT, AnalysisRequest, check_needs
+from ..analysis.request import INPUT, AnalysisRequest, check_capabilities
 from ..errors import CorruptModel, HeadscopeError
 from ..jobs import LOCAL, Work
 from ..models import safety, support, tokens
 from ..models.catalog import Catalog, Located, file_digest
 from ..models.facts import Facts
-from ..models.trained import SOFTMAX
+from ..models.trained_mechanism import SOFTMAX
 from ..settings import Settings
 from ..studies.request import StudyRequest
 
@@ -137,6 +137,6 @@ class Admission:
 
 def _check_supported(facts: Facts, request: AnalysisRequest) -> None:
     """Raise InvalidRequest or Unsupported for an input or a method that such a model does not take."""
-    lacks = support.lacks(facts, request.kind)
+    missing = support.find_missing(facts, request.kind)
     support.check_input(facts, request)
-    check_needs(request.methods, lacks)
+    check_capabilities(request.methods, missing)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..analysis import pipeline
-from ..analysis.request import AnalysisRequest, check_needs
+from ..analysis.request import AnalysisRequest, check_capabilities
 from ..analysis.result import MemorySink, Result
 from ..capture import examine
 from ..errors import HeadscopeError, InvalidRequest, NonFinite, Unsupported
@@ -62,7 +62,7 @@ def check(models: Sequence[Model], request: StudyRequest) -> None:
             raise Unsupported(
                 "A study reads texts, and this model reads images or sound. Choose a text model.", pointer="/model"
             )
-        check_needs(one.methods, {**examine(model).lacks(one.kind), **model.lacks})
+        check_capabilities(one.methods, {**examine(model).missing(one.kind), **model.missing})
 
 
 class _Work:

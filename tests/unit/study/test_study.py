@@ -19,7 +19,7 @@ import torch
 import headscope
 from headscope import MEASURES, Model
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
-from headscope.models.trained import SOFTMAX
+from headscope.models.trained_mechanism import SOFTMAX
 from headscope.studies import chunk, plan
 from headscope.studies.aggregate import Aggregate
 from headscope.studies.data.dataset import Row

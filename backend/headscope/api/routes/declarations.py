@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fastapi import APIRouter
 
-from ...analysis.request import missing
+from ...analysis.request import explain_missing
 from ...core.attention import Kind
 from ...core.declarations import Declaration
 from ...lenses import LENSES
@@ -54,20 +54,20 @@ def model(model: str, service: ServiceDep) -> ModelDetail:
 
 
 def _kind(facts: Facts, kind: Kind) -> KindDetail:
-    tower, lacks = facts.tower(kind), support.lacks(facts, kind)
+    tower, missing = facts.tower(kind), support.find_missing(facts, kind)
     return KindDetail(
         kind=kind,
         layers=tower.layers,
         heads=tower.heads,
         head_width=tower.head_width,
         max_tokens=tower.max_tokens,
-        **{name: _supports(known, lacks, None) for name, known in METHODS.items()},
+        **{name: _supports(known, missing, None) for name, known in METHODS.items()},
     )
 
 
-def _supports(known: Mapping[str, Declaration], lacks: Mapping[str, str], unavailable: str | None) -> list[Support]:
+def _supports(known: Mapping[str, Declaration], missing: Mapping[str, str], unavailable: str | None) -> list[Support]:
     """Of every method whether it works; `unavailable` is why nothing does."""
-    reasons = {name: unavailable or missing(method, lacks) for name, method in known.items()}
+    reasons = {name: unavailable or explain_missing(method, missing) for name, method in known.items()}
     return [Support(name=name, supported=reason is None, reason=reason) for name, reason in reasons.items()]
 
 

@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import headscope
 from headscope.models import tokens
-from headscope.models.borrowing import exclusive
+from headscope.models.modules import exclusive
 
 from .conftest import TINY, hooks
 

@@ -14,7 +14,7 @@ from ..mechanisms import MECHANISMS
 SOFTMAX: Mapping[str, Any] = {"name": "softmax"}
 
 
-def mechanism(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def read_mechanism(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Its name and all its parameters; in the place of vectors None, which stands for them and keeps requests and documents short.
 
     Raises UnsafeModel for one that Headscope does not have, or that has no such parameters.
@@ -23,7 +23,7 @@ def mechanism(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**found, "vectors": None} if found.get("vectors") else found
 
 
-def vectors(config: Mapping[str, Any]) -> list[list[list[float]]] | None:
+def read_vectors(config: Mapping[str, Any]) -> list[list[list[float]]] | None:
     """What a model that was tuned by its special tokens adds to them, [layers, specials, width]; None for every other. Raises UnsafeModel."""
     return _checked(config).get("vectors") or None
 

@@ -1,4 +1,4 @@
-"""Modules on loan from their owner: one thread uses a module at a time, and every setting is restored afterwards, also after an exception."""
+"""torch modules that belong to somebody else: which can be used, exclusive access, and settings that are restored afterwards, also after an exception."""
 
 from __future__ import annotations
 
@@ -13,11 +13,70 @@ from weakref import ReferenceType, ref
 
 import torch
 
-COMPILED = "_compiled_call_impl"  # attribute that torch.nn.Module.compile() sets, and __call__ then calls
+from ..errors import Unsupported
+from .facts import QUANTISED
+
+ELSEWHERE = (
+    'Some of this model\'s weights are not in memory: they are offloaded, or were never loaded (device "meta"). '
+    "Load the whole model onto one device."
+)
+SPREAD = "This model is spread over several devices. Load the whole model onto one device."
+COMPILED = "Parts of this model are compiled. Load it without torch.compile, or compile the whole model."
+PROMPT = "This adapter puts learned vectors before the input, which can't be analysed. Load the model without it."
+# Packages whose modules compute with quantised weights: torch's own, torchao, bitsandbytes, GPTQ and AWQ.
+QUANTISING = ("torch.ao.nn.", "torch.nn.quantized", "torchao.", "bitsandbytes.", "auto_gptq.", "gptqmodel.", "awq.")
+
+# On the CPU, of the system, and of CUDA's libraries on the card.
+NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "ALLOC_FAILED")
+COMPILED_CALL = "_compiled_call_impl"  # attribute that torch.nn.Module.compile() sets, and __call__ then calls
 # Identity of a part of a module, or of a configuration -> the part while it lives, its place in the order in which locks are taken, and its lock.
 _locks: dict[int, tuple[ReferenceType[Any], int, Any]] = {}
 _numbers = count()
 _registry = RLock()  # reentrant: an owner may be collected, and leave the table, at any time
+
+
+def unwrap(module: Any) -> Any:
+    """Return the transformers model inside a compiled one or a PeftModel, or the module itself.
+
+    Raises Unsupported for what cannot be computed with: quantised weights, weights that are not in memory or on several devices, compiled parts.
+    """
+    module = _inside(module)
+    if any(type(part).__name__ == "OptimizedModule" for part in module.modules()):
+        raise Unsupported(COMPILED)
+    if getattr(module, "is_quantized", False) or any(
+        type(part).__module__.startswith(QUANTISING) for part in module.modules()
+    ):
+        raise Unsupported(QUANTISED)
+    tensors = [*module.parameters(), *module.buffers()]
+    if any(tensor.is_meta for tensor in tensors):
+        raise Unsupported(ELSEWHERE)
+    if len({tensor.device for tensor in tensors}) > 1:
+        raise Unsupported(SPREAD)
+    if any(_is_quantised(parameter) for parameter in module.parameters()):
+        raise Unsupported(QUANTISED)
+    return module
+
+
+def _inside(module: Any) -> Any:
+    """Return what torch.compile and peft have wrapped. A PeftModel's adapters are parts of the model inside."""
+    module = getattr(module, "_orig_mod", module)
+    if not hasattr(module, "get_base_model"):
+        return module
+    if getattr(module.active_peft_config, "is_prompt_learning", False):
+        raise Unsupported(PROMPT)
+    return module.get_base_model()
+
+
+def _is_quantised(parameter: torch.Tensor) -> bool:
+    """Whether the numbers of a parameter are no plain floats of 16 bits or more."""
+    return not parameter.is_floating_point() or torch.finfo(parameter.dtype).bits < 16
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: Python's or the graphics card's; on the CPU torch raises a plain RuntimeError, as its libraries do on the card."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(part in str(error) for part in NO_MEMORY)
 
 
 @contextmanager
@@ -94,18 +153,20 @@ def configured(module: Any) -> Iterator[None]:
 def evaluating(module: Any) -> Iterator[None]:
     """Run the module in eval mode and uncompiled; the mode of every single part is restored on exit."""
     training = [part for part in module.modules() if part.training]
-    compiled = [(vars(part), call) for part in module.modules() if (call := getattr(part, COMPILED, None)) is not None]
+    compiled = [
+        (vars(part), call) for part in module.modules() if (call := getattr(part, COMPILED_CALL, None)) is not None
+    ]
     try:
         if training:
             module.eval()
         for attributes, _ in compiled:
-            attributes[COMPILED] = None
+            attributes[COMPILED_CALL] = None
         yield
     finally:
         for part in training:
             part.training = True
         for attributes, call in compiled:
-            attributes[COMPILED] = call
+            attributes[COMPILED_CALL] = call
 
 
 @contextmanager
