@@ -23,7 +23,7 @@ export default defineConfig(({ mode }) => ({
     assetsInlineLimit: 0,
     sourcemap: false,
     // `vite build --mode gallery` builds the gallery instead, for the tests; `--mode viewer` what exported pages hold.
-    ...(mode === 'gallery' ? { rolldownOptions: { input: 'gallery.html' } } : {}),
+    ...(mode === 'gallery' ? { rolldownOptions: { input: 'gallery/index.html' } } : {}),
     ...(mode === 'viewer' ? VIEWER : {}),
   },
   server: { proxy: { '/api': server, '/assets/plotly.js': server } },

@@ -41,7 +41,7 @@ def check(visit: Visit, *, narrow: bool = True) -> None:
 def test_gallery(browser: Browser, gallery: str, entry: str) -> None:
     """Every view in every state."""
     visit = Visit(browser, gallery, color_scheme="light")
-    visit.page.goto(f"{gallery}/gallery.html?entry={entry}")
+    visit.page.goto(f"{gallery}/gallery/?entry={entry}")
     settled(visit, entry)
     check(visit, narrow=entry in NARROW)
     visit.close()

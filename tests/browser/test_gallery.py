@@ -26,7 +26,7 @@ from tests.browser.visit import Visit, comes_to, picture
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-ENTRIES = re.findall(r"\{\s+name: '([\w-]+)',\s+tokens", (FRONTEND / "src" / "views" / "gallery.ts").read_text())
+ENTRIES = re.findall(r"\{\s+name: '([\w-]+)',\s+tokens", (FRONTEND / "gallery" / "entries.ts").read_text())
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -113,7 +113,7 @@ def studies_settled(visit: Visit, entry: str) -> None:
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_entry(visits: Callable[..., Visit], gallery: str, entry: str) -> None:
     visit = visits(gallery)
-    visit.page.goto(f"{gallery}/gallery.html?entry={entry}")
+    visit.page.goto(f"{gallery}/gallery/?entry={entry}")
     settled(visit, entry)
     images = visit.page.get_by_role("img", name=re.compile("^(Heat map|Connections)"))
     assert all(picture(image)[0] > 4 for image in images.all())

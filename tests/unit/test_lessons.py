@@ -14,14 +14,14 @@ import pytest
 import headscope
 from headscope.lenses import LENSES
 
-STATE = Path(__file__).parents[2] / "frontend" / "src" / "state"
+TEXTS = Path(__file__).parents[2] / "frontend" / "src" / "lib" / "text"
 Array = np.ndarray[Any, Any]
 
 
 @cache
 def example(title: str) -> str:
     """The text of one of the page's examples."""
-    found = re.search(rf"title: '{title}',.*?text: '(.*?)',\n", (STATE / "examples.ts").read_text(), re.DOTALL)
+    found = re.search(rf"title: '{title}',.*?text: '(.*?)',\n", (TEXTS / "examples.ts").read_text(), re.DOTALL)
     assert found
     return found[1]
 
@@ -39,7 +39,7 @@ def read() -> Callable[..., headscope.Analysis]:
 
 
 def test_every_lens_has_one() -> None:
-    lessons = (STATE / "lessons.ts").read_text()
+    lessons = (TEXTS / "lessons.ts").read_text()
     assert re.findall(r"lesson\(\s*'([\w-]+)'", lessons) == list(LENSES)
 
 

@@ -1,5 +1,5 @@
 /** Who is signed in, by the REST interface. The token itself is kept in a cookie that no script can read. */
-import type { Accounts } from '../lib/source'
+import type { Accounts } from '../lib/data/source'
 import { call, getJson } from './http'
 import type { WireSession } from './wire'
 

@@ -1,6 +1,7 @@
 /** Comparisons of two analyses, over REST. */
-import type { Alignment, Likeness, TokenPair } from '../lib/alignment'
-import type { Comparisons } from '../lib/source'
+
+import type { Comparisons } from '../lib/data/source'
+import type { Alignment, Likeness, TokenPair } from '../lib/maths/alignment'
 import { getJson } from './http'
 import type { components } from './schema'
 

@@ -1,5 +1,5 @@
 /** Follows an analysis or a study by server-sent events; where they fail, asks again and again instead. */
-import type { Status } from '../lib/analysis'
+import type { Status } from '../lib/data/analysis'
 import { getJson, PREFIX } from './http'
 
 const POLL_MS = 500

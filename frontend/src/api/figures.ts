@@ -1,5 +1,5 @@
 /** Figures over REST. */
-import type { AskedFigure, FigureInfo, Figures, PlotlyFigure } from '../lib/figures'
+import type { AskedFigure, FigureInfo, Figures, PlotlyFigure } from '../lib/data/figures'
 import { call, getJson } from './http'
 import { everyItem, type Query } from './pages'
 import type { components } from './schema'

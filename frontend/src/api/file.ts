@@ -1,10 +1,10 @@
 /** The Source behind one analysis that was exported as a page: the answers of the interface, kept in the page itself. */
-import type { Declaration, Head } from '../lib/analysis'
-import type { Matrix, Tiles } from '../lib/matrix'
-import { dequantise } from '../lib/matrix'
-import { readSafetensors, type Tensor, tensor } from '../lib/safetensors'
-import { type Source, SourceError } from '../lib/source'
-import { numbered } from './numbered'
+import type { Declaration, Head } from '../lib/data/analysis'
+import { type Source, SourceError } from '../lib/data/source'
+import type { Matrix, Tiles } from '../lib/maths/matrix'
+import { dequantise } from '../lib/maths/matrix'
+import { readSafetensors, type Tensor, tensor } from '../lib/net/safetensors'
+import { numbered } from './original-indices'
 import {
   readAnalysis,
   readDeclaration,

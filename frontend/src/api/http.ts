@@ -1,6 +1,7 @@
 /** fetch with our errors: a problem document becomes its own sentence, a dead line becomes a plain one. */
-import { type Problem, problemSentence } from '../lib/problem'
-import { SourceError } from '../lib/source'
+
+import { SourceError } from '../lib/data/source'
+import { type Problem, problemSentence } from '../lib/net/problem'
 
 export const PREFIX = '/api/v1'
 

@@ -1,5 +1,5 @@
 /** Lists that come in pages. */
-import type { Problem } from '../lib/problem'
+import type { Problem } from '../lib/net/problem'
 import { getJson } from './http'
 
 export type Query = Record<string, string | number>

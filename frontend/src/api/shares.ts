@@ -1,5 +1,5 @@
 /** Share keys over REST. */
-import type { Shares } from '../lib/shares'
+import type { Shares } from '../lib/data/shares'
 import { call, path } from './http'
 import type { WireShare } from './wire'
 

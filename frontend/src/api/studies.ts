@@ -1,6 +1,5 @@
 /** Studies and data sets over REST. */
-import type { Method } from '../lib/analysis'
-import { studyProblemSentence } from '../lib/problem'
+import type { Method } from '../lib/data/analysis'
 import type {
   BadRow,
   Dataset,
@@ -15,7 +14,8 @@ import type {
   StudyRequest,
   StudyRun,
   Variant,
-} from '../lib/studies'
+} from '../lib/data/studies'
+import { studyProblemSentence } from '../lib/net/problem'
 import { watchEvents } from './events'
 import { figures, listFigures } from './figures'
 import { call, getJson, PREFIX, send } from './http'

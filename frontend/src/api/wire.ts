@@ -1,7 +1,7 @@
 /** From the JSON of the REST interface, as its schema describes it, to the nouns of the viewer. */
-import type { Analysis, Declaration, KindSupport, MapInfo, Method, Model, Reasons, Run } from '../lib/analysis'
-import { type Analysed, extent, partOf, spread } from '../lib/part'
-import type { Past } from '../lib/source'
+import type { Analysis, Declaration, KindSupport, MapInfo, Method, Model, Reasons, Run } from '../lib/data/analysis'
+import type { Past } from '../lib/data/source'
+import { type Analysed, extent, partOf, spread } from '../lib/data/subset'
 import type { components } from './schema'
 
 type Schemas = components['schemas']

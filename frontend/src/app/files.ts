@@ -1,7 +1,7 @@
 /** Files that come by hand: dropped anywhere on the page, pasted, or chosen. */
-import { readFile } from '../lib/files'
+import { readFile } from '../lib/net/files'
 import type { Session } from '../state/session.svelte'
-import type { Asking } from './asking.svelte'
+import type { Asking } from './requests.svelte'
 
 const BLIND =
   'This image needs a vision model, and none can be had here. The documentation of models says how to add one.'

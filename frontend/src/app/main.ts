@@ -1,6 +1,6 @@
 import { mount } from 'svelte'
 import { server } from '../api/server'
-import { decodeFragment } from '../lib/fragment'
+import { decodeFragment } from '../lib/net/fragment'
 import App from './App.svelte'
 import './styles.css'
 

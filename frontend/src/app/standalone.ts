@@ -1,7 +1,7 @@
 import { mount } from 'svelte'
 import { answersOf } from '../api/answers'
 import { fileSource } from '../api/file'
-import { decodeFragment, writeFragment } from '../lib/fragment'
+import { decodeFragment, writeFragment } from '../lib/net/fragment'
 import App from './App.svelte'
 import './styles.css'
 

@@ -1,11 +1,12 @@
 /** Paints the token connection graph, one curve per edge, wherever its geometry puts the tokens. */
-import type { Edges, Visit } from '../lib/edges'
-import { fitCanvas } from '../lib/frame'
-import { type GraphGeometry, trace, within } from '../lib/graph-geometry'
-import { shorten } from '../lib/labels'
-import { isNothing, type Lit, litKeys, litQueries } from '../lib/lit'
-import { MONO, type Palette } from '../lib/palette'
-import { newPath, type Pen, type Surface } from '../lib/pen'
+
+import { newPath, type Pen, type Surface } from '../lib/drawing/context'
+import { fitCanvas } from '../lib/drawing/frame'
+import { MONO, type Palette } from '../lib/drawing/palette'
+import type { Edges, Visit } from '../lib/maths/edges'
+import { type GraphGeometry, trace, within } from '../lib/maths/graph-geometry'
+import { isNothing, type Lit, litKeys, litQueries } from '../lib/maths/highlight'
+import { shorten } from '../lib/text/labels'
 
 export interface GraphLayout {
   /** Of the window on the drawing. */

@@ -1,10 +1,11 @@
 /** A figure for print: pictures of the page with their titles, scales and a caption, as one SVG. */
-import { short } from '../lib/format'
-import { fitCanvas } from '../lib/frame'
-import type { Palette } from '../lib/palette'
-import type { Pen, Surface } from '../lib/pen'
-import { SCALE_WORDS, ticks } from '../lib/scale'
-import { Drawing, type Encode } from '../lib/svg'
+
+import type { Pen, Surface } from '../lib/drawing/context'
+import { fitCanvas } from '../lib/drawing/frame'
+import type { Palette } from '../lib/drawing/palette'
+import { Drawing, type Encode } from '../lib/drawing/svg'
+import { SCALE_WORDS, ticks } from '../lib/maths/scale'
+import { short } from '../lib/text/format'
 import { BAR, paintBar } from './legend-painter'
 import type { Printable } from './print'
 

@@ -1,14 +1,14 @@
 /** Paints the thumbnails of every head, or one colour per head, on one canvas. */
-import { type Head, headName } from '../lib/analysis'
-import { CLASS_MARKS, type ClassMark } from '../lib/classes'
-import { css, inkOn } from '../lib/colour'
-import { fitCanvas } from '../lib/frame'
-import { ownScale, type Tiles, tileMatrix } from '../lib/matrix'
-import { MONO, type Palette, tableFor } from '../lib/palette'
-import type { Analysed } from '../lib/part'
-import { type Pen, ratioOf, type Surface } from '../lib/pen'
-import { rasterise } from '../lib/raster'
-import { colourIndex, type Scale } from '../lib/scale'
+import { type Head, headName } from '../lib/data/analysis'
+import type { Analysed } from '../lib/data/subset'
+import { CLASS_MARKS, type ClassMark } from '../lib/drawing/classes'
+import { type Pen, ratioOf, type Surface } from '../lib/drawing/context'
+import { fitCanvas } from '../lib/drawing/frame'
+import { MONO, type Palette, tableFor } from '../lib/drawing/palette'
+import { css, inkOn } from '../lib/maths/colour'
+import { ownScale, type Tiles, tileMatrix } from '../lib/maths/matrix'
+import { rasterise } from '../lib/maths/raster'
+import { colourIndex, type Scale } from '../lib/maths/scale'
 
 export interface GridLayout {
   layers: number

@@ -1,14 +1,15 @@
 /** Paints one head's map with its token labels, and over it what is lit. */
-import { inkOn, packHex } from '../lib/colour'
-import { weight } from '../lib/format'
-import { fitCanvas } from '../lib/frame'
-import { LABEL_HEIGHT, labelStep, shorten } from '../lib/labels'
-import { type Box, type Lit, litKeys, litQueries } from '../lib/lit'
-import type { Matrix } from '../lib/matrix'
-import { MONO, type Palette, tableFor } from '../lib/palette'
-import { type Pen, ratioOf, type Surface } from '../lib/pen'
-import { rasterise, type Window } from '../lib/raster'
-import { colourIndex, type Scale } from '../lib/scale'
+
+import { type Pen, ratioOf, type Surface } from '../lib/drawing/context'
+import { fitCanvas } from '../lib/drawing/frame'
+import { MONO, type Palette, tableFor } from '../lib/drawing/palette'
+import { inkOn, packHex } from '../lib/maths/colour'
+import { type Box, type Lit, litKeys, litQueries } from '../lib/maths/highlight'
+import type { Matrix } from '../lib/maths/matrix'
+import { rasterise, type Window } from '../lib/maths/raster'
+import { colourIndex, type Scale } from '../lib/maths/scale'
+import { weight } from '../lib/text/format'
+import { LABEL_HEIGHT, labelStep, shorten } from '../lib/text/labels'
 
 /** Where the map lies on its canvas, in CSS pixels: labels take `left` and `top`. */
 export interface MapLayout {

@@ -1,10 +1,10 @@
 /** Paints where a patch looks over the image that the patches are of. */
-import type { Picture, Token } from '../lib/analysis'
-import { css } from '../lib/colour'
-import { fitCanvas } from '../lib/frame'
-import { type Palette, tableFor } from '../lib/palette'
-import { ratioOf, type Surface } from '../lib/pen'
-import { colourIndex, type Scale } from '../lib/scale'
+import type { Picture, Token } from '../lib/data/analysis'
+import { ratioOf, type Surface } from '../lib/drawing/context'
+import { fitCanvas } from '../lib/drawing/frame'
+import { type Palette, tableFor } from '../lib/drawing/palette'
+import { css } from '../lib/maths/colour'
+import { colourIndex, type Scale } from '../lib/maths/scale'
 
 export interface ImagePicture {
   picture: Picture

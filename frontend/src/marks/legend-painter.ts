@@ -1,7 +1,8 @@
 /** Paints the bar of a legend. */
-import { fitCanvas } from '../lib/frame'
-import { type Palette, tableFor } from '../lib/palette'
-import { ratioOf, type Surface } from '../lib/pen'
+
+import { ratioOf, type Surface } from '../lib/drawing/context'
+import { fitCanvas } from '../lib/drawing/frame'
+import { type Palette, tableFor } from '../lib/drawing/palette'
 
 /** Height of the bar. */
 export const BAR = 9

@@ -1,6 +1,6 @@
 /** plotly.js, loaded once, when the first figure is opened. */
-import type { PlotlyFigure } from '../lib/figures'
-import { meets, type Spot } from '../lib/lit'
+import type { PlotlyFigure } from '../lib/data/figures'
+import { meets, type Spot } from '../lib/maths/highlight'
 
 interface Point {
   customdata?: unknown

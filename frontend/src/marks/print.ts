@@ -1,7 +1,8 @@
 /** Every picture on the page says how it is drawn on paper; figures are put together from what is on screen. */
-import type { Palette } from '../lib/palette'
-import type { Surface } from '../lib/pen'
-import type { Scale } from '../lib/scale'
+
+import type { Surface } from '../lib/drawing/context'
+import type { Palette } from '../lib/drawing/palette'
+import type { Scale } from '../lib/maths/scale'
 
 /** Which of the page's pictures belong into one figure. */
 export type Group = 'head' | 'heads'

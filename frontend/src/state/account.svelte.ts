@@ -1,5 +1,5 @@
 /** Who is signed in at the page. On a server without users nobody is, and nobody is asked. */
-import { type Accounts, SourceError } from '../lib/source'
+import { type Accounts, SourceError } from '../lib/data/source'
 
 export class Account {
   /** Null: nobody has to sign in, or nobody has. */

@@ -1,10 +1,19 @@
 /** Two analyses together, or two lenses of one: which tokens stand for the same, how alike heads are, and where they differ. */
-import { type Alignment, ENOUGH, flipped, type Likeness, pairAxis, pairedMap, type TokenPair } from '../lib/alignment'
-import { type Analysis, type Declaration, type Head, headName } from '../lib/analysis'
-import type { Axis } from '../lib/axis'
-import { Cache } from '../lib/cache'
-import { difference, type Matrix } from '../lib/matrix'
-import type { Comparisons } from '../lib/source'
+
+import { type Analysis, type Declaration, type Head, headName } from '../lib/data/analysis'
+import type { Comparisons } from '../lib/data/source'
+import {
+  type Alignment,
+  ENOUGH,
+  flipped,
+  type Likeness,
+  pairAxis,
+  pairedMap,
+  type TokenPair,
+} from '../lib/maths/alignment'
+import type { Axis } from '../lib/maths/axis'
+import { difference, type Matrix } from '../lib/maths/matrix'
+import { Cache } from '../lib/net/cache'
 
 /** One number per head, [L][H], and what it says. */
 export interface HeadNumbers {

@@ -1,5 +1,5 @@
 /** What this reader has had analysed, as the source lists it: looked up when the list is opened. */
-import { type Past, type Source, SourceError } from '../lib/source'
+import { type Past, type Source, SourceError } from '../lib/data/source'
 
 export class History {
   open = $state(false)

@@ -1,7 +1,7 @@
 /** What is put into the model: of everything chosen, what a model of its kind takes. */
-import type { ModelKind, Request } from '../lib/analysis'
-import { generateOf } from '../lib/generation'
-import { parseIds } from '../lib/ids'
+import type { ModelKind, Request } from '../lib/data/analysis'
+import { generateOf } from '../lib/data/generation'
+import { parseIds } from '../lib/text/ids'
 import type { Selection } from './selection.svelte'
 
 export type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens'>

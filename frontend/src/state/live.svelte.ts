@@ -1,6 +1,7 @@
 /** Analyses while one types: whether it is done at all, and when. */
-import { isShort } from '../lib/live'
-import { recall, remember } from '../lib/stored'
+
+import { recall, remember } from '../lib/net/storage'
+import { isShort } from '../lib/text/length'
 
 const KEY = 'live'
 /** A pause in typing, in ms: fast hands leave 80 from key to key, and what is not waited for is there sooner. */

@@ -1,9 +1,9 @@
 /** The tensors of one analysis, fetched when wanted, kept while likely to be wanted again. */
-import { type Analysis, type Head, headName, type Several } from '../lib/analysis'
-import { Cache } from '../lib/cache'
-import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/matrix'
-import { MOST_HEADS, merged } from '../lib/several'
-import type { Source } from '../lib/source'
+import { type Analysis, type Head, headName, type Several } from '../lib/data/analysis'
+import type { Source } from '../lib/data/source'
+import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/maths/matrix'
+import { MOST_HEADS, merged } from '../lib/maths/merge'
+import { Cache } from '../lib/net/cache'
 
 type Numbers = (number | null)[]
 

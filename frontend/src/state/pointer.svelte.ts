@@ -1,5 +1,5 @@
 /** What the hand points at, shared by every figure: hovering one lights all. */
-import { type Box, isNothing, type Lit, litKeys, litQueries, NOTHING, type Spot } from '../lib/lit'
+import { type Box, isNothing, type Lit, litKeys, litQueries, NOTHING, type Spot } from '../lib/maths/highlight'
 
 const toggled = (list: readonly number[], item: number) =>
   list.includes(item) ? list.filter((other) => other !== item) : [...list, item]

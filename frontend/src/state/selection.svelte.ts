@@ -1,12 +1,12 @@
 /** Everything that is chosen on the page. It lives in the address, so that reload, back and a sent link all work. */
-import { type Analysis, type Head, headName, type Method, parseHead, parseHeads } from '../lib/analysis'
-import { decodeFragment, encodeFragment, writeFragment } from '../lib/fragment'
-import type { GraphKind } from '../lib/graph-geometry'
-import { writeIds } from '../lib/ids'
-import { sameMethod } from '../lib/mechanism'
-import { readParams } from '../lib/params'
-import type { Range, ScaleKind } from '../lib/scale'
-import { type Merge, MOST_HEADS, sameHead, toggled } from '../lib/several'
+import { type Analysis, type Head, headName, type Method, parseHead, parseHeads } from '../lib/data/analysis'
+import { sameMethod } from '../lib/data/mechanism'
+import { readParams } from '../lib/data/params'
+import type { GraphKind } from '../lib/maths/graph-geometry'
+import { type Merge, MOST_HEADS, sameHead, toggled } from '../lib/maths/merge'
+import type { Range, ScaleKind } from '../lib/maths/scale'
+import { decodeFragment, encodeFragment, writeFragment } from '../lib/net/fragment'
+import { writeIds } from '../lib/text/ids'
 
 export type View = 'map' | 'graph' | 'both'
 /** Of the tokens of the graph; over the image where they are patches of one. */

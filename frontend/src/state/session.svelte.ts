@@ -1,14 +1,14 @@
 /** One reader at the page: what can be run, what runs, and the analysis on screen. */
-import type { Analysis, KindSupport, Request, Run } from '../lib/analysis'
-import { type Changes, changesOf, type Side } from '../lib/changes'
-import { firstThatFits, smaller, withLeftOut } from '../lib/fitting'
-import { mark } from '../lib/frame'
-import { latest } from '../lib/latest'
-import { problemSentence } from '../lib/problem'
-import { type Catalogue, type Source, SourceError } from '../lib/source'
+import type { Analysis, KindSupport, Request, Run } from '../lib/data/analysis'
+import { type Changes, changesOf, type Side } from '../lib/data/changes'
+import { firstThatFits, smaller, withLeftOut } from '../lib/data/fitting'
+import { type Catalogue, type Source, SourceError } from '../lib/data/source'
+import { mark } from '../lib/drawing/frame'
+import { latest } from '../lib/net/latest'
+import { problemSentence } from '../lib/net/problem'
 import { Comparison } from './comparison.svelte'
+import { Passing } from './live-runs'
 import { Maps } from './maps.svelte'
-import { Passing } from './passing'
 
 interface Ticket {
   cancelled: boolean

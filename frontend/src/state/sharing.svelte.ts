@@ -1,5 +1,5 @@
 /** The link to the analysis or study on screen: made when it is asked for, taken back when it is not wanted any more. */
-import type { Shares } from '../lib/shares'
+import type { Shares } from '../lib/data/shares'
 
 export class Sharing {
   open = $state(false)

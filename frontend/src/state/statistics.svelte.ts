@@ -1,6 +1,6 @@
 /** The figures there are, which of them are open, and what they need. */
-import { type AskedFigure, type FigureInfo, type Figures, openFigures, type PlotlyFigure } from '../lib/figures'
-import { latest } from '../lib/latest'
+import { type AskedFigure, type FigureInfo, type Figures, openFigures, type PlotlyFigure } from '../lib/data/figures'
+import { latest } from '../lib/net/latest'
 import type { Selection } from './selection.svelte'
 
 export class Statistics {

@@ -1,6 +1,6 @@
 /** Light or dark: the system's choice until the reader makes another. */
-import { type Palette, readPalette } from '../lib/palette'
-import { recall, remember } from '../lib/stored'
+import { type Palette, readPalette } from '../lib/drawing/palette'
+import { recall, remember } from '../lib/net/storage'
 
 export type ThemeChoice = 'system' | 'light' | 'dark'
 const KEY = 'theme'

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m tests.unit.figures.fixed
 
-writes frontend/src/api/fixed-figures.json anew; a test fails while it is not what the code draws.
+writes frontend/gallery/figures.json anew; a test fails while it is not what the code draws.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headscope.figures import FIGURES, Held
 from headscope.figures.paper import PALETTES
 from headscope.measures import MEASURES
 
-FILE = Path(__file__).parents[3] / "frontend" / "src" / "api" / "fixed-figures.json"
+FILE = Path(__file__).parents[3] / "frontend" / "gallery" / "figures.json"
 LAYERS, HEADS, TOKENS = 6, 12, 34
 
 

@@ -1,0 +1,15 @@
+/** Queries and sentences over the REST interface. */
+import type { Finding } from '../lib/data/source'
+import { getJson } from './http'
+import type { WireAsked, WireFound } from './wire'
+
+/** `of` writes the path of what belongs to an analysis. */
+export function finding(of: (id: string, parts: string[], query: Record<string, string>) => string): Finding {
+  return {
+    ask: (id, text) => getJson<WireAsked>(of(id, ['ask'], { q: text })),
+    async heads(id, where, lens) {
+      const { ranked_by: rankedBy, ...found } = await getJson<WireFound>(of(id, ['heads'], { where, lens }))
+      return { ...found, rankedBy }
+    },
+  }
+}

@@ -1,0 +1,242 @@
+/** What the page asks the source for: the request that the choices amount to, and when it is made. */
+import {
+  type Analysis,
+  type Declaration,
+  type KindSupport,
+  type Method,
+  type Model,
+  type Reasons,
+  type Request,
+  readsSame,
+} from '../lib/data/analysis'
+import { isPart } from '../lib/data/fitting'
+import { atWork, ownOf } from '../lib/data/mechanism'
+import { readParams } from '../lib/data/params'
+import { EXAMPLES } from '../lib/text/examples'
+import { type Rival, rivalOf } from '../state/comparison-run.svelte'
+import { inputOf } from '../state/input'
+import type { Live } from '../state/live.svelte'
+import type { Pointer } from '../state/pointer.svelte'
+import type { Selection } from '../state/selection.svelte'
+import type { Session, Shown } from '../state/session.svelte'
+
+interface Parts {
+  selection: Selection
+  session: Session
+  rival: Rival
+  pointer: Pointer
+  live: Live
+  /** Measures that parts of the page want beyond those that are always there. */
+  needs: () => readonly string[]
+}
+
+export type Patch = Parameters<Selection['set']>[0]
+
+/** Always read; any other lens, and any other measure, when it is chosen. */
+const BASE = ['weights', 'effective']
+const MEASURES = ['entropy', 'null_share', 'null_share_rows', 'leverage']
+
+const carried = (items: readonly Declaration[] | undefined, reasons: Reasons | undefined): Declaration[] =>
+  (items ?? []).filter(({ name }) => !reasons?.[name])
+
+export class Asking {
+  /** An image that the source does not keep yet. */
+  upload = $state('')
+  /** What was asked for last, as one string. */
+  #asked = ''
+  /** The text on screen was typed and not sent: whatever is typed next takes its place in the address. */
+  #typing = false
+  readonly #parts: Parts
+
+  readonly #measured: ReadonlySet<string> = $derived.by(() => new Set([...MEASURES, ...this.#parts.needs()]))
+  readonly defaultModel: string = $derived.by(() => {
+    const models = this.#parts.session.catalogue?.models ?? []
+    return (models.find(({ isDefault }) => isDefault) ?? models.find(({ available }) => available))?.name ?? ''
+  })
+  readonly model: string = $derived.by(() => this.#parts.selection.model || this.defaultModel)
+  readonly card: Model | undefined = $derived.by(() =>
+    this.#parts.session.catalogue?.models.find(({ name }) => name === this.model),
+  )
+  /** What the model was trained with, and what is at work. */
+  readonly own: Method = $derived.by(() => this.#ownOf(this.model))
+  readonly mechanism: Method = $derived.by(() =>
+    atWork(this.own, this.#parts.selection.mechanism, readParams(this.#parts.selection.params)),
+  )
+  /** What the model carries, for each kind of its attention, and for the kind that is open. */
+  readonly supports: readonly KindSupport[] = $derived.by(() => this.#parts.session.support[this.model] ?? [])
+  readonly support: KindSupport | undefined = $derived.by(
+    () => this.supports.find(({ kind }) => kind === this.#parts.selection.kind) ?? this.supports[0],
+  )
+  /** The lenses that can be had; the one wanted is among them as soon as it is. */
+  readonly lenses: readonly Declaration[] = $derived.by(() =>
+    carried(this.#parts.session.catalogue?.lenses, this.support?.lenses),
+  )
+  readonly lens: string = $derived.by(() => this.#firstOf([this.#parts.selection.lens]) || (this.lenses[0]?.name ?? ''))
+  readonly other: string = $derived.by(() =>
+    this.#firstOf([this.#parts.selection.other, ...BASE, ...this.lenses.map(({ name }) => name)], this.lens),
+  )
+
+  constructor(parts: Parts) {
+    this.#parts = parts
+  }
+
+  #ownOf(model: string): Method {
+    return ownOf(this.#parts.session.catalogue?.models ?? [], model)
+  }
+
+  get #shown(): Shown | undefined {
+    return this.#parts.session.shown
+  }
+
+  /** The first of these lenses that can be had, but for one. */
+  #firstOf(names: readonly string[], but = ''): string {
+    return names.find((name) => name !== but && this.lenses.some((item) => item.name === name)) ?? ''
+  }
+
+  #known(): Declaration[] {
+    const measures = carried(this.#parts.session.catalogue?.measures, this.support?.measures)
+    return measures.filter(({ name }) => this.#measured.has(name))
+  }
+
+  /** Undefined where there is nothing yet that the model takes. */
+  #request(): Request | undefined {
+    const { selection } = this.#parts
+    const input = inputOf(selection, this.card?.kind ?? 'encoder', this.upload)
+    if (!input) return undefined
+    const compared = selection.compare === 'off' ? '' : selection.other
+    const read = this.lenses.filter(({ name }) => BASE.includes(name) || name === this.lens || name === compared)
+    return {
+      model: this.model,
+      ...input,
+      kind: selection.kind,
+      mechanism: this.mechanism,
+      lenses: read.map(({ name }): Method => ({ name, params: readParams(selection.paramsOf(name)) })),
+      measures: this.#known().map(({ name }) => name),
+    }
+  }
+
+  /** What is on screen holds the lenses and the measures that are chosen, or they are computed now. */
+  complete = (): void => {
+    const { selection, rival } = this.#parts
+    const now = this.#shown?.analysis
+    const wants = selection.compare === 'off' || selection.with !== 'lens' ? [this.lens] : [this.lens, this.other]
+    const compared = selection.compare === 'off' || rival.isFor(selection, this.#shown?.second, this.lens)
+    const has = compared && wants.every((name) => now?.lenses.includes(name))
+    if (!has || this.#known().some(({ name }) => !now?.measures.includes(name))) void this.analyse()
+  }
+
+  setLens = (name: string): void => {
+    this.#parts.selection.set({ lens: name })
+    this.complete()
+  }
+
+  moveLens = (step: number): void => {
+    const at = this.lenses.findIndex(({ name }) => name === this.lens)
+    const next = this.lenses[(at + step + this.lenses.length) % this.lenses.length]
+    if (next) this.setLens(next.name)
+  }
+
+  /** Runs what the address says; the same again only when the reader asked for it. `live`: while the reader types. */
+  async analyse(again = false, live = false): Promise<void> {
+    const { selection, session, rival, pointer } = this.#parts
+    selection.leave()
+    // Before it is known what is on offer nothing can be asked; then `show` asks for what the address says.
+    if (!session.catalogue) return
+    await session.learn(this.model)
+    const wanted = this.#request()
+    if (!wanted) return
+    const second = await rival.request(wanted, selection, session)
+    // Where not all lenses had room, another lens is another question.
+    const key = JSON.stringify([wanted, second, this.#shown && isPart(this.#shown.analysis) ? this.lens : ''])
+    if (key === this.#asked && !again) return
+    this.#asked = key
+    const { lens } = this
+    const before = this.#shown?.analysis
+    const done = await session.submit(wanted, lens, live, second && (() => rival.ask(second, lens, live)))
+    if (done) {
+      if (!readsSame(before, this.#shown?.analysis)) pointer.clear()
+    } else if (this.#asked === key) this.#asked = ''
+    if (done && this.upload) this.#keepImage()
+  }
+
+  /** From now on the address names the image, and nothing is sent again. */
+  #keepImage(): void {
+    this.upload = ''
+    this.#asked = ''
+    this.#parts.selection.set({ image: this.#shown?.analysis.image ?? '' }, 'push')
+  }
+
+  choose = (patch: Patch): void => {
+    this.endTyping()
+    this.#parts.selection.set(patch, 'push')
+    void this.analyse(true)
+  }
+
+  /** A model that was not trained with softmax comes with its own mechanism; what was chosen for it is not kept for the next one. */
+  chooseModel = (name: string): void => {
+    const plain = [this.own, this.#ownOf(name)].every((own) => own.name === 'softmax')
+    // Who chooses the model that this one is compared with turns the two around.
+    const { selection } = this.#parts
+    const around = selection.with === 'model' && selection.than === name ? { than: this.model, thanparams: '' } : {}
+    this.choose({ model: name, kind: '', ...(plain ? {} : { mechanism: '', params: '' }), ...around })
+  }
+
+  chooseMechanism = (name: string): void => {
+    this.choose({ mechanism: name === this.own.name ? '' : name, params: '' })
+  }
+
+  type = (text: string, pair: string): void => {
+    const { selection, live } = this.#parts
+    // Of two that are compared each would run at every pause.
+    if (rivalOf(selection) !== '') return
+    live.typed(text, pair, () => {
+      if (text === selection.text && pair === selection.pair) return
+      selection.set({ text, pair, ids: '', targets: '' }, this.#typing ? 'replace' : 'push')
+      this.#typing = true
+      void this.analyse(false, true)
+    })
+  }
+
+  endTyping(): void {
+    this.#parts.live.stop()
+    this.#typing = false
+  }
+
+  /** An address without a text opens on the first example; what else it says stays. */
+  open(): void {
+    const { selection } = this.#parts
+    if (selection.shared || selection.text !== '') return
+    const bare = selection.fragment === ''
+    const { text, pair, head, show = {} } = EXAMPLES[0]
+    selection.set({ text, pair, ...(selection.head ? {} : { head }), ...(bare ? show : {}) }, 'replace')
+  }
+
+  /** What the address says: an analysis that somebody shared, which says itself what it is of, or one to be made. */
+  async show(): Promise<void> {
+    const { selection } = this.#parts
+    if (!selection.shared) return this.analyse()
+    const shown = await this.#read(selection.shared)
+    if (!shown) return
+    selection.adopt(shown.analysis, this.#ownOf(shown.analysis.model))
+    if (this.lens !== shown.lens) selection.set({ lens: shown.lens }, 'replace')
+  }
+
+  /** An analysis of before, as it was; the address then says what it is of. */
+  async recall({ id }: Pick<Analysis, 'id'>): Promise<void> {
+    this.endTyping()
+    const shown = await this.#read(id)
+    if (shown) this.#parts.selection.recall(shown.analysis, this.#ownOf(shown.analysis.model), shown.lens)
+  }
+
+  async #read(id: string): Promise<Shown | undefined> {
+    this.forget()
+    if (!(await this.#parts.session.read(id, this.lens))) return undefined
+    this.#parts.pointer.clear()
+    return this.#shown
+  }
+
+  /** What was refused may be asked again. */
+  forget(): void {
+    this.#asked = ''
+  }
+}

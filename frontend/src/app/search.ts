@@ -1,0 +1,54 @@
+/** What the box above the grid does to the page: measures that a search needs are computed, and what a sentence asks for is chosen. */
+import type { Analysis, Reasons } from '../lib/data/analysis'
+import { choicesOf, type Part, tokensOf, withoutChoice } from '../lib/data/search'
+import type { Pointer } from '../state/pointer.svelte'
+import type { Finder, Search } from '../state/search.svelte'
+import type { Selection } from '../state/selection.svelte'
+
+interface Page {
+  finder: Finder
+  selection: Selection
+  pointer: Pointer
+  shown: () => Analysis | undefined
+  /** Why the model can't be asked for a measure. */
+  reasons: () => Reasons
+  analyse: () => void
+  /** Computes what is chosen and not there yet. */
+  complete: () => void
+}
+
+const LACKING = 'This shared analysis lacks a measure that the search needs. Analyse the text yourself to search in it.'
+
+export function finding({ finder, selection, pointer, shown, reasons, analyse, complete }: Page) {
+  return {
+    async seek(analysis: Analysis, search: Search): Promise<void> {
+      if (!(await finder.follow(analysis, search))) return
+      const refused = finder.needs.find((name) => reasons()[name])
+      if (refused) finder.refuse(`This model can\u2019t be asked for ${refused}: ${reasons()[refused]}`)
+      else if (selection.shared) finder.refuse(LACKING)
+      else analyse()
+    },
+
+    /** A query, or a sentence, which may ask for more than heads. */
+    async find(text: string): Promise<void> {
+      const sort = text === '' && selection.sort === 'rank' ? { sort: 'layer' } : {}
+      selection.set({ find: text, ...sort }, 'push')
+      const now = shown()
+      const view = now && text !== '' ? await finder.understand(now, text) : undefined
+      if (!view || selection.find !== text) return
+      selection.set(choicesOf(view.parts), 'replace')
+      const { queries, keys } = tokensOf(view.parts)
+      if (queries.length + keys.length > 0) pointer.clear()
+      for (const query of queries) pointer.pin(query, null, true)
+      for (const key of keys) pointer.pin(null, key, true)
+      complete()
+    },
+
+    /** What a part of a sentence has set is set back. */
+    drop(part: Part): void {
+      if (part.slot === 'query' || part.slot === 'key') pointer.clear()
+      selection.set(withoutChoice(part), 'replace')
+      complete()
+    },
+  }
+}

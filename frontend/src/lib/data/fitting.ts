@@ -1,0 +1,48 @@
+/** What is asked for where the source has no room for the maps of all lenses, and what is said of that. */
+
+import { bytes } from '../text/format'
+import type { Analysis, Request, Warning } from './analysis'
+import { SourceError } from './source'
+
+const NO_ROOM = 'attention-budget-exceeded'
+const LEFT_OUT = 'left-out'
+
+/** The same with fewer maps, step by step: those of the open lens, then none, which leaves thumbnails and numbers of all lenses. */
+export function smaller(request: Request, open: string): Request[] {
+  const alone = request.lenses.filter(({ name }) => name === open)
+  const steps = alone.length > 0 && request.lenses.length > 1 ? [{ ...request, lenses: alone }] : []
+  return [...steps, { ...request, maps: false }]
+}
+
+interface Fitting<T> {
+  found: T
+  /** What was wanted first had no room. */
+  refused: SourceError | undefined
+}
+
+/** Tries one after the other until there is room; throws the first refusal if there never is. */
+export async function firstThatFits<A, T>(all: readonly A[], attempt: (one: A) => Promise<T>): Promise<Fitting<T>> {
+  let refused: SourceError | undefined
+  for (const one of all) {
+    try {
+      return { found: await attempt(one), refused }
+    } catch (error) {
+      if (!(error instanceof SourceError && error.code === NO_ROOM)) throw error
+      refused ??= error
+    }
+  }
+  throw refused
+}
+
+/** With a sentence about what is not here although it was wanted. */
+export function withLeftOut(analysis: Analysis, { limit, actual }: SourceError): Analysis {
+  const room = limit && actual ? `${bytes(actual)}, and ${bytes(limit)} are allowed` : 'too much room'
+  const message = Object.values(analysis.maps).some(({ stored }) => stored)
+    ? `Only this lens was read: with the other maps it would need ${room}. Choose another lens above to read the text through that one.`
+    : `Heads are here as thumbnails and numbers only: whole maps would need ${room}. Shorten the text to see them whole.`
+  const warning: Warning = { code: LEFT_OUT, lens: null, message }
+  return { ...analysis, warnings: [...analysis.warnings, warning] }
+}
+
+/** Some of what was wanted had no room. */
+export const isPart = ({ warnings }: Analysis): boolean => warnings.some(({ code }) => code === LEFT_OUT)

@@ -1,0 +1,253 @@
+/** The nouns of studies: a data set, what is asked of it, and what came of it; and where they come from. */
+
+import type { Problem } from '../net/problem'
+import type { Head, Method, Status } from './analysis'
+import type { Figures } from './figures'
+import type { FoundHeads } from './search'
+import type { Shares } from './shares'
+
+/** What a column is for, as it is called in the interface, and what the page calls it. */
+export const ROLES: Record<string, string> = {
+  text: 'text',
+  text_pair: 'second text',
+  words: 'words',
+  pos: 'parts of speech',
+  labels: 'label of each word',
+  label: 'label',
+}
+
+export interface BadRow {
+  row: number
+  problem: string
+}
+
+/** One row of a data set, by its place in the source, counted from 1. */
+export interface Row {
+  row: number
+  text: string
+  textPair: string
+  label: string
+}
+
+/** How a file was read. */
+export interface Report {
+  /** Null where the data set is known by its path. */
+  id: string | null
+  name: string
+  format: string
+  encoding: string
+  columns: string[]
+  /** Column by role. */
+  chosen: Record<string, string>
+  guessed: boolean
+  /** Why a column was taken for what it is, by role. */
+  reasons: Record<string, string>
+  rows: number
+  bad: BadRow[]
+  badCount: number
+}
+
+export interface Dataset extends Report {
+  id: string
+  bytes: number
+  sample: Row[]
+}
+
+/** A data set in a list. */
+export interface DatasetItem {
+  id: string
+  name: string
+  bytes: number
+}
+
+/** How a file is to be read; empty for what is guessed. */
+export interface Reading {
+  format: string
+  columns: Record<string, string>
+}
+
+export interface StudyProgress {
+  fraction: number
+  stage: string
+  detail: string
+  position: number | null
+  inputs: number
+  of: number
+  secondsLeft: number | null
+}
+
+export interface Variant {
+  model: string
+  mechanism: Method
+  layers: number[]
+  heads: number[]
+}
+
+export interface StudyRun {
+  id: string
+  status: Status
+  progress: StudyProgress
+  error: Problem | null
+}
+
+/** A study in a list. */
+export interface StudyItem extends StudyRun {
+  dataset: string
+  variants: Variant[]
+  /** Milliseconds since 1970. */
+  when: number
+}
+
+/** Studies of a list, and how to ask for those that come after them; null: there are no more. */
+export interface StudyPage {
+  items: StudyItem[]
+  next: string | null
+}
+
+export interface Study extends StudyRun {
+  request: Record<string, unknown>
+  dataset: Report
+  variants: Variant[]
+  lenses: string[]
+  measures: string[]
+  inputs: number
+  tokens: number
+  cut: number
+  failed: BadRow[]
+  failedCount: number
+  figures: string[]
+  tables: string[]
+  /** Inputs whose tokens in the two variants could not be aligned; and why the variants were not compared at all, empty where they were. */
+  unaligned: number
+  notCompared: string
+  /** By variant, milliseconds by what they were spent on. */
+  timing: Record<string, number>[]
+}
+
+export interface StudyRequest {
+  dataset: string
+  reading: Reading
+  model: string
+  /** Null for the one that the model was trained with. */
+  mechanism: Method | null
+  /** A second variant on the same inputs. */
+  against: { model: string; mechanism: Method | null } | null
+  lenses: string[]
+  measures: string[]
+  figures: string[]
+  /** Null: all rows. */
+  limit: number | null
+  seed: number
+  /** Tokens to which inputs are cut; null: none is. */
+  maxTokens: number | null
+  badRows: 'skip' | 'fail'
+}
+
+export interface TopInput extends Row {
+  value: number
+}
+
+/** A measure of one head over all inputs; a column of it, where it has several. */
+export interface StudyNumber {
+  measure: string
+  column: string | null
+  unit: string
+  count: number
+  mean: number | null
+  std: number | null
+  low: number | null
+  high: number | null
+  /** The bounds between which half of the values are below. */
+  medianWithin: [number, number] | null
+  /** Each input counted once, and in what interval that lies with 95 %. */
+  inputs: number
+  inputMean: number | null
+  interval: [number, number] | null
+  distribution: { edges: number[]; counts: number[] } | null
+  top: TopInput[]
+}
+
+export interface StudyHead extends Head {
+  lens: string
+  variant: number
+  numbers: StudyNumber[]
+  classes: { measure: string; name: string; count: number; share: number }[]
+  neighbours: { layer: number; head: number; cosine: number }[]
+}
+
+export type TableFormat = 'csv' | 'json' | 'parquet' | 'latex'
+
+/** Where studies come from. */
+export interface Studies extends Shares {
+  datasets(): Promise<DatasetItem[]>
+  /** What the server knows of a data set, read as asked. */
+  dataset(id: string, reading: Reading, signal: AbortSignal): Promise<Dataset>
+  /** Reports how many bytes have been sent. */
+  upload(file: File, signal: AbortSignal, report: (sent: number) => void): Promise<Dataset>
+  /** The newest first, so many at most; those after `from`, which a list has said. */
+  list(limit: number, from?: string): Promise<StudyPage>
+  /** Answers as soon as it has an id; `watch` follows it then. */
+  start(request: StudyRequest): Promise<Study>
+  /** The same study again, from where it ended. */
+  again(study: Study): Promise<Study>
+  study(id: string, signal: AbortSignal): Promise<Study>
+  /** Calls back until a terminal status has been reported. */
+  watch(id: string, report: (run: StudyRun) => void, signal: AbortSignal): Promise<void>
+  /** Cancels what runs, forgets what is done. */
+  remove(id: string): Promise<void>
+  figures: Figures
+  /** `params` are those of the figure of that name, where there is one. */
+  table(id: string, name: string, params: Readonly<Record<string, string | number>>, format: TableFormat): Promise<Blob>
+  heads(id: string, where: string, lens: string, variant: number): Promise<FoundHeads>
+  head(id: string, head: Head, lens: string, variant: number): Promise<StudyHead>
+  exportUrl(id: string, format: string, variant: number): string | null
+}
+
+export const isOver = ({ status }: { status: Status }) =>
+  status === 'done' || status === 'failed' || status === 'cancelled'
+
+/** `4.5` of a measure: how numbers of a head are named in queries. */
+export const numberName = ({ measure, column }: Pick<StudyNumber, 'measure' | 'column'>) =>
+  column === null ? measure : `${measure}.${column}`
+
+const settings = ({ name, params }: Method) => {
+  const parts = Object.entries(params).map(([key, value]) => `${key.replaceAll('_', ' ')} ${value}`)
+  return parts.length === 0 ? name : `${name} (${parts.join(', ')})`
+}
+
+/** What tells the variants of a study apart: their models, unless these are the same. */
+export function variantNames(variants: readonly Variant[], titled: (model: string) => string): string[] {
+  const models = new Set(variants.map(({ model }) => model))
+  if (variants.length > 1 && models.size === 1) return variants.map(({ mechanism }) => settings(mechanism))
+  return variants.map(({ model, mechanism }) =>
+    mechanism.name === 'softmax' ? titled(model) : `${titled(model)}, ${settings(mechanism)}`,
+  )
+}
+
+/** `dev.tsv · MiniLM`, or with both variants. */
+export function studyTitle(dataset: string, variants: readonly Variant[], titled: (model: string) => string): string {
+  const models = new Set(variants.map(({ model }) => model))
+  const names = variantNames(variants, titled).join(' and ')
+  const of = variants.length > 1 && models.size === 1 ? `${titled(variants[0].model)}, ${names}` : names
+  return `${fileName(dataset)} \u00b7 ${of}`
+}
+
+/** The last part of a path, which is what people know a file by. */
+export const fileName = (path: string) => path.split('/').at(-1) || path
+
+/** `312 of 872 inputs, about 40 s left.` */
+export function studyProgressSentence({ stage, position, inputs, of, secondsLeft }: StudyProgress): string {
+  if (inputs === 0 && stage === 'queued') return position ? `Waits: ${grouped(position)} ahead.` : 'Waits for a worker.'
+  const doing = inputs === 0 && stage === 'loading' ? 'Loading the model. ' : ''
+  const count = of > 0 ? `${grouped(inputs)} of ${grouped(of)} inputs` : 'Reading the data set'
+  return `${doing}${count}${secondsLeft === null || secondsLeft < 1 ? '' : `, about ${timeLeft(secondsLeft)} left`}.`
+}
+
+export function timeLeft(seconds: number): string {
+  if (seconds < 90) return `${Math.ceil(seconds)} s`
+  if (seconds < 90 * 60) return `${Math.round(seconds / 60)} min`
+  return `${Number((seconds / 3600).toPrecision(2))} h`
+}
+
+/** 21,304 */
+export const grouped = (count: number) => count.toLocaleString('en-US')

@@ -1,0 +1,79 @@
+/** Heads over a data set: the query that ranks them, their numbers as a grid, and where a text is opened with one. */
+
+import { encodeFragment } from '../net/fragment'
+import { type Head, headName } from './analysis'
+import { type FoundHeads, readSort } from './search'
+import { grouped, type Row, type Study, type StudyNumber, type Variant } from './studies'
+
+/** What is looked for, ranked by a measure unless it says itself by what. */
+export function rankQuery(find: string, measure: string, direction: 'asc' | 'desc'): string {
+  if (measure === '' || /\border by\b/i.test(find)) return find
+  return `${find} order by ${measure} ${direction}`.trim()
+}
+
+/** What was found, [L][H] by place; null where a head was not found or has no reading. */
+export function gridOf(found: FoundHeads, name: string, { layers, heads }: Variant): (number | null)[][] {
+  const values = new Map(found.heads.map((head) => [headName(head), head.values[name]]))
+  return layers.map((layer) =>
+    heads.map((head) => {
+      const value = values.get(headName({ layer, head }))
+      return typeof value === 'number' ? value : null
+    }),
+  )
+}
+
+/** How much more the second has, head by head; null where either has no reading. */
+export const difference = (one: (number | null)[][], two: (number | null)[][]): (number | null)[][] =>
+  one.map((row, layer) =>
+    row.map((value, head) => {
+      const other = two[layer]?.[head] ?? null
+      return value === null || other === null ? null : other - value
+    }),
+  )
+
+/** Places of a grid of numbers, the largest magnitude first. */
+export function largest(grid: (number | null)[][], { layers, heads }: Variant): (Head & { value: number })[] {
+  const found = grid.flatMap((row, i) =>
+    row.flatMap((value, j) => (value === null ? [] : [{ layer: layers[i], head: heads[j], value }])),
+  )
+  return found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value))
+}
+
+/** The name of a column among a head's numbers: the first where none is named. */
+export const numberOf = (numbers: readonly StudyNumber[], name: string): StudyNumber | undefined => {
+  const [measure, column = null] = readSort(name).measure.split('.')
+  return (
+    numbers.find((one) => one.measure === measure && one.column === column) ??
+    numbers.find((one) => one.measure === measure)
+  )
+}
+
+/** The median of a number, as finely as it is known. */
+export function medianSentence({ count, low, medianWithin }: StudyNumber, write: (value: number) => string): string {
+  if (medianWithin === null) return ''
+  const [below, above] = medianWithin.map(write)
+  const values = `all ${grouped(count)} values`
+  if (below === above) return `Half of ${values} are below ${above}.`
+  if (medianWithin[0] === low) return `The median of ${values} is at most ${above}.`
+  return `The median of ${values} is between ${below} and ${above}.`
+}
+
+/** The address at which one text of the data set is analysed as it was in the study, with a head open. */
+export function analysisLink(
+  { text, textPair }: Row,
+  { model, mechanism }: Variant,
+  { request }: Pick<Study, 'request'>,
+  lens: string,
+  head: Head,
+): string {
+  const most = typeof request.max_tokens === 'number' ? String(request.max_tokens) : ''
+  const params = Object.keys(mechanism.params).length === 0 ? '' : JSON.stringify(mechanism.params)
+  const fields = { text, pair: textPair, model, mechanism: mechanism.name, params, most, lens, head: headName(head) }
+  const initial = { text: '', pair: '', model: '', mechanism: '', params: '', most: '', lens: 'weights', head: '' }
+  return `./#${encodeFragment(fields, initial)}`
+}
+
+/** Whether two studies can be compared head by head. */
+export const sameHeads = (one: Study, other: Study) =>
+  one.variants[0].layers.join() === other.variants[0].layers.join() &&
+  one.variants[0].heads.join() === other.variants[0].heads.join()

@@ -1,0 +1,196 @@
+/** Where the tokens of a connection graph stand and how its curves run, in pixels of the whole drawing. */
+
+import type { Pen } from '../drawing/context'
+import { LABEL_HEIGHT, textWidth } from '../text/labels'
+
+/** Two columns of tokens, two rows of them, or one running text with arcs. */
+export type GraphKind = 'columns' | 'rows' | 'arcs'
+
+/** Middle of each token; curves meet it at its edge. */
+export interface Places {
+  x: Float32Array
+  y: Float32Array
+  /** Half of the width that the hand may hit, and half of the height. */
+  half: Float32Array
+  reach: number
+}
+
+export interface GraphGeometry {
+  kind: GraphKind
+  /** Of the whole drawing, which may be larger than the window on it. */
+  width: number
+  height: number
+  queries: Places
+  keys: Places
+  /** Between rows of a column. */
+  pitch: number
+  /** How high an arc may rise above its line. */
+  rise: number
+}
+
+const GAP = 6
+/** Half of the height of a token in a line. */
+const HALF = 9
+const SPACE = 10
+
+export interface Frame {
+  width: number
+  height: number
+}
+
+/** Two columns, queries left and keys right; `top` and `pitch` may be those of a map beside it. */
+export function columns(
+  [queries, keys]: [number, number],
+  { width, top, pitch, column }: { width: number; top: number; pitch: number; column: number },
+): GraphGeometry {
+  const side = (count: number, x: number): Places => ({
+    x: new Float32Array(count).fill(x),
+    y: Float32Array.from({ length: count }, (_, i) => top + (i + 0.5) * pitch),
+    half: new Float32Array(count).fill(width),
+    reach: pitch / 2,
+  })
+  const height = top + Math.max(queries, keys) * pitch
+  return {
+    kind: 'columns',
+    width,
+    height,
+    queries: side(queries, column),
+    keys: side(keys, width - column),
+    pitch,
+    rise: 0,
+  }
+}
+
+const MOST_ROWS = 260
+
+/** Two rows, queries above and keys below: for texts whose tokens are a sign or two. */
+export function rows(
+  queries: readonly string[],
+  keys: readonly string[],
+  { width, height: room }: Frame,
+): GraphGeometry {
+  const height = Math.min(room, MOST_ROWS)
+  const widths = (labels: readonly string[]) => labels.map((label) => Math.max(LABEL_HEIGHT, textWidth(label) + SPACE))
+  const both = [widths(queries), widths(keys)]
+  // One token above the other where both rows are the same text.
+  const pair = queries === keys ? [both[0], both[0]] : both
+  const need = Math.max(...pair.map((side) => side.reduce((sum, w) => sum + w, 0)))
+  const stretch = Math.min(2.5, Math.max(1, width / need))
+  const row = (sizes: number[], y: number): Places => {
+    let x = 0
+    const middles = sizes.map((w) => {
+      x += w * stretch
+      return x - (w * stretch) / 2
+    })
+    const half = Float32Array.from(sizes, (w) => (w * stretch) / 2)
+    return { x: Float32Array.from(middles), y: new Float32Array(sizes.length).fill(y), half, reach: height }
+  }
+  const wide = Math.ceil(need * stretch)
+  return {
+    kind: 'rows',
+    width: Math.max(wide, 1),
+    height,
+    queries: row(pair[0], HALF + 2),
+    keys: row(pair[1], height - HALF - 2),
+    pitch: height,
+    rise: 0,
+  }
+}
+
+const LEAST_LINE = 68
+const MOST_LINE = 300
+
+/** The running text, broken into lines; `ahead` leaves room below for arcs to tokens that come later. */
+export function arcs(labels: readonly string[], { width, height }: Frame, ahead: boolean): GraphGeometry {
+  const lines: number[] = []
+  const x = new Float32Array(labels.length)
+  const half = new Float32Array(labels.length)
+  let [line, at] = [0, GAP]
+  labels.forEach((label, i) => {
+    const wide = Math.min(width - 2 * GAP, textWidth(label) + SPACE)
+    if (at + wide > width - GAP && at > GAP) [line, at] = [line + 1, GAP]
+    x[i] = at + wide / 2
+    half[i] = wide / 2
+    lines.push(line)
+    at += wide
+  })
+  const pitch = Math.min(MOST_LINE, Math.max(LEAST_LINE, Math.floor(height / (line + 1))))
+  const base = ahead ? pitch / 2 : pitch - HALF - 2
+  const y = Float32Array.from(lines, (number) => number * pitch + base)
+  const places = { x, y, half, reach: HALF + 5 }
+  const rise = ahead ? pitch / 2 - HALF - 3 : pitch - 2 * HALF - 5
+  return { kind: 'arcs', width, height: (line + 1) * pitch, queries: places, keys: places, pitch, rise }
+}
+
+/** First and last (exclusive) token within a window of the drawing: from its left or top edge, as long as it is. */
+export function within({ kind, queries, keys }: GraphGeometry, from: number, length: number): [number, number] {
+  const across = kind === 'rows'
+  const longer = queries.x.length >= keys.x.length ? queries : keys
+  const places = across ? longer.x : longer.y
+  const slack = (i: number) => (across ? longer.half[i] : HALF)
+  let first = 0
+  while (first < places.length && places[first] + slack(first) < from) first++
+  let last = first
+  while (last < places.length && places[last] - slack(last) < from + length) last++
+  return [first, last]
+}
+
+/** The curve from a query to a key. In a running text it passes above to look back and below to look ahead. */
+export function trace(pen: Pick<Pen, 'moveTo' | 'bezierCurveTo'>, geometry: GraphGeometry, q: number, k: number): void {
+  const { kind, queries, keys } = geometry
+  const [x0, y0, x1, y1] = [queries.x[q], queries.y[q], keys.x[k], keys.y[k]]
+  if (kind === 'columns') {
+    const bend = (x1 - x0) / 2
+    pen.moveTo(x0 + GAP, y0)
+    pen.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - GAP, y1)
+  } else if (kind === 'rows') {
+    const [top, bottom] = [y0 + HALF, y1 - HALF]
+    pen.moveTo(x0, top)
+    pen.bezierCurveTo(x0, (top + bottom) / 2, x1, (top + bottom) / 2, x1, bottom)
+  } else arc(pen, [x0, y0], [x1, y1], k <= q, geometry.rise)
+}
+
+function arc(
+  pen: Pick<Pen, 'moveTo' | 'bezierCurveTo'>,
+  [x0, y0]: [number, number],
+  [x1, y1]: [number, number],
+  back: boolean,
+  room: number,
+): void {
+  const up = back ? -1 : 1
+  if (y0 !== y1) {
+    // From line to line: out of the text on one side, into it on the other.
+    const [from, to] = [y0 + up * HALF, y1 - up * HALF]
+    pen.moveTo(x0, from)
+    pen.bezierCurveTo(x0, (from + to) / 2, x1, (from + to) / 2, x1, to)
+    return
+  }
+  const reach = Math.abs(x1 - x0)
+  // A cubic rises to three quarters of its handles.
+  const rise = Math.min(room, 7 + reach * 0.4) * (4 / 3)
+  const spread = reach === 0 ? 4 : 0
+  pen.moveTo(x0 - spread, y0 + up * HALF)
+  pen.bezierCurveTo(
+    x0 - spread,
+    y0 + up * (HALF + rise),
+    x1 + spread,
+    y1 + up * (HALF + rise),
+    x1 + spread,
+    y1 + up * HALF,
+  )
+}
+
+/** What lies under a point of the drawing: a query, a key, or in a running text, where each token is both, the two of them. */
+export function tokenAt(geometry: GraphGeometry, px: number, py: number): [query: number | null, key: number | null] {
+  const { kind, queries, keys, width, height } = geometry
+  if (kind === 'columns') return px < width / 2 ? [nearest(queries, px, py), null] : [null, nearest(keys, px, py)]
+  if (kind === 'rows') return py < height / 2 ? [nearest(queries, px, py), null] : [null, nearest(keys, px, py)]
+  const token = nearest(queries, px, py)
+  return [token, token]
+}
+
+/** The token whose cell holds the point; in rows and columns cells reach as far as their side of the drawing does. */
+function nearest({ x, y, half, reach }: Places, px: number, py: number): number | null {
+  for (let i = 0; i < x.length; i++) if (Math.abs(py - y[i]) <= reach && Math.abs(px - x[i]) <= half[i]) return i
+  return null
+}

@@ -1,0 +1,42 @@
+/** Several heads read as one map. */
+import type { Analysis, Head } from '../data/analysis'
+import { has } from '../data/subset'
+import { type Matrix, rounding } from './matrix'
+
+export type Merge = 'mean' | 'max'
+
+/** More would take the browser's memory at long texts. */
+export const MOST_HEADS = 16
+
+/** Cell by cell the mean of the maps, or their entry of largest magnitude; no reading where one of them has none. */
+export function merged(maps: readonly Matrix[], how: Merge): Matrix {
+  const [{ rows, cols }] = maps
+  if (maps.some((map) => map.rows !== rows || map.cols !== cols)) throw new Error('merged: the maps differ in shape')
+  const data = Float32Array.from(maps[0].data)
+  for (const { data: more } of maps.slice(1)) {
+    if (how === 'mean') for (let i = 0; i < data.length; i++) data[i] += more[i]
+    else
+      for (let i = 0; i < data.length; i++)
+        if (!(Math.abs(data[i]) >= Math.abs(more[i]))) data[i] = stronger(data[i], more[i])
+  }
+  if (how === 'mean') for (let i = 0; i < data.length; i++) data[i] /= maps.length
+  const error = Math.max(...maps.map(({ error = 0 }) => error))
+  return { data, rows, cols, exact: maps.every(({ exact }) => exact), ...rounding(error) }
+}
+
+const stronger = (a: number, b: number) => (Number.isNaN(a) ? a : b)
+
+export const sameHead = (a: Head, b: Head) => a.layer === b.layer && a.head === b.head
+
+/** The heads right, left, below and above, where there are any. */
+export function neighbours({ layer, head }: Head, analysis: Pick<Analysis, 'layers' | 'heads' | 'part'>): Head[] {
+  const along = [1, -1].map((step) => ({ layer, head: head + step }))
+  const across = [1, -1].map((step) => ({ layer: layer + step, head }))
+  return [...along, ...across].filter((near) => near.layer >= 0 && near.head >= 0 && has(analysis, near))
+}
+
+/** The selection with one head more, or without it if it was in. */
+export function toggled(heads: readonly Head[], head: Head): Head[] {
+  const rest = heads.filter((other) => !sameHead(other, head))
+  return rest.length < heads.length ? rest : [...heads, head].slice(-MOST_HEADS)
+}

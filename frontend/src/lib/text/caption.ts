@@ -1,0 +1,78 @@
+/** What has to be said beside a picture: whose attention it is, read how, of what, and what to know before reading it. */
+import type { Analysis, Token } from '../data/analysis'
+import type { Matrix } from '../maths/matrix'
+import { plural, short } from './format'
+
+const LONGEST_QUOTE = 160
+
+interface Said {
+  analysis: Analysis
+  /** Such as `head 4.5`, or `all heads`. */
+  name: string
+  model: string
+  lenses: readonly { name: string; title: string }[]
+}
+
+export function caption({ analysis, name, model, lenses }: Said): string {
+  const { tokens, keyTokens, mechanism } = analysis
+  const count =
+    keyTokens === tokens ? plural(tokens.length, 'token') : `${tokens.length} query and ${keyTokens.length} key tokens`
+  const words = [analysis.text, analysis.textPair].filter(Boolean).map(quoted).join(' and ')
+  const read = lenses.map(({ title }) => title.toLowerCase()).join(' and ')
+  const sentences = [
+    `${capital(name)} of ${model}, mechanism ${mechanism}${options(analysis.params)}, read through ${read}${options(lensParams(analysis, lenses))}.`,
+    `${capital(count)}${words ? `: ${words}` : ''}.`,
+    ...[cutSentence(analysis)].filter(Boolean),
+    ...warningsOf(
+      analysis,
+      lenses.map((lens) => lens.name),
+    ),
+  ]
+  return sentences.join(' ')
+}
+
+/** Where the numbers come from. */
+export const sourceOf = ({ id }: Analysis) => `Headscope, analysis ${id.slice(0, 8)}.`
+
+/** How near the numbers of a map are to those that were computed. */
+export function precisionOf({ exact, error }: Matrix): string {
+  if (!exact) return 'a thumbnail: each cell its largest entry'
+  return error ? `rounded: off by at most ${short(error)}` : 'exact (float32)'
+}
+
+/** Of these lenses, and of the analysis as a whole; each once. */
+export function warningsOf({ warnings }: Analysis, lenses: readonly string[]): string[] {
+  const said = warnings.filter(({ lens }) => lens === null || lenses.includes(lens))
+  return [...new Set(said.map(({ message }) => message))]
+}
+
+/** Empty where the model has read the whole text. */
+export function cutSentence({ tokens, keyTokens, text, textPair }: Analysis): string {
+  const read = (segment: number) =>
+    [...tokens, ...keyTokens].filter((token) => token.segment === segment && token.kind !== 'special')
+  const left = [text, textPair].map((whole, segment) => whole.trimEnd().length - end(read(segment)))
+  // Offsets count characters, the lengths of texts their halves: only where a whole word is missing is it a cut.
+  const cut = left.some(
+    (missing, segment) =>
+      read(segment).length > 0 && missing > 1 && goesOn([text, textPair][segment], end(read(segment))),
+  )
+  return cut ? `Cut to ${plural(tokens.length, 'token')}: the text goes on.` : ''
+}
+
+const end = (tokens: readonly Token[]) => tokens.reduce((last, token) => Math.max(last, token.end), 0)
+const goesOn = (text: string, from: number) => /[\p{L}\p{N}]/u.test(Array.from(text).slice(from).join(''))
+
+function quoted(text: string): string {
+  const letters = Array.from(text.replace(/\s+/g, ' ').trim())
+  return `\u201c${letters.length <= LONGEST_QUOTE ? letters.join('') : `${letters.slice(0, LONGEST_QUOTE).join('')}\u2026`}\u201d`
+}
+
+const lensParams = ({ maps }: Analysis, lenses: Said['lenses']) =>
+  Object.assign({}, ...lenses.map(({ name }) => maps[name]?.params ?? {}))
+
+function options(params: Record<string, unknown>): string {
+  const parts = Object.entries(params).map(([name, value]) => `${name} ${JSON.stringify(value)}`)
+  return parts.length > 0 ? ` (${parts.join(', ')})` : ''
+}
+
+const capital = (text: string) => text.replace(/^./, (letter) => letter.toUpperCase())

@@ -1,0 +1,80 @@
+/** Texts to begin with. Each says what to look for. */
+import type { Model } from '../data/analysis'
+
+export interface Example {
+  title: string
+  look: string
+  text: string
+  pair: string
+  head: string
+  /** Choices that show it best, as they stand in the address. */
+  show?: { special?: string; compare?: string; lens?: string; other?: string; view?: string } & Partial<Twins>
+}
+
+/** Two models side by side, each as it was trained. */
+interface Twins {
+  model: string
+  kind: string
+  mechanism: string
+  params: string
+  with: string
+  than: string
+  thanparams: string
+  twin: string
+}
+
+export const EXAMPLES: readonly [Example, ...Example[]] = [
+  {
+    title: 'Two banks',
+    look: 'does a word look for its double?',
+    text: 'The boats lay by the river bank all winter, while the bank in town kept the money that the fishermen had earned. When spring came, the river rose over the bank, and the bank sent its men to count what was left of the boats.',
+    pair: '',
+    head: '2.9',
+    show: { special: 'hide' },
+  },
+  {
+    title: 'A pronoun',
+    look: 'is \u201cit\u201d the trophy or the suitcase?',
+    text: 'The trophy did not fit into the suitcase because it was too big.',
+    pair: '',
+    head: '3.1',
+  },
+  {
+    title: 'Two texts',
+    look: 'which heads cross over?',
+    text: 'A man is playing a guitar on the stage.',
+    pair: 'Somebody is making music for a crowd.',
+    head: '5.8',
+  },
+  {
+    title: 'A longer text',
+    look: 'how much survives?',
+    text: 'When the old clock on the town hall stopped, nobody noticed at first. The baker opened his shop when the bread was done, the children came to school when they were hungry for company, and the mayor held his speeches whenever he saw a crowd. Only the clockmaker, who had wound the clock every morning for forty years, walked past it with a small smile.',
+    pair: '',
+    head: '2.5',
+  },
+]
+
+/** Such as need models that not every installation has. */
+const OF_TWINS: readonly Example[] = [
+  {
+    title: 'Two mechanisms',
+    look: 'do twins agree?',
+    text: 'The trophy did not fit into the suitcase because it was too big.',
+    pair: '',
+    head: '3.1',
+    show: {
+      model: 'twin-bert-softmax',
+      with: 'model',
+      than: 'twin-bert-hopfield',
+      ...{ kind: '', mechanism: '', params: '', thanparams: '', twin: '' },
+      ...{ compare: 'side', lens: 'weights' },
+    },
+  },
+]
+
+/** Those whose models can be had. */
+export function examplesWith(models: readonly Model[]): readonly Example[] {
+  const here = (name: string | undefined) => models.some((model) => model.name === name && model.available)
+  return [...EXAMPLES, ...OF_TWINS.filter(({ show }) => here(show?.model) && here(show?.than))]
+}

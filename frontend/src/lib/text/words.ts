@@ -1,0 +1,151 @@
+/** Sentences about a head. Every number the right column shows is said here. */
+import type { Analysis, Declaration, Token } from '../data/analysis'
+import type { Axis } from '../maths/axis'
+import { type Matrix, topIndices } from '../maths/matrix'
+import { duration, percent, plural, short } from './format'
+
+/** Tokens keep their own spelling; what cannot be seen gets a sign. */
+export function tokenLabel(token: Token | undefined): string {
+  if (!token) return '?'
+  const text = token.text.replaceAll('\n', '\u21b5').replaceAll('\t', '\u21e5')
+  return text.trim() === '' ? '\u2423' : text
+}
+
+export const quote = (token: Token | undefined) => named(tokenLabel(token), token?.kind === 'special')
+
+/** As it stands in a sentence. */
+const named = (label: string, special: boolean) => (special ? label : `\u201c${label}\u201d`)
+
+/** The mean weight on each key token, said along an axis of tokens or of words. What is spelled alike counts as one: a repeated word is one thing looked at. */
+export function looksAt(means: Float32Array, { labels, special, of }: Axis): string {
+  const shares = new Map<string, number>()
+  let total = 0
+  for (let k = 0; k < means.length; k++) {
+    const name = named(labels[of[k]], special[of[k]])
+    shares.set(name, (shares.get(name) ?? 0) + means[k])
+    total += means[k]
+  }
+  if (total === 0) return 'Looks at nothing: every entry of this map is 0.'
+  const names = [...shares.keys()]
+  const sizes = Float32Array.from(shares.values(), (share) => share / total)
+  const [first, ...rest] = topIndices(sizes, 3)
+  const others = rest.filter((i) => sizes[i] >= 0.02).map((i) => `${names[i]} (${percent(sizes[i])})`)
+  const lead = `Looks most at ${names[first]}: ${percent(sizes[first])} of all weight`
+  return others.length > 0 ? `${lead}, then ${others.join(' and ')}.` : `${lead}.`
+}
+
+const NEIGHBOURS: [offset: number, words: string][] = [
+  [-1, 'the token before'],
+  [0, 'the token itself'],
+  [1, 'the next token'],
+]
+/** Less than this is no habit. */
+const HABIT = 0.3
+
+/** Where a text looks at itself: how much goes to the token before, itself or the next; empty where none of them takes much. */
+export function habitSentence(map: Matrix): string {
+  let total = 0
+  for (let i = 0; i < map.data.length; i++) if (!Number.isNaN(map.data[i])) total += Math.abs(map.data[i])
+  const shares = NEIGHBOURS.map(([offset, words]) => ({ words, share: diagonal(map, offset) / (total || 1) }))
+  const strong = shares.filter(({ share }) => share >= HABIT).sort((a, b) => b.share - a.share)
+  return strong.map(({ words, share }) => `${percent(share)} of all weight goes to ${words}.`).join(' ')
+}
+
+function diagonal(map: Matrix, offset: number): number {
+  let sum = 0
+  for (let q = Math.max(0, -offset); q < Math.min(map.rows, map.cols - offset); q++) {
+    const value = map.data[q * map.cols + q + offset]
+    if (!Number.isNaN(value)) sum += Math.abs(value)
+  }
+  return sum
+}
+
+export const nullShareSentence = (share: number, map = 'this map') =>
+  share < 5e-4 ? `All of ${map} reaches the output.` : `${percent(share)} of ${map} reaches nothing.`
+
+/** Above the map of the weights: what the other lens would show. */
+export const survivalSentence = (share: number) =>
+  share < 5e-4 ? 'all of it reaches the output' : `${percent(share)} of it reaches nothing`
+
+export const entropySentence = (nats: number, tokens: number) =>
+  `Entropy ${short(nats)} nats: a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`
+
+const plurality = (count: number) => (count < 1.05 ? 'about 1' : `about ${short(count)}`)
+
+export function leverageSentence(leverage: readonly (number | null)[], tokens: readonly Token[]): string {
+  const values = Float32Array.from(leverage, (value) => value ?? 0)
+  const least = values.reduce((low, value, i) => (value < values[low] ? i : low), 0)
+  const [most] = topIndices(values, 1)
+  if (values[least] > 0.995) return 'Every token keeps all the weight put on it.'
+  return `${quote(tokens[most])} keeps ${percent(values[most])} of the weight put on it, ${quote(tokens[least])} keeps ${percent(values[least])}.`
+}
+
+export function attemptsSentence(attempts: number): string {
+  return attempts > 1 ? `The worker stopped and was restarted; trying again (attempt ${attempts}). ` : ''
+}
+
+const STAGES: Record<string, string> = {
+  sending: 'Sending the text',
+  queued: 'Waiting for the worker',
+  loading: 'Loading the model',
+  forward: 'Running the model',
+  lenses: 'Reading the maps',
+  writing: 'Storing the maps',
+  done: 'Fetching the maps',
+}
+
+/** `elapsed` in ms since the button was pressed. */
+export function progressSentence(
+  stage: string,
+  detail: string,
+  position: number | null,
+  fraction: number,
+  elapsed: number,
+): string {
+  const doing = STAGES[stage] ?? stage
+  const what = detail ? `${doing}: ${detail}` : doing
+  const place = position ? `, ${plural(position, 'analysis').replace(/analysiss$/, 'analyses')} ahead` : ''
+  const left = fraction > 0.05 && fraction < 1 && elapsed > 1500 ? (elapsed * (1 - fraction)) / fraction : 0
+  const time = left > 1000 ? `, about ${Math.ceil(left / 1000)} s left` : ''
+  return `${what}${place}${time}. Escape cancels.`
+}
+
+/** Between 0 and 1 by definition and without a unit: read as per cent. */
+export const isShare = ({ range, unit }: Declaration) => range[0] === 0 && range[1] === 1 && unit === '1'
+
+export function amount(declaration: Declaration, value: number): string {
+  if (isShare(declaration)) return percent(value)
+  return declaration.unit === '1' ? short(value) : `${short(value)} ${declaration.unit}`
+}
+
+/** What a scale of it measures: `entropy in nats`. */
+export const unitOf = ({ title, unit }: Declaration): string =>
+  ['', '1', title.toLowerCase()].includes(unit) ? title.toLowerCase() : `${title.toLowerCase()} in ${unit}`
+
+/** What a number per head says, in words; measures that are not here are told by their title. */
+export const SENTENCES: Record<string, (value: number, tokens: number) => string> = {
+  entropy: entropySentence,
+  absolute_entropy: (nats, tokens) =>
+    `Entropy of magnitudes ${short(nats)} nats: signs aside, a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`,
+  participation_ratio: (value, tokens) =>
+    `By squared weights a query rests on ${plurality(value)} of ${tokens} tokens.`,
+  negative_share: (share) =>
+    share < 5e-4
+      ? 'Nothing in this map is negative.'
+      : `On average ${percent(share)} of a query\u2019s magnitude is negative.`,
+  special_broadcast: (share) => `Special tokens bring ${percent(share)} of this head\u2019s output to the others.`,
+}
+
+/** A measure nobody wrote a sentence for: its title, its number, its unit. */
+export function measureSentence(declaration: Declaration, value: number): string {
+  return `${declaration.title}: ${amount(declaration, value)}.`
+}
+
+/** Beside the button: how much there is, and how long it took. */
+export function summaryOf({ tokens, keyTokens, part, layers, heads, totalMs }: Analysis): string {
+  const keys = keyTokens === tokens ? '' : ` \u00d7 ${keyTokens.length}`
+  const time = totalMs === null ? [] : [duration(totalMs)]
+  const count = `${tokens.length}${keys} token${tokens.length === 1 ? '' : 's'}`
+  const all = part ? part.layers.length * part.heads.length : layers * heads
+  return [count, plural(all, 'head'), ...time].join(' \u00b7 ')
+}

@@ -1,0 +1,81 @@
+/** The other analysis of a comparison: asked for as the one on screen is, but for one thing, and with a progress of its own. */
+import type { KindSupport, Method, Request, Run } from '../lib/data/analysis'
+import { atWork, ownOf, sameMethod } from '../lib/data/mechanism'
+import { readParams } from '../lib/data/params'
+import type { Source } from '../lib/data/source'
+import type { Selection } from './selection.svelte'
+import { Session, type Shown } from './session.svelte'
+
+type Chosen = Pick<Selection, 'with' | 'than' | 'thanparams' | 'compare'>
+
+/** What else is to be analysed, as one string; empty where nothing is. */
+export const rivalOf = ({ with: what, than, thanparams, compare }: Chosen): string =>
+  compare === 'off' || what === 'lens' || than.trim() === '' ? '' : JSON.stringify([what, than, thanparams])
+
+/** What models were trained with, and what another one carries, as far as that is known. */
+export interface Known {
+  own: (model: string) => Method
+  support: KindSupport | undefined
+}
+
+/** Two models are compared as they were trained, unless another mechanism was chosen for the first. */
+export function rivalRequest(first: Request, { with: what, than, thanparams }: Chosen, known: Known): Request {
+  const request = { ...first, measures: [] }
+  const own = known.own(first.model)
+  if (what === 'mechanism') return { ...request, mechanism: atWork(own, than, readParams(thanparams)) }
+  if (what === 'text') return { ...request, text: than }
+  const mechanism = sameMethod(first.mechanism, own) ? known.own(than) : first.mechanism
+  const carried = first.lenses.filter(({ name }) => !known.support?.lenses[name])
+  return { ...request, model: than, mechanism, kind: '', lenses: carried }
+}
+
+export class Rival {
+  readonly #session: Session
+  /** What was to be analysed besides when the analysis on screen was asked for. */
+  #asked = ''
+
+  constructor(source: Source, onstranger: (insist: boolean) => void) {
+    this.#session = new Session(source, onstranger)
+  }
+
+  /** What is to be analysed besides, if anything is; and it is remembered that this was asked for. */
+  async request(first: Request, selection: Selection, known: Session): Promise<Request | undefined> {
+    this.#asked = rivalOf(selection)
+    this.dismiss()
+    if (this.#asked === '') return undefined
+    if (selection.with === 'model') await known.learn(selection.than)
+    const own = (model: string) => ownOf(known.catalogue?.models ?? [], model)
+    return rivalRequest(first, selection, { own, support: known.support[selection.than]?.[0] })
+  }
+
+  /** Whether what is on screen is what the selection asks for, or was as near to it as can be had. */
+  isFor(selection: Selection, second: Shown | undefined, lens: string): boolean {
+    if (rivalOf(selection) !== this.#asked) return false
+    return second ? second.analysis.lenses.includes(lens) : this.#asked === '' || this.error !== ''
+  }
+
+  /** Its analysis; undefined if it failed, which is then said. */
+  async ask(request: Request, lens: string, live: boolean): Promise<Shown | undefined> {
+    return (await this.#session.submit(request, lens, live)) ? this.#session.shown : undefined
+  }
+
+  /** What runs is said to be for the comparison. */
+  get run(): Run | undefined {
+    const { run } = this.#session
+    if (!run) return undefined
+    const detail = ['for the comparison', run.progress.detail].filter(Boolean).join(', ')
+    return { ...run, progress: { ...run.progress, detail } }
+  }
+
+  get error(): string {
+    return this.#session.error && `Nothing to compare with: ${this.#session.error}`
+  }
+
+  dismiss(): void {
+    this.#session.error = ''
+  }
+
+  cancel(): Promise<void> {
+    return this.#session.cancel()
+  }
+}

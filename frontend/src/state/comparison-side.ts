@@ -1,0 +1,59 @@
+/** What the open head is compared with. */
+import type { Analysis, Head } from '../lib/data/analysis'
+import type { Catalogue } from '../lib/data/source'
+import { short } from '../lib/text/format'
+import { shorten } from '../lib/text/labels'
+import type { Shown } from './session.svelte'
+
+export interface Side {
+  shown: Shown
+  lens: string
+  head: Head
+  /** What tells it from the other side. */
+  name: string
+}
+
+const LONGEST = 22
+
+/** What tells two analyses apart: their models, else their mechanisms, else their texts. */
+export function namesOf(one: Analysis, other: Analysis, { models, mechanisms }: Catalogue): [string, string] {
+  const title = ({ model: name }: Analysis) => models.find((item) => item.name === name)?.title ?? name
+  const model = (of: Analysis) => apart(title(of), title(of === one ? other : one))
+  const mechanism = ({ mechanism: name, params }: Analysis) =>
+    (mechanisms.find((item) => item.name === name)?.title ?? name) + settings(params)
+  const read = ({ text, textPair }: Analysis) => (one.text === other.text ? textPair : text)
+  const from = difference(read(one), read(other))
+  const text = (of: Analysis) => `\u201c${from > 0 ? '\u2026' : ''}${wholeWords(read(of).slice(from).trim())}\u201d`
+  const named = [model, mechanism, text].find((of) => of(one) !== of(other)) ?? text
+  return [named(one), named(other)]
+}
+
+/** Of titles that are alike up to a colon, the rest: `Hopfield` of `Twin BERT: Hopfield` beside `Twin BERT: softmax`. */
+function apart(title: string, beside: string): string {
+  const from = title.lastIndexOf(': ') + 2
+  if (from < 2 || title === beside || title.slice(0, from) !== beside.slice(0, from)) return title
+  return title.charAt(from).toUpperCase() + title.slice(from + 1)
+}
+
+/** As many words as fit; of one that is too long, its beginning. */
+function wholeWords(text: string): string {
+  if (text.length <= LONGEST) return text
+  const end = text.lastIndexOf(' ', LONGEST)
+  return end > 0 ? `${text.slice(0, end)} \u2026` : shorten(text, LONGEST)
+}
+
+/** Where two texts begin to differ, less the word before. */
+function difference(one: string, other: string): number {
+  let end = 0
+  while (end < one.length && one[end] === other[end]) end++
+  const before = one.slice(0, end)
+  const word = before.lastIndexOf(' ') + 1
+  return before.slice(0, Math.max(0, word - 1)).lastIndexOf(' ') + 1
+}
+
+function settings(params: Record<string, unknown>): string {
+  const parts = Object.entries(params).map(
+    ([name, value]) => `${name} ${typeof value === 'number' ? short(value) : value}`,
+  )
+  return parts.length === 0 ? '' : ` (${parts.join(', ')})`
+}

@@ -1,0 +1,125 @@
+/** Heads that are asked for: what the sentence came to, what it needs, and which heads were found. */
+import type { Analysis } from '../lib/data/analysis'
+import {
+  type Asked,
+  type AskedView,
+  compose,
+  type FoundHeads,
+  isQuery,
+  measureOf,
+  type Part,
+  type Question,
+  readSort,
+} from '../lib/data/search'
+import { type Finding, SourceError } from '../lib/data/source'
+import { Cache } from '../lib/net/cache'
+import { latest } from '../lib/net/latest'
+
+export interface Search {
+  /** A query or a sentence. */
+  text: string
+  /** As in the address. */
+  sort: string
+  lens: string
+}
+
+export class Finder {
+  view = $state.raw<AskedView>()
+  question = $state.raw<Question>()
+  found = $state.raw<FoundHeads>()
+  error = $state('')
+  busy = $state(false)
+  /** Measures that the analysis must hold for the search. */
+  needs = $state.raw<readonly string[]>([])
+
+  #asked = new Cache<Asked>(32)
+  #found = new Cache<FoundHeads>(32)
+  #task = latest((signal, analysis: Analysis, search: Search) => this.#search(signal, analysis, search))
+
+  constructor(private readonly finding: Finding | undefined) {}
+
+  get able(): boolean {
+    return this.finding !== undefined
+  }
+
+  /** Names of the heads that were found; undefined where all are meant. */
+  lit: ReadonlySet<string> | undefined = $derived(
+    this.found && this.view?.parts.some(({ slot }) => slot === 'where' || slot === 'limit')
+      ? new Set(this.found.heads.map(({ layer, head }) => `${layer}.${head}`))
+      : undefined,
+  )
+
+  /** What a sentence asks to see; undefined where that has to be asked back, or can't be read. */
+  async understand(analysis: Analysis, text: string): Promise<AskedView | undefined> {
+    try {
+      return (await this.#ask(analysis.id, text)).view ?? undefined
+    } catch {
+      return undefined
+    }
+  }
+
+  /** Answers whether measures have to be computed first: `needs` says which. */
+  async follow(analysis: Analysis, search: Search): Promise<boolean> {
+    if (!this.finding || (search.text === '' && readSort(search.sort).by !== 'measure')) {
+      this.#task.stop()
+      this.#show({})
+      return false
+    }
+    this.busy = true
+    try {
+      const missing = (await this.#task(analysis, search)) ?? false
+      return missing
+    } catch (error) {
+      this.#show({ error: error instanceof SourceError ? error.message : String(error) })
+      return false
+    }
+  }
+
+  /** What will be answered, as far as the reader said it. */
+  expect(parts: Part[]): void {
+    if (this.view) this.view = { ...this.view, parts }
+  }
+
+  /** What the search needs can't be had. */
+  refuse(sentence: string): void {
+    this.#show({ view: this.view, error: sentence })
+  }
+
+  async #search(signal: AbortSignal, analysis: Analysis, { text, sort, lens }: Search): Promise<boolean> {
+    const asked = text === '' ? { view: null, question: null } : await this.#ask(analysis.id, text)
+    if (signal.aborted) return false
+    const view = asked.view ?? undefined
+    const question = asked.question ?? undefined
+    const order = readSort(sort)
+    if (question || (!view?.parts.some(isQuery) && order.by !== 'measure')) {
+      this.#show({ view, question })
+      return false
+    }
+    const needs = [...(view?.measures ?? []), ...(order.by === 'measure' ? [measureOf(order.measure)] : [])]
+    if (needs.some((name) => !analysis.measures.includes(name))) {
+      this.view = view
+      this.needs = needs
+      return true
+    }
+    const query = compose(view?.parts ?? [], order)
+    const found = await this.#found.get(`${analysis.id} ${lens} ${query}`, () =>
+      this.finding!.heads(analysis.id, query, lens),
+    )
+    if (!signal.aborted) this.#show({ view, found, needs })
+    return false
+  }
+
+  #ask(id: string, text: string): Promise<Asked> {
+    return this.#asked.get(`${id} ${text}`, () => this.finding!.ask(id, text))
+  }
+
+  #show({
+    view,
+    question,
+    found,
+    error = '',
+    needs = [],
+  }: Partial<Pick<Finder, 'view' | 'question' | 'found' | 'error' | 'needs'>>): void {
+    Object.assign(this, { view, question, found, error, needs, busy: false })
+  }
+}

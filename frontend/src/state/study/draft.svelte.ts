@@ -1,0 +1,198 @@
+/** A study that is being put together: its data set, as the server reads it, and everything else that is chosen. */
+import type { KindSupport, Method } from '../../lib/data/analysis'
+import { atWork } from '../../lib/data/mechanism'
+import type { Params } from '../../lib/data/params'
+import type { Dataset, DatasetItem, Reading, Studies, StudyRequest } from '../../lib/data/studies'
+import { latest } from '../../lib/net/latest'
+import type { Place } from './place.svelte'
+
+export type Against = 'nothing' | 'mechanism' | 'model'
+
+const START = {
+  dataset: '',
+  format: '',
+  columns: {} as Record<string, string>,
+  model: '',
+  /** Empty for the one that each model was trained with; then without parameters. */
+  mechanism: '',
+  params: {} as Params,
+  /** What the second variant has that the first has not. */
+  against: 'nothing' as Against,
+  than: '',
+  thanParams: {} as Params,
+  figures: ['pattern-shares', 'entropy', 'special-maps'],
+  lenses: [] as string[],
+  measures: [] as string[],
+  /** Empty: all rows. */
+  limit: '',
+  seed: '0',
+  /** Empty: inputs are taken whole. */
+  maxTokens: '',
+  badRows: 'skip' as 'skip' | 'fail',
+}
+export type Choices = typeof START
+
+export class Draft {
+  dataset = $state.raw<Dataset>()
+  known = $state.raw<DatasetItem[]>([])
+  /** Why the data set can't be read, or the study not started. */
+  error = $state('')
+  /** What is done: a data set is read, or the study begun. */
+  busy = $state('')
+  /** The file on its way: its bytes, and how many of them have been sent. */
+  sending = $state.raw<{ file: File; sent: number }>()
+  /** What the first model carries, once that is known. */
+  support = $state.raw<KindSupport>()
+  choices: Choices = $derived.by(() => ({ ...START, ...readDraft(this.place.draft) }))
+  #read = latest((signal, id: string, reading: Reading) => this.studies.dataset(id, reading, signal))
+  #ask = latest((_signal, model: string) => this.supportOf(model))
+  #send = latest((signal, file: File) => this.studies.upload(file, signal, (sent) => this.#sent(file, sent)))
+
+  constructor(
+    readonly studies: Studies,
+    private readonly place: Place,
+    private readonly supportOf: (model: string) => Promise<KindSupport[]>,
+    private readonly fail: (error: unknown) => string,
+  ) {}
+
+  set(patch: Partial<Choices>): void {
+    const changed = Object.entries({ ...this.choices, ...patch }).filter(
+      ([name, value]) => JSON.stringify(value) !== JSON.stringify(START[name as keyof Choices]),
+    )
+    this.place.set({ draft: changed.length === 0 ? '' : JSON.stringify(Object.fromEntries(changed)) }, 'replace')
+  }
+
+  /** What a model carries. */
+  async ask(model: string): Promise<void> {
+    await this.#try(this.busy, async () => {
+      this.support = (await this.#ask(model))?.[0] ?? this.support
+    })
+  }
+
+  /** Which data sets the server has, and how it reads the one that is chosen. */
+  async learn(): Promise<void> {
+    await Promise.all([
+      this.#try('', async () => {
+        this.known = await this.studies.datasets()
+      }),
+      this.choices.dataset && this.look(),
+    ])
+  }
+
+  async take(file: File): Promise<void> {
+    this.#sent(file, 0)
+    await this.#try('', async () => {
+      const dataset = await this.#send(file)
+      if (!dataset) return
+      this.dataset = dataset
+      this.set({ dataset: dataset.id, format: '', columns: {} })
+      this.known = await this.studies.datasets()
+    })
+    // Another file may have taken its place.
+    if (this.sending?.file === file) this.sending = undefined
+  }
+
+  /** The file that is on its way is not wanted any more; what was there before stays. */
+  keep(): void {
+    this.#send.stop()
+  }
+
+  #sent(file: File, sent: number): void {
+    this.sending = { file, sent }
+  }
+
+  choose(id: string): Promise<void> {
+    this.set({ dataset: id, format: '', columns: {} })
+    return this.look()
+  }
+
+  /** Another column is the text, or another format is right. */
+  readAs(reading: Partial<Reading>): Promise<void> {
+    this.set(reading)
+    return this.look()
+  }
+
+  /** The data set as it is read now; the old picture stays until the new one is there. */
+  async look(): Promise<void> {
+    const { dataset: id, format, columns } = this.choices
+    if (id === '') {
+      this.dataset = undefined
+      return
+    }
+    await this.#try('Reading the data set \u2026', async () => {
+      const dataset = await this.#read(id, { format, columns })
+      if (dataset) this.dataset = dataset
+    })
+  }
+
+  /** Answers whether it went well; `busy` says meanwhile what is done. */
+  async #try(busy: string, what: () => Promise<void>): Promise<boolean> {
+    this.error = ''
+    this.busy = busy
+    try {
+      await what()
+      return true
+    } catch (error) {
+      this.error = this.fail(error)
+      return false
+    } finally {
+      this.busy = ''
+    }
+  }
+
+  /** Starts the study with `model`, which is that of the choices or the server's own, and was trained with `own`; its id, or undefined where it was refused. */
+  async start(model: string, own: Method): Promise<string | undefined> {
+    let id: string | undefined
+    await this.#try('Starting \u2026', async () => {
+      id = (await this.studies.start(this.#request(model, own))).id
+    })
+    return id
+  }
+
+  #request(model: string, own: Method): StudyRequest {
+    const { choices: now } = this
+    const first = now.mechanism === '' ? null : atWork(own, now.mechanism, now.params)
+    const other =
+      now.against === 'mechanism'
+        ? { model, mechanism: atWork(own, now.than, now.thanParams) }
+        : { model: now.than, mechanism: first }
+    return {
+      dataset: now.dataset,
+      reading: { format: now.format, columns: now.columns },
+      model,
+      mechanism: first,
+      against: now.against === 'nothing' || now.than === '' ? null : other,
+      lenses: now.lenses,
+      measures: now.measures,
+      figures: now.figures,
+      limit: countOf(now.limit),
+      seed: Math.max(0, Math.trunc(Number(now.seed)) || 0),
+      maxTokens: countOf(now.maxTokens),
+      badRows: now.badRows,
+    }
+  }
+}
+
+/** A count that was typed; null for none. */
+function countOf(text: string): number | null {
+  const count = Number(text)
+  return text.trim() !== '' && Number.isInteger(count) && count >= 1 ? count : null
+}
+
+function readDraft(text: string): Partial<Choices> {
+  try {
+    const found: unknown = JSON.parse(text)
+    return typeof found === 'object' && found !== null ? wellFormed(found as Record<string, unknown>) : {}
+  } catch {
+    return {}
+  }
+}
+
+/** Of what an address says, only what has the right type: a bad link never breaks the page. */
+function wellFormed(found: Record<string, unknown>): Partial<Choices> {
+  const kept = Object.entries(found).filter(([name, value]) => {
+    const wanted = START[name as keyof Choices] as unknown
+    return wanted !== undefined && typeof value === typeof wanted && Array.isArray(value) === Array.isArray(wanted)
+  })
+  return Object.fromEntries(kept)
+}

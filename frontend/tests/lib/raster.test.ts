@@ -1,0 +1,102 @@
+import { describe, expect, it } from 'vitest'
+import { random } from '../../gallery/maps'
+import {
+  dequantise,
+  difference,
+  type Matrix,
+  ownScale,
+  tileMatrix,
+  tilesMax,
+  topIndices,
+} from '../../src/lib/maths/matrix'
+import { rasterise, showing, spans, WHOLE, windowAt, zoomed } from '../../src/lib/maths/raster'
+import { colourIndex, type Scale } from '../../src/lib/maths/scale'
+
+const table = Uint32Array.from({ length: 256 }, (_, i) => i)
+const linear: Scale = { kind: 'linear', signed: true, max: 1 }
+
+describe('rasterise', () => {
+  it('gives every cell the same number of pixels where they divide', () => {
+    expect([...spans(3, 6, 0, 1)]).toEqual([0, 1, 0, 1, 1, 2, 1, 2, 2, 3, 2, 3])
+  })
+
+  it('keeps the strongest of many cells under one pixel, with its sign', () => {
+    const data = new Float32Array(100 * 100)
+    data[57 * 100 + 3] = -0.8
+    const pixels = new Uint32Array(25)
+    rasterise({ data, rows: 100, cols: 100, exact: true }, linear, table, pixels, [5, 5], WHOLE)
+    expect(pixels[2 * 5 + 0]).toBe(colourIndex(-0.8, linear))
+    expect([...pixels].filter((colour) => colour !== 128)).toHaveLength(1)
+  })
+
+  it('agrees with colouring cell by cell', () => {
+    const next = random(3)
+    const map: Matrix = { data: Float32Array.from({ length: 64 }, () => 2 * next() - 1), rows: 8, cols: 8, exact: true }
+    for (const kind of ['linear', 'sqrt', 'log'] as const) {
+      const pixels = new Uint32Array(64)
+      rasterise(map, { ...linear, kind }, table, pixels, [8, 8])
+      const wrong = map.data.filter((value, i) => Math.abs(pixels[i] - colourIndex(value, { ...linear, kind })) > 1)
+      expect(wrong).toHaveLength(0)
+    }
+  })
+})
+
+describe('matrix', () => {
+  it('reads bytes as offset + scale * byte', () => {
+    expect([...dequantise(Uint8Array.of(0, 128, 255), 0.5, -64)]).toEqual([-64, 0, 63.5])
+  })
+
+  it('finds one thumbnail among many', () => {
+    const tiles = {
+      bytes: Uint8Array.from({ length: 16 }, (_, i) => i),
+      scale: Float32Array.of(1, 1, 2, 1),
+      offset: Float32Array.of(0, 0, -40, 0),
+      layers: 2,
+      heads: 2,
+      rows: 2,
+      cols: 2,
+    }
+    expect([...tileMatrix(tiles, 1, 0).data]).toEqual([-24, -22, -20, -18])
+    expect(tilesMax(tiles)).toBe(24)
+  })
+
+  it('puts a thumbnail on its own scale', () => {
+    const tile: Matrix = { data: Float32Array.of(0.5, -1, 0.25, 0), rows: 2, cols: 2, exact: false }
+    expect([...ownScale({ ...tile, data: tile.data.map((value) => value / 10) }).data]).toEqual([...tile.data])
+  })
+
+  it('subtracts, and refuses maps of different texts', () => {
+    const a: Matrix = { data: Float32Array.of(1, 2), rows: 1, cols: 2, exact: true }
+    expect([...difference(a, { ...a, data: Float32Array.of(3, 1) }).data]).toEqual([-2, 1])
+    expect(() => difference(a, { ...a, cols: 1 })).toThrow('shape')
+  })
+
+  it('ranks by magnitude', () => {
+    expect(topIndices(Float32Array.of(0.1, -0.9, 0.5, 0.2), 3)).toEqual([1, 2, 3])
+  })
+})
+
+describe('windows on a map', () => {
+  it('stay inside the map and never show fewer than four cells', () => {
+    expect(windowAt(0.9, -1, 0.5, 40)).toEqual({ left: 0.5, top: 0, size: 0.5 })
+    expect(windowAt(0, 0, 0.001, 40).size).toBe(0.1)
+    expect(windowAt(0, 0, 0.1, 3)).toBe(WHOLE)
+  })
+
+  it('keep what lies under the hand when they zoom', () => {
+    const window = windowAt(0.2, 0.3, 0.5, 512)
+    const [x, y] = [0.25, 0.75]
+    const closer = zoomed(window, 0.5, [x, y], 512)
+    expect(closer.left + x * closer.size).toBeCloseTo(window.left + x * window.size)
+    expect(closer.top + y * closer.size).toBeCloseTo(window.top + y * window.size)
+    expect(zoomed(window, 4, [x, y], 512)).toBe(WHOLE)
+  })
+
+  it('move as far as a cell needs, and no further', () => {
+    const window = windowAt(0.5, 0.5, 0.1, 100)
+    expect(showing(window, [0.555, 0.555], 100)).toEqual(window)
+    expect(showing(window, [0.205, 0.555], 100).left).toBeCloseTo(0.2)
+    expect(showing(window, [0.205, 0.555], 100).top).toBe(0.5)
+    expect(showing(window, [0.805, 0.995], 100).left).toBeCloseTo(0.71)
+  })
+})

@@ -1,0 +1,224 @@
+import { describe, expect, it } from 'vitest'
+import { fixedCatalogue, fixedSource } from '../../gallery/source'
+import { type Analysis, headNumbers, headTitle, parseHeads, type Request } from '../../src/lib/data/analysis'
+import {
+  choicesOf,
+  compose,
+  countSentence,
+  holds,
+  nearest,
+  type Part,
+  readSort,
+  tokensOf,
+  valueText,
+} from '../../src/lib/data/search'
+import { classCounts } from '../../src/lib/drawing/classes'
+import type { Matrix } from '../../src/lib/maths/matrix'
+import { MOST_HEADS, merged, toggled } from '../../src/lib/maths/merge'
+import { amount } from '../../src/lib/text/words'
+import { type GridLayout, headAt, placeOf } from '../../src/marks/grid-painter'
+import { Finder } from '../../src/state/search.svelte'
+
+const part = (slot: Part['slot'], value: string): Part => ({ slot, value, said: value })
+
+describe('a query, put together from its parts', () => {
+  it.each([
+    [[part('where', 'vertical'), part('where', 'layer < 4')], 'vertical and layer < 4'],
+    [[part('where', 'layer = 2 or layer = 3'), part('where', 'vertical')], '(layer = 2 or layer = 3) and vertical'],
+    [[part('limit', '5'), part('order', 'order by entropy asc')], 'order by entropy asc limit 5'],
+    [[part('lens', 'effective')], ''],
+  ])('%#', (parts, query) => {
+    expect(compose(parts)).toBe(query)
+  })
+
+  it('is ordered by the measure that heads are sorted by', () => {
+    const parts = [part('where', 'vertical'), part('order', 'order by entropy asc')]
+    expect(compose(parts, readSort('null_share'))).toBe('vertical order by null_share desc')
+    expect(compose([], readSort('rank.stable asc'))).toBe('order by rank.stable asc')
+    expect(compose(parts, readSort('rank'))).toBe('vertical order by entropy asc')
+  })
+})
+
+it('says what a sentence asks for besides heads', () => {
+  const parts = [part('lens', 'weights'), part('compare', 'effective'), part('head', '8.10'), part('key', '3 7')]
+  expect(choicesOf(parts)).toEqual({
+    lens: 'weights',
+    compare: 'side',
+    with: 'lens',
+    other: 'effective',
+    head: '8.10',
+    heads: '',
+  })
+  expect(tokensOf(parts)).toEqual({ queries: [], keys: [3, 7] })
+  expect(choicesOf([part('chart', 'entropy layer'), part('where', 'vertical')])).toEqual({
+    colour: 'entropy',
+    figures: 'entropy',
+    spread: 'layer',
+  })
+})
+
+it('knows what is not chosen any more', () => {
+  const now = { lens: 'effective', colour: 'map', head: '2.9' }
+  expect(holds(part('lens', 'effective'), now)).toBe(true)
+  expect(holds(part('lens', 'weights'), now)).toBe(false)
+  expect(holds(part('head', '2.9'), now)).toBe(true)
+  expect(holds(part('chart', 'entropy layer'), now)).toBe(false)
+  expect(holds(part('where', 'vertical'), now)).toBe(true)
+})
+
+it('offers the nearest heads where none reaches a bound', () => {
+  const parts = [part('where', 'layer < 4'), part('where', 'head_roles.previous >= 0.5'), part('where', 'vertical')]
+  expect(nearest(parts)).toEqual({
+    measure: 'head_roles.previous',
+    query: 'layer < 4 and vertical order by head_roles.previous desc',
+  })
+  expect(nearest([part('where', 'entropy@max-entropy < 1')])?.query).toBe('order by entropy@max-entropy asc')
+  expect(nearest([part('where', 'vertical'), part('where', 'layer > 2')])).toBeUndefined()
+})
+
+it('says how many were found, and what orders them', () => {
+  const heads = [1, 2, 3].map((head) => ({ layer: 0, head, values: {} }))
+  const found = { query: '', rankedBy: 'null_share', direction: 'desc' as const, of: 72, heads }
+  expect(countSentence(found)).toBe('3 of 72 heads, the largest null share first')
+  expect(countSentence({ ...found, rankedBy: 'patterns.margin@effective' })).toBe('3 of 72 heads, the clearest first')
+  expect(countSentence({ ...found, rankedBy: null, of: 3 })).toBe('all 3 heads')
+})
+
+it('writes values with their unit, and says where there is none', () => {
+  const share = { ...fixedCatalogue.measures[1], unit: '1' }
+  expect(valueText('null_share@weights', 0.616, [share])).toBe('62\u00a0%')
+  expect(valueText('entropy', 1.234, [])).toBe('1.2')
+  expect(valueText('entropy', null, [])).toBe('no reading')
+  expect(valueText('vertical', 'diagonal', [])).toBe('diagonal')
+})
+
+it('offers every number per head, columns one by one, but no class', () => {
+  const names = headNumbers(fixedCatalogue.measures).map(({ name }) => name)
+  expect(names).toContain('entropy')
+  expect(names).toContain('patterns.margin')
+  expect(names).not.toContain('patterns')
+  expect(names).not.toContain('patterns.class')
+})
+
+it('gives every column its own unit', () => {
+  const distance = { ...fixedCatalogue.measures[0], axes: ['L', 'H', 'C'], unit: 'tokens', columns: ['mean', 'from_1'] }
+  const [mean, share] = headNumbers([{ ...distance, units: { mean: 'tokens', from_1: '1' } }])
+  expect([amount(mean, 2.5), amount(share, 0.25)]).toEqual(['2.5 tokens', '0.25'])
+})
+
+describe('several heads as one', () => {
+  const map = (...data: number[]): Matrix => ({
+    data: Float32Array.from(data),
+    rows: 1,
+    cols: data.length,
+    exact: true,
+  })
+  it('are averaged, or their entry of largest magnitude is kept', () => {
+    const maps = [map(0.2, -0.6, 0), map(0.4, 0.2, 0)]
+    expect([...merged(maps, 'mean').data].map((value) => value.toFixed(2))).toEqual(['0.30', '-0.20', '0.00'])
+    expect([...merged(maps, 'max').data].map((value) => value.toFixed(1))).toEqual(['0.4', '-0.6', '0.0'])
+  })
+
+  it('have no reading where one of them has none', () => {
+    for (const how of ['mean', 'max'] as const) {
+      expect([...merged([map(Number.NaN, 1), map(0.5, 1)], how).data]).toEqual([Number.NaN, 1])
+      expect([...merged([map(0.5, 1), map(Number.NaN, 1)], how).data]).toEqual([Number.NaN, 1])
+    }
+  })
+
+  it('must be of one shape, and leave their maps alone', () => {
+    const first = map(1, 2)
+    merged([first, map(3, 4)], 'mean')
+    expect([...first.data]).toEqual([1, 2])
+    expect(() => merged([first, map(1)], 'mean')).toThrow('shape')
+  })
+
+  it('come and go, and are never too many', () => {
+    const [a, b] = parseHeads('1.2 3.4')
+    expect(toggled([a], b)).toEqual([a, b])
+    expect(toggled([a, b], a)).toEqual([b])
+    const many = Array.from({ length: MOST_HEADS }, (_, head) => ({ layer: 0, head }))
+    expect(toggled(many, b)).toHaveLength(MOST_HEADS)
+    expect(headTitle({ ...a, among: { heads: [a, b], how: 'max' } })).toBe('maximum of 2 heads')
+  })
+})
+
+describe('places in the grid', () => {
+  const layout: GridLayout = { layers: 2, heads: 3, cell: 10, gap: 2 }
+  it('are layers and heads, or an order of its own', () => {
+    expect(headAt(layout, 1, 2)).toEqual({ layer: 1, head: 2 })
+    const order = parseHeads('5.1 0.0 3.3 2.2')
+    expect(headAt({ ...layout, order }, 1, 0)).toEqual({ layer: 2, head: 2 })
+    expect(headAt({ ...layout, order }, 1, 1)).toBeUndefined()
+    expect(placeOf({ ...layout, order }, { layer: 3, head: 3 })).toEqual([0, 2])
+    expect(placeOf({ ...layout, order }, { layer: 4, head: 4 })).toBeUndefined()
+  })
+})
+
+it('counts the classes that occur', () => {
+  expect(
+    classCounts([
+      ['diagonal', null],
+      ['vertical', 'diagonal'],
+    ]),
+  ).toEqual([
+    ['vertical', 1],
+    ['diagonal', 2],
+  ])
+})
+
+describe('Finder', () => {
+  const source = fixedSource()
+  const request: Request = {
+    model: 'minilm',
+    text: 'One two three four.',
+    textPair: '',
+    kind: 'self',
+    mechanism: { name: 'softmax', params: {} },
+    lenses: [{ name: 'weights', params: {} }],
+    measures: ['entropy'],
+  }
+  const analysed = (): Promise<Analysis> => source.submit(request, new AbortController().signal)
+  const search = (text: string, sort = 'layer') => ({ text, sort, lens: 'weights' })
+
+  it('finds, lights what was found, and lets go', async () => {
+    const [finder, analysis] = [new Finder(source.finding), await analysed()]
+    expect(await finder.follow(analysis, search('diagonal and layer < 2'))).toBe(false)
+    expect(finder.found?.heads.every(({ layer }) => layer < 2)).toBe(true)
+    expect(finder.lit?.size).toBe(finder.found?.heads.length)
+    expect(finder.lit?.size).toBeGreaterThan(0)
+    await finder.follow(analysis, search(''))
+    expect([finder.found, finder.lit, finder.view]).toEqual([undefined, undefined, undefined])
+  })
+
+  it('asks for a measure that is missing', async () => {
+    const finder = new Finder(source.finding)
+    expect(await finder.follow(await analysed(), search('', 'null_share'))).toBe(true)
+    expect(finder.needs).toEqual(['null_share'])
+    finder.refuse('Not here.')
+    expect([finder.error, finder.busy]).toEqual(['Not here.', false])
+  })
+
+  it('sorts without lighting anything', async () => {
+    const finder = new Finder(source.finding)
+    await finder.follow(await analysed(), search('', 'entropy'))
+    expect(finder.found?.heads).toHaveLength(72)
+    expect(finder.lit).toBeUndefined()
+  })
+
+  it('asks back, and says what can\u2019t be read', async () => {
+    const [finder, analysis] = [new Finder(source.finding), await analysed()]
+    await finder.follow(analysis, search('heads in layer 1'))
+    expect(finder.question?.choices).toHaveLength(2)
+    await finder.follow(analysis, search('what?'))
+    expect([finder.question, finder.error]).toEqual([undefined, 'This can\u2019t be read. (At character 5.)'])
+  })
+
+  it('shows only what was asked for last', async () => {
+    const [finder, analysis] = [new Finder(source.finding), await analysed()]
+    const first = finder.follow(analysis, search('vertical'))
+    await finder.follow(analysis, search('diagonal'))
+    await first
+    expect(finder.view?.query).toBe('diagonal')
+  })
+})

@@ -1,0 +1,118 @@
+import { describe, expect, it } from 'vitest'
+import type { Token } from '../../src/lib/data/analysis'
+import { tokenAxis, wordAxis } from '../../src/lib/maths/axis'
+import { percent, short, weight } from '../../src/lib/text/format'
+import { labelStep, shorten } from '../../src/lib/text/labels'
+import {
+  attemptsSentence,
+  entropySentence,
+  habitSentence,
+  leverageSentence,
+  looksAt,
+  nullShareSentence,
+  progressSentence,
+  SENTENCES,
+  tokenLabel,
+} from '../../src/lib/text/words'
+
+const token = (text: string, kind: Token['kind'] = 'word'): Token => ({
+  text,
+  id: 1,
+  start: 0,
+  end: 0,
+  word: 0,
+  segment: 0,
+  kind,
+})
+const tokens = [token('[CLS]', 'special'), token('bank'), token('river'), token('bank')]
+
+describe('sentences', () => {
+  it('adds up tokens spelled alike', () => {
+    expect(looksAt(Float32Array.of(0.2, 0.25, 0.3, 0.25), tokenAxis(tokens))).toBe(
+      'Looks most at \u201cbank\u201d: 50\u00a0% of all weight, then \u201criver\u201d (30\u00a0%) and [CLS] (20\u00a0%).',
+    )
+  })
+
+  it('speaks of words where these are read', () => {
+    const pieces = [
+      { ...token('un'), start: 0, end: 2 },
+      { ...token('tangle', 'subword'), start: 2, end: 8 },
+    ]
+    const read = wordAxis([token('[CLS]', 'special'), ...pieces])
+    expect(looksAt(Float32Array.of(0.4, 0.5, 0.1), read)).toBe(
+      'Looks most at \u201cuntangle\u201d: 60\u00a0% of all weight, then [CLS] (40\u00a0%).',
+    )
+  })
+
+  it('says what the numbers mean', () => {
+    expect(nullShareSentence(0.612)).toBe('61\u00a0% of this map reaches nothing.')
+    expect(nullShareSentence(1e-9)).toBe('All of this map reaches the output.')
+    expect(entropySentence(Math.log(4), 12)).toBe('Entropy 1.4 nats: a query spreads over about 4 of 12 tokens.')
+    expect(leverageSentence([0.05, 0.5, 0.9, 0.4], tokens)).toBe(
+      '\u201criver\u201d keeps 90\u00a0% of the weight put on it, [CLS] keeps 5.0\u00a0%.',
+    )
+    expect(leverageSentence([1, 1, 1, 1], tokens)).toBe('Every token keeps all the weight put on it.')
+  })
+
+  it('names a habit only where it is one', () => {
+    const map = (rows: number[][]) => ({ data: Float32Array.from(rows.flat()), rows: 3, cols: 3, exact: true })
+    const before = [
+      [1, 0, 0],
+      [1, 0, 0],
+      [0, 1, 0],
+    ]
+    expect(habitSentence(map(before))).toBe(
+      '67\u00a0% of all weight goes to the token before. 33\u00a0% of all weight goes to the token itself.',
+    )
+    const even = Array.from({ length: 3 }, () => [0.2, 0.2, 0.6])
+    expect(habitSentence(map(even))).toBe('33\u00a0% of all weight goes to the token itself.')
+    expect(
+      habitSentence(
+        map([
+          [0, 0, 1],
+          [0, 0, Number.NaN],
+          [1, 0, 0],
+        ]),
+      ),
+    ).toBe('')
+  })
+
+  it('has a sentence for every number that is no share of its own', () => {
+    expect(SENTENCES.negative_share(0, 4)).toBe('Nothing in this map is negative.')
+    expect(SENTENCES.participation_ratio(3.2, 12)).toBe('By squared weights a query rests on about 3.2 of 12 tokens.')
+  })
+
+  it('shows tokens that cannot be seen', () => {
+    expect(tokenLabel(token(' '))).toBe('\u2423')
+    expect(tokenLabel(token('\n'))).toBe('\u21b5')
+    expect(tokenLabel(token('<b>'))).toBe('<b>')
+  })
+})
+
+describe('numbers and labels', () => {
+  it('keep sensible digits and a real minus', () => {
+    expect(weight(0.23141)).toBe('0.2314')
+    expect(weight(-0.5)).toBe('\u22120.5000')
+    expect(weight(0)).toBe('0')
+    expect(short(0.027341)).toBe('0.027')
+    expect(percent(0.043)).toBe('4.3\u00a0%')
+  })
+
+  it('thin out before they touch', () => {
+    expect(labelStep(20)).toBe(1)
+    expect(labelStep(7)).toBe(2)
+    expect(labelStep(0.8) * 0.8).toBeGreaterThanOrEqual(11)
+    expect(shorten('fishermen', 5)).toBe('fish\u2026')
+  })
+})
+
+describe('progress', () => {
+  it('says what happens, how long it will take, and how to stop it', () => {
+    expect(progressSentence('forward', 'layer 4', null, 0.5, 4000)).toBe(
+      'Running the model: layer 4, about 4 s left. Escape cancels.',
+    )
+    expect(progressSentence('queued', '', 2, 0, 100)).toBe('Waiting for the worker, 2 analyses ahead. Escape cancels.')
+    expect(attemptsSentence(1)).toBe('')
+    expect(attemptsSentence(2)).toContain('attempt 2')
+  })
+})

@@ -1,0 +1,208 @@
+import { describe, expect, it, vi } from 'vitest'
+import { fixedSource } from '../../gallery/source'
+import type { Request, Run } from '../../src/lib/data/analysis'
+import { type Source, SourceError } from '../../src/lib/data/source'
+import { Maps } from '../../src/state/maps.svelte'
+import { Session } from '../../src/state/session.svelte'
+
+const request: Request = {
+  model: 'minilm',
+  text: 'One two three.',
+  textPair: '',
+  kind: '',
+  mechanism: { name: 'softmax', params: {} },
+  lenses: ['weights', 'effective'].map((name) => ({ name, params: {} })),
+  measures: ['entropy'],
+}
+const session = (over: Partial<Source> = {}, delayMs = 0) => new Session({ ...fixedSource(delayMs), ...over })
+
+describe('Maps', () => {
+  it('asks for numbers of a head once its map has come, or has failed', async () => {
+    const asked: string[] = []
+    let come = (_: boolean): void => {}
+    const map: Source['map'] = async () => {
+      asked.push('map')
+      const here = await new Promise<boolean>((resolve) => (come = resolve))
+      if (!here) throw new Error('gone')
+      return { data: new Float32Array(1), rows: 1, cols: 1, exact: true }
+    }
+    const measure: Source['measure'] = async () => {
+      asked.push('numbers')
+      return [1]
+    }
+    const failed = vi.fn()
+    const maps = new Maps({ ...fixedSource(), map, measure }, 'id', failed, new AbortController().signal)
+    for (const [head, here] of [
+      [0, true],
+      [1, false],
+    ] as const) {
+      asked.length = 0
+      const at = { layer: 0, head }
+      // Whichever part of the page is first.
+      maps.wantNumbers('entropy', 'weights', at)
+      const coming = maps.wantMap('weights', at)
+      await Promise.resolve()
+      expect(asked).toEqual(['map'])
+      come(here)
+      await coming
+      await vi.waitFor(() => expect(maps.numbers('entropy', 'weights', at)).toEqual([1]))
+      expect(asked).toEqual(['map', 'numbers'])
+    }
+    expect(failed).toHaveBeenCalledOnce()
+  })
+})
+
+describe('Session', () => {
+  it('shows an analysis together with its first grid', async () => {
+    const it = session()
+    expect(await it.submit(request, 'weights')).toBe(true)
+    expect(it.shown?.analysis.tokens.map(({ text }) => text)).toEqual(['[CLS]', 'One', 'two', 'three', '.', '[SEP]'])
+    expect(it.shown?.maps.grid('weights')?.rows).toBe(6)
+    expect(it.busy).toBe(false)
+  })
+
+  it('follows a run and keeps the old picture meanwhile', async () => {
+    const it = session({}, 30)
+    await it.submit(request, 'weights')
+    const old = it.shown
+    const next = it.submit({ ...request, text: 'Four.' }, 'weights')
+    expect(it.busy).toBe(true)
+    expect(it.shown).toBe(old)
+    expect(await next).toBe(true)
+    expect(it.shown?.analysis.text).toBe('Four.')
+  })
+
+  it('shows the last of two submissions, whichever ends first', async () => {
+    const it = session({}, 30)
+    const [first, second] = [it.submit(request, 'weights'), it.submit({ ...request, text: 'Four.' }, 'weights')]
+    expect(await Promise.all([first, second])).toEqual([false, true])
+    expect(it.shown?.analysis.text).toBe('Four.')
+  })
+
+  it('asks nothing about a run that a newer one has superseded', async () => {
+    const asked: string[] = []
+    const source = fixedSource(30)
+    const grid: Source['grid'] = (id, ...rest) => {
+      asked.push(id)
+      return source.grid(id, ...rest)
+    }
+    const it = new Session({ ...source, grid })
+    await Promise.all([it.submit(request, 'weights'), it.submit({ ...request, text: 'Four.' }, 'weights')])
+    expect(asked).toEqual([it.shown?.analysis.id])
+    expect(it.error).toBe('')
+  })
+
+  it('reads nothing more of what was typed in passing before it is forgotten', async () => {
+    const source = fixedSource()
+    const told: string[] = []
+    const submit: Source['submit'] = async (...asked) => ({ ...(await source.submit(...asked)), status: 'running' })
+    const map: Source['map'] = (id, _lens, _head, signal) =>
+      new Promise((_, reject) => {
+        signal.addEventListener('abort', () => {
+          told.push(`left ${id}`)
+          reject(signal.reason)
+        })
+      })
+    const cancel = async (id: string) => {
+      told.push(`forgotten ${id}`)
+    }
+    const it = new Session({ ...source, submit, map, cancel })
+    await it.submit(request, 'weights', true)
+    const { id } = it.shown!.analysis
+    const coming = it.shown!.maps.wantMap('weights', { layer: 0, head: 0 })
+    await it.submit({ ...request, text: 'One two three four.' }, 'weights', true)
+    await coming
+    expect(told).toEqual([`left ${id}`, `forgotten ${id}`])
+    expect(it.error).toBe('')
+  })
+
+  it('cancels a run, and says nothing went wrong', async () => {
+    const cancel = vi.fn(async () => {})
+    const it = session({ cancel }, 200)
+    const run = it.submit(request, 'weights')
+    await vi.waitFor(() => expect(it.run?.id).toBe('fixed-0'))
+    await it.cancel()
+    expect(it.busy).toBe(false)
+    expect(await run).toBe(false)
+    expect(cancel).toHaveBeenCalledWith('fixed-0')
+    expect(it.error).toBe('')
+  })
+
+  it('cancels a run whose id it does not know yet as soon as it learns it', async () => {
+    const cancel = vi.fn(async () => {})
+    const it = session({ cancel })
+    const run = it.submit(request, 'weights')
+    await it.cancel()
+    expect(it.busy).toBe(false)
+    expect(await run).toBe(false)
+    expect(cancel).toHaveBeenCalledOnce()
+    expect(it.shown).toBeUndefined()
+  })
+
+  it('shows the sentence of a problem and keeps what was there', async () => {
+    const it = session()
+    await it.submit(request, 'weights')
+    const old = it.shown
+    expect(await it.submit({ ...request, text: ' ' }, 'weights')).toBe(false)
+    expect(it.error).toBe('The text is empty. Type a sentence.')
+    expect(it.shown).toBe(old)
+  })
+
+  it('shows why a run failed', async () => {
+    const error = { title: 'Failed', status: 500, code: 'engine-died', detail: 'The engine died twice.' }
+    const watch = async (id: string, report: (run: Run) => void) =>
+      report({
+        id,
+        status: 'failed',
+        progress: { fraction: 0, stage: 'failed', detail: '', position: null },
+        attempts: 2,
+        error,
+      })
+    const it = session({ watch }, 10)
+    await it.submit(request, 'weights')
+    expect(it.error).toBe('The engine died twice.')
+  })
+
+  it('says so when the server cannot be reached', async () => {
+    const catalogue = () => Promise.reject(new SourceError('The server cannot be reached.', 'unreachable', 0))
+    const it = session({ catalogue })
+    await it.start()
+    expect(it.error).toBe('The server cannot be reached.')
+  })
+
+  it('forgets what was asked for in passing once something else is on screen', async () => {
+    const forgotten: string[] = []
+    const cancel = async (id: string) => void forgotten.push(id)
+    const it = session({ cancel }, 20)
+    await it.submit(request, 'weights', true)
+    expect(forgotten).toEqual([])
+    await it.submit({ ...request, text: 'One two four.' }, 'weights', true)
+    expect(forgotten).toEqual(['fixed-0'])
+    expect([...(it.shown?.changes?.tokens ?? [])]).toEqual([3])
+  })
+
+  it('keeps what the reader asks for, whether or not it was typed before', async () => {
+    const forgotten: string[] = []
+    const source = fixedSource(20)
+    const ids = new Map<string, string>()
+    const submit: Source['submit'] = async (wanted, signal) => {
+      const answer = await source.submit(wanted, signal)
+      const id = ids.get(wanted.text) ?? answer.id
+      ids.set(wanted.text, id)
+      return { ...answer, id }
+    }
+    const it = new Session({ ...source, submit, cancel: async (id: string) => void forgotten.push(id) })
+    const typed = it.submit(request, 'weights', true)
+    const pressed = it.submit(request, 'weights')
+    expect(await Promise.all([typed, pressed])).toEqual([false, true])
+    await it.submit({ ...request, text: 'Four.' }, 'weights', true)
+    await it.submit({ ...request, text: 'Five.' }, 'weights')
+    expect(forgotten).toEqual([ids.get('Four.')])
+  })
+
+  it('stays silent about what goes wrong while one types', async () => {
+    const it = session()
+    await it.submit({ ...request, text: ' ' }, 'weights', true)
+    expect(it.error).toBe('')
+  })
+})
