@@ -134,7 +134,11 @@ def test_importing_the_server_loads_no_torch() -> None:
 def test_no_file_is_too_long() -> None:
     """450 lines at most, in every language of the tree."""
     places = [(folder, ".py") for folder in (PACKAGE, ROOT / "models", ROOT / "tests", ROOT / "benchmarks")]
-    places += [(ROOT / "frontend" / folder, ext) for folder in ("src", "gallery", "tests") for ext in (".ts", ".svelte", ".css")]
+    places += [
+        (ROOT / "frontend" / folder, ext)
+        for folder in ("src", "gallery", "tests")
+        for ext in (".ts", ".svelte", ".css")
+    ]
     generated = {ROOT / "frontend" / "src" / "api" / "schema.ts"}
     long = {}
     for folder, ext in places:

@@ -304,7 +304,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     measures: request.measures,
     layers: LAYERS,
     heads: HEADS,
-    part: null,
+    subset: null,
     headWidth: HEAD_WIDTH,
     text: request.text,
     textPair: request.textPair,

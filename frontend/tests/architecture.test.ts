@@ -1,6 +1,6 @@
-/** Holds the import direction lib <- api, state, marks <- views <- app, and bans what could run a token as code. */
-import { readdirSync, readFileSync } from 'node:fs'
-import { dirname, join, normalize, relative } from 'node:path'
+/** Holds the import direction lib <- api, state, marks <- views <- app, keeps imports free of cycles, and bans what could run a token as code. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 
 const SRC = join(import.meta.dirname, '../src')
@@ -21,16 +21,32 @@ const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
   .map((file) => ({ file, text: readFileSync(join(SRC, file), 'utf8') }))
 const folder = (file: string) => file.split('/')[0]
 
-describe.each(files)('$file', ({ file, text }) => {
+/** What a file imports, types included, as paths in src. */
+function importsOf({ file, text }: (typeof files)[number]): string[] {
+  const paths = [...text.matchAll(/(?:from |import |import\()'(\.[^']+)'/g)]
+  return paths.map(([, path]) => {
+    const target = join(dirname(file), path)
+    return existsSync(join(SRC, `${target}.ts`)) ? `${target}.ts` : target
+  })
+}
+
+describe.each(files)('$file', (source) => {
   it('imports only what its folder may', () => {
-    for (const [, path] of text.matchAll(/from '(\.[^']+)'/g)) {
-      const target = folder(relative(SRC, normalize(join(SRC, dirname(file), path))))
-      expect(MAY_IMPORT[folder(file)], `${file} imports ${path}`).toContain(target)
-    }
+    for (const target of importsOf(source)) expect(MAY_IMPORT[folder(source.file)]).toContain(folder(target))
   })
 
   it('runs nothing that came as text, and can be read in one sitting', () => {
-    expect(text.match(BANNED)).toBeNull()
-    expect(text.split('\n').length).toBeLessThanOrEqual(LONGEST)
+    expect(source.text.match(BANNED)).toBeNull()
+    expect(source.text.split('\n').length).toBeLessThanOrEqual(LONGEST)
   })
+})
+
+it('has no import cycle', () => {
+  const imports = new Map(files.map((source) => [source.file, importsOf(source)]))
+  // Without the files that import nothing that is left, again and again, only cycles and what imports them remain.
+  for (let before = -1; before !== imports.size; ) {
+    before = imports.size
+    for (const [file, targets] of imports) if (!targets.some((target) => imports.has(target))) imports.delete(file)
+  }
+  expect([...imports.keys()]).toEqual([])
 })

@@ -1,7 +1,17 @@
 /** From the JSON of the REST interface, as its schema describes it, to the nouns of the viewer. */
-import type { Analysis, Declaration, KindSupport, MapInfo, Method, Model, Reasons, Run } from '../lib/data/analysis'
+import type {
+  Analysis,
+  Declaration,
+  KindSupport,
+  MapInfo,
+  Method,
+  Model,
+  Reasons,
+  Run,
+  Subset,
+} from '../lib/data/analysis'
 import type { Past } from '../lib/data/source'
-import { type Analysed, extent, partOf, spread } from '../lib/data/subset'
+import { extent, scatter, subsetOf } from '../lib/data/subset'
 import type { components } from './schema'
 
 type Schemas = components['schemas']
@@ -83,17 +93,17 @@ export const readRun = ({ id, status, progress, attempts, error }: WireRun): Run
   error,
 })
 
-const spreadNotes = (map: Schemas['MapSchema'], part: Analysed): MapInfo => ({
+const scatterNotes = (map: Schemas['MapSchema'], subset: Subset): MapInfo => ({
   ...map,
-  identical: map.identical && spread(map.identical, part, false),
-  undefined: map.undefined && spread(map.undefined, part, 0),
+  identical: map.identical && scatter(map.identical, subset, false),
+  undefined: map.undefined && scatter(map.undefined, subset, 0),
 })
 
 /** `picture` is the address of the image, where the analysis is of one. */
 export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
   const { name, params } = readMethod(wire.mechanism)
   const { grid } = wire
-  const part = partOf(wire.layer_numbers, wire.head_numbers)
+  const subset = subsetOf(wire.layer_numbers, wire.head_numbers)
   return {
     ...readRun(wire),
     model: wire.model,
@@ -104,7 +114,7 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     measures: wire.measures,
     layers: extent(wire.layer_numbers),
     heads: extent(wire.head_numbers),
-    part,
+    subset,
     headWidth: wire.head_width,
     text: wire.text ?? '',
     textPair: wire.text_pair ?? '',
@@ -116,8 +126,8 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     maxTokens: wire.max_tokens,
     tokens: wire.tokens,
     keyTokens: wire.key_tokens ?? wire.tokens,
-    maps: part
-      ? Object.fromEntries(Object.entries(wire.maps).map(([lens, map]) => [lens, spreadNotes(map, part)]))
+    maps: subset
+      ? Object.fromEntries(Object.entries(wire.maps).map(([lens, map]) => [lens, scatterNotes(map, subset)]))
       : wire.maps,
     warnings: wire.warnings,
     totalMs: wire.timing_ms.total ?? null,

@@ -1,6 +1,5 @@
 /** Paints the thumbnails of every head, or one colour per head, on one canvas. */
-import { type Head, headName } from '../lib/data/analysis'
-import type { Analysed } from '../lib/data/subset'
+import { type Head, headName, type Subset } from '../lib/data/analysis'
 import { CLASS_MARKS, type ClassMark } from '../lib/drawing/classes'
 import { type Pen, ratioOf, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
@@ -19,13 +18,13 @@ export interface GridLayout {
   /** Heads in an order of their own, row by row; else layer by layer. `layers` and `heads` are rows and columns then. */
   order?: readonly Head[]
   /** The numbers of rows and columns, where the order is only a part of all heads. */
-  part?: Analysed
+  subset?: Subset
 }
 
 /** What stands beside rows and above columns; nothing where heads are sorted. */
-export function headings({ layers, heads, order, part }: GridLayout): Analysed {
+export function headings({ layers, heads, order, subset }: GridLayout): Subset {
   const range = (count: number) => Array.from({ length: count }, (_, i) => i)
-  return part ?? { layers: range(order ? 0 : layers), heads: range(order ? 0 : heads) }
+  return subset ?? { layers: range(order ? 0 : layers), heads: range(order ? 0 : heads) }
 }
 
 /** The head in a row and column; none where an order has ended. */
@@ -130,7 +129,7 @@ export function paintOverlay(context: Pen, layout: GridLayout, { lit, classes }:
 
 /** In an order of their own heads carry their names, where there is room for them. */
 export function paintNames(context: Pen, layout: GridLayout, palette: Palette): void {
-  if (!layout.order || layout.part || layout.cell < 30) return
+  if (!layout.order || layout.subset || layout.cell < 30) return
   context.font = MONO
   context.textAlign = 'left'
   context.textBaseline = 'middle'

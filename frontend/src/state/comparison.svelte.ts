@@ -92,7 +92,7 @@ export class Comparison {
 
   /** Both have the same layers and heads, so that head by head can be compared. */
   get sameHeads(): boolean {
-    const heads = ({ layers, heads, part }: Analysis) => JSON.stringify(part ?? [layers, heads])
+    const heads = ({ layers, heads, subset }: Analysis) => JSON.stringify(subset ?? [layers, heads])
     return heads(this.one) === heads(this.other)
   }
 

@@ -1,31 +1,31 @@
 import { describe, expect, it } from 'vitest'
-import { has, listed, nearest, partOf, spread, spreadTiles } from '../../src/lib/data/subset'
+import { headsOf, includesHead, nearestHead, scatter, scatterTiles, subsetOf } from '../../src/lib/data/subset'
 import { headings } from '../../src/marks/grid-painter'
 
 const some = { layers: [1, 4], heads: [0, 5] }
 
 describe('which heads were analysed', () => {
   it('is nothing to say where all were, or all up to one', () => {
-    expect(partOf([0, 1, 2], [0, 1])).toBeNull()
-    expect(partOf([], [])).toBeNull()
-    expect(partOf([0, 2], [0, 1])).toEqual({ layers: [0, 2], heads: [0, 1] })
-    expect(partOf([0, 1], [3])).toEqual({ layers: [0, 1], heads: [3] })
+    expect(subsetOf([0, 1, 2], [0, 1])).toBeNull()
+    expect(subsetOf([], [])).toBeNull()
+    expect(subsetOf([0, 2], [0, 1])).toEqual({ layers: [0, 2], heads: [0, 1] })
+    expect(subsetOf([0, 1], [3])).toEqual({ layers: [0, 1], heads: [3] })
   })
 
   it('decides which head is open', () => {
-    const part = { layers: 5, heads: 6, part: some }
-    expect(nearest(part, { layer: 4, head: 5 })).toEqual({ layer: 4, head: 5 })
-    expect(nearest(part, { layer: 9, head: 1 })).toEqual({ layer: 4, head: 0 })
-    expect(nearest({ layers: 2, heads: 3, part: null }, { layer: 5, head: 1 })).toEqual({ layer: 1, head: 1 })
-    expect(has(part, { layer: 4, head: 0 })).toBe(true)
-    expect(has(part, { layer: 4, head: 1 })).toBe(false)
-    expect(has({ layers: 2, heads: 3, part: null }, { layer: 2, head: 0 })).toBe(false)
+    const subset = { layers: 5, heads: 6, subset: some }
+    expect(nearestHead(subset, { layer: 4, head: 5 })).toEqual({ layer: 4, head: 5 })
+    expect(nearestHead(subset, { layer: 9, head: 1 })).toEqual({ layer: 4, head: 0 })
+    expect(nearestHead({ layers: 2, heads: 3, subset: null }, { layer: 5, head: 1 })).toEqual({ layer: 1, head: 1 })
+    expect(includesHead(subset, { layer: 4, head: 0 })).toBe(true)
+    expect(includesHead(subset, { layer: 4, head: 1 })).toBe(false)
+    expect(includesHead({ layers: 2, heads: 3, subset: null }, { layer: 2, head: 0 })).toBe(false)
   })
 })
 
 describe('values of some heads', () => {
   it('stand at their own numbers', () => {
-    const wide = spread(
+    const wide = scatter(
       [
         [1, 2],
         [3, 4],
@@ -39,12 +39,12 @@ describe('values of some heads', () => {
   })
 
   it('of a whole layer stand at head 0', () => {
-    const wide = spread([[1], [3]], some, null)
+    const wide = scatter([[1], [3]], some, null)
     expect([wide[1][0], wide[1][5], wide[4][0]]).toEqual([1, null, 3])
   })
 
   it('of a single head are found by its number and as those of the layer', () => {
-    const wide = spread([[7]], { layers: [2], heads: [3] }, null)
+    const wide = scatter([[7]], { layers: [2], heads: [3] }, null)
     expect([wide[2][0], wide[2][1], wide[2][3]]).toEqual([7, null, 7])
   })
 
@@ -58,7 +58,7 @@ describe('values of some heads', () => {
       rows: 1,
       cols: 1,
     }
-    const wide = spreadTiles(tiles, some)
+    const wide = scatterTiles(tiles, some)
     expect([wide.layers, wide.heads]).toEqual([5, 6])
     expect([wide.bytes[6], wide.bytes[11], wide.bytes[24], wide.bytes[29]]).toEqual([1, 2, 3, 4])
     expect([wide.scale[11], wide.offset[11]]).toEqual([2, 6])
@@ -70,20 +70,20 @@ describe('the grid of some heads', () => {
   const layout = { layers: 2, heads: 2, cell: 30, gap: 1 }
 
   it('has a row per layer and a column per head that was analysed', () => {
-    expect(listed(some, false)).toEqual([
+    expect(headsOf(some, false)).toEqual([
       { layer: 1, head: 0 },
       { layer: 1, head: 5 },
       { layer: 4, head: 0 },
       { layer: 4, head: 5 },
     ])
-    expect(listed(some, true)).toEqual([
+    expect(headsOf(some, true)).toEqual([
       { layer: 1, head: 0 },
       { layer: 4, head: 0 },
     ])
   })
 
   it('is headed by their numbers, and sorted heads by none', () => {
-    expect(headings({ ...layout, order: listed(some, false), part: some })).toEqual(some)
+    expect(headings({ ...layout, order: headsOf(some, false), subset: some })).toEqual(some)
     expect(headings({ ...layout, order: [] })).toEqual({ layers: [], heads: [] })
     expect(headings(layout)).toEqual({ layers: [0, 1], heads: [0, 1] })
   })

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Token } from '../../src/lib/data/analysis'
 import { tokenAxis, wordAxis } from '../../src/lib/maths/axis'
 import { percent, short, weight } from '../../src/lib/text/format'
-import { labelStep, shorten } from '../../src/lib/text/labels'
+import { labelStep, shorten, tokenLabel } from '../../src/lib/text/labels'
 import {
   attemptsSentence,
   entropySentence,
@@ -12,7 +12,6 @@ import {
   nullShareSentence,
   progressSentence,
   SENTENCES,
-  tokenLabel,
 } from '../../src/lib/text/words'
 
 const token = (text: string, kind: Token['kind'] = 'word'): Token => ({

@@ -2,7 +2,6 @@
 
 import type { Problem } from '../net/problem'
 import type { Params } from './params'
-import type { Analysed } from './subset'
 
 export interface Token {
   text: string
@@ -29,6 +28,12 @@ export interface Head {
   head: number
   /** Several heads read as one map, this one among them. */
   among?: Several
+}
+
+/** The layers and heads of a partial analysis, by index. */
+export interface Subset {
+  layers: readonly number[]
+  heads: readonly number[]
 }
 
 export interface Several {
@@ -100,8 +105,8 @@ export interface Analysis extends Run {
   /** Up to the last one that was analysed. */
   layers: number
   heads: number
-  /** Which were analysed; null where all were. */
-  part: Analysed | null
+  /** Which layers and heads were analysed; null if all were. */
+  subset: Subset | null
   headWidth: number
   text: string
   textPair: string

@@ -1,19 +1,13 @@
 /** An analysis of some layers and heads only: every head keeps its number, and stands where it would among all. */
 
 import type { Tiles } from '../maths/matrix'
-import type { Analysis, Head } from './analysis'
-
-/** The numbers of what was analysed. */
-export interface Analysed {
-  layers: readonly number[]
-  heads: readonly number[]
-}
+import type { Analysis, Head, Subset } from './analysis'
 
 const within = (numbers: readonly number[], wanted: number) =>
   numbers.reduce((near, number) => (Math.abs(number - wanted) < Math.abs(near - wanted) ? number : near))
 
 /** Null where the numbers leave nothing out. */
-export function partOf(layers: readonly number[], heads: readonly number[]): Analysed | null {
+export function subsetOf(layers: readonly number[], heads: readonly number[]): Subset | null {
   const gapless = (numbers: readonly number[]) => numbers.every((number, place) => number === place)
   return gapless(layers) && gapless(heads) ? null : { layers, heads }
 }
@@ -22,42 +16,48 @@ export function partOf(layers: readonly number[], heads: readonly number[]): Ana
 export const extent = (numbers: readonly number[]) => Math.max(0, ...numbers.map((number) => number + 1))
 
 /** The head itself if it was analysed, else one near it. */
-export const nearest = ({ part, layers, heads }: Pick<Analysis, 'part' | 'layers' | 'heads'>, wanted: Head): Head =>
-  part
-    ? { layer: within(part.layers, wanted.layer), head: within(part.heads, wanted.head) }
+export const nearestHead = (
+  { subset, layers, heads }: Pick<Analysis, 'subset' | 'layers' | 'heads'>,
+  wanted: Head,
+): Head =>
+  subset
+    ? { layer: within(subset.layers, wanted.layer), head: within(subset.heads, wanted.head) }
     : { layer: Math.min(wanted.layer, layers - 1), head: Math.min(wanted.head, heads - 1) }
 
-export const has = (analysis: Pick<Analysis, 'part' | 'layers' | 'heads'>, { layer, head }: Head): boolean => {
-  const { part, layers, heads } = analysis
-  return part ? part.layers.includes(layer) && part.heads.includes(head) : layer < layers && head < heads
+export const includesHead = (
+  analysis: Pick<Analysis, 'subset' | 'layers' | 'heads'>,
+  { layer, head }: Head,
+): boolean => {
+  const { subset, layers, heads } = analysis
+  return subset ? subset.layers.includes(layer) && subset.heads.includes(head) : layer < layers && head < heads
 }
 
 /** Everything that was analysed, layer by layer; of lenses of whole layers head 0 stands for all. */
-export const listed = ({ layers, heads }: Analysed, byLayer: boolean): Head[] =>
+export const headsOf = ({ layers, heads }: Subset, byLayer: boolean): Head[] =>
   layers.flatMap((layer) => (byLayer ? [0] : heads).map((head) => ({ layer, head })))
 
 /** Where the numbers of a layer's row go: one number may also be that of the whole layer, which is asked for as head 0. */
-const places = ({ heads }: Analysed, count: number) =>
+const places = ({ heads }: Subset, count: number) =>
   count === 1 ? [0, heads[0]].slice(0, heads.length === 1 ? 2 : 1) : heads
 
 /** Values [L'][H'] of what was analysed -> [L][H] by their own numbers; `none` stands for the others. */
-export function spread<T>(values: readonly (readonly T[])[], part: Analysed, none: T): T[][] {
-  const wide = extent(part.heads)
-  const rows = Array.from({ length: extent(part.layers) }, () => Array.from({ length: wide }, () => none))
+export function scatter<T>(values: readonly (readonly T[])[], subset: Subset, none: T): T[][] {
+  const wide = extent(subset.heads)
+  const rows = Array.from({ length: extent(subset.layers) }, () => Array.from({ length: wide }, () => none))
   values.forEach((row, at) => {
-    for (const [i, head] of places(part, row.length).entries())
-      rows[part.layers[at]][head] = row[Math.min(i, row.length - 1)]
+    for (const [i, head] of places(subset, row.length).entries())
+      rows[subset.layers[at]][head] = row[Math.min(i, row.length - 1)]
   })
   return rows
 }
 
 /** The same of thumbnails; the scale of those that are not there is NaN. */
-export function spreadTiles(tiles: Tiles, part: Analysed): Tiles {
-  const [layers, heads, area] = [extent(part.layers), extent(part.heads), tiles.rows * tiles.cols]
+export function scatterTiles(tiles: Tiles, subset: Subset): Tiles {
+  const [layers, heads, area] = [extent(subset.layers), extent(subset.heads), tiles.rows * tiles.cols]
   const bytes = new Uint8Array(layers * heads * area)
   const [scale, offset] = [new Float32Array(layers * heads).fill(Number.NaN), new Float32Array(layers * heads)]
-  part.layers.forEach((layer, row) => {
-    for (const [i, head] of places(part, tiles.heads).entries()) {
+  subset.layers.forEach((layer, row) => {
+    for (const [i, head] of places(subset, tiles.heads).entries()) {
       const from = row * tiles.heads + Math.min(i, tiles.heads - 1)
       const to = layer * heads + head
       scale[to] = tiles.scale[from]

@@ -1,6 +1,6 @@
 /** The two sides of a map, read token by token or a word at a time. */
 import type { Token } from '../data/analysis'
-import { tokenLabel } from '../text/words'
+import { tokenLabel } from '../text/labels'
 import type { Box, Lit, Span } from './highlight'
 import { type Matrix, rounding, thumbnailValue } from './matrix'
 

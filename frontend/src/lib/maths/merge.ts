@@ -1,6 +1,6 @@
 /** Several heads read as one map. */
 import type { Analysis, Head } from '../data/analysis'
-import { has } from '../data/subset'
+import { includesHead } from '../data/subset'
 import { type Matrix, rounding } from './matrix'
 
 export type Merge = 'mean' | 'max'
@@ -29,10 +29,10 @@ const stronger = (a: number, b: number) => (Number.isNaN(a) ? a : b)
 export const sameHead = (a: Head, b: Head) => a.layer === b.layer && a.head === b.head
 
 /** The heads right, left, below and above, where there are any. */
-export function neighbours({ layer, head }: Head, analysis: Pick<Analysis, 'layers' | 'heads' | 'part'>): Head[] {
+export function neighbours({ layer, head }: Head, analysis: Pick<Analysis, 'layers' | 'heads' | 'subset'>): Head[] {
   const along = [1, -1].map((step) => ({ layer, head: head + step }))
   const across = [1, -1].map((step) => ({ layer: layer + step, head }))
-  return [...along, ...across].filter((near) => near.layer >= 0 && near.head >= 0 && has(analysis, near))
+  return [...along, ...across].filter((near) => near.layer >= 0 && near.head >= 0 && includesHead(analysis, near))
 }
 
 /** The selection with one head more, or without it if it was in. */

@@ -1,4 +1,6 @@
-/** Token labels along an axis: shortened to fit, thinned out where they would touch. */
+/** Token labels: spelled so that they can be seen, shortened to fit, thinned out where they would overlap. */
+import type { Token } from '../data/analysis'
+
 /** 12 px type needs this much from line to line, or ascenders meet descenders. */
 export const LABEL_HEIGHT = 14
 
@@ -7,6 +9,13 @@ export function labelStep(pitch: number): number {
   if (pitch >= LABEL_HEIGHT) return 1
   const needed = LABEL_HEIGHT / Math.max(pitch, 1e-6)
   return [2, 3, 5, 10, 20, 25, 50, 100, 200, 500].find((step) => step >= needed) ?? 1000
+}
+
+/** A token's text with whitespace made visible. */
+export function tokenLabel(token: Token | undefined): string {
+  if (!token) return '?'
+  const text = token.text.replaceAll('\n', '\u21b5').replaceAll('\t', '\u21e5')
+  return text.trim() === '' ? '\u2423' : text
 }
 
 export function shorten(text: string, characters: number): string {

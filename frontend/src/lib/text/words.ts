@@ -3,13 +3,7 @@ import type { Analysis, Declaration, Token } from '../data/analysis'
 import type { Axis } from '../maths/axis'
 import { type Matrix, topIndices } from '../maths/matrix'
 import { duration, percent, plural, short } from './format'
-
-/** Tokens keep their own spelling; what cannot be seen gets a sign. */
-export function tokenLabel(token: Token | undefined): string {
-  if (!token) return '?'
-  const text = token.text.replaceAll('\n', '\u21b5').replaceAll('\t', '\u21e5')
-  return text.trim() === '' ? '\u2423' : text
-}
+import { tokenLabel } from './labels'
 
 export const quote = (token: Token | undefined) => named(tokenLabel(token), token?.kind === 'special')
 
@@ -142,10 +136,10 @@ export function measureSentence(declaration: Declaration, value: number): string
 }
 
 /** Beside the button: how much there is, and how long it took. */
-export function summaryOf({ tokens, keyTokens, part, layers, heads, totalMs }: Analysis): string {
+export function summaryOf({ tokens, keyTokens, subset, layers, heads, totalMs }: Analysis): string {
   const keys = keyTokens === tokens ? '' : ` \u00d7 ${keyTokens.length}`
   const time = totalMs === null ? [] : [duration(totalMs)]
   const count = `${tokens.length}${keys} token${tokens.length === 1 ? '' : 's'}`
-  const all = part ? part.layers.length * part.heads.length : layers * heads
+  const all = subset ? subset.layers.length * subset.heads.length : layers * heads
   return [count, plural(all, 'head'), ...time].join(' \u00b7 ')
 }
