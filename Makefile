@@ -77,7 +77,7 @@ images:
 	$(ENGINE) build --tag headscope --file Dockerfile .
 	$(ENGINE) build --tag headscope-gpu --file Dockerfile.gpu .
 
-# The TypeScript types of the interface, from the interface itself.
+# The schema of the REST interface, from the code, and the page's types from the schema.
 types: $(VENV)/.serve frontend/node_modules/.package-lock.json
 	$(BIN)/python -m headscope.api.openapi > frontend/src/api/openapi.json
 	$(NPM) run types
@@ -117,7 +117,7 @@ frontend/node_modules/.package-lock.json: frontend/package.json frontend/package
 	$(NPM) install --no-save --no-audit --no-fund
 	@touch $@
 
-$(PAGE): $(shell find frontend/src frontend/public -type f 2>/dev/null) frontend/index.html frontend/vite.config.ts | frontend/node_modules/.package-lock.json
+$(PAGE): $(shell find frontend/src -type f ! -name schema.ts) frontend/index.html frontend/vite.config.ts | frontend/node_modules/.package-lock.json
 	$(NPM) run build
 	@touch $@
 
