@@ -1,13 +1,13 @@
 /** Figures of fixed numbers, drawn by the server's own code: tests/unit/figures/fixed.py writes them. */
 
 import { readInfo, type WireFigure } from '../src/api/figures'
-import type { AskedFigure, Figures, PlotlyFigure } from '../src/lib/data/figures'
+import type { FigureRequest, Figures, PlotlyFigure } from '../src/lib/data/figures'
 import data from './figures.json'
 
 type Drawn = Record<string, PlotlyFigure>
 const fixed = data as unknown as { declared: WireFigure[]; light: Drawn; dark: Drawn; tables: Record<string, string> }
 
-const keyOf = ({ name, params }: AskedFigure) => ('layer' in params ? `${name} by head` : name)
+const keyOf = ({ name, params }: FigureRequest) => ('layer' in params ? `${name} by head` : name)
 
 export const fixedFigures: Figures = {
   list: async () => fixed.declared.map((info) => readInfo({ ...info, asks: [] })),

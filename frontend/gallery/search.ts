@@ -1,7 +1,7 @@
 /** Heads found among fixed data: one condition after another by its name, and a sentence that has to be asked about. */
 import type { Head } from '../src/lib/data/analysis'
-import type { FoundHead, Part } from '../src/lib/data/search'
-import { type Finding, SourceError } from '../src/lib/data/source'
+import type { FoundHead, SearchPart } from '../src/lib/data/search'
+import { type HeadQueries, SourceError } from '../src/lib/data/source'
 
 export const CLASSES = ['vertical', 'diagonal', 'vertical+diagonal', 'block', 'heterogeneous', 'unclassified']
 /** In the order of the patterns that the maps are made of. */
@@ -24,12 +24,12 @@ function holds(clause: string, head: Head): boolean {
   return name === 'null_share' ? shareOf(head) > Number(number) : CLASSES[fixedClass(head)] === clause
 }
 
-export function fixedFinding(heads: number, layers: number): Finding {
+export function fixedHeadQueries(heads: number, layers: number): HeadQueries {
   return {
     async ask(_id, text) {
       if (text.includes('layer 1')) return { view: null, question: QUESTION }
       if (text.includes('?')) throw new SourceError('This can\u2019t be read. (At character 5.)', 'invalid-query', 422)
-      const parts = text.split(' and ').map((value): Part => ({ slot: 'where', value, said: value }))
+      const parts = text.split(' and ').map((value): SearchPart => ({ slot: 'where', value, said: value }))
       return { view: { query: text, measures: [], parts, notes: [] }, question: null }
     },
     async heads(_id, query) {

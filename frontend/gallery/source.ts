@@ -10,13 +10,13 @@ import type {
   Run,
   Token,
 } from '../src/lib/data/analysis'
-import { type Past, type Source, SourceError } from '../src/lib/data/source'
+import { type HistoryItem, type Source, SourceError } from '../src/lib/data/source'
 import { type Matrix, maxMagnitude, type Tiles } from '../src/lib/maths/matrix'
 import { fixedComparisons } from './compare'
 import { fixedFigures } from './figures'
 import { fixedPatches, fixedPicture } from './image'
 import { effectiveMap, jumped, leverageOf, weightsMap } from './maps'
-import { CLASSES, fixedClass, fixedFinding } from './search'
+import { CLASSES, fixedClass, fixedHeadQueries } from './search'
 
 const LAYERS = 6
 const HEADS = 12
@@ -245,7 +245,7 @@ export function fixedSource(delayMs = 0): Source {
     grid: async (id, lens) =>
       tilesOf(lens !== 'effective', lens === 'rollout' ? 1 : HEADS, (head) => mapOf(id, lens, head)),
     map: async (id, lens, head) => mapOf(id, lens, head),
-    finding: fixedFinding(HEADS, LAYERS),
+    headQueries: fixedHeadQueries(HEADS, LAYERS),
     overview: async (id, measure) =>
       perHead((head) =>
         measure === 'patterns.class' ? fixedClass(head) : mean(valuesOf(measure, mapOf(id, 'weights', head), head)),
@@ -256,7 +256,7 @@ export function fixedSource(delayMs = 0): Source {
 }
 
 /** All of them were asked for at noon. */
-const pastOf = (id: string, { model, mechanism, text, textPair }: Request): Past => ({
+const pastOf = (id: string, { model, mechanism, text, textPair }: Request): HistoryItem => ({
   id,
   model,
   mechanism: mechanism.name,

@@ -14,7 +14,7 @@ import type {
   Variant,
 } from '../src/lib/data/studies'
 import { fixedFigures } from './figures'
-import { CLASSES, fixedFinding } from './search'
+import { CLASSES, fixedHeadQueries } from './search'
 
 const LAYERS = 6
 const HEADS = 12
@@ -181,7 +181,7 @@ export function fixedStudies(which: 'some' | 'none'): Studies {
     if (!there) throw new SourceError('There is no study of that name here.', 'unknown-study', 404)
     return there
   }
-  const { heads } = fixedFinding(HEADS, LAYERS)
+  const { heads } = fixedHeadQueries(HEADS, LAYERS)
   return {
     datasets: async () =>
       which === 'none' ? [] : [DATASET, { id: 'papers/qnli.tsv', name: 'papers/qnli.tsv', bytes: 1_393_512 }],

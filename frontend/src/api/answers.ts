@@ -1,7 +1,7 @@
 /** What an exported page holds: gzip in base64, in elements that no browser runs. */
 import type { Answers } from './file'
 
-export const answersOf =
+export const readAnswers =
   (page: Document): Answers =>
   async (path) => {
     // Looked for by comparison, so that no name is ever read as a selector.

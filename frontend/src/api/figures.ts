@@ -1,5 +1,5 @@
 /** Figures over REST. */
-import type { AskedFigure, FigureInfo, Figures, PlotlyFigure } from '../lib/data/figures'
+import type { FigureInfo, FigureRequest, Figures, PlotlyFigure } from '../lib/data/figures'
 import { call, getJson } from './http'
 import { everyItem, type Query } from './pages'
 import type { components } from './schema'
@@ -25,7 +25,7 @@ export async function listFigures(place: (query: Query) => string, of: WireFigur
 /** A column and a half of a journal, in px of 1/96 inch. */
 const PRINTED = { width: 520, height: 320 }
 
-const chosen = ({ params, theme }: AskedFigure): Query => ({ ...params, theme })
+const chosen = ({ params, theme }: FigureRequest): Query => ({ ...params, theme })
 
 /** `list` asks for the figures that there are, `of` makes the address of what belongs to an analysis or a study. */
 export function figures(

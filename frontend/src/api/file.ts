@@ -4,7 +4,7 @@ import { type Source, SourceError } from '../lib/data/source'
 import type { Matrix, Tiles } from '../lib/maths/matrix'
 import { dequantise } from '../lib/maths/matrix'
 import { readSafetensors, type Tensor, tensor } from '../lib/net/safetensors'
-import { numbered } from './original-indices'
+import { withOriginalIndices } from './original-indices'
 import {
   readAnalysis,
   readDeclaration,
@@ -36,7 +36,7 @@ function cut({ data, shape }: Tensor, ...places: number[]): Tensor['data'] {
 }
 
 /** One head's map of a layer's; with what the interface says of its rounding. */
-export function mapOf(tensors: Map<string, Tensor>, head: number): Matrix {
+export function readMap(tensors: Map<string, Tensor>, head: number): Matrix {
   const map = tensor(tensors, 'map')
   const [rows, cols] = map.shape.slice(2)
   const cells = cut(map, 0, head)
@@ -83,7 +83,7 @@ export function fileSource(answers: Answers): Source {
     return { layer: layer_numbers.indexOf(layer), head: head_numbers.indexOf(head) }
   }
 
-  return numbered({
+  return withOriginalIndices({
     async catalogue() {
       const [models, lenses, mechanisms, measures] = await Promise.all([
         items<WireModel>('/models'),
@@ -119,7 +119,7 @@ export function fileSource(answers: Answers): Source {
     async map(_id, lens, wanted) {
       const at = await place(wanted)
       const found = await tensors(`/maps/${lens}/${at.layer}`)
-      return mapOf(found, tensor(found, 'map').shape[1] === 1 ? 0 : at.head)
+      return readMap(found, tensor(found, 'map').shape[1] === 1 ? 0 : at.head)
     },
 
     async overview(_id, name, lens) {

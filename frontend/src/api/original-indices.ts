@@ -5,7 +5,7 @@ import type { Comparisons, Source } from '../lib/data/source'
 import { scatter, scatterTiles } from '../lib/data/subset'
 import type { Likeness } from '../lib/maths/alignment'
 
-export function numbered(source: Source): Source {
+export function withOriginalIndices(source: Source): Source {
   const subsets = new Map<string, Subset>()
   const seen = (analysis: Analysis): Analysis => {
     if (analysis.subset) subsets.set(analysis.id, analysis.subset)

@@ -1,10 +1,10 @@
 /** Queries and sentences over the REST interface. */
-import type { Finding } from '../lib/data/source'
+import type { HeadQueries } from '../lib/data/source'
 import { getJson } from './http'
 import type { WireAsked, WireFound } from './wire'
 
 /** `of` writes the path of what belongs to an analysis. */
-export function finding(of: (id: string, parts: string[], query: Record<string, string>) => string): Finding {
+export function headQueries(of: (id: string, parts: string[], query: Record<string, string>) => string): HeadQueries {
   return {
     ask: (id, text) => getJson<WireAsked>(of(id, ['ask'], { q: text })),
     async heads(id, where, lens) {

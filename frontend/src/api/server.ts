@@ -8,9 +8,9 @@ import { comparisons } from './compare'
 import { watchEvents } from './events'
 import { figures, listFigures } from './figures'
 import { call, getBytes, getJson, PREFIX, path } from './http'
-import { numbered } from './original-indices'
+import { withOriginalIndices } from './original-indices'
 import { everyItem, type Page } from './pages'
-import { finding } from './search'
+import { headQueries } from './search'
 import { shares } from './shares'
 import { studies } from './studies'
 import {
@@ -52,10 +52,10 @@ export function server(key = ''): Source {
     return (await everyItem<WireDeclaration>((query) => at([name], query))).map(readDeclaration)
   }
 
-  return numbered({
+  return withOriginalIndices({
     accounts: accounts(at(['session'])),
     shares: shares('analyses'),
-    finding: finding(of),
+    headQueries: headQueries(of),
 
     comparisons: comparisons(of),
     figures: figures(() => listFigures((query) => at(['figures'], query), 'analysis'), of),

@@ -10,7 +10,7 @@ import type {
   Run,
   Subset,
 } from '../lib/data/analysis'
-import type { Past } from '../lib/data/source'
+import type { HistoryItem } from '../lib/data/source'
 import { extent, scatter, subsetOf } from '../lib/data/subset'
 import type { components } from './schema'
 
@@ -28,7 +28,7 @@ export type WireShare = Schemas['Share']
 export type WireAsked = Schemas['Asked']
 export type WireFound = Schemas['FoundHeads']
 
-export const readPast = (wire: WirePast): Past => ({
+export const readPast = (wire: WirePast): HistoryItem => ({
   id: wire.id,
   model: wire.model,
   mechanism: wire.mechanism.name,

@@ -1,16 +1,16 @@
 /** Files that come by hand: dropped anywhere on the page, pasted, or chosen. */
 import { readFile } from '../lib/net/files'
 import type { Session } from '../state/session.svelte'
-import type { Asking } from './requests.svelte'
+import type { Requests } from './requests.svelte'
 
 const BLIND =
   'This image needs a vision model, and none can be had here. The documentation of models says how to add one.'
 
-export function files(asking: Asking, session: Session) {
+export function handleFiles(requests: Requests, session: Session) {
   async function take(file: File): Promise<void> {
     try {
       const found = await readFile(file)
-      if ('text' in found) asking.choose({ text: found.text, pair: '', ids: '', targets: '' })
+      if ('text' in found) requests.choose({ text: found.text, pair: '', ids: '', targets: '' })
       else see(found.image)
     } catch (error) {
       session.say(error instanceof Error ? error.message : String(error))
@@ -19,14 +19,14 @@ export function files(asking: Asking, session: Session) {
 
   /** An image goes to a model that sees: the one that is chosen, or the first that can be had. */
   function see(image: string): void {
-    const models = [asking.card, ...(session.catalogue?.models ?? [])]
+    const models = [requests.card, ...(session.catalogue?.models ?? [])]
     const seeing = models.find((model) => model?.kind === 'vision' && model.available)
     if (!seeing) {
       session.say(BLIND)
       return
     }
-    asking.upload = image
-    asking.choose(seeing.name === asking.model ? {} : { model: seeing.name, kind: '' })
+    requests.upload = image
+    requests.choose(seeing.name === requests.model ? {} : { model: seeing.name, kind: '' })
   }
 
   const took = (event: Event, data: DataTransfer | null): void => {

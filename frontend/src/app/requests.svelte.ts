@@ -2,19 +2,19 @@
 import {
   type Analysis,
   type Declaration,
+  hasSameTokens,
   type KindSupport,
   type Method,
   type Model,
   type Reasons,
   type Request,
-  readsSame,
 } from '../lib/data/analysis'
-import { isPart } from '../lib/data/fitting'
-import { atWork, ownOf } from '../lib/data/mechanism'
+import { isIncomplete } from '../lib/data/fitting'
+import { resolveMechanism, trainedMechanism } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
 import { EXAMPLES } from '../lib/text/examples'
-import { type Rival, rivalOf } from '../state/comparison-run.svelte'
-import { inputOf } from '../state/input'
+import { type ComparisonRun, comparisonKey } from '../state/comparison-run.svelte'
+import { buildInput } from '../state/input'
 import type { Live } from '../state/live.svelte'
 import type { Pointer } from '../state/pointer.svelte'
 import type { Selection } from '../state/selection.svelte'
@@ -23,7 +23,7 @@ import type { Session, Shown } from '../state/session.svelte'
 interface Parts {
   selection: Selection
   session: Session
-  rival: Rival
+  comparisonRun: ComparisonRun
   pointer: Pointer
   live: Live
   /** Measures that parts of the page want beyond those that are always there. */
@@ -39,7 +39,7 @@ const MEASURES = ['entropy', 'null_share', 'null_share_rows', 'leverage']
 const carried = (items: readonly Declaration[] | undefined, reasons: Reasons | undefined): Declaration[] =>
   (items ?? []).filter(({ name }) => !reasons?.[name])
 
-export class Asking {
+export class Requests {
   /** An image that the source does not keep yet. */
   upload = $state('')
   /** What was asked for last, as one string. */
@@ -60,7 +60,7 @@ export class Asking {
   /** What the model was trained with, and what is at work. */
   readonly own: Method = $derived.by(() => this.#ownOf(this.model))
   readonly mechanism: Method = $derived.by(() =>
-    atWork(this.own, this.#parts.selection.mechanism, readParams(this.#parts.selection.params)),
+    resolveMechanism(this.own, this.#parts.selection.mechanism, readParams(this.#parts.selection.params)),
   )
   /** What the model carries, for each kind of its attention, and for the kind that is open. */
   readonly supports: readonly KindSupport[] = $derived.by(() => this.#parts.session.support[this.model] ?? [])
@@ -81,7 +81,7 @@ export class Asking {
   }
 
   #ownOf(model: string): Method {
-    return ownOf(this.#parts.session.catalogue?.models ?? [], model)
+    return trainedMechanism(this.#parts.session.catalogue?.models ?? [], model)
   }
 
   get #shown(): Shown | undefined {
@@ -101,7 +101,7 @@ export class Asking {
   /** Undefined where there is nothing yet that the model takes. */
   #request(): Request | undefined {
     const { selection } = this.#parts
-    const input = inputOf(selection, this.card?.kind ?? 'encoder', this.upload)
+    const input = buildInput(selection, this.card?.kind ?? 'encoder', this.upload)
     if (!input) return undefined
     const compared = selection.compare === 'off' ? '' : selection.other
     const read = this.lenses.filter(({ name }) => BASE.includes(name) || name === this.lens || name === compared)
@@ -117,10 +117,10 @@ export class Asking {
 
   /** What is on screen holds the lenses and the measures that are chosen, or they are computed now. */
   complete = (): void => {
-    const { selection, rival } = this.#parts
+    const { selection, comparisonRun } = this.#parts
     const now = this.#shown?.analysis
     const wants = selection.compare === 'off' || selection.with !== 'lens' ? [this.lens] : [this.lens, this.other]
-    const compared = selection.compare === 'off' || rival.isFor(selection, this.#shown?.second, this.lens)
+    const compared = selection.compare === 'off' || comparisonRun.isFor(selection, this.#shown?.second, this.lens)
     const has = compared && wants.every((name) => now?.lenses.includes(name))
     if (!has || this.#known().some(({ name }) => !now?.measures.includes(name))) void this.analyse()
   }
@@ -138,23 +138,23 @@ export class Asking {
 
   /** Runs what the address says; the same again only when the reader asked for it. `live`: while the reader types. */
   async analyse(again = false, live = false): Promise<void> {
-    const { selection, session, rival, pointer } = this.#parts
+    const { selection, session, comparisonRun, pointer } = this.#parts
     selection.leave()
     // Before it is known what is on offer nothing can be asked; then `show` asks for what the address says.
     if (!session.catalogue) return
     await session.learn(this.model)
     const wanted = this.#request()
     if (!wanted) return
-    const second = await rival.request(wanted, selection, session)
+    const second = await comparisonRun.request(wanted, selection, session)
     // Where not all lenses had room, another lens is another question.
-    const key = JSON.stringify([wanted, second, this.#shown && isPart(this.#shown.analysis) ? this.lens : ''])
+    const key = JSON.stringify([wanted, second, this.#shown && isIncomplete(this.#shown.analysis) ? this.lens : ''])
     if (key === this.#asked && !again) return
     this.#asked = key
     const { lens } = this
     const before = this.#shown?.analysis
-    const done = await session.submit(wanted, lens, live, second && (() => rival.ask(second, lens, live)))
+    const done = await session.submit(wanted, lens, live, second && (() => comparisonRun.ask(second, lens, live)))
     if (done) {
-      if (!readsSame(before, this.#shown?.analysis)) pointer.clear()
+      if (!hasSameTokens(before, this.#shown?.analysis)) pointer.clear()
     } else if (this.#asked === key) this.#asked = ''
     if (done && this.upload) this.#keepImage()
   }
@@ -188,7 +188,7 @@ export class Asking {
   type = (text: string, pair: string): void => {
     const { selection, live } = this.#parts
     // Of two that are compared each would run at every pause.
-    if (rivalOf(selection) !== '') return
+    if (comparisonKey(selection) !== '') return
     live.typed(text, pair, () => {
       if (text === selection.text && pair === selection.pair) return
       selection.set({ text, pair, ids: '', targets: '' }, this.#typing ? 'replace' : 'push')

@@ -1,12 +1,12 @@
 /** What the box above the grid does to the page: measures that a search needs are computed, and what a sentence asks for is chosen. */
 import type { Analysis, Reasons } from '../lib/data/analysis'
-import { choicesOf, type Part, tokensOf, withoutChoice } from '../lib/data/search'
+import { choicesOf, type SearchPart, tokensOf, withoutChoice } from '../lib/data/search'
 import type { Pointer } from '../state/pointer.svelte'
-import type { Finder, Search } from '../state/search.svelte'
+import type { HeadSearch, SearchInput } from '../state/search.svelte'
 import type { Selection } from '../state/selection.svelte'
 
 interface Page {
-  finder: Finder
+  search: HeadSearch
   selection: Selection
   pointer: Pointer
   shown: () => Analysis | undefined
@@ -19,13 +19,13 @@ interface Page {
 
 const LACKING = 'This shared analysis lacks a measure that the search needs. Analyse the text yourself to search in it.'
 
-export function finding({ finder, selection, pointer, shown, reasons, analyse, complete }: Page) {
+export function connectSearch({ search, selection, pointer, shown, reasons, analyse, complete }: Page) {
   return {
-    async seek(analysis: Analysis, search: Search): Promise<void> {
-      if (!(await finder.follow(analysis, search))) return
-      const refused = finder.needs.find((name) => reasons()[name])
-      if (refused) finder.refuse(`This model can\u2019t be asked for ${refused}: ${reasons()[refused]}`)
-      else if (selection.shared) finder.refuse(LACKING)
+    async seek(analysis: Analysis, input: SearchInput): Promise<void> {
+      if (!(await search.follow(analysis, input))) return
+      const refused = search.needs.find((name) => reasons()[name])
+      if (refused) search.refuse(`This model can\u2019t be asked for ${refused}: ${reasons()[refused]}`)
+      else if (selection.shared) search.refuse(LACKING)
       else analyse()
     },
 
@@ -34,7 +34,7 @@ export function finding({ finder, selection, pointer, shown, reasons, analyse, c
       const sort = text === '' && selection.sort === 'rank' ? { sort: 'layer' } : {}
       selection.set({ find: text, ...sort }, 'push')
       const now = shown()
-      const view = now && text !== '' ? await finder.understand(now, text) : undefined
+      const view = now && text !== '' ? await search.understand(now, text) : undefined
       if (!view || selection.find !== text) return
       selection.set(choicesOf(view.parts), 'replace')
       const { queries, keys } = tokensOf(view.parts)
@@ -45,7 +45,7 @@ export function finding({ finder, selection, pointer, shown, reasons, analyse, c
     },
 
     /** What a part of a sentence has set is set back. */
-    drop(part: Part): void {
+    drop(part: SearchPart): void {
       if (part.slot === 'query' || part.slot === 'key') pointer.clear()
       selection.set(withoutChoice(part), 'replace')
       complete()

@@ -1,11 +1,11 @@
 import { mount } from 'svelte'
-import { answersOf } from '../api/answers'
+import { readAnswers } from '../api/answers'
 import { fileSource } from '../api/file'
 import { decodeFragment, writeFragment } from '../lib/net/fragment'
 import App from './App.svelte'
 import './styles.css'
 
-const source = fileSource(answersOf(document))
+const source = fileSource(readAnswers(document))
 const { id } = await source.analysis('', new AbortController().signal)
 const target = document.getElementById('app')!
 

@@ -1,11 +1,11 @@
 /** Paints the token connection graph, one curve per edge, wherever its geometry puts the tokens. */
 
-import { newPath, type Pen, type Surface } from '../lib/drawing/context'
+import { type DrawingContext, newPath, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
 import { MONO, type Palette } from '../lib/drawing/palette'
 import type { Edges, Visit } from '../lib/maths/edges'
 import { type GraphGeometry, trace, within } from '../lib/maths/graph-geometry'
-import { isNothing, type Lit, litKeys, litQueries } from '../lib/maths/highlight'
+import { type Highlight, isNothing, litKeys, litQueries } from '../lib/maths/highlight'
 import { shorten } from '../lib/text/labels'
 
 export interface GraphLayout {
@@ -44,7 +44,7 @@ export function visible({ geometry, top, width, height, scroll }: GraphLayout): 
 export const partWords = ([first, last]: readonly [number, number], tokens: number): string =>
   `${first} to ${last - 1} of ${tokens}`
 
-function prepare(canvas: Surface, { width, height, top, scroll, geometry }: GraphLayout): Pen {
+function prepare(canvas: Surface, { width, height, top, scroll, geometry }: GraphLayout): DrawingContext {
   const context = fitCanvas(canvas, width, height)
   context.clearRect(0, 0, width, height)
   context.lineCap = 'round'
@@ -85,7 +85,7 @@ export function paintGraphTitles(canvas: Surface, layout: GraphLayout, { muted }
 }
 
 /** The curves and names of what is lit, drawn over the pale ones. */
-export function paintLitGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture, lit: Lit): void {
+export function paintLitGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture, lit: Highlight): void {
   const context = prepare(canvas, layout)
   const ends = strokeLit(canvas, context, layout, picture, lit)
   const { palette } = picture
@@ -108,10 +108,10 @@ export function paintLitGraph(canvas: Surface, layout: GraphLayout, picture: Gra
 /** Strokes what is lit and answers where it leads. Of a rectangle only what runs within it. */
 function strokeLit(
   canvas: Surface,
-  context: Pen,
+  context: DrawingContext,
   layout: GraphLayout,
   picture: GraphPicture,
-  { queries, keys, box }: Lit,
+  { queries, keys, box }: Highlight,
 ): Set<number> {
   const { edges } = picture
   const ends = new Set<number>()
@@ -135,7 +135,7 @@ function strokeLit(
 /** Thousands of curves in a dozen strokes: edges are sorted into buckets of strength, each bucket is one path. */
 function strokeEdges(
   canvas: Surface,
-  context: Pen,
+  context: DrawingContext,
   { geometry }: GraphLayout,
   { edges, max, palette, marked }: GraphPicture,
   each: (visit: Visit) => void,
@@ -171,7 +171,7 @@ function strokeEdges(
 type Side = 'queries' | 'keys'
 
 function labelsOf(
-  context: Pen,
+  context: DrawingContext,
   layout: GraphLayout,
   picture: GraphPicture,
   token: number,
@@ -183,7 +183,7 @@ function labelsOf(
 }
 
 function labelOf(
-  context: Pen,
+  context: DrawingContext,
   layout: GraphLayout,
   picture: GraphPicture,
   side: Side,

@@ -1,6 +1,6 @@
 /** A figure for print: pictures of the page with their titles, scales and a caption, as one SVG. */
 
-import type { Pen, Surface } from '../lib/drawing/context'
+import type { DrawingContext, Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
 import type { Palette } from '../lib/drawing/palette'
 import { Drawing, type Encode } from '../lib/drawing/svg'
@@ -76,7 +76,7 @@ export function figureSvg(
   const drawing = new Drawing(FINE, encode)
   drawing.write(`<rect width="${width}" height="${height}" fill="${palette.paper}"/>`)
   placed.forEach(({ picture, x, y }, i) => {
-    write(drawing, x, y, (pen) => titleOf(pen, letter(i), picture.title, palette))
+    write(drawing, x, y, (context) => titleOf(context, letter(i), picture.title, palette))
     for (const { opacity = 1, x: left = 0, y: top = 0, paint } of picture.layers) {
       drawing.write(`<g opacity="${opacity}">`)
       on(drawing, x + left, y + TITLE + top, (sheet) => paint(sheet, palette))
@@ -84,11 +84,11 @@ export function figureSvg(
     }
     if (picture.legend) legend(drawing, picture, x + (picture.legend.left ?? 0), y + TITLE + picture.height, palette)
   })
-  write(drawing, MARGIN, down + 14, (pen) => {
-    pen.font = `12px ${SANS}`
-    pen.fillStyle = palette.ink
+  write(drawing, MARGIN, down + 14, (context) => {
+    context.font = `12px ${SANS}`
+    context.fillStyle = palette.ink
     lines.forEach((line, i) => {
-      pen.fillText(line, 0, 12 + i * LINE)
+      context.fillText(line, 0, 12 + i * LINE)
     })
   })
   return drawing.svg(width, height, title)
@@ -100,35 +100,35 @@ function on(drawing: Drawing, x: number, y: number, paint: (surface: Surface) =>
   sheet.end()
 }
 
-const write = (drawing: Drawing, x: number, y: number, draw: (pen: Pen) => void) =>
+const write = (drawing: Drawing, x: number, y: number, draw: (context: DrawingContext) => void) =>
   on(drawing, x, y, (sheet) => draw(fitCanvas(sheet, 0, 0)))
 
-function titleOf(pen: Pen, letter: string, title: string, palette: Palette): void {
-  pen.fillStyle = palette.ink
-  pen.font = `bold 14px ${SANS}`
-  if (letter) pen.fillText(letter, 0, 14)
-  pen.font = `13px ${SANS}`
-  pen.fillText(title, letter ? 18 : 0, 14)
+function titleOf(context: DrawingContext, letter: string, title: string, palette: Palette): void {
+  context.fillStyle = palette.ink
+  context.font = `bold 14px ${SANS}`
+  if (letter) context.fillText(letter, 0, 14)
+  context.font = `13px ${SANS}`
+  context.fillText(title, letter ? 18 : 0, 14)
 }
 
 function legend(drawing: Drawing, picture: Printable, x: number, y: number, palette: Palette): void {
   const { scale, unit } = picture.legend!
   const width = Math.min(176, picture.width - (picture.legend!.left ?? 0))
   on(drawing, x, y + 10, (sheet) => paintBar(sheet, width, scale.signed, palette))
-  write(drawing, x, y + 10, (pen) => {
-    pen.strokeStyle = palette.line
-    pen.strokeRect(-0.5, -0.5, width + 1, BAR + 1)
-    pen.fillStyle = palette.ink
-    pen.font = SMALL_MONO
+  write(drawing, x, y + 10, (context) => {
+    context.strokeStyle = palette.line
+    context.strokeRect(-0.5, -0.5, width + 1, BAR + 1)
+    context.fillStyle = palette.ink
+    context.font = SMALL_MONO
     for (const { at, value } of ticks(scale)) {
-      pen.textAlign = at === 0 ? 'left' : at === 1 ? 'right' : 'center'
-      pen.fillText(short(value), at * width, 24)
+      context.textAlign = at === 0 ? 'left' : at === 1 ? 'right' : 'center'
+      context.fillText(short(value), at * width, 24)
     }
-    pen.textAlign = 'left'
-    pen.font = `12px ${SANS}`
+    context.textAlign = 'left'
+    context.font = `12px ${SANS}`
     const words = `${SCALE_WORDS[scale.kind]}${unit ? `, ${unit}` : ''}`
     // Beside the bar where that is wide enough, else below its numbers.
     const beside = words.length / DENSITY <= picture.width - (picture.legend!.left ?? 0) - width - 12
-    pen.fillText(words, beside ? width + 12 : 0, beside ? 9 : 42)
+    context.fillText(words, beside ? width + 12 : 0, beside ? 9 : 42)
   })
 }

@@ -1,7 +1,7 @@
 /** Paints the thumbnails of every head, or one colour per head, on one canvas. */
 import { type Head, headName, type Subset } from '../lib/data/analysis'
 import { CLASS_MARKS, type ClassMark } from '../lib/drawing/classes'
-import { type Pen, ratioOf, type Surface } from '../lib/drawing/context'
+import { type DrawingContext, ratioOf, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
 import { MONO, type Palette, tableFor } from '../lib/drawing/palette'
 import { css, inkOn } from '../lib/maths/colour'
@@ -54,7 +54,7 @@ function eachCell(layout: GridLayout, paint: (head: Head, x: number, y: number) 
 export const gridWidth = ({ heads, cell, gap }: GridLayout) => heads * (cell + gap) - gap
 export const gridHeight = ({ layers, cell, gap }: GridLayout) => layers * (cell + gap) - gap
 
-function prepare(canvas: Surface, layout: GridLayout): Pen {
+function prepare(canvas: Surface, layout: GridLayout): DrawingContext {
   const context = fitCanvas(canvas, gridWidth(layout), gridHeight(layout))
   context.clearRect(0, 0, gridWidth(layout), gridHeight(layout))
   return context
@@ -67,7 +67,7 @@ export function paintTiles(
   scale: Scale,
   palette: Palette,
   { own, gone }: { own: boolean; gone: (layer: number, head: number) => boolean },
-): Pen {
+): DrawingContext {
   const context = prepare(canvas, layout)
   const ratio = ratioOf(context)
   const side = Math.round(layout.cell * ratio)
@@ -97,7 +97,7 @@ export function paintValues(
   scale: Scale,
   palette: Palette,
   write: (value: number) => string,
-): Pen {
+): DrawingContext {
   const context = prepare(canvas, layout)
   const table = tableFor(palette, scale.signed)
   context.font = "12px ui-monospace, 'DejaVu Sans Mono', monospace"
@@ -119,7 +119,12 @@ export interface Overlay {
   classes?: readonly (readonly (string | null)[])[] | undefined
 }
 
-export function paintOverlay(context: Pen, layout: GridLayout, { lit, classes }: Overlay, palette: Palette): void {
+export function paintOverlay(
+  context: DrawingContext,
+  layout: GridLayout,
+  { lit, classes }: Overlay,
+  palette: Palette,
+): void {
   eachCell(layout, (head, x, y) => {
     const name = classes?.[head.layer]?.[head.head]
     if (name) paintClass(context, [x, y, layout.cell], CLASS_MARKS[name]?.mark ?? 'none', palette)
@@ -128,7 +133,7 @@ export function paintOverlay(context: Pen, layout: GridLayout, { lit, classes }:
 }
 
 /** In an order of their own heads carry their names, where there is room for them. */
-export function paintNames(context: Pen, layout: GridLayout, palette: Palette): void {
+export function paintNames(context: DrawingContext, layout: GridLayout, palette: Palette): void {
   if (!layout.order || layout.subset || layout.cell < 30) return
   context.font = MONO
   context.textAlign = 'left'
@@ -143,7 +148,7 @@ export function paintNames(context: Pen, layout: GridLayout, palette: Palette): 
 
 type Square = [x: number, y: number, side: number]
 
-export function paintClass(context: Pen, [x, y, side]: Square, mark: ClassMark, palette: Palette): void {
+export function paintClass(context: DrawingContext, [x, y, side]: Square, mark: ClassMark, palette: Palette): void {
   if (mark.startsWith('grey')) veil(context, [x, y, side], palette.muted, 0.55)
   context.fillStyle = palette.ink
   if (mark.endsWith('frame')) {
@@ -159,7 +164,7 @@ export function paintClass(context: Pen, [x, y, side]: Square, mark: ClassMark, 
   }
 }
 
-function veil(context: Pen, [x, y, side]: Square, colour: string, alpha: number, height = side): void {
+function veil(context: DrawingContext, [x, y, side]: Square, colour: string, alpha: number, height = side): void {
   context.globalAlpha = alpha
   context.fillStyle = colour
   context.fillRect(x, y, side, height)
@@ -199,7 +204,12 @@ export function paintHeadings(
 export const asPercent = (value: number) => Math.round(100 * value).toString()
 export const asNumber = (value: number) => value.toFixed(Math.abs(value) < 9.95 ? 1 : 0).replace('-', '\u2212')
 
-function paintValue(context: Pen, [x, y, cell]: [number, number, number], text: string, colour: number): void {
+function paintValue(
+  context: DrawingContext,
+  [x, y, cell]: [number, number, number],
+  text: string,
+  colour: number,
+): void {
   context.fillStyle = css(colour)
   context.fillRect(x, y, cell, cell)
   if (cell < 7 * text.length + 2) return
@@ -208,7 +218,7 @@ function paintValue(context: Pen, [x, y, cell]: [number, number, number], text: 
 }
 
 /** A hairline around a cell; drawn here because a thousand of them cost a browser its scrolling. */
-function frame(context: Pen, [x, y, side]: Square, palette: Palette): void {
+function frame(context: DrawingContext, [x, y, side]: Square, palette: Palette): void {
   context.fillStyle = palette.line
   context.fillRect(x - 1, y - 1, side + 2, side + 2)
   context.fillStyle = palette.paper
@@ -216,7 +226,7 @@ function frame(context: Pen, [x, y, side]: Square, palette: Palette): void {
 }
 
 /** What has no value is struck through rather than given the colour of nought. */
-function hatch(context: Pen, [x, y, side]: Square, palette: Palette): void {
+function hatch(context: DrawingContext, [x, y, side]: Square, palette: Palette): void {
   context.strokeStyle = palette.muted
   context.lineWidth = 1
   context.beginPath()

@@ -1,10 +1,10 @@
 /** Paints one head's map with its token labels, and over it what is lit. */
 
-import { type Pen, ratioOf, type Surface } from '../lib/drawing/context'
+import { type DrawingContext, ratioOf, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
 import { MONO, type Palette, tableFor } from '../lib/drawing/palette'
 import { inkOn, packHex } from '../lib/maths/colour'
-import { type Box, type Lit, litKeys, litQueries } from '../lib/maths/highlight'
+import { type Box, type Highlight, litKeys, litQueries } from '../lib/maths/highlight'
 import type { Matrix } from '../lib/maths/matrix'
 import { rasterise, type Window } from '../lib/maths/raster'
 import { colourIndex, type Scale } from '../lib/maths/scale'
@@ -53,7 +53,7 @@ export function tokenAt(
   return index >= 0 && index < count ? index : undefined
 }
 
-function prepare(canvas: Surface, width: number, height: number): Pen {
+function prepare(canvas: Surface, width: number, height: number): DrawingContext {
   const context = fitCanvas(canvas, width, height)
   context.clearRect(0, 0, width, height)
   context.font = MONO
@@ -81,7 +81,7 @@ export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture
 /** Pixels that a cell needs for a weight of four digits. */
 const ROOM_FOR_VALUE = 48
 
-function writeValues(context: Pen, { left, top, side }: MapLayout, picture: MapPicture): void {
+function writeValues(context: DrawingContext, { left, top, side }: MapLayout, picture: MapPicture): void {
   const { map, values, scale, palette, window } = picture
   const table = tableFor(palette, scale.signed)
   context.save()
@@ -123,12 +123,12 @@ export function paintAxes(canvas: Surface, layout: MapLayout, picture: AxesPictu
   })
 }
 
-function rowLabel(context: Pen, { left, top, characters }: MapLayout, label: string, y: number): void {
+function rowLabel(context: DrawingContext, { left, top, characters }: MapLayout, label: string, y: number): void {
   context.textAlign = 'right'
   context.fillText(shorten(label, characters), left - GAP, top + y + 0.5)
 }
 
-function columnLabel(context: Pen, layout: MapLayout, label: string, x: number): void {
+function columnLabel(context: DrawingContext, layout: MapLayout, label: string, x: number): void {
   context.save()
   context.translate(layout.left + x + 0.5, layout.top - GAP)
   context.rotate(-Math.PI / 2)
@@ -154,7 +154,7 @@ export function partSentence(queries: number, keys: number, { top, left, size }:
 }
 
 /** Rows and columns between two thin lines, their labels on a ground of their own so that they can always be read. */
-export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture, lit: Lit): void {
+export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture, lit: Highlight): void {
   const { left, top, side } = layout
   const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
   const { queries, keys, window, palette } = picture
@@ -213,7 +213,7 @@ function litNames(
 }
 
 /** What is chosen stays as it is; the rest steps back. */
-function frameBox(context: Pen, { left, top, side }: MapLayout, picture: MapPicture, box: Box): void {
+function frameBox(context: DrawingContext, { left, top, side }: MapLayout, picture: MapPicture, box: Box): void {
   const { queries, keys, window, palette } = picture
   const edge = (place: number, count: number, start: number) => ((place / count - start) / window.size) * side
   const [q0, q1] = (box.queries ?? [0, queries.length]).map((q) => top + edge(q, queries.length, window.top))
@@ -230,7 +230,7 @@ function frameBox(context: Pen, { left, top, side }: MapLayout, picture: MapPict
   context.strokeRect(Math.round(k0) - 0.5, Math.round(q0) - 0.5, Math.round(k1 - k0) + 1, Math.round(q1 - q0) + 1)
 }
 
-function band(context: Pen, [x, y]: [number, number], [width, height]: [number, number]): void {
+function band(context: DrawingContext, [x, y]: [number, number], [width, height]: [number, number]): void {
   const across = width > height
   if (across)
     context.strokeRect(x - 2.5, Math.round(y - height / 2) - 0.5, width + 5, Math.max(2, Math.round(height)) + 1)

@@ -16,7 +16,10 @@ export interface ImagePicture {
 }
 
 /** Side lengths on screen, the proportions kept. */
-export function fitted({ size: [width, height] }: Picture, room: { width: number; height: number }): [number, number] {
+export function fitImage(
+  { size: [width, height] }: Picture,
+  room: { width: number; height: number },
+): [number, number] {
   const factor = Math.min(room.width / width, room.height / height)
   return [Math.floor(width * factor), Math.floor(height * factor)]
 }
@@ -25,11 +28,11 @@ export function fitted({ size: [width, height] }: Picture, room: { width: number
 export type Greys = (width: number, height: number) => Uint8ClampedArray
 
 export function paintImage(surface: Surface, [width, height]: [number, number], greys: Greys): void {
-  const pen = fitCanvas(surface, width, height)
-  const ratio = ratioOf(pen)
-  const image = pen.createImageData(Math.round(width * ratio), Math.round(height * ratio))
+  const context = fitCanvas(surface, width, height)
+  const ratio = ratioOf(context)
+  const image = context.createImageData(Math.round(width * ratio), Math.round(height * ratio))
   image.data.set(greys(image.width, image.height))
-  pen.putImageData(image, 0, 0)
+  context.putImageData(image, 0, 0)
 }
 
 /** How much of a patch its colour covers: the same everywhere, so that colours can be read off the scale. */
@@ -37,19 +40,19 @@ const COVER = 0.72
 
 /** The colours of the patches, through which the image is seen. */
 export function paintRow(surface: Surface, [width, height]: [number, number], now: ImagePicture): void {
-  const pen = fitCanvas(surface, width, height)
+  const context = fitCanvas(surface, width, height)
   const { picture, tokens, row, scale, palette } = now
-  pen.clearRect(0, 0, width, height)
-  pen.globalAlpha = COVER
+  context.clearRect(0, 0, width, height)
+  context.globalAlpha = COVER
   const table = tableFor(palette, scale.signed)
   for (const [k, { box }] of tokens.entries()) {
     const value = row?.[k] ?? Number.NaN
     if (!box || Number.isNaN(value)) continue
     const [x0, y0, x1, y1] = onScreen(box, picture, width)
-    pen.fillStyle = css(table[colourIndex(value, scale)])
-    pen.fillRect(x0, y0, x1 - x0, y1 - y0)
+    context.fillStyle = css(table[colourIndex(value, scale)])
+    context.fillRect(x0, y0, x1 - x0, y1 - y0)
   }
-  pen.globalAlpha = 1
+  context.globalAlpha = 1
 }
 
 export function paintLitPatches(
@@ -58,15 +61,15 @@ export function paintLitPatches(
   { picture, tokens, palette }: Pick<ImagePicture, 'picture' | 'tokens' | 'palette'>,
   lit: ReadonlySet<number>,
 ): void {
-  const pen = fitCanvas(surface, width, height)
-  pen.clearRect(0, 0, width, height)
-  pen.strokeStyle = palette.accent
-  pen.lineWidth = 2
+  const context = fitCanvas(surface, width, height)
+  context.clearRect(0, 0, width, height)
+  context.strokeStyle = palette.accent
+  context.lineWidth = 2
   for (const token of lit) {
     const box = tokens[token]?.box
     if (!box) continue
     const [x0, y0, x1, y1] = onScreen(box, picture, width)
-    pen.strokeRect(x0 + 1, y0 + 1, x1 - x0 - 2, y1 - y0 - 2)
+    context.strokeRect(x0 + 1, y0 + 1, x1 - x0 - 2, y1 - y0 - 2)
   }
 }
 

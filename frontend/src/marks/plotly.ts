@@ -1,6 +1,6 @@
 /** plotly.js, loaded once, when the first figure is opened. */
 import type { PlotlyFigure } from '../lib/data/figures'
-import { meets, type Spot } from '../lib/maths/highlight'
+import { overlaps, type Spot } from '../lib/maths/highlight'
 
 interface Point {
   customdata?: unknown
@@ -92,7 +92,7 @@ export async function lightPoint(on: HTMLElement, { data }: PlotlyFigure, spot: 
   const points = data.flatMap(({ customdata }, curveNumber) =>
     (Array.isArray(customdata) ? customdata : []).flatMap((about, pointNumber) => {
       const own = spotOf(about)
-      return spot && own && meets(own, spot) ? [{ curveNumber, pointNumber }] : []
+      return spot && own && overlaps(own, spot) ? [{ curveNumber, pointNumber }] : []
     }),
   )
   // Of a spot that many points are about, none is it.

@@ -1,6 +1,6 @@
 /** The other analysis of a comparison: asked for as the one on screen is, but for one thing, and with a progress of its own. */
 import type { KindSupport, Method, Request, Run } from '../lib/data/analysis'
-import { atWork, ownOf, sameMethod } from '../lib/data/mechanism'
+import { resolveMechanism, sameMethod, trainedMechanism } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
 import type { Source } from '../lib/data/source'
 import type { Selection } from './selection.svelte'
@@ -9,7 +9,7 @@ import { Session, type Shown } from './session.svelte'
 type Chosen = Pick<Selection, 'with' | 'than' | 'thanparams' | 'compare'>
 
 /** What else is to be analysed, as one string; empty where nothing is. */
-export const rivalOf = ({ with: what, than, thanparams, compare }: Chosen): string =>
+export const comparisonKey = ({ with: what, than, thanparams, compare }: Chosen): string =>
   compare === 'off' || what === 'lens' || than.trim() === '' ? '' : JSON.stringify([what, than, thanparams])
 
 /** What models were trained with, and what another one carries, as far as that is known. */
@@ -19,17 +19,17 @@ export interface Known {
 }
 
 /** Two models are compared as they were trained, unless another mechanism was chosen for the first. */
-export function rivalRequest(first: Request, { with: what, than, thanparams }: Chosen, known: Known): Request {
+export function comparisonRequest(first: Request, { with: what, than, thanparams }: Chosen, known: Known): Request {
   const request = { ...first, measures: [] }
   const own = known.own(first.model)
-  if (what === 'mechanism') return { ...request, mechanism: atWork(own, than, readParams(thanparams)) }
+  if (what === 'mechanism') return { ...request, mechanism: resolveMechanism(own, than, readParams(thanparams)) }
   if (what === 'text') return { ...request, text: than }
   const mechanism = sameMethod(first.mechanism, own) ? known.own(than) : first.mechanism
   const carried = first.lenses.filter(({ name }) => !known.support?.lenses[name])
   return { ...request, model: than, mechanism, kind: '', lenses: carried }
 }
 
-export class Rival {
+export class ComparisonRun {
   readonly #session: Session
   /** What was to be analysed besides when the analysis on screen was asked for. */
   #asked = ''
@@ -40,17 +40,17 @@ export class Rival {
 
   /** What is to be analysed besides, if anything is; and it is remembered that this was asked for. */
   async request(first: Request, selection: Selection, known: Session): Promise<Request | undefined> {
-    this.#asked = rivalOf(selection)
+    this.#asked = comparisonKey(selection)
     this.dismiss()
     if (this.#asked === '') return undefined
     if (selection.with === 'model') await known.learn(selection.than)
-    const own = (model: string) => ownOf(known.catalogue?.models ?? [], model)
-    return rivalRequest(first, selection, { own, support: known.support[selection.than]?.[0] })
+    const own = (model: string) => trainedMechanism(known.catalogue?.models ?? [], model)
+    return comparisonRequest(first, selection, { own, support: known.support[selection.than]?.[0] })
   }
 
   /** Whether what is on screen is what the selection asks for, or was as near to it as can be had. */
   isFor(selection: Selection, second: Shown | undefined, lens: string): boolean {
-    if (rivalOf(selection) !== this.#asked) return false
+    if (comparisonKey(selection) !== this.#asked) return false
     return second ? second.analysis.lenses.includes(lens) : this.#asked === '' || this.error !== ''
   }
 

@@ -5,7 +5,7 @@ import { short } from '../lib/text/format'
 import { shorten } from '../lib/text/labels'
 import type { Shown } from './session.svelte'
 
-export interface Side {
+export interface ComparisonSide {
   shown: Shown
   lens: string
   head: Head
@@ -16,7 +16,7 @@ export interface Side {
 const LONGEST = 22
 
 /** What tells two analyses apart: their models, else their mechanisms, else their texts. */
-export function namesOf(one: Analysis, other: Analysis, { models, mechanisms }: Catalogue): [string, string] {
+export function nameSides(one: Analysis, other: Analysis, { models, mechanisms }: Catalogue): [string, string] {
   const title = ({ model: name }: Analysis) => models.find((item) => item.name === name)?.title ?? name
   const model = (of: Analysis) => apart(title(of), title(of === one ? other : one))
   const mechanism = ({ mechanism: name, params }: Analysis) =>

@@ -5,7 +5,7 @@ import type { Comparisons } from '../lib/data/source'
 import {
   type Alignment,
   ENOUGH,
-  flipped,
+  flipPairs,
   type Likeness,
   pairAxis,
   pairedMap,
@@ -157,7 +157,7 @@ export class Comparison {
 
 function linksOf({ queries, keys }: Alignment, one: Analysis, other: Analysis): Links {
   const link = (pairs: readonly TokenPair[], tokens: Analysis['tokens'], others: Analysis['tokens']): Link => {
-    const back = flipped(pairs)
+    const back = flipPairs(pairs)
     return { pairs, back, axis: pairAxis(pairs, tokens), backAxis: pairAxis(back, others) }
   }
   const rows = link(queries, one.tokens, other.tokens)

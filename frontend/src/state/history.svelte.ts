@@ -1,11 +1,11 @@
 /** What this reader has had analysed, as the source lists it: looked up when the list is opened. */
-import { type Past, type Source, SourceError } from '../lib/data/source'
+import { type HistoryItem, type Source, SourceError } from '../lib/data/source'
 
 export class History {
   open = $state(false)
   error = $state('')
   /** Undefined until the first answer; kept while a newer one is on its way. */
-  items = $state.raw<Past[]>()
+  items = $state.raw<HistoryItem[]>()
 
   constructor(readonly source: Source) {}
 

@@ -1,13 +1,13 @@
 /** What is put into the model: of everything chosen, what a model of its kind takes. */
 import type { ModelKind, Request } from '../lib/data/analysis'
-import { generateOf } from '../lib/data/generation'
+import { readGenerate } from '../lib/data/generation'
 import { parseIds } from '../lib/text/ids'
 import type { Selection } from './selection.svelte'
 
 export type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens'>
 
 /** `upload`: an image that the source does not keep yet. Undefined where there is nothing yet that the model takes. */
-export function inputOf(selection: Selection, kind: ModelKind, upload = ''): Input | undefined {
+export function buildInput(selection: Selection, kind: ModelKind, upload = ''): Input | undefined {
   const { text, pair, image } = selection
   if (kind === 'vision') return upload || image ? { text: '', textPair: '', image: upload || image } : undefined
   const ids = parseIds(selection.ids)
@@ -15,7 +15,7 @@ export function inputOf(selection: Selection, kind: ModelKind, upload = ''): Inp
   const second = kind === 'decoder' || ids ? '' : pair
   const dictated = second !== '' || targetIds !== undefined
   const generate =
-    kind === 'encoder' || (kind === 'encoder-decoder' && dictated) ? undefined : generateOf(selection.generate)
+    kind === 'encoder' || (kind === 'encoder-decoder' && dictated) ? undefined : readGenerate(selection.generate)
   return {
     text,
     textPair: second,

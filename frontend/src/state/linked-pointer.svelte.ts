@@ -1,12 +1,12 @@
 /** The pointer as the other side of a comparison sees it: what stands there for what is pointed at. */
-import { counterparts } from '../lib/maths/alignment'
-import { type Box, type Lit, places, type Span } from '../lib/maths/highlight'
+import { pairedTokens } from '../lib/maths/alignment'
+import { type Box, type Highlight, places, type Span } from '../lib/maths/highlight'
 import type { Links } from './comparison.svelte'
 import type { Pointer } from './pointer.svelte'
 
 type Place = number | null
 
-export class Counterpart {
+export class LinkedPointer {
   /** What is pointed at over there, which may have no counterpart here. */
   #query = $state<Place>(null)
   #key = $state<Place>(null)
@@ -16,13 +16,13 @@ export class Counterpart {
     private readonly links: () => Links | null,
   ) {}
 
-  lit: Lit = $derived.by(() => {
+  lit: Highlight = $derived.by(() => {
     const [links, { lit }] = [this.links(), this.pointer]
     if (!links) return lit
     const { queries, keys } = links
     return {
-      queries: withOwn(counterparts(queries.axis, queries.pairs, lit.queries), this.#query),
-      keys: withOwn(counterparts(keys.axis, keys.pairs, lit.keys), this.#key),
+      queries: withOwn(pairedTokens(queries.axis, queries.pairs, lit.queries), this.#query),
+      keys: withOwn(pairedTokens(keys.axis, keys.pairs, lit.keys), this.#key),
       box: null,
     }
   })
@@ -45,7 +45,7 @@ export class Counterpart {
       return
     }
     const back = ({ backAxis, back }: Links['queries'], span: Span | null): Span | null => {
-      const tokens = counterparts(backAxis, back, places(span))
+      const tokens = pairedTokens(backAxis, back, places(span))
       return tokens.length === 0 ? null : [Math.min(...tokens), Math.max(...tokens) + 1]
     }
     const [queries, keys] = [back(links.queries, box.queries), back(links.keys, box.keys)]
@@ -56,7 +56,7 @@ export class Counterpart {
     const links = this.links()
     if (!links) return [query, key]
     const back = ({ backAxis, back }: Links['queries'], token: Place) =>
-      token === null ? null : (counterparts(backAxis, back, [token])[0] ?? null)
+      token === null ? null : (pairedTokens(backAxis, back, [token])[0] ?? null)
     return [back(links.queries, query), back(links.keys, key)]
   }
 }

@@ -1,5 +1,5 @@
 /** Analyses asked for while somebody typed: each is forgotten once it is neither on screen nor on its way there, and nobody has asked for it on purpose. */
-export class Passing {
+export class LiveRuns {
   /** What ends the reading of each. */
   #ids = new Map<string, AbortController>()
   #kept = new Set<string>()

@@ -2,7 +2,7 @@
 import { type Analysis, type Head, headName, type Several } from '../lib/data/analysis'
 import type { Source } from '../lib/data/source'
 import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/maths/matrix'
-import { MOST_HEADS, merged } from '../lib/maths/merge'
+import { MOST_HEADS, mergeMaps } from '../lib/maths/merge'
 import { Cache } from '../lib/net/cache'
 
 type Numbers = (number | null)[]
@@ -110,7 +110,7 @@ export class Maps {
     const known = this.#merged
     if (known?.how === how && known.of.length === ready.length && known.of.every((map, i) => map === ready[i]))
       return known.map
-    const map = merged(ready, how)
+    const map = mergeMaps(ready, how)
     this.#merged = { of: ready, how, map }
     return map
   }

@@ -1,5 +1,5 @@
 /** What the hand points at, shared by every figure: hovering one lights all. */
-import { type Box, isNothing, type Lit, litKeys, litQueries, NOTHING, type Spot } from '../lib/maths/highlight'
+import { type Box, type Highlight, isNothing, litKeys, litQueries, NOTHING, type Spot } from '../lib/maths/highlight'
 
 const toggled = (list: readonly number[], item: number) =>
   list.includes(item) ? list.filter((other) => other !== item) : [...list, item]
@@ -8,12 +8,12 @@ export class Pointer {
   query = $state<number | null>(null)
   key = $state<number | null>(null)
   /** What a click or a drawn rectangle holds, until it is let go. */
-  pins = $state.raw<Lit>(NOTHING)
+  pins = $state.raw<Highlight>(NOTHING)
 
   /** Among the heads, or in a figure of them. */
   spot = $state.raw<Spot | null>(null)
 
-  lit: Lit = $derived({
+  lit: Highlight = $derived({
     queries: this.query === null ? this.pins.queries : [...new Set([this.query, ...this.pins.queries])],
     keys: this.key === null ? this.pins.keys : [...new Set([this.key, ...this.pins.keys])],
     box: this.pins.box,

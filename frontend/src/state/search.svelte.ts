@@ -1,21 +1,21 @@
 /** Heads that are asked for: what the sentence came to, what it needs, and which heads were found. */
 import type { Analysis } from '../lib/data/analysis'
 import {
-  type Asked,
-  type AskedView,
-  compose,
+  composeQuery,
   type FoundHeads,
   isQuery,
   measureOf,
-  type Part,
   type Question,
   readSort,
+  type SearchAnswer,
+  type SearchPart,
+  type SearchView,
 } from '../lib/data/search'
-import { type Finding, SourceError } from '../lib/data/source'
+import { type HeadQueries, SourceError } from '../lib/data/source'
 import { Cache } from '../lib/net/cache'
 import { latest } from '../lib/net/latest'
 
-export interface Search {
+export interface SearchInput {
   /** A query or a sentence. */
   text: string
   /** As in the address. */
@@ -23,8 +23,8 @@ export interface Search {
   lens: string
 }
 
-export class Finder {
-  view = $state.raw<AskedView>()
+export class HeadSearch {
+  view = $state.raw<SearchView>()
   question = $state.raw<Question>()
   found = $state.raw<FoundHeads>()
   error = $state('')
@@ -32,14 +32,14 @@ export class Finder {
   /** Measures that the analysis must hold for the search. */
   needs = $state.raw<readonly string[]>([])
 
-  #asked = new Cache<Asked>(32)
+  #asked = new Cache<SearchAnswer>(32)
   #found = new Cache<FoundHeads>(32)
-  #task = latest((signal, analysis: Analysis, search: Search) => this.#search(signal, analysis, search))
+  #task = latest((signal, analysis: Analysis, search: SearchInput) => this.#find(signal, analysis, search))
 
-  constructor(private readonly finding: Finding | undefined) {}
+  constructor(private readonly queries: HeadQueries | undefined) {}
 
   get able(): boolean {
-    return this.finding !== undefined
+    return this.queries !== undefined
   }
 
   /** Names of the heads that were found; undefined where all are meant. */
@@ -50,7 +50,7 @@ export class Finder {
   )
 
   /** What a sentence asks to see; undefined where that has to be asked back, or can't be read. */
-  async understand(analysis: Analysis, text: string): Promise<AskedView | undefined> {
+  async understand(analysis: Analysis, text: string): Promise<SearchView | undefined> {
     try {
       return (await this.#ask(analysis.id, text)).view ?? undefined
     } catch {
@@ -59,8 +59,8 @@ export class Finder {
   }
 
   /** Answers whether measures have to be computed first: `needs` says which. */
-  async follow(analysis: Analysis, search: Search): Promise<boolean> {
-    if (!this.finding || (search.text === '' && readSort(search.sort).by !== 'measure')) {
+  async follow(analysis: Analysis, search: SearchInput): Promise<boolean> {
+    if (!this.queries || (search.text === '' && readSort(search.sort).by !== 'measure')) {
       this.#task.stop()
       this.#show({})
       return false
@@ -76,7 +76,7 @@ export class Finder {
   }
 
   /** What will be answered, as far as the reader said it. */
-  expect(parts: Part[]): void {
+  expect(parts: SearchPart[]): void {
     if (this.view) this.view = { ...this.view, parts }
   }
 
@@ -85,7 +85,7 @@ export class Finder {
     this.#show({ view: this.view, error: sentence })
   }
 
-  async #search(signal: AbortSignal, analysis: Analysis, { text, sort, lens }: Search): Promise<boolean> {
+  async #find(signal: AbortSignal, analysis: Analysis, { text, sort, lens }: SearchInput): Promise<boolean> {
     const asked = text === '' ? { view: null, question: null } : await this.#ask(analysis.id, text)
     if (signal.aborted) return false
     const view = asked.view ?? undefined
@@ -101,16 +101,16 @@ export class Finder {
       this.needs = needs
       return true
     }
-    const query = compose(view?.parts ?? [], order)
+    const query = composeQuery(view?.parts ?? [], order)
     const found = await this.#found.get(`${analysis.id} ${lens} ${query}`, () =>
-      this.finding!.heads(analysis.id, query, lens),
+      this.queries!.heads(analysis.id, query, lens),
     )
     if (!signal.aborted) this.#show({ view, found, needs })
     return false
   }
 
-  #ask(id: string, text: string): Promise<Asked> {
-    return this.#asked.get(`${id} ${text}`, () => this.finding!.ask(id, text))
+  #ask(id: string, text: string): Promise<SearchAnswer> {
+    return this.#asked.get(`${id} ${text}`, () => this.queries!.ask(id, text))
   }
 
   #show({
@@ -119,7 +119,7 @@ export class Finder {
     found,
     error = '',
     needs = [],
-  }: Partial<Pick<Finder, 'view' | 'question' | 'found' | 'error' | 'needs'>>): void {
+  }: Partial<Pick<HeadSearch, 'view' | 'question' | 'found' | 'error' | 'needs'>>): void {
     Object.assign(this, { view, question, found, error, needs, busy: false })
   }
 }

@@ -3,7 +3,7 @@ import { type Analysis, type Head, headName, type Method, parseHead, parseHeads 
 import { sameMethod } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
 import type { GraphKind } from '../lib/maths/graph-geometry'
-import { type Merge, MOST_HEADS, sameHead, toggled } from '../lib/maths/merge'
+import { type Merge, MOST_HEADS, sameHead, toggleHead } from '../lib/maths/merge'
 import type { Range, ScaleKind } from '../lib/maths/scale'
 import { decodeFragment, encodeFragment, writeFragment } from '../lib/net/fragment'
 import { writeIds } from '../lib/text/ids'
@@ -243,7 +243,7 @@ export class Selection {
   /** One head more, or one less, beside those that are open. */
   addHead(head: Head, open: Head, how: 'toggle' | 'add'): void {
     const now = this.several.length > 0 ? this.several : [open]
-    const next = how === 'add' && now.some((other) => sameHead(other, head)) ? now : toggled(now, head)
+    const next = how === 'add' && now.some((other) => sameHead(other, head)) ? now : toggleHead(now, head)
     const last = next.some((other) => sameHead(other, head)) ? head : (next.at(-1) ?? open)
     this.set({ head: headName(last), heads: next.length > 1 ? next.map(headName).join(' ') : '' }, 'step')
   }

@@ -1,13 +1,13 @@
 /** One reader at the page: what can be run, what runs, and the analysis on screen. */
 import type { Analysis, KindSupport, Request, Run } from '../lib/data/analysis'
-import { type Changes, changesOf, type Side } from '../lib/data/changes'
-import { firstThatFits, smaller, withLeftOut } from '../lib/data/fitting'
+import { type Changes, findChanges, type Snapshot } from '../lib/data/changes'
+import { firstThatFits, smallerRequests, withLeftOut } from '../lib/data/fitting'
 import { type Catalogue, type Source, SourceError } from '../lib/data/source'
 import { mark } from '../lib/drawing/frame'
 import { latest } from '../lib/net/latest'
 import { problemSentence } from '../lib/net/problem'
 import { Comparison } from './comparison.svelte'
-import { Passing } from './live-runs'
+import { LiveRuns } from './live-runs'
 import { Maps } from './maps.svelte'
 
 interface Ticket {
@@ -49,7 +49,7 @@ export class Session {
 
   /** The run that may still change what is on screen; a cancelled one has lost it. */
   #ticket: Ticket = { ...OURS }
-  #passing = new Passing((id) => this.source.cancel(id))
+  #liveRuns = new LiveRuns((id) => this.source.cancel(id))
   #clock: ReturnType<typeof setInterval> | undefined
   #task = latest((signal, asks: Ask[], lens: string, ticket: Ticket) => this.#fit(signal, asks, lens, ticket))
 
@@ -86,7 +86,7 @@ export class Session {
       (one: Request): Ask =>
       (signal) =>
         this.source.submit(one, live ? new AbortController().signal : signal)
-    return this.#run([request, ...smaller(request, lens)].map(ask), lens, { ...OURS, live }, beside)
+    return this.#run([request, ...smallerRequests(request, lens)].map(ask), lens, { ...OURS, live }, beside)
   }
 
   /** Shows an analysis that somebody has asked for already, through another lens if it was not read through this one; answers whether it is on screen. */
@@ -146,7 +146,7 @@ export class Session {
   #change(shown: Shown, { live }: Ticket): void {
     const changes = live && this.shown ? changesBetween(this.shown, shown) : undefined
     this.shown = { ...shown, changes }
-    this.#passing.sweep(shown.analysis.id)
+    this.#liveRuns.sweep(shown.analysis.id)
   }
 
   async cancel(): Promise<void> {
@@ -210,16 +210,16 @@ export class Session {
   async #show(signal: AbortSignal, ask: Ask, lens: string, ticket: Ticket): Promise<Shown | undefined> {
     const answer = await ask(signal)
     const reading = new AbortController()
-    if (!ticket.live) this.#passing.keep(answer.id)
+    if (!ticket.live) this.#liveRuns.keep(answer.id)
     // What was there already, somebody has asked for before.
-    else if (answer.status !== 'done') this.#passing.add(answer.id, reading)
+    else if (answer.status !== 'done') this.#liveRuns.add(answer.id, reading)
     if (ticket.cancelled || signal.aborted) {
       if (ticket.ours && ticket.cancelled) await this.source.cancel(answer.id)
-      else if (!this.run) this.#passing.sweep(this.shown?.analysis.id)
+      else if (!this.run) this.#liveRuns.sweep(this.shown?.analysis.id)
       return undefined
     }
     // This is the last that was asked for: no worker is to be kept busy with those before.
-    this.#passing.sweep(answer.id, this.shown?.analysis.id)
+    this.#liveRuns.sweep(answer.id, this.shown?.analysis.id)
     const run = await this.#follow(answer, signal)
     // Superseded by a newer run: nothing of this one is wanted any more.
     if (signal.aborted) return undefined
@@ -255,12 +255,12 @@ export class Session {
 const isStranger = (error: unknown) => error instanceof SourceError && error.status === 401
 
 function changesBetween(before: Shown, after: Shown): Changes | undefined {
-  const side = ({ analysis, maps }: Shown): Side | undefined => {
+  const side = ({ analysis, maps }: Shown): Snapshot | undefined => {
     const tiles = maps.grid(after.lens)
     return tiles && analysis.keyTokens === analysis.tokens ? { tokens: analysis.tokens, tiles } : undefined
   }
   const [a, b] = [side(before), side(after)]
-  return a && b && before.analysis.model === after.analysis.model ? changesOf(a, b) : undefined
+  return a && b && before.analysis.model === after.analysis.model ? findChanges(a, b) : undefined
 }
 
 const failure = ({ error }: Run) =>

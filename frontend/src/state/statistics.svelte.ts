@@ -1,5 +1,5 @@
 /** The figures there are, which of them are open, and what they need. */
-import { type AskedFigure, type FigureInfo, type Figures, openFigures, type PlotlyFigure } from '../lib/data/figures'
+import { type FigureInfo, type FigureRequest, type Figures, openFigures, type PlotlyFigure } from '../lib/data/figures'
 import { latest } from '../lib/net/latest'
 import type { Selection } from './selection.svelte'
 
@@ -35,19 +35,19 @@ export class Statistics {
 export const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
 
 /** One figure on screen; the old one stays until the new one is there. */
-export class Drawn {
+export class FigureLoader {
   figure = $state.raw<PlotlyFigure>()
   error = $state('')
-  #task: (id: string, asked: AskedFigure) => Promise<PlotlyFigure | undefined>
+  #task: (id: string, asked: FigureRequest) => Promise<PlotlyFigure | undefined>
 
   constructor(
     figures: Figures,
     private readonly fail: (error: unknown) => string,
   ) {
-    this.#task = latest((signal, id: string, asked: AskedFigure) => figures.draw(id, asked, signal))
+    this.#task = latest((signal, id: string, asked: FigureRequest) => figures.draw(id, asked, signal))
   }
 
-  async ask(id: string, asked: AskedFigure): Promise<void> {
+  async ask(id: string, asked: FigureRequest): Promise<void> {
     try {
       const figure = await this.#task(id, asked)
       if (!figure) return

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { unpack } from '../../src/api/answers'
-import { fileSource, mapOf } from '../../src/api/file'
+import { fileSource, readMap } from '../../src/api/file'
 import { SourceError } from '../../src/lib/data/source'
 import { half, readSafetensors } from '../../src/lib/net/safetensors'
 
@@ -54,13 +54,13 @@ describe('half precision', () => {
 
 describe('a map of an exported page', () => {
   it('is exact in float32', () => {
-    const map = mapOf(readSafetensors(written({ map: f32([1, 2, 1, 2], 1, 2, 3, 4) })), 1)
+    const map = readMap(readSafetensors(written({ map: f32([1, 2, 1, 2], 1, 2, 3, 4) })), 1)
     expect(map).toEqual({ data: Float32Array.of(3, 4), rows: 1, cols: 2, exact: true })
   })
 
   it('says how far half precision may be off', () => {
     const data = Uint16Array.of(0x3c00, 0xc000)
-    const map = mapOf(readSafetensors(written({ map: { dtype: 'F16', shape: [1, 1, 1, 2], data } })), 0)
+    const map = readMap(readSafetensors(written({ map: { dtype: 'F16', shape: [1, 1, 1, 2], data } })), 0)
     expect([...map.data]).toEqual([1, -2])
     expect(map.error).toBe(2 / 2 ** 11)
   })
@@ -73,7 +73,7 @@ describe('a map of an exported page', () => {
       max_error: f32([1, 1], 0.25),
       undefined: { dtype: 'U8', shape: [1, 1, 2], data: Uint8Array.of(0, 1) },
     })
-    const map = mapOf(readSafetensors(tensors), 0)
+    const map = readMap(readSafetensors(tensors), 0)
     expect([...map.data]).toEqual([0, 63.5, Number.NaN, Number.NaN])
     expect(map.error).toBe(0.25)
   })

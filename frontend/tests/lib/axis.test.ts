@@ -1,10 +1,18 @@
 import { describe, expect, it } from 'vitest'
 import { random } from '../../gallery/maps'
 import type { Token } from '../../src/lib/data/analysis'
-import { boxOff, groupMap, litOn, tokenAxis, tokenOf, wholeWords, wordAxis } from '../../src/lib/maths/axis'
+import {
+  boxTokens,
+  firstToken,
+  groupMap,
+  highlightPlaces,
+  tokenAxis,
+  wholeWords,
+  wordAxis,
+} from '../../src/lib/maths/axis'
 import { NOTHING } from '../../src/lib/maths/highlight'
 import type { Matrix } from '../../src/lib/maths/matrix'
-import { rowMean, together } from '../../src/lib/maths/matrix'
+import { groupValue, rowMean } from '../../src/lib/maths/matrix'
 
 const token = (text: string, word: number | null, [start, end]: [number, number], segment = 0): Token => ({
   text,
@@ -90,19 +98,19 @@ describe('groupMap', () => {
 
 describe('what is lit', () => {
   it('goes from tokens to words and back', () => {
-    const lit = litOn(words, words, { queries: [2], keys: [4, 5], box: { queries: [2, 5], keys: null } })
+    const lit = highlightPlaces(words, words, { queries: [2], keys: [4, 5], box: { queries: [2, 5], keys: null } })
     expect(lit).toEqual({ queries: [1], keys: [2, 3], box: { queries: [1, 3], keys: null } })
-    expect(litOn(words, words, NOTHING)).toEqual(NOTHING)
-    expect(boxOff(words, words, { queries: [1, 3], keys: [0, 1] })).toEqual({ queries: [1, 5], keys: [0, 1] })
-    expect([tokenOf(words, 1), tokenOf(words, null)]).toEqual([1, null])
+    expect(highlightPlaces(words, words, NOTHING)).toEqual(NOTHING)
+    expect(boxTokens(words, words, { queries: [1, 3], keys: [0, 1] })).toEqual({ queries: [1, 5], keys: [0, 1] })
+    expect([firstToken(words, 1), firstToken(words, null)]).toEqual([1, null])
     expect(wholeWords(words, [2, 5])).toEqual([1, 2, 3, 5])
   })
 
   it('reads several tokens as one exactly as a map of words does', () => {
     const map = noise(6, 6)
     const grouped = groupMap(map, words, words)
-    expect(together(map, wholeWords(words, [1]), [4])).toBeCloseTo(grouped.data[1 * 4 + 2], 6)
-    expect(together(map, [4], wholeWords(words, [3]))).toBeCloseTo(grouped.data[2 * 4 + 1], 6)
+    expect(groupValue(map, wholeWords(words, [1]), [4])).toBeCloseTo(grouped.data[1 * 4 + 2], 6)
+    expect(groupValue(map, [4], wholeWords(words, [3]))).toBeCloseTo(grouped.data[2 * 4 + 1], 6)
     expect([...rowMean(map, [])].every(Number.isNaN)).toBe(true)
   })
 })

@@ -3,7 +3,7 @@ import { fixedSource, fixedText } from '../../gallery/source'
 import type { Analysis, Request } from '../../src/lib/data/analysis'
 import { groupMap } from '../../src/lib/maths/axis'
 import { difference } from '../../src/lib/maths/matrix'
-import { merged } from '../../src/lib/maths/merge'
+import { mergeMaps } from '../../src/lib/maths/merge'
 import { caption, cutSentence, precisionOf, warningsOf } from '../../src/lib/text/caption'
 
 const lenses = ['weights', 'effective'].map((name) => ({ name, params: {} }))
@@ -89,6 +89,6 @@ describe('how near the numbers are', () => {
     expect(difference(map(0.25), map(0.5)).error).toBe(0.75)
     expect(difference(map(), map()).error).toBeUndefined()
     expect(groupMap(map(0.25), row, axis).error).toBe(0.5)
-    expect(merged([map(0.25), map(0.5)], 'mean').error).toBe(0.5)
+    expect(mergeMaps([map(0.25), map(0.5)], 'mean').error).toBe(0.5)
   })
 })

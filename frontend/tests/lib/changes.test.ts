@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { fixedSource, fixedTokens } from '../../gallery/source'
-import { aligned, changesOf, type Side } from '../../src/lib/data/changes'
+import { alignTokens, findChanges, type Snapshot } from '../../src/lib/data/changes'
 import type { Tiles } from '../../src/lib/maths/matrix'
 
 const words = (text: string) => fixedTokens(text)
 
 /** One layer of two heads over n tokens, each row by a rule. */
-function side(text: string, rules: ((q: number, k: number, n: number) => number)[]): Side {
+function side(text: string, rules: ((q: number, k: number, n: number) => number)[]): Snapshot {
   const tokens = words(text)
   const n = tokens.length
   const bytes = Uint8Array.from(
@@ -35,7 +35,7 @@ describe('aligned tokens', () => {
     ['One three', 'One two three', [0, 1, 2, 3], [0, 1, 3, 4]],
     ['One two', 'Six seven', [0, 3], [0, 3]],
   ])('%j and %j', (before, after, left, right) => {
-    const pairs = aligned(words(before), words(after))
+    const pairs = alignTokens(words(before), words(after))
     expect(pairs.map(([i]) => i)).toEqual(left)
     expect(pairs.map(([, j]) => j)).toEqual(right)
   })
@@ -43,19 +43,19 @@ describe('aligned tokens', () => {
 
 describe('changes', () => {
   it('are new tokens, and heads that look elsewhere, the most changed first', () => {
-    const found = changesOf(side('One two', [self, first, first]), side('One red two', [self, last, first]))
+    const found = findChanges(side('One two', [self, first, first]), side('One red two', [self, last, first]))
     expect([...(found?.tokens ?? [])]).toEqual([2])
     expect(found?.heads).toEqual([{ layer: 0, head: 1 }])
   })
 
   it('are none between the same', () => {
-    expect(changesOf(side('One', [self]), side('One', [self]))).toEqual({ tokens: new Set(), heads: [] })
+    expect(findChanges(side('One', [self]), side('One', [self]))).toEqual({ tokens: new Set(), heads: [] })
   })
 
   it('cannot be told between models of other shapes, or long texts', () => {
-    expect(changesOf(side('One', [self]), side('One', [self, self]))).toBeUndefined()
+    expect(findChanges(side('One', [self]), side('One', [self, self]))).toBeUndefined()
     const long = side('One '.repeat(300), [self])
-    expect(changesOf(long, long)).toBeUndefined()
+    expect(findChanges(long, long)).toBeUndefined()
   })
 
   it('are found in thumbnails that are coarser than the text', async () => {
@@ -68,7 +68,7 @@ describe('changes', () => {
       lenses: [{ name: 'weights', params: {} }],
       measures: [],
     }
-    const sideOf = async (text: string): Promise<Side> => {
+    const sideOf = async (text: string): Promise<Snapshot> => {
       const { signal } = new AbortController()
       const { id, tokens } = await source.submit({ ...request, text }, signal)
       return { tokens, tiles: await source.grid(id, 'weights', signal) }
@@ -77,7 +77,7 @@ describe('changes', () => {
       await sideOf('One two three. '.repeat(12)),
       await sideOf(`${'One two three. '.repeat(11)}One red three.`),
     ]
-    const found = changesOf(before, after)
+    const found = findChanges(before, after)
     expect([...(found?.tokens ?? [])].map((i) => after.tokens[i].text)).toEqual(['red'])
     expect(found?.heads.length).toBeLessThanOrEqual(3)
   })

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { fixedSource } from '../../gallery/source'
 import type { Request } from '../../src/lib/data/analysis'
-import { isPart, smaller } from '../../src/lib/data/fitting'
+import { isIncomplete, smallerRequests } from '../../src/lib/data/fitting'
 import { type Source, SourceError } from '../../src/lib/data/source'
 import { Session } from '../../src/state/session.svelte'
 
@@ -31,15 +31,15 @@ function crowded(room: number, code = 'attention-budget-exceeded') {
 
 describe('smaller', () => {
   it('asks for the open lens alone, then for thumbnails of all', () => {
-    const [alone, none] = smaller(request, 'effective')
+    const [alone, none] = smallerRequests(request, 'effective')
     expect(alone).toEqual({ ...request, lenses: [request.lenses[1]] })
     expect(none).toEqual({ ...request, maps: false })
   })
 
   it('has one step for one lens', () => {
     const one = { ...request, lenses: [request.lenses[0]] }
-    expect(smaller(one, 'weights')).toEqual([{ ...one, maps: false }])
-    expect(smaller(request, 'norm')).toEqual([{ ...request, maps: false }])
+    expect(smallerRequests(one, 'weights')).toEqual([{ ...one, maps: false }])
+    expect(smallerRequests(request, 'norm')).toEqual([{ ...request, maps: false }])
   })
 })
 
@@ -48,7 +48,7 @@ describe('a source with little room', () => {
     const { session, asked } = crowded(2 * GIB)
     expect(await session.submit(request, 'effective')).toBe(true)
     expect(asked).toHaveLength(1)
-    expect(isPart(session.shown!.analysis)).toBe(false)
+    expect(isIncomplete(session.shown!.analysis)).toBe(false)
   })
 
   it('gives the open lens alone, which is said with sizes', async () => {
@@ -57,7 +57,7 @@ describe('a source with little room', () => {
     expect(asked).toHaveLength(2)
     const { analysis } = session.shown!
     expect(analysis.lenses).toEqual(['effective'])
-    expect(isPart(analysis)).toBe(true)
+    expect(isIncomplete(analysis)).toBe(true)
     expect(analysis.warnings.at(-1)!.message).toContain(
       'Only this lens was read: with the other maps it would need 2.0\u00a0GiB, and 1.0\u00a0GiB are allowed.',
     )

@@ -2,8 +2,16 @@
 import { describe, expect, it } from 'vitest'
 import { fixedCatalogue } from '../../gallery/source'
 import type { Analysis, Model } from '../../src/lib/data/analysis'
-import { asTrained, atWork, mechanismTitle, ownOf, sameMethod, twinName, twinsOf } from '../../src/lib/data/mechanism'
-import { fieldsOf, writeParams } from '../../src/lib/data/params'
+import {
+  findTwins,
+  mechanismTitle,
+  resolveMechanism,
+  sameMethod,
+  trainedMechanism,
+  twinName,
+  withTrainedDefaults,
+} from '../../src/lib/data/mechanism'
+import { readFields, writeParams } from '../../src/lib/data/params'
 import { EXAMPLES, examplesWith } from '../../src/lib/text/examples'
 import { Selection } from '../../src/state/selection.svelte'
 
@@ -20,11 +28,14 @@ const jump = fixedCatalogue.mechanisms.find(({ name }) => name === 'jump')!
 
 describe('what is at work', () => {
   it('is what the model was trained with, unless something is chosen', () => {
-    expect(ownOf(models, 'hop')).toBe(own)
-    expect([ownOf(models, 'minilm').name, ownOf(models, 'org/other').name]).toEqual(['softmax', 'softmax'])
-    expect(atWork(own, '', {})).toEqual(own)
-    expect(atWork(own, 'jump', { rho: 4 })).toEqual({ name: 'jump', params: { ...own.params, rho: 4 } })
-    expect(atWork(own, 'softmax', {})).toEqual({ name: 'softmax', params: {} })
+    expect(trainedMechanism(models, 'hop')).toBe(own)
+    expect([trainedMechanism(models, 'minilm').name, trainedMechanism(models, 'org/other').name]).toEqual([
+      'softmax',
+      'softmax',
+    ])
+    expect(resolveMechanism(own, '', {})).toEqual(own)
+    expect(resolveMechanism(own, 'jump', { rho: 4 })).toEqual({ name: 'jump', params: { ...own.params, rho: 4 } })
+    expect(resolveMechanism(own, 'softmax', {})).toEqual({ name: 'softmax', params: {} })
   })
 
   it('is the same in whatever order its parameters stand', () => {
@@ -34,20 +45,20 @@ describe('what is at work', () => {
   })
 
   it('has the parameters that the model was trained with as defaults', () => {
-    const fields = fieldsOf(asTrained(jump, own).params)
+    const fields = readFields(withTrainedDefaults(jump, own).params)
     expect(fields.map(({ name, initial }) => [name, initial])).toEqual(Object.entries(own.params))
     expect(writeParams(fields, { rho: 3 })).toBe('')
     expect(writeParams(fields, { rho: 5 })).toBe('{"rho":5}')
     const hopfield = { name: 'hopfield', params: { rho: 1 } }
-    expect(asTrained(jump, hopfield)).toBe(jump)
+    expect(withTrainedDefaults(jump, hopfield)).toBe(jump)
     expect([mechanismTitle(jump, own), mechanismTitle(jump, hopfield)]).toEqual(['Jump, as trained', 'Jump'])
   })
 })
 
 describe('twins', () => {
   it('are siblings that can be had', () => {
-    expect(twinsOf(models, 'soft').map(twinName)).toEqual(['hop'])
-    expect([twinsOf(models, 'minilm'), twinsOf(models, 'org/other')]).toEqual([[], []])
+    expect(findTwins(models, 'soft').map(twinName)).toEqual(['hop'])
+    expect([findTwins(models, 'minilm'), findTwins(models, 'org/other')]).toEqual([[], []])
   })
 })
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { fieldsOf, parsed, readParams, writeParams, written } from '../../src/lib/data/params'
+import { formatValue, parseValue, readFields, readParams, writeParams } from '../../src/lib/data/params'
 
 const SCHEMA = {
   properties: {
@@ -11,7 +11,7 @@ const SCHEMA = {
     heads: { type: 'array', items: { type: 'string' }, default: [] },
   },
 }
-const fields = fieldsOf(SCHEMA)
+const fields = readFields(SCHEMA)
 const [alpha, order, how, signed, layers, heads] = fields
 
 describe('parameters', () => {
@@ -19,21 +19,21 @@ describe('parameters', () => {
     expect(fields.map(({ kind }) => kind)).toEqual(['number', 'number', 'choice', 'boolean', 'list', 'list'])
     expect([alpha.min, alpha.max, alpha.step, alpha.hint]).toEqual([0, 1, 'any', 'A share.'])
     expect([order.step, how.options, signed.initial]).toEqual([1, ['uniform', 'zero'], false])
-    expect(fieldsOf({})).toEqual([])
+    expect(readFields({})).toEqual([])
   })
 
   it('are read from what was typed', () => {
-    expect(parsed(alpha, ' 0.25 ')).toBe(0.25)
-    expect(parsed(alpha, 'much')).toBeUndefined()
-    expect(parsed(layers, '')).toBeUndefined()
-    expect(parsed(layers, '1, 2 5')).toEqual([1, 2, 5])
-    expect(parsed(heads, '4.5, 0.1')).toEqual(['4.5', '0.1'])
-    expect(parsed(heads, '[["a"]]')).toEqual([['a']])
-    expect(parsed(heads, '[broken')).toBeUndefined()
+    expect(parseValue(alpha, ' 0.25 ')).toBe(0.25)
+    expect(parseValue(alpha, 'much')).toBeUndefined()
+    expect(parseValue(layers, '')).toBeUndefined()
+    expect(parseValue(layers, '1, 2 5')).toEqual([1, 2, 5])
+    expect(parseValue(heads, '4.5, 0.1')).toEqual(['4.5', '0.1'])
+    expect(parseValue(heads, '[["a"]]')).toEqual([['a']])
+    expect(parseValue(heads, '[broken')).toBeUndefined()
   })
 
   it('are written as they were', () => {
-    expect([written(null), written(0.5), written(['4.5', '0.1']), written([[1]])]).toEqual([
+    expect([formatValue(null), formatValue(0.5), formatValue(['4.5', '0.1']), formatValue([[1]])]).toEqual([
       '',
       '0.5',
       '4.5, 0.1',

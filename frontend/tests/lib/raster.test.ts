@@ -9,7 +9,7 @@ import {
   tilesMax,
   topIndices,
 } from '../../src/lib/maths/matrix'
-import { rasterise, showing, spans, WHOLE, windowAt, zoomed } from '../../src/lib/maths/raster'
+import { cellSpans, moveWindow, rasterise, WHOLE, windowAt, zoomWindow } from '../../src/lib/maths/raster'
 import { colourIndex, type Scale } from '../../src/lib/maths/scale'
 
 const table = Uint32Array.from({ length: 256 }, (_, i) => i)
@@ -17,7 +17,7 @@ const linear: Scale = { kind: 'linear', signed: true, max: 1 }
 
 describe('rasterise', () => {
   it('gives every cell the same number of pixels where they divide', () => {
-    expect([...spans(3, 6, 0, 1)]).toEqual([0, 1, 0, 1, 1, 2, 1, 2, 2, 3, 2, 3])
+    expect([...cellSpans(3, 6, 0, 1)]).toEqual([0, 1, 0, 1, 1, 2, 1, 2, 2, 3, 2, 3])
   })
 
   it('keeps the strongest of many cells under one pixel, with its sign', () => {
@@ -86,17 +86,17 @@ describe('windows on a map', () => {
   it('keep what lies under the hand when they zoom', () => {
     const window = windowAt(0.2, 0.3, 0.5, 512)
     const [x, y] = [0.25, 0.75]
-    const closer = zoomed(window, 0.5, [x, y], 512)
+    const closer = zoomWindow(window, 0.5, [x, y], 512)
     expect(closer.left + x * closer.size).toBeCloseTo(window.left + x * window.size)
     expect(closer.top + y * closer.size).toBeCloseTo(window.top + y * window.size)
-    expect(zoomed(window, 4, [x, y], 512)).toBe(WHOLE)
+    expect(zoomWindow(window, 4, [x, y], 512)).toBe(WHOLE)
   })
 
   it('move as far as a cell needs, and no further', () => {
     const window = windowAt(0.5, 0.5, 0.1, 100)
-    expect(showing(window, [0.555, 0.555], 100)).toEqual(window)
-    expect(showing(window, [0.205, 0.555], 100).left).toBeCloseTo(0.2)
-    expect(showing(window, [0.205, 0.555], 100).top).toBe(0.5)
-    expect(showing(window, [0.805, 0.995], 100).left).toBeCloseTo(0.71)
+    expect(moveWindow(window, [0.555, 0.555], 100)).toEqual(window)
+    expect(moveWindow(window, [0.205, 0.555], 100).left).toBeCloseTo(0.2)
+    expect(moveWindow(window, [0.205, 0.555], 100).top).toBe(0.5)
+    expect(moveWindow(window, [0.805, 0.995], 100).left).toBeCloseTo(0.71)
   })
 })

@@ -3,23 +3,23 @@ import { fixedCatalogue, fixedSource } from '../../gallery/source'
 import { type Analysis, headNumbers, headTitle, parseHeads, type Request } from '../../src/lib/data/analysis'
 import {
   choicesOf,
-  compose,
+  composeQuery,
   countSentence,
-  holds,
-  nearest,
-  type Part,
+  isStillChosen,
   readSort,
+  relaxQuery,
+  type SearchPart,
   tokensOf,
   valueText,
 } from '../../src/lib/data/search'
 import { classCounts } from '../../src/lib/drawing/classes'
 import type { Matrix } from '../../src/lib/maths/matrix'
-import { MOST_HEADS, merged, toggled } from '../../src/lib/maths/merge'
+import { MOST_HEADS, mergeMaps, toggleHead } from '../../src/lib/maths/merge'
 import { amount } from '../../src/lib/text/words'
 import { type GridLayout, headAt, placeOf } from '../../src/marks/grid-painter'
-import { Finder } from '../../src/state/search.svelte'
+import { HeadSearch } from '../../src/state/search.svelte'
 
-const part = (slot: Part['slot'], value: string): Part => ({ slot, value, said: value })
+const part = (slot: SearchPart['slot'], value: string): SearchPart => ({ slot, value, said: value })
 
 describe('a query, put together from its parts', () => {
   it.each([
@@ -28,14 +28,14 @@ describe('a query, put together from its parts', () => {
     [[part('limit', '5'), part('order', 'order by entropy asc')], 'order by entropy asc limit 5'],
     [[part('lens', 'effective')], ''],
   ])('%#', (parts, query) => {
-    expect(compose(parts)).toBe(query)
+    expect(composeQuery(parts)).toBe(query)
   })
 
   it('is ordered by the measure that heads are sorted by', () => {
     const parts = [part('where', 'vertical'), part('order', 'order by entropy asc')]
-    expect(compose(parts, readSort('null_share'))).toBe('vertical order by null_share desc')
-    expect(compose([], readSort('rank.stable asc'))).toBe('order by rank.stable asc')
-    expect(compose(parts, readSort('rank'))).toBe('vertical order by entropy asc')
+    expect(composeQuery(parts, readSort('null_share'))).toBe('vertical order by null_share desc')
+    expect(composeQuery([], readSort('rank.stable asc'))).toBe('order by rank.stable asc')
+    expect(composeQuery(parts, readSort('rank'))).toBe('vertical order by entropy asc')
   })
 })
 
@@ -59,21 +59,21 @@ it('says what a sentence asks for besides heads', () => {
 
 it('knows what is not chosen any more', () => {
   const now = { lens: 'effective', colour: 'map', head: '2.9' }
-  expect(holds(part('lens', 'effective'), now)).toBe(true)
-  expect(holds(part('lens', 'weights'), now)).toBe(false)
-  expect(holds(part('head', '2.9'), now)).toBe(true)
-  expect(holds(part('chart', 'entropy layer'), now)).toBe(false)
-  expect(holds(part('where', 'vertical'), now)).toBe(true)
+  expect(isStillChosen(part('lens', 'effective'), now)).toBe(true)
+  expect(isStillChosen(part('lens', 'weights'), now)).toBe(false)
+  expect(isStillChosen(part('head', '2.9'), now)).toBe(true)
+  expect(isStillChosen(part('chart', 'entropy layer'), now)).toBe(false)
+  expect(isStillChosen(part('where', 'vertical'), now)).toBe(true)
 })
 
 it('offers the nearest heads where none reaches a bound', () => {
   const parts = [part('where', 'layer < 4'), part('where', 'head_roles.previous >= 0.5'), part('where', 'vertical')]
-  expect(nearest(parts)).toEqual({
+  expect(relaxQuery(parts)).toEqual({
     measure: 'head_roles.previous',
     query: 'layer < 4 and vertical order by head_roles.previous desc',
   })
-  expect(nearest([part('where', 'entropy@max-entropy < 1')])?.query).toBe('order by entropy@max-entropy asc')
-  expect(nearest([part('where', 'vertical'), part('where', 'layer > 2')])).toBeUndefined()
+  expect(relaxQuery([part('where', 'entropy@max-entropy < 1')])?.query).toBe('order by entropy@max-entropy asc')
+  expect(relaxQuery([part('where', 'vertical'), part('where', 'layer > 2')])).toBeUndefined()
 })
 
 it('says how many were found, and what orders them', () => {
@@ -115,30 +115,30 @@ describe('several heads as one', () => {
   })
   it('are averaged, or their entry of largest magnitude is kept', () => {
     const maps = [map(0.2, -0.6, 0), map(0.4, 0.2, 0)]
-    expect([...merged(maps, 'mean').data].map((value) => value.toFixed(2))).toEqual(['0.30', '-0.20', '0.00'])
-    expect([...merged(maps, 'max').data].map((value) => value.toFixed(1))).toEqual(['0.4', '-0.6', '0.0'])
+    expect([...mergeMaps(maps, 'mean').data].map((value) => value.toFixed(2))).toEqual(['0.30', '-0.20', '0.00'])
+    expect([...mergeMaps(maps, 'max').data].map((value) => value.toFixed(1))).toEqual(['0.4', '-0.6', '0.0'])
   })
 
   it('have no reading where one of them has none', () => {
     for (const how of ['mean', 'max'] as const) {
-      expect([...merged([map(Number.NaN, 1), map(0.5, 1)], how).data]).toEqual([Number.NaN, 1])
-      expect([...merged([map(0.5, 1), map(Number.NaN, 1)], how).data]).toEqual([Number.NaN, 1])
+      expect([...mergeMaps([map(Number.NaN, 1), map(0.5, 1)], how).data]).toEqual([Number.NaN, 1])
+      expect([...mergeMaps([map(0.5, 1), map(Number.NaN, 1)], how).data]).toEqual([Number.NaN, 1])
     }
   })
 
   it('must be of one shape, and leave their maps alone', () => {
     const first = map(1, 2)
-    merged([first, map(3, 4)], 'mean')
+    mergeMaps([first, map(3, 4)], 'mean')
     expect([...first.data]).toEqual([1, 2])
-    expect(() => merged([first, map(1)], 'mean')).toThrow('shape')
+    expect(() => mergeMaps([first, map(1)], 'mean')).toThrow('shape')
   })
 
   it('come and go, and are never too many', () => {
     const [a, b] = parseHeads('1.2 3.4')
-    expect(toggled([a], b)).toEqual([a, b])
-    expect(toggled([a, b], a)).toEqual([b])
+    expect(toggleHead([a], b)).toEqual([a, b])
+    expect(toggleHead([a, b], a)).toEqual([b])
     const many = Array.from({ length: MOST_HEADS }, (_, head) => ({ layer: 0, head }))
-    expect(toggled(many, b)).toHaveLength(MOST_HEADS)
+    expect(toggleHead(many, b)).toHaveLength(MOST_HEADS)
     expect(headTitle({ ...a, among: { heads: [a, b], how: 'max' } })).toBe('maximum of 2 heads')
   })
 })
@@ -182,43 +182,43 @@ describe('Finder', () => {
   const search = (text: string, sort = 'layer') => ({ text, sort, lens: 'weights' })
 
   it('finds, lights what was found, and lets go', async () => {
-    const [finder, analysis] = [new Finder(source.finding), await analysed()]
-    expect(await finder.follow(analysis, search('diagonal and layer < 2'))).toBe(false)
-    expect(finder.found?.heads.every(({ layer }) => layer < 2)).toBe(true)
-    expect(finder.lit?.size).toBe(finder.found?.heads.length)
-    expect(finder.lit?.size).toBeGreaterThan(0)
-    await finder.follow(analysis, search(''))
-    expect([finder.found, finder.lit, finder.view]).toEqual([undefined, undefined, undefined])
+    const [heads, analysis] = [new HeadSearch(source.headQueries), await analysed()]
+    expect(await heads.follow(analysis, search('diagonal and layer < 2'))).toBe(false)
+    expect(heads.found?.heads.every(({ layer }) => layer < 2)).toBe(true)
+    expect(heads.lit?.size).toBe(heads.found?.heads.length)
+    expect(heads.lit?.size).toBeGreaterThan(0)
+    await heads.follow(analysis, search(''))
+    expect([heads.found, heads.lit, heads.view]).toEqual([undefined, undefined, undefined])
   })
 
   it('asks for a measure that is missing', async () => {
-    const finder = new Finder(source.finding)
-    expect(await finder.follow(await analysed(), search('', 'null_share'))).toBe(true)
-    expect(finder.needs).toEqual(['null_share'])
-    finder.refuse('Not here.')
-    expect([finder.error, finder.busy]).toEqual(['Not here.', false])
+    const heads = new HeadSearch(source.headQueries)
+    expect(await heads.follow(await analysed(), search('', 'null_share'))).toBe(true)
+    expect(heads.needs).toEqual(['null_share'])
+    heads.refuse('Not here.')
+    expect([heads.error, heads.busy]).toEqual(['Not here.', false])
   })
 
   it('sorts without lighting anything', async () => {
-    const finder = new Finder(source.finding)
-    await finder.follow(await analysed(), search('', 'entropy'))
-    expect(finder.found?.heads).toHaveLength(72)
-    expect(finder.lit).toBeUndefined()
+    const heads = new HeadSearch(source.headQueries)
+    await heads.follow(await analysed(), search('', 'entropy'))
+    expect(heads.found?.heads).toHaveLength(72)
+    expect(heads.lit).toBeUndefined()
   })
 
   it('asks back, and says what can\u2019t be read', async () => {
-    const [finder, analysis] = [new Finder(source.finding), await analysed()]
-    await finder.follow(analysis, search('heads in layer 1'))
-    expect(finder.question?.choices).toHaveLength(2)
-    await finder.follow(analysis, search('what?'))
-    expect([finder.question, finder.error]).toEqual([undefined, 'This can\u2019t be read. (At character 5.)'])
+    const [heads, analysis] = [new HeadSearch(source.headQueries), await analysed()]
+    await heads.follow(analysis, search('heads in layer 1'))
+    expect(heads.question?.choices).toHaveLength(2)
+    await heads.follow(analysis, search('what?'))
+    expect([heads.question, heads.error]).toEqual([undefined, 'This can\u2019t be read. (At character 5.)'])
   })
 
   it('shows only what was asked for last', async () => {
-    const [finder, analysis] = [new Finder(source.finding), await analysed()]
-    const first = finder.follow(analysis, search('vertical'))
-    await finder.follow(analysis, search('diagonal'))
+    const [heads, analysis] = [new HeadSearch(source.headQueries), await analysed()]
+    const first = heads.follow(analysis, search('vertical'))
+    await heads.follow(analysis, search('diagonal'))
     await first
-    expect(finder.view?.query).toBe('diagonal')
+    expect(heads.view?.query).toBe('diagonal')
   })
 })

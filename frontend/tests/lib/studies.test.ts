@@ -12,7 +12,7 @@ import {
   type Variant,
   variantNames,
 } from '../../src/lib/data/studies'
-import { analysisLink, difference, gridOf, largest, medianSentence, rankQuery } from '../../src/lib/data/study-heads'
+import { analysisLink, difference, medianSentence, rankCells, rankQuery, toGrid } from '../../src/lib/data/study-heads'
 import { short } from '../../src/lib/text/format'
 import { StudyList } from '../../src/state/study/study-list.svelte'
 
@@ -101,7 +101,7 @@ describe('heads of a study', () => {
       { layer: 1, head: 0, values: { entropy: null } },
     ]
     const found = { query: '', rankedBy: 'entropy', direction: 'desc' as const, of: 4, heads }
-    const grid = gridOf(found, 'entropy', variant('a'))
+    const grid = toGrid(found, 'entropy', variant('a'))
     expect(grid).toEqual([
       [null, 2],
       [null, null],
@@ -110,7 +110,7 @@ describe('heads of a study', () => {
       [1, 0.5],
       [0, 0],
     ])
-    expect(largest(more, variant('a'))).toEqual([{ layer: 0, head: 1, value: -1.5 }])
+    expect(rankCells(more, variant('a'))).toEqual([{ layer: 0, head: 1, value: -1.5 }])
   })
 
   it('open on a text as it was in the study', () => {

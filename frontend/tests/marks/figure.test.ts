@@ -17,19 +17,19 @@ describe('text in XML', () => {
   })
 })
 
-describe('the pen that writes SVG', () => {
+describe('the context that writes SVG', () => {
   it('closes what it opens, restored or not', () => {
     const drawing = new Drawing(1, () => '')
     const sheet = drawing.sheet(10, 20)
-    const pen = sheet.fit(100, 100)
-    pen.save()
-    pen.translate(1, 2)
-    pen.rotate(Math.PI / 2)
-    pen.save()
-    pen.beginPath()
-    pen.rect(0, 0, 5, 5)
-    pen.clip()
-    pen.fillText('x', 0, 0)
+    const context = sheet.fit(100, 100)
+    context.save()
+    context.translate(1, 2)
+    context.rotate(Math.PI / 2)
+    context.save()
+    context.beginPath()
+    context.rect(0, 0, 5, 5)
+    context.clip()
+    context.fillText('x', 0, 0)
     sheet.end()
     const svg = drawing.svg(100, 100, 'a')
     expect(svg.match(/<g[ >]/g)?.length).toBe(svg.match(/<\/g>/g)?.length)
@@ -37,23 +37,23 @@ describe('the pen that writes SVG', () => {
   })
 
   it('gives back the style it saved', () => {
-    const pen = blank.sheet(0, 0).fit(1, 1)
-    pen.globalAlpha = 0.5
-    pen.save()
-    pen.globalAlpha = 1
-    pen.fillStyle = '#123456'
-    pen.restore()
-    expect([pen.globalAlpha, pen.fillStyle]).toEqual([0.5, '#000000'])
+    const context = blank.sheet(0, 0).fit(1, 1)
+    context.globalAlpha = 0.5
+    context.save()
+    context.globalAlpha = 1
+    context.fillStyle = '#123456'
+    context.restore()
+    expect([context.globalAlpha, context.fillStyle]).toEqual([0.5, '#000000'])
   })
 
   it('writes colours that old readers know, and text in the middle of its line', () => {
     const drawing = new Drawing(1, () => '')
-    const pen = drawing.sheet(0, 0).fit(10, 10)
-    pen.fillStyle = 'rgb(1 2 3 / 1)'
-    pen.font = "bold 14px 'A B', monospace"
-    pen.textBaseline = 'middle'
-    pen.textAlign = 'right'
-    pen.fillText('t', 5, 10)
+    const context = drawing.sheet(0, 0).fit(10, 10)
+    context.fillStyle = 'rgb(1 2 3 / 1)'
+    context.font = "bold 14px 'A B', monospace"
+    context.textBaseline = 'middle'
+    context.textAlign = 'right'
+    context.fillText('t', 5, 10)
     const svg = drawing.svg(10, 10, '')
     expect(svg).toContain('fill="rgb(1,2,3)"')
     expect(svg).toContain(`y="14.9" text-anchor="end" font-family="'A B', monospace" font-size="14" font-weight="bold"`)
@@ -62,11 +62,11 @@ describe('the pen that writes SVG', () => {
   it('strokes a path made apart', () => {
     const drawing = new Drawing(1, () => '')
     const sheet = drawing.sheet(0, 0)
-    const pen = sheet.fit(10, 10)
+    const context = sheet.fit(10, 10)
     const path = sheet.path()
     path.moveTo(0, 0)
     path.bezierCurveTo(1, 2, 3, 4, 5.123, 6)
-    pen.stroke(path)
+    context.stroke(path)
     expect(drawing.svg(10, 10, '')).toContain('d="M0 0C1 2 3 4 5.12 6"')
   })
 })

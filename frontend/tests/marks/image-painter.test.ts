@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { fixedPatches, fixedPicture } from '../../gallery/image'
-import { fitted, patchAt, patchesIn } from '../../src/marks/image-painter'
+import { fitImage, patchAt, patchesIn } from '../../src/marks/image-painter'
 
 const tokens = fixedPatches()
 
 describe('patches of an image', () => {
   it('keep the proportions of the image on screen', () => {
-    expect(fitted({ ...fixedPicture, size: [200, 100] }, { width: 400, height: 400 })).toEqual([400, 200])
-    expect(fitted({ ...fixedPicture, size: [200, 100] }, { width: 400, height: 50 })).toEqual([100, 50])
+    expect(fitImage({ ...fixedPicture, size: [200, 100] }, { width: 400, height: 400 })).toEqual([400, 200])
+    expect(fitImage({ ...fixedPicture, size: [200, 100] }, { width: 400, height: 50 })).toEqual([100, 50])
   })
 
   it('are found under the hand at any size on screen', () => {

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import { fixedSource } from '../../gallery/source'
 import type { Request, Token } from '../../src/lib/data/analysis'
-import { counterparts, leastAlike, mostAlike, pairAxis, pairedMap, type TokenPair } from '../../src/lib/maths/alignment'
+import { leastAlike, mostAlike, pairAxis, pairedMap, pairedTokens, type TokenPair } from '../../src/lib/maths/alignment'
 import type { Matrix } from '../../src/lib/maths/matrix'
-import { Rival, rivalOf, rivalRequest } from '../../src/state/comparison-run.svelte'
-import { namesOf } from '../../src/state/comparison-side'
-import { Counterpart } from '../../src/state/linked-pointer.svelte'
+import { ComparisonRun, comparisonKey, comparisonRequest } from '../../src/state/comparison-run.svelte'
+import { nameSides } from '../../src/state/comparison-side'
+import { LinkedPointer } from '../../src/state/linked-pointer.svelte'
 import { Pointer } from '../../src/state/pointer.svelte'
 import { Selection } from '../../src/state/selection.svelte'
 import { Session } from '../../src/state/session.svelte'
@@ -42,7 +42,7 @@ describe('alignment', () => {
     expect(axis.labels).toEqual(['unbelievable', 'cat/dog'])
     expect([...axis.of]).toEqual([-1, 0, 0, 0, 1])
     expect([...axis.start.slice(0, 2)]).toEqual([1, 4])
-    expect(counterparts(axis, pairs, [0, 2, 3, 4])).toEqual([0, 1])
+    expect(pairedTokens(axis, pairs, [0, 2, 3, 4])).toEqual([0, 1])
   })
 
   it('sums over the keys of a pair and averages over its queries', () => {
@@ -74,10 +74,10 @@ describe('what it is compared with', () => {
   const chosen = (fragment: string) => new Selection(fragment)
 
   it('is another analysis only where one is chosen', () => {
-    expect(rivalOf(chosen('compare=side'))).toBe('')
-    expect(rivalOf(chosen('with=text&than=+&compare=side'))).toBe('')
-    expect(rivalOf(chosen('with=mechanism&than=jump'))).toBe('')
-    expect(rivalOf(chosen('with=mechanism&than=jump&compare=difference'))).not.toBe('')
+    expect(comparisonKey(chosen('compare=side'))).toBe('')
+    expect(comparisonKey(chosen('with=text&than=+&compare=side'))).toBe('')
+    expect(comparisonKey(chosen('with=mechanism&than=jump'))).toBe('')
+    expect(comparisonKey(chosen('with=mechanism&than=jump&compare=difference'))).not.toBe('')
   })
 
   const softmax = { name: 'softmax', params: {} }
@@ -87,50 +87,52 @@ describe('what it is compared with', () => {
 
   it('attends as it was trained, unless another mechanism was chosen for the first', () => {
     const twin = chosen('with=model&than=twin&compare=side')
-    expect(rivalRequest(request, twin, known).mechanism).toEqual(hopfield)
+    expect(comparisonRequest(request, twin, known).mechanism).toEqual(hopfield)
     const jump = { name: 'jump', params: {} }
-    expect(rivalRequest({ ...request, mechanism: jump }, twin, known).mechanism).toEqual(jump)
+    expect(comparisonRequest({ ...request, mechanism: jump }, twin, known).mechanism).toEqual(jump)
     const first = { ...request, model: 'twin', mechanism: { ...hopfield, params: { initial: 'zero', alpha: 0.7 } } }
-    expect(rivalRequest(first, chosen('with=model&than=gpt&compare=side'), known).mechanism).toEqual(softmax)
+    expect(comparisonRequest(first, chosen('with=model&than=gpt&compare=side'), known).mechanism).toEqual(softmax)
     const again = chosen('with=mechanism&than=hopfield&thanparams=%7B%22alpha%22%3A0%7D&compare=side')
-    expect(rivalRequest(first, again, known).mechanism.params).toEqual({ alpha: 0, initial: 'zero' })
+    expect(comparisonRequest(first, again, known).mechanism.params).toEqual({ alpha: 0, initial: 'zero' })
   })
 
   it('is asked for as the first but for one thing', () => {
     const jump = chosen('with=mechanism&than=jump&thanparams=%7B%22order%22%3A2%7D&compare=side')
-    expect(rivalRequest(request, jump, known)).toEqual({
+    expect(comparisonRequest(request, jump, known)).toEqual({
       ...request,
       measures: [],
       mechanism: { name: 'jump', params: { order: 2 } },
     })
-    const text = rivalRequest(request, chosen('with=text&than=Four.&compare=side'), known)
+    const text = comparisonRequest(request, chosen('with=text&than=Four.&compare=side'), known)
     expect(text).toEqual({ ...request, measures: [], text: 'Four.' })
     const support = { kind: 'self', lenses: { effective: 'no values' }, mechanisms: {}, measures: {} }
-    const model = rivalRequest(request, chosen('with=model&than=gpt&compare=side'), { ...known, support })
+    const model = comparisonRequest(request, chosen('with=model&than=gpt&compare=side'), { ...known, support })
     expect([model.model, model.lenses.map(({ name }) => name)]).toEqual(['gpt', ['weights']])
   })
 })
 
 async function compared(change: Partial<Request>, delayMs = 0) {
   const source = fixedSource(delayMs)
-  const [session, rival] = [new Session(source), new Rival(source, () => {})]
-  const asking = session.submit(request, 'weights', false, () => rival.ask({ ...request, ...change }, 'weights', false))
-  return { session, rival, asking }
+  const [session, run] = [new Session(source), new ComparisonRun(source, () => {})]
+  const submitted = session.submit(request, 'weights', false, () =>
+    run.ask({ ...request, ...change }, 'weights', false),
+  )
+  return { session, run, submitted }
 }
 
 describe('two analyses', () => {
   it('come on screen together', async () => {
-    const { session, rival, asking } = await compared({ mechanism: { name: 'jump', params: {} } }, 30)
+    const { session, run, submitted } = await compared({ mechanism: { name: 'jump', params: {} } }, 30)
     expect(session.shown).toBeUndefined()
-    expect(await asking).toBe(true)
+    expect(await submitted).toBe(true)
     expect([session.shown?.analysis.mechanism, session.shown?.second?.analysis.mechanism]).toEqual(['softmax', 'jump'])
-    expect(rival.error).toBe('')
+    expect(run.error).toBe('')
     expect(session.shown?.comparison?.links).toBeNull()
   })
 
   it('differ by the second less the first', async () => {
-    const { session, asking } = await compared({ mechanism: { name: 'jump', params: {} } })
-    await asking
+    const { session, submitted } = await compared({ mechanism: { name: 'jump', params: {} } })
+    await submitted
     const { maps, second, comparison } = session.shown!
     const head = { layer: 1, head: 2 }
     maps.wantMap('weights', head)
@@ -143,19 +145,19 @@ describe('two analyses', () => {
   })
 
   it('of which the second fails leave the first, and say why', async () => {
-    const { session, rival, asking } = await compared({ text: ' ' })
-    expect(await asking).toBe(true)
+    const { session, run, submitted } = await compared({ text: ' ' })
+    expect(await submitted).toBe(true)
     expect(session.shown?.second).toBeUndefined()
-    expect(rival.error).toBe('Nothing to compare with: The text is empty. Type a sentence.')
+    expect(run.error).toBe('Nothing to compare with: The text is empty. Type a sentence.')
   })
 
   it('of two texts are linked by what stands for the same, and know when that is too little', async () => {
-    const { session, asking } = await compared({ text: 'One two new three.' })
-    await asking
+    const { session, submitted } = await compared({ text: 'One two new three.' })
+    await submitted
     const comparison = session.shown!.comparison!
     expect(comparison.refusal).toBe('')
     const pointer = new Pointer()
-    const there = new Counterpart(pointer, () => comparison.links)
+    const there = new LinkedPointer(pointer, () => comparison.links)
     pointer.hover(3, 4)
     expect([there.lit.queries, there.lit.keys]).toEqual([[4], [5]])
     there.hover(4, null)
@@ -165,7 +167,7 @@ describe('two analyses', () => {
     expect([pointer.query, there.lit.queries]).toEqual([null, [3]])
 
     const unlike = await compared({ text: 'Nothing of the kind and much longer at that' })
-    await unlike.asking
+    await unlike.submitted
     expect(unlike.session.shown!.comparison!.refusal).toContain('too few words in common')
   })
 })
@@ -180,7 +182,7 @@ describe('names', () => {
       ask({ text: 'The boats lay by the river bank.', mechanism: { name: 'jump', params: { order: 2 } } }),
       ask({ text: 'The boats lay by the sandy bank.' }),
     ])
-    expect(namesOf(one, jump, catalogue)).toEqual(['Softmax', 'Jump (order 2)'])
-    expect(namesOf(one, text, catalogue)).toEqual(['“…the river bank.”', '“…the sandy bank.”'])
+    expect(nameSides(one, jump, catalogue)).toEqual(['Softmax', 'Jump (order 2)'])
+    expect(nameSides(one, text, catalogue)).toEqual(['“…the river bank.”', '“…the sandy bank.”'])
   })
 })

@@ -1,10 +1,16 @@
 import { describe, expect, it } from 'vitest'
 import { fixedTokens } from '../../gallery/source'
-import { generateOf, newTokens, samplingOf, withNewTokens, withSampling } from '../../src/lib/data/generation'
+import {
+  countNewTokens,
+  readGenerate,
+  samplingSchema,
+  withNewTokens,
+  withSampling,
+} from '../../src/lib/data/generation'
 import { readFile } from '../../src/lib/net/files'
 import { parseIds, writeIds } from '../../src/lib/text/ids'
 import { isShort, pieces } from '../../src/lib/text/length'
-import { inputOf } from '../../src/state/input'
+import { buildInput } from '../../src/state/input'
 import { Selection } from '../../src/state/selection.svelte'
 
 const chosen = (fields: Record<string, string>) => new Selection(new URLSearchParams(fields).toString())
@@ -26,18 +32,18 @@ describe('token ids', () => {
 describe('what the model writes', () => {
   it('is a number of tokens, and nothing for none', () => {
     expect(withNewTokens('', 20)).toBe('{"max_new_tokens":20}')
-    expect(newTokens(withNewTokens('', 20))).toBe(20)
+    expect(countNewTokens(withNewTokens('', 20))).toBe(20)
     expect(withNewTokens('{"max_new_tokens":20}', 0)).toBe('')
-    expect(newTokens('not JSON')).toBe(0)
-    expect(newTokens(withNewTokens('', 1e9))).toBe(4096)
+    expect(countNewTokens('not JSON')).toBe(0)
+    expect(countNewTokens(withNewTokens('', 1e9))).toBe(4096)
   })
 
   it('says how to draw only where something is drawn', () => {
     const drawn = withSampling('{"max_new_tokens":20}', '{"do_sample":true,"temperature":0.7,"max_new_tokens":1}')
-    expect(generateOf(drawn)).toEqual({ max_new_tokens: 20, do_sample: true, temperature: 0.7 })
-    expect(Object.keys(samplingOf(drawn).properties)).toContain('top_p')
-    expect(generateOf('{"max_new_tokens":20,"temperature":0.7}')).toEqual({ max_new_tokens: 20 })
-    expect(generateOf('')).toBeUndefined()
+    expect(readGenerate(drawn)).toEqual({ max_new_tokens: 20, do_sample: true, temperature: 0.7 })
+    expect(Object.keys(samplingSchema(drawn).properties)).toContain('top_p')
+    expect(readGenerate('{"max_new_tokens":20,"temperature":0.7}')).toEqual({ max_new_tokens: 20 })
+    expect(readGenerate('')).toBeUndefined()
   })
 })
 
@@ -46,17 +52,17 @@ describe('what is put into a model', () => {
   const numbers = chosen({ text: 'A', pair: 'B', ids: '1 2', targets: '3' })
 
   it('is what a model of its kind takes', () => {
-    expect(inputOf(all, 'encoder')).toEqual({ text: 'A', textPair: 'B' })
-    expect(inputOf(all, 'decoder')).toEqual({ text: 'A', textPair: '', generate: { max_new_tokens: 5 } })
-    expect(inputOf(all, 'encoder-decoder')).toEqual({ text: 'A', textPair: 'B' })
-    expect(inputOf(all, 'vision')).toEqual({ text: '', textPair: '', image: 'sha256:0' })
-    expect(inputOf(numbers, 'encoder')).toEqual({ text: 'A', textPair: '', ids: [1, 2] })
-    expect(inputOf(numbers, 'encoder-decoder')).toEqual({ text: 'A', textPair: '', ids: [1, 2], targetIds: [3] })
+    expect(buildInput(all, 'encoder')).toEqual({ text: 'A', textPair: 'B' })
+    expect(buildInput(all, 'decoder')).toEqual({ text: 'A', textPair: '', generate: { max_new_tokens: 5 } })
+    expect(buildInput(all, 'encoder-decoder')).toEqual({ text: 'A', textPair: 'B' })
+    expect(buildInput(all, 'vision')).toEqual({ text: '', textPair: '', image: 'sha256:0' })
+    expect(buildInput(numbers, 'encoder')).toEqual({ text: 'A', textPair: '', ids: [1, 2] })
+    expect(buildInput(numbers, 'encoder-decoder')).toEqual({ text: 'A', textPair: '', ids: [1, 2], targetIds: [3] })
   })
 
   it('is nothing where a model that sees has no image, and the newest image where there are two', () => {
-    expect(inputOf(chosen({ text: 'A' }), 'vision')).toBeUndefined()
-    expect(inputOf(all, 'vision', 'data:new')?.image).toBe('data:new')
+    expect(buildInput(chosen({ text: 'A' }), 'vision')).toBeUndefined()
+    expect(buildInput(all, 'vision', 'data:new')?.image).toBe('data:new')
   })
 })
 

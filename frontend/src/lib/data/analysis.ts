@@ -134,7 +134,7 @@ const sameTokens = (one: readonly Token[], other: readonly Token[]) =>
   one.length === other.length && one.every(({ id, start }, at) => id === other[at].id && start === other[at].start)
 
 /** Whether two analyses are of the same tokens, so that what was pointed at in one stands in the other. */
-export const readsSame = (one: Analysis | undefined, other: Analysis | undefined): boolean =>
+export const hasSameTokens = (one: Analysis | undefined, other: Analysis | undefined): boolean =>
   one !== undefined &&
   other !== undefined &&
   sameTokens(one.tokens, other.tokens) &&

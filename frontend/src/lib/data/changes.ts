@@ -20,7 +20,7 @@ const MOST_TOKENS = 256
 const spelled = ({ text, segment }: Token) => `${segment} ${text}`
 
 /** Tokens that both texts have, in order: the longest common run of them, [before, after]. */
-export function aligned(before: readonly Token[], after: readonly Token[]): Pair[] {
+export function alignTokens(before: readonly Token[], after: readonly Token[]): Pair[] {
   const [a, b] = [before.map(spelled), after.map(spelled)]
   const width = b.length + 1
   const longest = new Uint16Array((a.length + 1) * width)
@@ -39,23 +39,23 @@ export function aligned(before: readonly Token[], after: readonly Token[]): Pair
   return pairs
 }
 
-export interface Side {
+export interface Snapshot {
   tokens: readonly Token[]
   tiles: Tiles
 }
 
 /** Undefined where nothing can be said: too long, or another model. */
-export function changesOf(before: Side, after: Side): Changes | undefined {
+export function findChanges(before: Snapshot, after: Snapshot): Changes | undefined {
   const [a, b] = [before.tiles, after.tiles]
   if (Math.max(before.tokens.length, after.tokens.length) > MOST_TOKENS) return undefined
   if (a.layers !== b.layers || a.heads !== b.heads) return undefined
-  const pairs = aligned(before.tokens, after.tokens)
+  const pairs = alignTokens(before.tokens, after.tokens)
   const kept = new Set(pairs.map(([, j]) => j))
   const fresh = after.tokens.flatMap((_, j) => (kept.has(j) ? [] : [j]))
   return { tokens: new Set(fresh), heads: mostChanged(before, after, pairs) }
 }
 
-function mostChanged(before: Side, after: Side, pairs: readonly Pair[]): Head[] {
+function mostChanged(before: Snapshot, after: Snapshot, pairs: readonly Pair[]): Head[] {
   const { layers, heads } = after.tiles
   const found: { head: Head; change: number }[] = []
   for (let layer = 0; layer < layers; layer++) {
@@ -71,7 +71,7 @@ function mostChanged(before: Side, after: Side, pairs: readonly Pair[]): Head[] 
 }
 
 /** The share of weight, among the tokens that both texts have, that went to other tokens: the mean over rows of half the sum of differences. */
-function moved(before: Side, after: Side, at: number, pairs: readonly Pair[]): number {
+function moved(before: Snapshot, after: Snapshot, at: number, pairs: readonly Pair[]): number {
   const [a, b] = [reader(before, at), reader(after, at)]
   let sum = 0
   for (const [i, j] of pairs) {
@@ -81,7 +81,7 @@ function moved(before: Side, after: Side, at: number, pairs: readonly Pair[]): n
 }
 
 /** Values of a thumbnail by token; what was pooled counts once for all of its tokens. */
-function reader({ tokens, tiles }: Side, at: number): (q: number, k: number) => number {
+function reader({ tokens, tiles }: Snapshot, at: number): (q: number, k: number) => number {
   const { rows, cols, bytes, scale, offset } = tiles
   const [down, across] = [rows / tokens.length, cols / tokens.length]
   const start = at * rows * cols

@@ -15,7 +15,7 @@ export interface FigureInfo {
   params: unknown
 }
 
-export interface AskedFigure {
+export interface FigureRequest {
   name: string
   /** What differs from the figure's own defaults. */
   params: Readonly<Record<string, string | number>>
@@ -32,9 +32,9 @@ export type FileFormat = 'svg' | 'png' | 'pdf' | 'csv'
 /** Where figures come from. */
 export interface Figures {
   list(): Promise<FigureInfo[]>
-  draw(id: string, asked: AskedFigure, signal: AbortSignal): Promise<PlotlyFigure>
+  draw(id: string, asked: FigureRequest, signal: AbortSignal): Promise<PlotlyFigure>
   /** A picture, fit for print, or the numbers. */
-  file(id: string, asked: AskedFigure, format: FileFormat): Promise<Blob>
+  file(id: string, asked: FigureRequest, format: FileFormat): Promise<Blob>
   /** Address of the script that draws. */
   script: string
 }

@@ -8,7 +8,7 @@ const NO_ROOM = 'attention-budget-exceeded'
 const LEFT_OUT = 'left-out'
 
 /** The same with fewer maps, step by step: those of the open lens, then none, which leaves thumbnails and numbers of all lenses. */
-export function smaller(request: Request, open: string): Request[] {
+export function smallerRequests(request: Request, open: string): Request[] {
   const alone = request.lenses.filter(({ name }) => name === open)
   const steps = alone.length > 0 && request.lenses.length > 1 ? [{ ...request, lenses: alone }] : []
   return [...steps, { ...request, maps: false }]
@@ -45,4 +45,4 @@ export function withLeftOut(analysis: Analysis, { limit, actual }: SourceError):
 }
 
 /** Some of what was wanted had no room. */
-export const isPart = ({ warnings }: Analysis): boolean => warnings.some(({ code }) => code === LEFT_OUT)
+export const isIncomplete = ({ warnings }: Analysis): boolean => warnings.some(({ code }) => code === LEFT_OUT)

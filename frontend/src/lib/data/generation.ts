@@ -1,5 +1,5 @@
 /** How a model writes on: what can be set, as the interface declares it. */
-import { fieldsOf, readParams, writeParams } from './params'
+import { readFields, readParams, writeParams } from './params'
 
 const count = { type: 'integer', minimum: 1, maximum: 4096, description: 'Most tokens that are added.' }
 const PROPERTIES = {
@@ -41,14 +41,14 @@ const DRAWN = {
 }
 
 /** The JSON Schema of what can be chosen about it; how to draw only where something is drawn. */
-export const samplingOf = (generate: string) => ({
+export const samplingSchema = (generate: string) => ({
   properties: readParams(generate).do_sample === true ? { ...PROPERTIES, ...DRAWN } : PROPERTIES,
 })
 
 export const MOST_NEW = count.maximum
 
 /** How many tokens are asked for; 0 for none. */
-export function newTokens(generate: string): number {
+export function countNewTokens(generate: string): number {
   const wanted = readParams(generate).max_new_tokens
   return typeof wanted === 'number' && Number.isInteger(wanted) && wanted > 0 ? Math.min(wanted, MOST_NEW) : 0
 }
@@ -62,13 +62,13 @@ export function withNewTokens(generate: string, tokens: number): string {
 
 /** The same choice with another way of drawing. */
 export function withSampling(generate: string, sampling: string): string {
-  return JSON.stringify({ ...readParams(sampling), max_new_tokens: newTokens(generate) })
+  return JSON.stringify({ ...readParams(sampling), max_new_tokens: countNewTokens(generate) })
 }
 
 /** What is sent: nothing about drawing where nothing is drawn. */
-export function generateOf(generate: string): Record<string, unknown> | undefined {
-  const tokens = newTokens(generate)
+export function readGenerate(generate: string): Record<string, unknown> | undefined {
+  const tokens = countNewTokens(generate)
   if (tokens === 0) return undefined
-  const kept = writeParams(fieldsOf(samplingOf(generate)), readParams(generate))
+  const kept = writeParams(readFields(samplingSchema(generate)), readParams(generate))
   return { ...readParams(kept), max_new_tokens: tokens }
 }

@@ -5,11 +5,11 @@ import { type Params, withDefaults } from './params'
 const SOFTMAX: Method = { name: 'softmax', params: {} }
 
 /** What a model was trained with; nearly all were with softmax. */
-export const ownOf = (models: readonly Model[], model: string): Method =>
+export const trainedMechanism = (models: readonly Model[], model: string): Method =>
   models.find(({ name }) => name === model)?.mechanism ?? SOFTMAX
 
 /** Without a name the model's own. The parameters that it was trained with hold where no others are given. */
-export function atWork(own: Method, name: string, params: Params): Method {
+export function resolveMechanism(own: Method, name: string, params: Params): Method {
   const chosen = name || own.name
   return { name: chosen, params: chosen === own.name ? { ...own.params, ...params } : params }
 }
@@ -20,7 +20,7 @@ export function sameMethod(one: Method, other: Method): boolean {
 }
 
 /** A mechanism with the parameters that the model was trained with as its defaults, if that is the one. */
-export const asTrained = (declaration: Declaration, own: Method): Declaration =>
+export const withTrainedDefaults = (declaration: Declaration, own: Method): Declaration =>
   declaration.name === own.name ? { ...declaration, params: withDefaults(declaration.params, own.params) } : declaration
 
 /** What it is called in lists: of a model that was not trained with softmax it is said which one it was trained with. */
@@ -28,7 +28,7 @@ export const mechanismTitle = ({ name, title }: Declaration, own: Method): strin
   name === own.name && own.name !== 'softmax' ? `${title}, as trained` : title
 
 /** Models of the same group that can be had. Their titles differ in what stands after the colon. */
-export function twinsOf(models: readonly Model[], model: string): Model[] {
+export function findTwins(models: readonly Model[], model: string): Model[] {
   const siblings = models.find(({ name }) => name === model)?.siblings ?? []
   return models.filter(({ name, available }) => available && siblings.includes(name))
 }

@@ -28,7 +28,7 @@ interface Schema {
   properties?: Record<string, Schema>
 }
 
-export function fieldsOf(params: unknown): ParamField[] {
+export function readFields(params: unknown): ParamField[] {
   const { properties = {} } = params as Schema
   return Object.entries(properties).map(([name, schema]) => fieldOf(name, schema))
 }
@@ -61,14 +61,14 @@ function fieldOf(name: string, outer: Schema): ParamField {
 }
 
 /** A value as it stands in a text box. */
-export function written(value: unknown): string {
+export function formatValue(value: unknown): string {
   if (value === null || value === undefined) return ''
   if (!Array.isArray(value)) return String(value)
   return value.some(Array.isArray) ? JSON.stringify(value) : value.join(', ')
 }
 
 /** What was typed, as a value; undefined where nothing was, or where it cannot be read. */
-export function parsed(field: ParamField, text: string): unknown {
+export function parseValue(field: ParamField, text: string): unknown {
   const trimmed = text.trim()
   if (trimmed === '') return undefined
   if (field.kind === 'number') return Number.isFinite(Number(trimmed)) ? Number(trimmed) : undefined

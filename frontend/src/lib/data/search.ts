@@ -23,17 +23,17 @@ export interface FoundHeads {
 export type Slot = 'where' | 'order' | 'limit' | 'lens' | 'compare' | 'measure' | 'head' | 'query' | 'key' | 'chart'
 
 /** One thing that was understood, and the words that said so. */
-export interface Part {
+export interface SearchPart {
   slot: Slot
   value: string
   said: string
 }
 
-export interface AskedView {
+export interface SearchView {
   query: string
   /** Needed for the query. */
   measures: string[]
-  parts: Part[]
+  parts: SearchPart[]
   notes: string[]
 }
 
@@ -44,13 +44,13 @@ export interface Question {
 }
 
 /** Either a view or a question. */
-export interface Asked {
-  view: AskedView | null
+export interface SearchAnswer {
+  view: SearchView | null
   question: Question | null
 }
 
 const QUERY: readonly Slot[] = ['where', 'order', 'limit']
-export const isQuery = ({ slot }: Part) => QUERY.includes(slot)
+export const isQuery = ({ slot }: SearchPart) => QUERY.includes(slot)
 
 /** How heads are arranged: layer by layer, as the query ranks them, or by a measure from the largest or the smallest. */
 export interface Sort {
@@ -67,7 +67,7 @@ export function readSort(text: string): Sort {
 }
 
 /** The parts as one query again, so that one of them can be changed or left out; by the measure, where heads are sorted by one. */
-export function compose(parts: readonly Part[], sort?: Sort): string {
+export function composeQuery(parts: readonly SearchPart[], sort?: Sort): string {
   const values = (slot: Slot) => parts.filter((part) => part.slot === slot).map(({ value }) => value)
   const where = values('where').map((clause) => (/ or /.test(clause) ? `(${clause})` : clause))
   const order = sort?.by === 'measure' ? [`order by ${sort.measure} ${sort.direction}`] : values('order').slice(-1)
@@ -97,7 +97,7 @@ export function countSentence({ heads, of, rankedBy, direction }: FoundHeads): s
 }
 
 /** Where no head reaches a bound: the same heads without it, the nearest first. */
-export function nearest(parts: readonly Part[]): { measure: string; query: string } | undefined {
+export function relaxQuery(parts: readonly SearchPart[]): { measure: string; query: string } | undefined {
   const bound = /^([a-z_]+(?:\.\w+)?(?:@[\w-]+)?) (>=?|<=?) [\d.]+%?$/
   const at = parts.findLastIndex(
     ({ slot, value }) => slot === 'where' && bound.test(value) && !/^(layer|head) /.test(value),
@@ -106,15 +106,15 @@ export function nearest(parts: readonly Part[]): { measure: string; query: strin
   const [, measure, sign] = bound.exec(parts[at].value) ?? []
   const order = `order by ${measure} ${sign.startsWith('>') ? 'desc' : 'asc'}`
   const rest = parts.filter((part, i) => i !== at && isQuery(part) && part.slot !== 'order')
-  return { measure, query: compose([...rest, { slot: 'order', value: order, said: order }]) }
+  return { measure, query: composeQuery([...rest, { slot: 'order', value: order, said: order }]) }
 }
 
 /** What a sentence asks for besides heads, as it stands in the address. */
-export function choicesOf(parts: readonly Part[]): Record<string, string> {
+export function choicesOf(parts: readonly SearchPart[]): Record<string, string> {
   return Object.assign({}, ...parts.map(choiceOf))
 }
 
-function choiceOf({ slot, value }: Part): Record<string, string> {
+function choiceOf({ slot, value }: SearchPart): Record<string, string> {
   if (slot === 'lens') return { lens: value }
   if (slot === 'compare') return { compare: 'side', with: 'lens', other: value }
   const [measure, by] = value.split(' ')
@@ -125,11 +125,11 @@ function choiceOf({ slot, value }: Part): Record<string, string> {
 }
 
 /** Whether what a part asked for is still what is chosen; what `now` says nothing of counts as chosen. */
-export const holds = (part: Part, now: Readonly<Record<string, string>>): boolean =>
+export const isStillChosen = (part: SearchPart, now: Readonly<Record<string, string>>): boolean =>
   Object.entries(choiceOf(part)).every(([name, value]) => (now[name] ?? value) === value)
 
 /** As it is where nothing was asked for. */
-export function withoutChoice({ slot }: Part): Record<string, string> {
+export function withoutChoice({ slot }: SearchPart): Record<string, string> {
   if (slot === 'lens') return { lens: 'weights' }
   if (slot === 'compare') return { compare: 'off' }
   if (slot === 'chart') return { colour: 'map', figures: '', spread: 'layer' }
@@ -137,7 +137,7 @@ export function withoutChoice({ slot }: Part): Record<string, string> {
 }
 
 /** Tokens that a sentence speaks of: those that look, and those that are looked at. */
-export function tokensOf(parts: readonly Part[]): { queries: number[]; keys: number[] } {
+export function tokensOf(parts: readonly SearchPart[]): { queries: number[]; keys: number[] } {
   const numbers = (slot: Slot) =>
     parts.filter((part) => part.slot === slot).flatMap(({ value }) => value.split(' ').map(Number))
   return { queries: numbers('query'), keys: numbers('key') }

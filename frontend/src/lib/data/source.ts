@@ -3,7 +3,7 @@ import type { Alignment, Likeness } from '../maths/alignment'
 import type { Matrix, Tiles } from '../maths/matrix'
 import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
 import type { Figures } from './figures'
-import type { Asked, FoundHeads } from './search'
+import type { FoundHeads, SearchAnswer } from './search'
 import type { Shares } from './shares'
 import type { Studies } from './studies'
 
@@ -15,7 +15,7 @@ export interface Catalogue {
 }
 
 /** An analysis of this reader's, in the list of them. */
-export interface Past {
+export interface HistoryItem {
   id: string
   model: string
   mechanism: string
@@ -28,7 +28,7 @@ export interface Past {
 }
 
 /** Who asks, and what does the work: the source's own process, or a cluster that others use, too. */
-export interface Visit {
+export interface Identity {
   user: string | null
   home: string
 }
@@ -36,7 +36,7 @@ export interface Visit {
 /** Users of the source, where it has any. */
 export interface Accounts {
   /** Who is signed in, null where nobody has to be; and to which home. */
-  who(): Promise<Visit>
+  who(): Promise<Identity>
   signIn(token: string): Promise<string | null>
   signOut(): Promise<void>
 }
@@ -51,8 +51,8 @@ export interface Comparisons {
 }
 
 /** Heads found by a query or a sentence, where the source can. */
-export interface Finding {
-  ask(id: string, text: string): Promise<Asked>
+export interface HeadQueries {
+  ask(id: string, text: string): Promise<SearchAnswer>
   heads(id: string, query: string, lens: string): Promise<FoundHeads>
 }
 
@@ -60,7 +60,7 @@ export interface Source {
   accounts?: Accounts
   /** Of analyses. */
   shares?: Shares
-  finding?: Finding
+  headQueries?: HeadQueries
   comparisons?: Comparisons
   figures?: Figures
   studies?: Studies
@@ -73,7 +73,7 @@ export interface Source {
   watch(id: string, report: (run: Run) => void, signal: AbortSignal): Promise<void>
   cancel(id: string): Promise<void>
   /** What this reader has had analysed, the newest first. */
-  recent(): Promise<Past[]>
+  recent(): Promise<HistoryItem[]>
   analysis(id: string, signal: AbortSignal): Promise<Analysis>
   grid(id: string, lens: string, signal: AbortSignal): Promise<Tiles>
   map(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Matrix>

@@ -3,7 +3,7 @@
 import { encodeFragment } from '../net/fragment'
 import { type Head, headName } from './analysis'
 import { type FoundHeads, readSort } from './search'
-import { grouped, type Row, type Study, type StudyNumber, type Variant } from './studies'
+import { groupDigits, type Row, type Study, type StudyNumber, type Variant } from './studies'
 
 /** What is looked for, ranked by a measure unless it says itself by what. */
 export function rankQuery(find: string, measure: string, direction: 'asc' | 'desc'): string {
@@ -12,7 +12,7 @@ export function rankQuery(find: string, measure: string, direction: 'asc' | 'des
 }
 
 /** What was found, [L][H] by place; null where a head was not found or has no reading. */
-export function gridOf(found: FoundHeads, name: string, { layers, heads }: Variant): (number | null)[][] {
+export function toGrid(found: FoundHeads, name: string, { layers, heads }: Variant): (number | null)[][] {
   const values = new Map(found.heads.map((head) => [headName(head), head.values[name]]))
   return layers.map((layer) =>
     heads.map((head) => {
@@ -32,7 +32,7 @@ export const difference = (one: (number | null)[][], two: (number | null)[][]): 
   )
 
 /** Places of a grid of numbers, the largest magnitude first. */
-export function largest(grid: (number | null)[][], { layers, heads }: Variant): (Head & { value: number })[] {
+export function rankCells(grid: (number | null)[][], { layers, heads }: Variant): (Head & { value: number })[] {
   const found = grid.flatMap((row, i) =>
     row.flatMap((value, j) => (value === null ? [] : [{ layer: layers[i], head: heads[j], value }])),
   )
@@ -40,7 +40,7 @@ export function largest(grid: (number | null)[][], { layers, heads }: Variant): 
 }
 
 /** The name of a column among a head's numbers: the first where none is named. */
-export const numberOf = (numbers: readonly StudyNumber[], name: string): StudyNumber | undefined => {
+export const findNumber = (numbers: readonly StudyNumber[], name: string): StudyNumber | undefined => {
   const [measure, column = null] = readSort(name).measure.split('.')
   return (
     numbers.find((one) => one.measure === measure && one.column === column) ??
@@ -52,7 +52,7 @@ export const numberOf = (numbers: readonly StudyNumber[], name: string): StudyNu
 export function medianSentence({ count, low, medianWithin }: StudyNumber, write: (value: number) => string): string {
   if (medianWithin === null) return ''
   const [below, above] = medianWithin.map(write)
-  const values = `all ${grouped(count)} values`
+  const values = `all ${groupDigits(count)} values`
   if (below === above) return `Half of ${values} are below ${above}.`
   if (medianWithin[0] === low) return `The median of ${values} is at most ${above}.`
   return `The median of ${values} is between ${below} and ${above}.`

@@ -1,5 +1,5 @@
-/** What painters draw with. A canvas on screen gives one, a figure for print another; painters know this much and no more. */
-export type Pen = Pick<
+/** The part of a 2D canvas context that painters use: a canvas on screen provides it, and so does an SVG drawing for print. */
+export type DrawingContext = Pick<
   CanvasRenderingContext2D,
   | 'arc'
   | 'beginPath'
@@ -33,16 +33,16 @@ export type Pen = Pick<
   | 'translate'
 > & { stroke(path?: Path2D): void }
 
-/** A sheet of a figure; asked for its size, it gives a pen that counts in CSS pixels. */
+/** A sheet of a figure; `fit` sets its size and returns a context in CSS pixels. */
 export interface Print {
-  fit(width: number, height: number): Pen
+  fit(width: number, height: number): DrawingContext
   path(): Path2D
 }
 
 export type Surface = HTMLCanvasElement | Print
 
 /** Pixels of images, which know no transformations, per pixel of everything else. */
-export const ratioOf = (pen: Pen): number => pen.getTransform().a
+export const ratioOf = (context: DrawingContext): number => context.getTransform().a
 
 /** A path to be stroked in one go later; one that belongs to the canvas cannot be read by a figure. */
 export const newPath = (surface: Surface): Path2D => ('fit' in surface ? surface.path() : new Path2D())

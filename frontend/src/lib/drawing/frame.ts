@@ -1,4 +1,4 @@
-import type { Pen, Surface } from './context'
+import type { DrawingContext, Surface } from './context'
 
 /** Draws at most once per frame, however often it is asked. `painted` runs in the frame of the drawing itself. */
 export function oncePerFrame(draw: () => void): { request(): void; stop(): void } {
@@ -40,8 +40,8 @@ export function afterPaint(task: () => void): () => void {
   }
 }
 
-/** Gives a canvas its size in device pixels and a pen that counts in CSS pixels. */
-export function fitCanvas(canvas: Surface, width: number, height: number): Pen {
+/** Set the size of a canvas in device pixels and return a context in CSS pixels. */
+export function fitCanvas(canvas: Surface, width: number, height: number): DrawingContext {
   if ('fit' in canvas) return canvas.fit(width, height)
   const ratio = pixelRatio()
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)]

@@ -1,5 +1,5 @@
-/** A pen that writes SVG: the painters of the screen draw figures for print with it, text as text and images without loss. */
-import type { Pen, Print } from './context'
+/** A drawing context that writes SVG, with text as text and images without loss. */
+import type { DrawingContext, Print } from './context'
 
 /** PNG of some pixels as a data: address. */
 export type Encode = (image: ImageData) => string
@@ -85,15 +85,15 @@ export class Drawing {
 
   /** A place to draw, with its corner at x, y. */
   sheet(x: number, y: number): Print & { end(): void } {
-    let pen: SvgPen | undefined
+    let context: SvgContext | undefined
     return {
       fit: () => {
-        pen?.finish()
-        pen = new SvgPen(this, x, y)
-        return pen
+        context?.finish()
+        context = new SvgContext(this, x, y)
+        return context
       },
       path: () => new SvgPath() as unknown as Path2D,
-      end: () => pen?.finish(),
+      end: () => context?.finish(),
     }
   }
 
@@ -105,7 +105,7 @@ export class Drawing {
   }
 }
 
-class SvgPen implements Pen {
+class SvgContext implements DrawingContext {
   fillStyle = '#000000'
   strokeStyle = '#000000'
   lineWidth = 1
@@ -176,9 +176,10 @@ class SvgPen implements Pen {
   lineTo = (x: number, y: number) => this.#path.lineTo(x, y)
   closePath = () => this.#path.closePath()
   rect = (x: number, y: number, width: number, height: number) => this.#path.rect(x, y, width, height)
-  arc = (...numbers: Parameters<Pen['arc']>) => this.#path.arc(...numbers)
-  bezierCurveTo = (...numbers: Parameters<Pen['bezierCurveTo']>) => this.#path.bezierCurveTo(...numbers)
-  quadraticCurveTo = (...numbers: Parameters<Pen['quadraticCurveTo']>) => this.#path.quadraticCurveTo(...numbers)
+  arc = (...numbers: Parameters<DrawingContext['arc']>) => this.#path.arc(...numbers)
+  bezierCurveTo = (...numbers: Parameters<DrawingContext['bezierCurveTo']>) => this.#path.bezierCurveTo(...numbers)
+  quadraticCurveTo = (...numbers: Parameters<DrawingContext['quadraticCurveTo']>) =>
+    this.#path.quadraticCurveTo(...numbers)
   setLineDash = (dash: Iterable<number>) => {
     this.#dash = [...dash]
   }

@@ -30,7 +30,7 @@ export interface Likeness {
 /** With fewer counterparts the maps of two texts say nothing about each other. */
 export const ENOUGH = 0.5
 
-export const flipped = (pairs: readonly TokenPair[]): TokenPair[] =>
+export const flipPairs = (pairs: readonly TokenPair[]): TokenPair[] =>
   pairs.map(({ tokens, others, text, otherText }) => ({
     tokens: others,
     others: tokens,
@@ -53,7 +53,7 @@ export function pairAxis(pairs: readonly TokenPair[], tokens: readonly Token[]):
 const alike = (a: string, b: string) => a.toLowerCase() === b.toLowerCase()
 
 /** Counterparts of tokens: `axis` is that of the pairs on the side of the tokens. */
-export const counterparts = (axis: Axis, pairs: readonly TokenPair[], tokens: readonly number[]): number[] => [
+export const pairedTokens = (axis: Axis, pairs: readonly TokenPair[], tokens: readonly number[]): number[] => [
   ...new Set(tokens.flatMap((token) => (axis.of[token] < 0 ? [] : pairs[axis.of[token]].others))),
 ]
 

@@ -1,7 +1,7 @@
 /** The two sides of a map, read token by token or a word at a time. */
 import type { Token } from '../data/analysis'
 import { tokenLabel } from '../text/labels'
-import type { Box, Lit, Span } from './highlight'
+import type { Box, Highlight, Span } from './highlight'
 import { type Matrix, rounding, thumbnailValue } from './matrix'
 
 export interface Axis {
@@ -45,7 +45,7 @@ function wordLabel(pieces: readonly Token[]): string {
   return label
 }
 
-export const count = ({ labels }: Axis) => labels.length
+export const countPlaces = ({ labels }: Axis) => labels.length
 
 /** A map of words from a map of tokens: the sum over the key tokens of a word, the mean over its query tokens. A thumbnail keeps the largest. */
 export function groupMap(map: Matrix, queries: Axis, keys: Axis): Matrix {
@@ -53,7 +53,7 @@ export function groupMap(map: Matrix, queries: Axis, keys: Axis): Matrix {
 }
 
 function grouped(map: Matrix, queries: Axis, keys: Axis): Matrix {
-  const [rows, cols] = [count(queries), count(keys)]
+  const [rows, cols] = [countPlaces(queries), countPlaces(keys)]
   const data = new Float32Array(rows * cols)
   const row = new Float64Array(cols)
   for (let v = 0; v < rows; v++) {
@@ -70,7 +70,7 @@ function grouped(map: Matrix, queries: Axis, keys: Axis): Matrix {
 
 /** Cells of a thumbnail where the words will be: stands in until the exact map arrives. */
 function regridded(map: Matrix, queries: Axis, keys: Axis): Matrix {
-  const [rows, cols] = [count(queries), count(keys)]
+  const [rows, cols] = [countPlaces(queries), countPlaces(keys)]
   const data = new Float32Array(rows * cols)
   for (let q = 0; q < queries.of.length; q++) {
     for (let k = 0; k < keys.of.length; k++) {
@@ -87,7 +87,7 @@ const spanOn = (axis: Axis, span: Span | null): Span | null =>
 const spanOff = (axis: Axis, span: Span | null): Span | null => span && [axis.start[span[0]], axis.start[span[1]]]
 
 /** Tokens that are lit, as places. */
-export function litOn(queries: Axis, keys: Axis, lit: Lit): Lit {
+export function highlightPlaces(queries: Axis, keys: Axis, lit: Highlight): Highlight {
   const on = (axis: Axis, tokens: readonly number[]) =>
     [...new Set(tokens.map((token) => axis.of[token]))].filter((place) => place >= 0)
   const box = lit.box && { queries: spanOn(queries, lit.box.queries), keys: spanOn(keys, lit.box.keys) }
@@ -95,13 +95,13 @@ export function litOn(queries: Axis, keys: Axis, lit: Lit): Lit {
 }
 
 /** A rectangle of places, as tokens. */
-export const boxOff = (queries: Axis, keys: Axis, box: Box): Box => ({
+export const boxTokens = (queries: Axis, keys: Axis, box: Box): Box => ({
   queries: spanOff(queries, box.queries),
   keys: spanOff(keys, box.keys),
 })
 
 /** The first token of a place. */
-export const tokenOf = (axis: Axis, place: number | null) => (place === null ? null : axis.start[place])
+export const firstToken = (axis: Axis, place: number | null) => (place === null ? null : axis.start[place])
 
 /** Every token of the words that hold these tokens. */
 export const wholeWords = (axis: Axis, tokens: readonly number[]): number[] =>

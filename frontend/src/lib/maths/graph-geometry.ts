@@ -1,6 +1,6 @@
 /** Where the tokens of a connection graph stand and how its curves run, in pixels of the whole drawing. */
 
-import type { Pen } from '../drawing/context'
+import type { DrawingContext } from '../drawing/context'
 import { LABEL_HEIGHT, textWidth } from '../text/labels'
 
 /** Two columns of tokens, two rows of them, or one running text with arcs. */
@@ -136,22 +136,27 @@ export function within({ kind, queries, keys }: GraphGeometry, from: number, len
 }
 
 /** The curve from a query to a key. In a running text it passes above to look back and below to look ahead. */
-export function trace(pen: Pick<Pen, 'moveTo' | 'bezierCurveTo'>, geometry: GraphGeometry, q: number, k: number): void {
+export function trace(
+  context: Pick<DrawingContext, 'moveTo' | 'bezierCurveTo'>,
+  geometry: GraphGeometry,
+  q: number,
+  k: number,
+): void {
   const { kind, queries, keys } = geometry
   const [x0, y0, x1, y1] = [queries.x[q], queries.y[q], keys.x[k], keys.y[k]]
   if (kind === 'columns') {
     const bend = (x1 - x0) / 2
-    pen.moveTo(x0 + GAP, y0)
-    pen.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - GAP, y1)
+    context.moveTo(x0 + GAP, y0)
+    context.bezierCurveTo(x0 + bend, y0, x1 - bend, y1, x1 - GAP, y1)
   } else if (kind === 'rows') {
     const [top, bottom] = [y0 + HALF, y1 - HALF]
-    pen.moveTo(x0, top)
-    pen.bezierCurveTo(x0, (top + bottom) / 2, x1, (top + bottom) / 2, x1, bottom)
-  } else arc(pen, [x0, y0], [x1, y1], k <= q, geometry.rise)
+    context.moveTo(x0, top)
+    context.bezierCurveTo(x0, (top + bottom) / 2, x1, (top + bottom) / 2, x1, bottom)
+  } else arc(context, [x0, y0], [x1, y1], k <= q, geometry.rise)
 }
 
 function arc(
-  pen: Pick<Pen, 'moveTo' | 'bezierCurveTo'>,
+  context: Pick<DrawingContext, 'moveTo' | 'bezierCurveTo'>,
   [x0, y0]: [number, number],
   [x1, y1]: [number, number],
   back: boolean,
@@ -161,16 +166,16 @@ function arc(
   if (y0 !== y1) {
     // From line to line: out of the text on one side, into it on the other.
     const [from, to] = [y0 + up * HALF, y1 - up * HALF]
-    pen.moveTo(x0, from)
-    pen.bezierCurveTo(x0, (from + to) / 2, x1, (from + to) / 2, x1, to)
+    context.moveTo(x0, from)
+    context.bezierCurveTo(x0, (from + to) / 2, x1, (from + to) / 2, x1, to)
     return
   }
   const reach = Math.abs(x1 - x0)
   // A cubic rises to three quarters of its handles.
   const rise = Math.min(room, 7 + reach * 0.4) * (4 / 3)
   const spread = reach === 0 ? 4 : 0
-  pen.moveTo(x0 - spread, y0 + up * HALF)
-  pen.bezierCurveTo(
+  context.moveTo(x0 - spread, y0 + up * HALF)
+  context.bezierCurveTo(
     x0 - spread,
     y0 + up * (HALF + rise),
     x1 + spread,

@@ -7,7 +7,7 @@ export interface Box {
   keys: Span | null
 }
 
-export interface Lit {
+export interface Highlight {
   queries: readonly number[]
   keys: readonly number[]
   box: Box | null
@@ -20,12 +20,12 @@ export interface Spot {
 }
 
 /** Whether one of them is the other, or a part of it. */
-export const meets = (a: Spot, b: Spot) =>
+export const overlaps = (a: Spot, b: Spot) =>
   a.layer === b.layer && (a.head === null || b.head === null || a.head === b.head)
 
-export const NOTHING: Lit = { queries: [], keys: [], box: null }
+export const NOTHING: Highlight = { queries: [], keys: [], box: null }
 
-export const isNothing = ({ queries, keys, box }: Lit) => queries.length + keys.length === 0 && box === null
+export const isNothing = ({ queries, keys, box }: Highlight) => queries.length + keys.length === 0 && box === null
 
 /** The two ends of a movement, whichever way it went. */
 export const spanOf = (a: number, b: number): Span => [Math.min(a, b), Math.max(a, b) + 1]
@@ -36,7 +36,7 @@ export const places = (span: Span | null): number[] =>
   span === null ? [] : Array.from({ length: span[1] - span[0] }, (_, i) => span[0] + i)
 
 /** All that is lit on one side, each once: single tokens first. A side that the rectangle takes whole counts for nothing. */
-export const litQueries = ({ queries, box }: Lit): number[] => [
+export const litQueries = ({ queries, box }: Highlight): number[] => [
   ...new Set([...queries, ...places(box?.queries ?? null)]),
 ]
-export const litKeys = ({ keys, box }: Lit): number[] => [...new Set([...keys, ...places(box?.keys ?? null)])]
+export const litKeys = ({ keys, box }: Highlight): number[] => [...new Set([...keys, ...places(box?.keys ?? null)])]

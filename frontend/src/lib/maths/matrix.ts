@@ -72,7 +72,7 @@ export function thumbnailValue(map: Matrix, [query, queries]: [number, number], 
 }
 
 /** Some queries and keys read as one, as the pieces of a word are: the sum over the keys, the mean over the queries. */
-export function together(map: Matrix, queries: readonly number[], keys: readonly number[]): number {
+export function groupValue(map: Matrix, queries: readonly number[], keys: readonly number[]): number {
   const mean = rowMean(map, queries)
   return keys.reduce((sum, key) => sum + mean[key], 0)
 }

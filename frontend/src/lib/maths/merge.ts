@@ -9,7 +9,7 @@ export type Merge = 'mean' | 'max'
 export const MOST_HEADS = 16
 
 /** Cell by cell the mean of the maps, or their entry of largest magnitude; no reading where one of them has none. */
-export function merged(maps: readonly Matrix[], how: Merge): Matrix {
+export function mergeMaps(maps: readonly Matrix[], how: Merge): Matrix {
   const [{ rows, cols }] = maps
   if (maps.some((map) => map.rows !== rows || map.cols !== cols)) throw new Error('merged: the maps differ in shape')
   const data = Float32Array.from(maps[0].data)
@@ -36,7 +36,7 @@ export function neighbours({ layer, head }: Head, analysis: Pick<Analysis, 'laye
 }
 
 /** The selection with one head more, or without it if it was in. */
-export function toggled(heads: readonly Head[], head: Head): Head[] {
+export function toggleHead(heads: readonly Head[], head: Head): Head[] {
   const rest = heads.filter((other) => !sameHead(other, head))
   return rest.length < heads.length ? rest : [...heads, head].slice(-MOST_HEADS)
 }

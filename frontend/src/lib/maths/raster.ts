@@ -22,21 +22,21 @@ export function windowAt(left: number, top: number, size: number, cells: number)
 }
 
 /** Closer or further, so that what lies under a point, in fractions of the window, stays there. */
-export function zoomed(window: Window, factor: number, [x, y]: [number, number], cells: number): Window {
+export function zoomWindow(window: Window, factor: number, [x, y]: [number, number], cells: number): Window {
   const size = Math.min(1, Math.max(Math.min(1, LEAST_CELLS / cells), window.size * factor))
   const change = window.size - size
   return windowAt(window.left + x * change, window.top + y * change, size, cells)
 }
 
 /** The window moved no further than it takes to show a cell, given by its middle in fractions of the map. */
-export function showing(window: Window, [x, y]: [number, number], cells: number): Window {
+export function moveWindow(window: Window, [x, y]: [number, number], cells: number): Window {
   const half = 0.5 / cells
   const near = (from: number, middle: number) => Math.min(middle - half, Math.max(middle + half - window.size, from))
   return windowAt(near(window.left, x), near(window.top, y), window.size, cells)
 }
 
 /** First and last (exclusive) cell under each pixel. Many cells under one pixel: all are pooled. */
-export function spans(cells: number, pixels: number, from: number, size: number): Int32Array {
+export function cellSpans(cells: number, pixels: number, from: number, size: number): Int32Array {
   const bounds = new Int32Array(pixels * 2)
   const step = (size * cells) / pixels
   for (let p = 0; p < pixels; p++) {
@@ -62,8 +62,8 @@ export function rasterise(
   window: Window = WHOLE,
   gap: number = table[scale.signed ? 128 : 0],
 ): void {
-  const across = spans(map.cols, width, window.left, window.size)
-  const down = spans(map.rows, height, window.top, window.size)
+  const across = cellSpans(map.cols, width, window.left, window.size)
+  const down = cellSpans(map.rows, height, window.top, window.size)
   const colour = lookup(scale, table)
   for (let y = 0; y < height; y++) {
     const band: [number, number] = [down[2 * y], down[2 * y + 1]]

@@ -1,10 +1,10 @@
 /** A study that is being put together: its data set, as the server reads it, and everything else that is chosen. */
 import type { KindSupport, Method } from '../../lib/data/analysis'
-import { atWork } from '../../lib/data/mechanism'
+import { resolveMechanism } from '../../lib/data/mechanism'
 import type { Params } from '../../lib/data/params'
 import type { Dataset, DatasetItem, Reading, Studies, StudyRequest } from '../../lib/data/studies'
 import { latest } from '../../lib/net/latest'
-import type { Place } from './place.svelte'
+import type { StudySelection } from './selection.svelte'
 
 export type Against = 'nothing' | 'mechanism' | 'model'
 
@@ -43,14 +43,14 @@ export class Draft {
   sending = $state.raw<{ file: File; sent: number }>()
   /** What the first model carries, once that is known. */
   support = $state.raw<KindSupport>()
-  choices: Choices = $derived.by(() => ({ ...START, ...readDraft(this.place.draft) }))
+  choices: Choices = $derived.by(() => ({ ...START, ...readDraft(this.selection.draft) }))
   #read = latest((signal, id: string, reading: Reading) => this.studies.dataset(id, reading, signal))
   #ask = latest((_signal, model: string) => this.supportOf(model))
   #send = latest((signal, file: File) => this.studies.upload(file, signal, (sent) => this.#sent(file, sent)))
 
   constructor(
     readonly studies: Studies,
-    private readonly place: Place,
+    private readonly selection: StudySelection,
     private readonly supportOf: (model: string) => Promise<KindSupport[]>,
     private readonly fail: (error: unknown) => string,
   ) {}
@@ -59,7 +59,7 @@ export class Draft {
     const changed = Object.entries({ ...this.choices, ...patch }).filter(
       ([name, value]) => JSON.stringify(value) !== JSON.stringify(START[name as keyof Choices]),
     )
-    this.place.set({ draft: changed.length === 0 ? '' : JSON.stringify(Object.fromEntries(changed)) }, 'replace')
+    this.selection.set({ draft: changed.length === 0 ? '' : JSON.stringify(Object.fromEntries(changed)) }, 'replace')
   }
 
   /** What a model carries. */
@@ -151,10 +151,10 @@ export class Draft {
 
   #request(model: string, own: Method): StudyRequest {
     const { choices: now } = this
-    const first = now.mechanism === '' ? null : atWork(own, now.mechanism, now.params)
+    const first = now.mechanism === '' ? null : resolveMechanism(own, now.mechanism, now.params)
     const other =
       now.against === 'mechanism'
-        ? { model, mechanism: atWork(own, now.than, now.thanParams) }
+        ? { model, mechanism: resolveMechanism(own, now.than, now.thanParams) }
         : { model: now.than, mechanism: first }
     return {
       dataset: now.dataset,

@@ -27,7 +27,7 @@ function encode(image: ImageData): string {
   return canvas.toDataURL('image/png')
 }
 
-export const figure = (pictures: readonly Printable[], title: string, caption: readonly [string, string]): string =>
+export const drawFigure = (pictures: readonly Printable[], title: string, caption: readonly [string, string]): string =>
   figureSvg(pictures, title, caption, printPalette(), encode)
 
 /** The SVG at 300 dots to the inch, or as many as a canvas may have. */
@@ -52,7 +52,7 @@ export async function toPng(svg: string): Promise<Blob> {
   }
 }
 
-export function hand(file: Blob, name: string): void {
+export function saveFile(file: Blob, name: string): void {
   const link = document.createElement('a')
   link.href = URL.createObjectURL(file)
   link.download = name

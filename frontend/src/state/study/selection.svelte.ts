@@ -3,7 +3,7 @@ import { type Head, headName, parseHead } from '../../lib/data/analysis'
 import { type Params, readParams } from '../../lib/data/params'
 import { decodeFragment, encodeFragment, writeFragment } from '../../lib/net/fragment'
 
-export type Side = 'figures' | 'heads' | 'tables' | 'data'
+export type StudyTab = 'figures' | 'heads' | 'tables' | 'data'
 
 const INITIAL = {
   /** The open study, and the one it is compared with. */
@@ -28,7 +28,7 @@ const INITIAL = {
 }
 type Fields = typeof INITIAL
 
-export class Place {
+export class StudySelection {
   #fields = $state<Fields>({ ...INITIAL })
 
   constructor(fragment: string) {
@@ -71,7 +71,7 @@ export class Place {
   get beside() {
     return this.other === this.study ? '' : this.other
   }
-  get show(): Side {
+  get show(): StudyTab {
     const { show } = this.#fields
     return show === 'heads' || show === 'tables' || show === 'data' ? show : 'figures'
   }
