@@ -1,8 +1,9 @@
-"""The command line, run as a user runs it."""
+"""The command line: what a user types, and what is answered. A few commands run in processes of their own, as a user starts them."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import headscope
 from headscope.server.accounts import FILE, Accounts
+from tests.support.commands import run
 from tests.support.server import Server, environment
 
 COMMANDS = ["serve", "worker", "token", "analyze", "study", "models", "mechanisms", "lenses", "measures", "doctor"]
@@ -24,14 +26,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cli") / "home"
 
 
-def run(
-    home: Path, *arguments: str, models: Path | None = None, text: str | None = None, **settings: Any
-) -> subprocess.CompletedProcess[str]:
-    """headscope with these arguments; `text` goes to standard input."""
+def process(home: Path, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "headscope", *arguments],
-        env=environment(home, models, **settings),
-        input=text,
+        env=environment(home, **settings),
         capture_output=True,
         text=True,
         timeout=120,
@@ -71,6 +70,18 @@ def test_help_is_quick_to_load(home: Path) -> None:
 def test_version(home: Path) -> None:
     """The version, and nothing else needed."""
     assert headscope.__version__ in run(home, "--version").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["analyze", "The cat sat.", "-m", "bert"], ["analyze", " "], ["models", "x"]]
+)
+def test_in_a_process_of_its_own(home: Path, models: Path, arguments: list[str]) -> None:
+    """As a user starts it: the same output, nothing beside it on either stream, and the exit status."""
+    shown = [
+        (ended.returncode, re.sub(r"\d+ ms", "", ended.stdout), ended.stderr)
+        for ended in (process(home, *arguments, models=models), run(home, *arguments, models=models))
+    ]
+    assert shown[0] == shown[1]
 
 
 def test_analyze_prints_every_head(home: Path, models: Path) -> None:
@@ -214,7 +225,7 @@ def test_doctor_finds_a_home_that_can_not_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["no-such-model", "../bert"])
 def test_unknown_model(home: Path, name: str) -> None:
     """One plain sentence and exit status 1."""
-    ended = run(home, "analyze", "The cat sat.", "-m", name)
+    ended = process(home, "analyze", "The cat sat.", "-m", name)  # which reads HF_HOME when it starts
     refusal(ended, "unknown-model" if name == "no-such-model" else "invalid-request")
 
 
@@ -267,7 +278,7 @@ def test_setting_that_is_not_valid(home: Path, command: list[str]) -> None:
 def test_worker_needs_a_cluster(home: Path) -> None:
     """Without a Redis, or with one that is not there, it is one plain sentence."""
     assert "HEADSCOPE_REDIS_URL" in refusal(run(home, "worker"), "internal")
-    refusal(run(home, "worker", redis_url="redis://127.0.0.1:1/0"), "broker-unavailable")
+    refusal(process(home, "worker", redis_url="redis://127.0.0.1:1/0"), "broker-unavailable")
 
 
 @pytest.mark.parametrize(
@@ -331,7 +342,7 @@ def test_refuses_to_start(tmp_path: Path, case: str) -> None:
 def test_damaged_tokens_never_open_a_server(tmp_path: Path) -> None:
     """A server that others can reach does not start."""
     (tmp_path / FILE).write_text("[" * 100_000)
-    refusal(run(tmp_path, *SERVE, "--host", "0.0.0.0"), "accounts-unreadable")
+    refusal(process(tmp_path, *SERVE, "--host", "0.0.0.0"), "accounts-unreadable")
 
 
 def test_refuses_to_start_on_a_full_disk(tmp_path: Path) -> None:

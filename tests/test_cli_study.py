@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import commands
 from tests.support.models import tiny_model
 from tests.support.server import environment, eventually
 from tests.support.studies import lines
@@ -27,14 +29,8 @@ def command(model: Path, *arguments: str | Path) -> list[str]:
 
 def run(folder: Path, model: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """The command in a folder, with a home of its own there."""
-    return subprocess.run(
-        command(model, *arguments),
-        cwd=folder,
-        env=environment(folder / "home"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with contextlib.chdir(folder):
+        return commands.run(folder / "home", *command(model, *arguments)[3:])
 
 
 def test_figures_and_tables_of_a_file(tmp_path: Path, model: Path) -> None:
@@ -97,7 +93,7 @@ def test_mistakes(tmp_path: Path, model: Path, arguments: tuple[str, ...], said:
 def test_it_goes_on_after_a_kill(tmp_path: Path, model: Path) -> None:
     """The same command, started again, ends with the numbers of one that was never stopped."""
     data = tmp_path / "cats.jsonl"
-    data.write_text(lines(1_300))
+    data.write_text(lines(700))
     asked = (data, "--measure", "entropy", "--lens", "weights", "--table", "heads")
     (tmp_path / "whole").mkdir()
     assert run(tmp_path / "whole", model, *asked).returncode == 0
