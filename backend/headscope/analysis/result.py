@@ -134,7 +134,7 @@ class Result:
             grid=_grid(document["grid"]),
             picture=arrays.get("picture"),
             shapes={lens: (a, b, c, d) for lens, (a, b, c, d) in document["shapes"].items()},
-            warnings=[Warned(w["code"], w["message"], w["lens"]) for w in document["warnings"]],
+            warnings=[ResultWarning(w["code"], w["message"], w["lens"]) for w in document["warnings"]],
             logits=arrays.get("logits"),
             **{name: document[name] for name in (*copied, "full_text", "target_text", "generated", "timing_ms")},
             **groups,
