@@ -17,7 +17,7 @@ import pytest
 
 import headscope
 import headscope.figures
-import headscope.worker.engine
+import headscope.figures
 from headscope import FIGURES
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
 from headscope.figures.paper import PALETTES
@@ -39,7 +39,7 @@ def analysis(minilm: headscope.Model) -> headscope.Analysis:
 def rows(analysis: headscope.Analysis, name: str, **params: Any) -> list[dict[str, str]]:
     """The figure's table."""
     figure = FIGURES[name]
-    held = headscope.figures.Held(headscope.worker.document(analysis.result), headscope.worker.arrays(analysis.result))
+    held = headscope.figures.Held(analysis.result.to_document(), analysis.result.to_arrays())
     return list(csv.DictReader(io.StringIO(figure.drawn(held, figure.params(**params)).csv())))
 
 
