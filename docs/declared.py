@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from headscope.core.declarations import CAPABILITIES, Declaration
@@ -13,12 +14,12 @@ from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
 
-KINDS: dict[str, dict[str, Any]] = {
-    "lens": dict(LENSES),
-    "mechanism": dict(MECHANISMS),
-    "measure": dict(MEASURES),
-    "figure": dict(FIGURES),
-    "study-figure": dict(STUDY_FIGURES),
+KINDS: dict[str, Mapping[str, Any]] = {
+    "lens": LENSES,
+    "mechanism": MECHANISMS,
+    "measure": MEASURES,
+    "figure": FIGURES,
+    "study-figure": STUDY_FIGURES,
 }
 FOLDERS = {
     "lens": "lenses",

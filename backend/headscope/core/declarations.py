@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-
-from .attention import Layer, Reading
-from .lazy import Tensor
-from .tokens import Token
 
 # What a method may ask of a model, and what that means. Mechanisms, lenses and measures name these in `needs`.
 CAPABILITIES = {
@@ -67,71 +62,4 @@ class Declaration:
             "unit": self.unit,
             "range": list(self.range),
             "needs": list(self.needs),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lens(Declaration):
-    """How the attention is read: a layer and the parameters -> its reading. `signed` maps may be negative and need not sum to 1.
-
-    `of` heads: reads blocks of heads, one map per head. `of` layer: reads all heads of a layer at once and gives one map (H = 1); if it has `join`, each
-    layer's map is joined with the joined map of the layer before (this layer's map, the map before -> map), from layer 0 on.
-    """
-
-    read: Callable[[Layer, Any], Reading]
-    of: Literal["heads", "layer"] = "heads"
-    join: Callable[[Tensor, Tensor], Tensor] | None = None
-    signed: bool = False
-    undefined: str = ""  # why a row may have no reading
-    beyond: int = 0  # dimensions it has beyond the head's own: 1 where rows keep their sum
-
-    def joining(self, params: Any) -> Callable[[Tensor, Tensor], Tensor] | None:
-        """What joins layers, None if nothing does: a parameter named rollout can switch it off."""
-        return self.join if getattr(params, "rollout", True) else None
-
-    @property
-    def shape(self) -> str:
-        """Axes of the map."""
-        return "L H Q K" if self.of == "heads" else "L 1 Q K"
-
-    def describe(self) -> dict[str, Any]:
-        return {**Declaration.describe(self), "signed": self.signed, "shape": self.shape}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measure(Declaration):
-    """Numbers computed from maps: (layer, lens, readings by lens, parameters) -> values of `shape` without L.
-
-    It is computed for those of `lenses` that were read, and for the weights if they are among them. `reads` names the lenses that must have been read for it.
-    `of` heads: gets blocks of heads. `of` layer: gets all heads of a layer at once, with the residual stream; values may have no axis H. An axis C
-    holds `columns`, by name, each in `unit` unless `units` gives it another; one named class holds numbers of `classes`. One that is `fixed` reads the
-    model's weights alone: all inputs give the same.
-    `looks` is what it looks at in a token (given its parameters): heads of inputs whose tokens look alike are computed at once, with the tokens of the first; what
-    Layer.marked says may differ between them. Without it every input is computed by itself.
-    """
-
-    compute: Callable[[Layer, str, Mapping[str, Reading], Any], Tensor]
-    shape: str
-    looks: Callable[[Token, Any], object] | None = None
-    of: Literal["heads", "layer"] = "heads"
-    lenses: tuple[str, ...] = ("weights",)
-    reads: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    units: Mapping[str, str] = field(default_factory=dict)
-    classes: tuple[str, ...] = ()
-    fixed: bool = False
-
-    def unit_of(self, column: str | None) -> str:
-        """The unit of a column, or of the one number."""
-        return self.unit if column is None else self.units.get(column, self.unit)
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            **Declaration.describe(self),
-            "shape": self.shape,
-            "lenses": list(self.lenses),
-            "reads": list(self.reads),
-            "columns": list(self.columns),
-            "units": {column: self.unit_of(column) for column in self.columns},
-            "classes": list(self.classes),
         }

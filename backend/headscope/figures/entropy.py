@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from ..errors import Unknown
+from ..measures import MEASURES
 from ..measures.entropy import Unit, convert
 from .figure import Array, Drawing, Figure, LensParams, Numbers, values
 from .paper import Palette, axis, layout, listed, plain, positions
 from .violin import Violin, density, violins
 
+EntropyLens: Any = Literal[MEASURES["entropy"].lenses]
 TITLES: dict[Unit, str] = {
     "nats": "entropy (nats)",
     "bits": "entropy (bits)",
@@ -24,7 +26,7 @@ TITLES: dict[Unit, str] = {
 class EntropyFigureParams(LensParams):
     """Which rows, and in what unit."""
 
-    lens: Literal["weights", "max-entropy"] = Field(default="weights", description="The lens whose maps were measured.")
+    lens: EntropyLens = Field(default="weights", description="The lens whose maps were measured.")
     layer: int | None = Field(
         default=None, ge=0, description="One violin for each head of this layer. Without it one for each layer."
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..core.declarations import Lens
 from .alti import ALTI
+from .base import Lens
 from .effective import EFFECTIVE
 from .effective_published import EFFECTIVE_PUBLISHED
 from .effective_simplex import EFFECTIVE_SIMPLEX

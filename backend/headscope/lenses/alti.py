@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Lens
 from ..core.lazy import Tensor, torch
 from ._contributions import arithmetic, blocks, linear, own, prove, required, shares, transformed, weights_of
 from ._joined import join
+from .base import Lens
 
 # Vectors at once: few enough to stay in the cache while they are gone over several times.
 CACHE_BYTES = 2 * 1024 * 1024
@@ -72,6 +72,7 @@ ALTI = Lens(
     citation="Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer, sec. 3",
     params=AltiParams,
     range=(0.0, 1.0),
+    distribution=True,
     needs=("values", "projection", "residual", "same-tokens"),
     of="layer",
     undefined="no token contributes",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Lens
 from ..core.lazy import Tensor, torch
 from ..errors import InvalidRequest, Unsupported
+from .base import Lens
 
 
 class EffectivePublishedParams(BaseModel):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Lens
 from ..core.lazy import torch
 from ..core.ties import RHO, Rho, Signed, adjacency
 from ..errors import Unsupported
+from .base import Lens
 
 
 class JumpMapParams(BaseModel):
@@ -44,6 +44,7 @@ JUMP_MAP = Lens(
     "The threshold is absolute, so heads with small scores tie nothing.",
     citation="Zhou et al. 2022, Jump Self-attention; the threshold as in their code for BERT",
     range=(0.0, 1.0),
+    shows="ties",
     params=JumpMapParams,
     needs=("scores", "same-tokens", "bidirectional"),
     read=read,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Lens
 from ._newton import most_even
+from .base import Lens
 
 
 class MaxEntropyParams(BaseModel):
@@ -40,6 +40,7 @@ MAX_ENTROPY = Lens(
     citation="Maximum entropy (Jaynes 1957) over the distributions that Brunner et al. 2020, On Identifiability in Transformers, call indistinguishable",
     params=MaxEntropyParams,
     range=(0.0, 1.0),
+    distribution=True,
     needs=("values", "distribution"),
     undefined="the computation did not converge",
     beyond=1,

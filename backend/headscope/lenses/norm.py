@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Lens
 from ..core.lazy import Tensor, torch
+from .base import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Lens
 from ..core.lazy import torch
 from ._contributions import blocks, own, prove, required, scale, transformed, weights_of
+from .base import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Lens
 from ._rowspace import project
+from .base import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -33,6 +33,7 @@ NULL = Lens(
     "All zeros while there are no more tokens than the head is wide.",
     citation="Projection on the left null space of V; Sun & Marasović 2021, Effective Attention Sheds Light On Interpretability, sec. 2",
     needs=("values",),
+    shows="remainder",
     signed=True,
     read=read,
 )

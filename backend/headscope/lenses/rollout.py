@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Lens
 from ..core.lazy import torch
 from ..errors import Unsupported
 from ._joined import join
+from .base import Lens
 
 
 class RolloutParams(BaseModel):
@@ -47,6 +47,7 @@ ROLLOUT = Lens(
     citation="Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers, sec. 3",
     params=RolloutParams,
     range=(0.0, 1.0),
+    distribution=True,
     needs=("same-tokens",),
     of="layer",
     join=join,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Lens
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from ._contributions import blocks, required, shares
 from ._joined import join
+from .base import Lens
 
 # Scratch memory of the runs that go through a layer at once.
 BLOCK_BYTES = 64 * 1024 * 1024
@@ -97,6 +97,7 @@ VALUE_ZEROING = Lens(
     citation="Mohebbi et al. 2023, Quantifying Context Mixing in Transformers, sec. 3",
     params=ValueZeroingParams,
     range=(0.0, 1.0),
+    distribution=True,
     needs=("values", "replay"),
     of="layer",
     undefined="no token contributes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Lens
+from .base import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
@@ -20,5 +20,6 @@ WEIGHTS = Lens(
     not_="Not a measure of importance: a large weight on a token with a small value vector, or inside the null space of the values, changes nothing.",
     citation="Vaswani et al. 2017, Attention Is All You Need, eq. 1",
     range=(0.0, 1.0),
+    distribution=True,
     read=read,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.declarations import Measure
+from .base import Measure
 from .concentration import ABSOLUTE_ENTROPY, NEGATIVE_SHARE, PARTICIPATION_RATIO
 from .connections import CONNECTIONS
 from .distance import MAX_ACTIVATION, QK_DISTANCE

@@ -8,9 +8,6 @@ from ..core.attention import Layer, Reading
 from ..core.lazy import Tensor
 from ..core.tokens import Token
 
-# Lenses that give one map per head. The signed ones need a word on how a measure takes them; each measure says so.
-PER_HEAD = ("weights", "effective", "effective-simplex", "effective-published", "max-entropy", "norm")
-
 
 def sums(rows: Tensor) -> Tensor:
     """Sum of every row, [H, Q, K] -> [H, Q]."""

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ._maps import nothing
+from .base import Measure, is_of_heads, is_signed
 from .entropy import row_entropy
 
-SIGNED = ("effective", "effective-simplex", "null", "effective-published")
-EVERY = ("weights", *SIGNED, "max-entropy", "norm", "jump-map")
 # Entries widened to float64 at once; bounds the scratch memory to a few tens of MB.
 ENTRIES = 1024 * 1024
 
@@ -59,7 +57,7 @@ PARTICIPATION_RATIO = Measure(
     unit="tokens",
     range=(1.0, None),
     shape="L H Q",
-    lenses=EVERY,
+    accepts=is_of_heads,
     compute=_of(participation),
     looks=nothing,
 )
@@ -74,7 +72,7 @@ ABSOLUTE_ENTROPY = Measure(
     unit="nats",
     range=(0.0, None),
     shape="L H Q",
-    lenses=("weights", *SIGNED, "norm", "jump-map"),
+    accepts=is_of_heads,
     compute=_of(absolute_entropy),
     looks=nothing,
 )
@@ -87,7 +85,7 @@ NEGATIVE_SHARE = Measure(
     citation="Σ max(-w, 0) / Σ|w|",
     range=(0.0, 1.0),
     shape="L H Q",
-    lenses=SIGNED,
+    accepts=is_signed,
     compute=_of(negative_share),
     looks=nothing,
 )

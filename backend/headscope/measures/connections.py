@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
 from ._maps import clean
+from .base import Measure, is_connection
 
 ENTITIES = ("PER", "LOC", "ORG", "MISC")
 COLUMNS = ("edges", "special", *ENTITIES, "same_other", "cross", "other")
@@ -116,7 +116,7 @@ CONNECTIONS = Measure(
     shape="L H C",
     columns=COLUMNS,
     needs=("kinds", "same-tokens"),
-    lenses=("weights", "effective", "effective-simplex", "effective-published", "max-entropy", "norm", "jump-map"),
+    accepts=is_connection,
     compute=compute,
     looks=looks,
 )

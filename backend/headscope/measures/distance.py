@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ._maps import clean, nothing
+from .base import Measure, is_distribution
 
 # Distances from which on a bin counts; the last one has no end.
 STARTS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -54,7 +54,7 @@ QK_DISTANCE = Measure(
     columns=COLUMNS,
     units={"square": "tokens²", **dict.fromkeys(COLUMNS[2:], "1")},
     needs=("same-tokens",),
-    lenses=("weights", "max-entropy"),
+    accepts=is_distribution,
     compute=qk_distance,
     looks=nothing,
 )
@@ -67,7 +67,7 @@ MAX_ACTIVATION = Measure(
     citation="Luger, Kamath et al. 2026, Visualizing Attention Heads (HeadVis): max_activation, which ranks texts by head",
     range=(0.0, 1.0),
     shape="L H",
-    lenses=("weights", "max-entropy"),
+    accepts=is_distribution,
     compute=max_activation,
     looks=nothing,
 )

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor
 from ._maps import nothing
+from .base import Measure, is_distribution
 
 Unit = Literal["nats", "bits", "perplexity", "normalised"]
 
@@ -60,7 +60,7 @@ ENTROPY = Measure(
     unit="nats",
     range=(0.0, None),
     shape="L H Q",
-    lenses=("weights", "max-entropy"),
+    accepts=is_distribution,
     compute=compute,
     looks=nothing,
 )

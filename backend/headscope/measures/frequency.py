@@ -9,8 +9,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
+from .base import Measure
 from .hidden import states
 
 # Bands of periods in tokens: [2, 4), [4, 8), ..., [128, infinity).

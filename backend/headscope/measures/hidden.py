@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
+from .base import Measure
 
 BINS = 40
 # Rows of the matrix of cosines computed at once; bounds the scratch memory to a few tens of MB.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
+from .base import Measure, only
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
@@ -43,7 +43,7 @@ MIXING_RATIO = Measure(
     range=(0.0, 1.0),
     shape="L Q",
     of="layer",
-    lenses=("norm-residual",),
+    accepts=only("norm-residual"),
     reads=("norm-residual",),
     needs=("values", "projection", "residual", "same-tokens"),
     compute=compute,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor
 from ._maps import nothing
+from .base import Measure
 
 
 def _kept(readings: Mapping[str, Reading]) -> Tensor:
@@ -46,7 +46,6 @@ NULL_SHARE = Measure(
     citation="||A - A_eff||² / ||A||², after Sun & Marasović 2021",
     range=(0.0, 1.0),
     shape="L H",
-    lenses=("weights",),
     needs=("values",),
     reads=("effective",),
     compute=share,
@@ -61,7 +60,6 @@ NULL_SHARE_ROWS = Measure(
     citation="||a_i - a_eff,i||² / ||a_i||², after Sun & Marasović 2021",
     range=(0.0, 1.0),
     shape="L H Q",
-    lenses=("weights",),
     needs=("values",),
     reads=("effective",),
     compute=share_rows,
@@ -76,7 +74,6 @@ LEVERAGE = Measure(
     citation="Diagonal of the hat matrix V V⁺ of the values over all keys",
     range=(0.0, 1.0),
     shape="L H K",
-    lenses=("weights",),
     needs=("values",),
     reads=("effective",),
     compute=leverage,

@@ -9,10 +9,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
-from ._maps import PER_HEAD, are_second, are_special, distributions, is_causal, mean, special
+from ._maps import are_second, are_special, distributions, is_causal, mean, special
+from .base import Measure, is_attention
 
 CLASSES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous", "unclassified")
 VERTICAL, DIAGONAL, MIXED, BLOCK, HETEROGENEOUS, UNCLASSIFIED = range(len(CLASSES))
@@ -292,7 +292,7 @@ PATTERNS = Measure(
     columns=COLUMNS,
     classes=CLASSES,
     needs=("same-tokens",),
-    lenses=PER_HEAD,
+    accepts=is_attention,
     compute=compute,
     looks=looks,
 )

@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from . import _spectrum
+from .base import Measure
 
 # Trained weights carry float32 noise at least, whatever type they are stored in.
 EPSILON = 2.0**-23

@@ -8,12 +8,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from . import _spectrum
 from ._maps import nothing
-from .concentration import EVERY
+from .base import Measure, is_of_heads
 
 # Above this product of size and machine epsilon the threshold for zero says nothing, as in half precision.
 COARSE = 0.05
@@ -67,7 +66,7 @@ RANK = Measure(
     unit="dimensions",
     range=(0.0, None),
     shape="L H C",
-    lenses=EVERY,
+    accepts=is_of_heads,
     columns=("numerical", "stable", "effective", "participation"),
     compute=compute,
     looks=nothing,

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
-from ._maps import PER_HEAD, clean, is_causal
+from ._maps import clean, is_causal
+from .base import Measure, is_attention
 
 MATCHED = ("previous", "next", "duplicate", "induction")  # the others match in every row, or nearly so
 ROLES = ("previous", "next", "self", "first", "duplicate", "induction")
@@ -94,7 +94,7 @@ HEAD_ROLES = Measure(
     shape="L H C",
     columns=COLUMNS,
     needs=("same-tokens",),
-    lenses=PER_HEAD,
+    accepts=is_attention,
     compute=compute,
     looks=looks,
 )

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ._maps import clean, is_causal, special
+from .base import Measure, is_on_weight_scale
 
 COLUMNS = ("value", "is_sink", "position")
 
@@ -61,7 +61,7 @@ SINK = Measure(
     params=SinkParams,
     shape="L H C",
     columns=COLUMNS,
-    lenses=("weights", "effective", "effective-simplex", "effective-published", "max-entropy"),
+    accepts=is_on_weight_scale,
     compute=compute,
     looks=special,
 )

@@ -8,9 +8,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor
 from ._maps import special
+from .base import Measure
 
 
 class SpecialBroadcastParams(BaseModel):
@@ -42,7 +42,6 @@ SPECIAL_BROADCAST = Measure(
     range=(0.0, 1.0),
     params=SpecialBroadcastParams,
     shape="L H",
-    lenses=("weights",),
     needs=("kinds", "values", "projection"),
     reads=("norm",),
     compute=compute,

@@ -8,9 +8,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
-from ._maps import PER_HEAD, are_closing, are_special, clean, nothing
+from ._maps import are_closing, are_special, clean, nothing
+from .base import Measure, is_attention
 
 COLUMNS = ("first", "separator", "all")
 
@@ -56,7 +56,7 @@ SPECIAL_TOKENS = Measure(
     needs=("kinds",),
     shape="L H C",
     columns=COLUMNS,
-    lenses=PER_HEAD,
+    accepts=is_attention,
     compute=compute,
     looks=nothing,
 )

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
 from ._maps import separators, special
+from .base import Measure, only
 
 CLASSES = ("first", "separator", "punct", "other")
 PARTS = ("attention", "norm", "vector")
@@ -67,7 +67,7 @@ TOKEN_NORMS = Measure(
     needs=("kinds",),
     shape="L H C",
     columns=COLUMNS,
-    lenses=("norm",),
+    accepts=only("norm"),
     reads=("norm",),
     compute=compute,
     looks=looks,

@@ -8,10 +8,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.attention import Layer, Reading
-from ..core.declarations import Measure
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
-from ._maps import PER_HEAD, clean, separators, special
+from ._maps import clean, separators, special
+from .base import Measure, is_attention
 
 KINDS = ("special", "punct", "word", "subword")
 # The universal parts of speech (https://universaldependencies.org/u/pos/).
@@ -137,7 +137,7 @@ TOKEN_TYPES = Measure(
     needs=("kinds",),
     shape="L H C",
     columns=COLUMNS,
-    lenses=PER_HEAD,
+    accepts=is_attention,
     compute=compute,
     looks=looks,
 )

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from ..core.declarations import Measure
 from ..errors import InvalidQuery
 from ..lenses import LENSES
 from ..measures import MEASURES
+from ..measures.base import Measure
 
 PLACES = ("layer", "head")
 Direction = Literal["asc", "desc"]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.declarations import Measure
 from ..errors import InvalidRequest
 from ..measures import MEASURES
+from ..measures.base import Measure
 from ..measures.compare import COMPARISONS
 from . import sequences, shown, statistics
 from .data.dataset import Row

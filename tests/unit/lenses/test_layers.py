@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headscope.core.attention import Layer, Reading, Stream
-from headscope.core.declarations import Lens, NoParams
+from headscope.core.declarations import NoParams
 from headscope.errors import Unsupported
 from headscope.lenses import _contributions, alti, norm_residual, rollout, value_zeroing
 from headscope.lenses._joined import join
+from headscope.lenses.base import Lens
 
 from .whole import Shape, added, array, normalised, random_layer, shapes, single
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headscope.core.declarations import Measure, NoParams
+from headscope.core.declarations import NoParams
 from headscope.errors import Unsupported
+from headscope.measures.base import Measure
 from headscope.measures.projections import (
     COUNTS,
     HEAD_DIMENSION,

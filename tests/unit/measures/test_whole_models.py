@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import headscope
 from headscope import Model
 from headscope.errors import Unsupported
-from headscope.measures.concentration import SIGNED
+from headscope.lenses import LENSES
 from headscope.measures.projections import SPECTRUM
 
 from ..conftest import eager
@@ -81,7 +81,7 @@ def test_rows_and_ranks(tiny: Model, ids: Any) -> None:
             effective = a.maps["effective"][layer, head].astype(float).tolist()
             found = a.measures["negative_share"]["effective"][layer, head]
             np.testing.assert_allclose(found, [concentration.slow(row)[2] for row in effective], atol=1e-6)
-    assert set(a.measures["negative_share"]) <= set(SIGNED)
+    assert set(a.measures["negative_share"]) <= {name for name, lens in LENSES.items() if lens.signed}
     assert a.measures["rank"]["effective"].shape == (LAYERS, HEADS, 4)
 
 

@@ -16,12 +16,12 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 from starlette.types import Scope
 
-from ...core.declarations import Measure
 from ...core.streams import PIECE
 from ...errors import InvalidRequest, NotReady, Unknown, Unsupported
 from ...lenses import LENSES
 from ...measures import MEASURES
 from ...measures import edges as edge_rules
+from ...measures.base import Measure
 from ...measures.entropy import Unit, convert
 from ...query.search import TOKEN_AXES, token_mean
 from ...server.limiters import MemoryLimiter

@@ -1,0 +1,47 @@
+"""What every lens declares. Axis letters are those of `core.attention`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..core.attention import Layer, Reading
+from ..core.declarations import Declaration
+from ..core.lazy import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lens(Declaration):
+    """A way to read attention: a layer and the parameters -> its reading.
+
+    A lens of `heads` reads blocks of heads and gives one map per head. A lens of a `layer` reads all heads of a layer at once and gives one map (H = 1); if it
+    has `join`, each layer's map is joined with the joined map of the layer before (this layer's map, the map before -> map), from layer 0 on.
+
+    The other properties say what its maps are, and so which measures can read them:
+    shows         what an entry tells: how much of a key a query takes in (`attention`), how closely two tokens are related (`ties`), or what another lens
+                  leaves out (`remainder`)
+    signed        entries may be negative, and rows need not sum to 1
+    distribution  rows are distributions over the keys
+    """
+
+    read: Callable[[Layer, Any], Reading]
+    of: Literal["heads", "layer"] = "heads"
+    shows: Literal["attention", "ties", "remainder"] = "attention"
+    signed: bool = False
+    distribution: bool = False
+    join: Callable[[Tensor, Tensor], Tensor] | None = None
+    undefined: str = ""  # why a row may have no reading
+    beyond: int = 0  # dimensions it has beyond the head's own: 1 where rows keep their sum
+
+    def joining(self, params: Any) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """Return what joins layers, or None if nothing does: a parameter named rollout can switch it off."""
+        return self.join if getattr(params, "rollout", True) else None
+
+    @property
+    def shape(self) -> str:
+        """Axes of the map."""
+        return "L H Q K" if self.of == "heads" else "L 1 Q K"
+
+    def describe(self) -> dict[str, Any]:
+        return {**Declaration.describe(self), "signed": self.signed, "shape": self.shape}
