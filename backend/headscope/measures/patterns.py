@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..core.attention import Layer, Reading
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
+from . import patterns_published as published
+from ._classes import BLOCK, CLASSES, DIAGONAL, HETEROGENEOUS, MIXED, UNCLASSIFIED, VERTICAL, settle
 from ._maps import are_second, are_special, distributions, is_causal, mean, special
 from .base import Measure, is_attention
+from .entropy import row_entropy
 
-CLASSES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous", "unclassified")
-VERTICAL, DIAGONAL, MIXED, BLOCK, HETEROGENEOUS, UNCLASSIFIED = range(len(CLASSES))
 OFFSETS = (-2, -1, 0, 1, 2)
-MARKS = (".", ",")  # that Clark's rules look at
 SCORES = (
     "special",
     "special_argmax",
@@ -106,13 +106,11 @@ def looks(token: Token, params: PatternParams) -> object:
     """Published rules look at one input's tokens: which are special, and for Clark's which of them are marks. Rules v1 take each head with its own."""
     if params.rules == "v1":
         return None
-    return special(token, params), token.segment == 1, params.rules == "clark" and token.text in MARKS
+    return special(token, params), token.segment == 1, params.rules == "clark" and token.text in published.MARKS
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: PatternParams) -> Tensor:
     """Scores, class (a number of CLASSES), margin and whether the class is unstable: [H, C] in the order of COLUMNS."""
-    from . import patterns_published as published
-
     whole, there = distributions(lens, readings[lens])
     land = ground(layer, params)
     judged = there & land.rows
@@ -136,8 +134,6 @@ def scores(
     layer: Layer, land: Ground, reading: Reading, rows: Tensor, judged: Tensor, params: PatternParams
 ) -> dict[str, Tensor]:
     """The scores of rules v1, each [H], of maps [H, Q, K] whose rows are distributions; `judged` [H, Q] are the queries that count."""
-    from .entropy import row_entropy
-
     found = dict.fromkeys(("sink", "sink_rows"), torch.full((len(rows),), torch.nan))
     counts = layer.keys.counts(*rows.shape[1:])  # [Q]
     if land.causal:
@@ -264,8 +260,6 @@ def decide(
 
 def classify(found: Mapping[str, Tensor], params: PatternParams) -> tuple[Tensor, Tensor]:
     """Class and margin by rules v1, [H] each."""
-    from ._decide import settle
-
     judged_by = {  # in the order of the arguments of decide
         "sink_rows": [params.sink_rows],
         "special": [params.vertical_special],

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from ..core.attention import Layer
 from ..core.lazy import Tensor, torch
-from ._decide import settle
+from ._classes import DIAGONAL, HETEROGENEOUS, UNCLASSIFIED, VERTICAL, settle
 from ._maps import mean, separators
-from .patterns import DIAGONAL, HETEROGENEOUS, MARKS, UNCLASSIFIED, VERTICAL
+from .entropy import row_entropy
 
+MARKS = (".", ",")  # that Clark's rules look at
 CLARK_BROAD = 3.8  # nats, meant for some 128 tokens
 
 
@@ -85,8 +86,6 @@ RULES: dict[str, tuple[Callable[..., int], Callable[[Layer, Any, Any], Any], Cal
 
 def yang(rows: Tensor, there: Tensor) -> Tensor:
     """Globalness, verticality and diagonality, [H, 3]: mean entropy of the rows, minus the entropy of the mean row, both in nats, and minus the mean distance / Q."""
-    from .entropy import row_entropy
-
     queries, keys = rows.shape[1:]
     averages = torch.stack([row[chosen].mean(0) for row, chosen in zip(rows, there, strict=True)])  # [H, K]
     distances = (torch.arange(queries)[:, None] - torch.arange(keys)).abs().to(rows.dtype)  # [Q, K]

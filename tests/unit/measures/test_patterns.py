@@ -11,7 +11,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headscope.measures._decide import settle
+from headscope.measures._classes import settle
 from headscope.measures.patterns import CLASSES, SCORES, PatternParams, classify
 from headscope.measures.patterns_published import yang_classes
 

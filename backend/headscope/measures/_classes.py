@@ -1,4 +1,4 @@
-"""Classes decided by thresholds, and how far each threshold may move before the class is another."""
+"""The classes of patterns, and how far the thresholds that decide a class may move before it changes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Callable
 from functools import cache
 
 from ..core.lazy import Tensor, torch
+
+CLASSES = ("vertical", "diagonal", "vertical+diagonal", "block", "heterogeneous", "unclassified")
+VERTICAL, DIAGONAL, MIXED, BLOCK, HETEROGENEOUS, UNCLASSIFIED = range(len(CLASSES))
 
 
 def settle(rule: Callable[..., int], scores: Tensor, thresholds: list[float]) -> tuple[Tensor, Tensor]:
