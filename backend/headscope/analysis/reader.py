@@ -18,7 +18,6 @@ from ..core.tokens import BatchTokens, Token
 from ..errors import HeadscopeError
 from ..lenses import LENSES
 from ..measures import MEASURES
-from ..measures._maps import sums
 from ..measures.thumbnail import pool, quantise
 from .memory import MemoryPlan
 from .request import AnalysisRequest
@@ -322,7 +321,7 @@ def _twins(readings: Readings) -> dict[str, str]:
     """Lens -> `weights`, where its map is the weights themselves and their rows sum to 1: what is said of one is then said of the other, whatever it is divided by."""
     weights = readings.get("weights")
     same = [name for name, reading in readings.items() if weights is not None and reading.map is weights.map]
-    if weights is None or len(same) < 2 or float((weights.once(sums) - 1).abs().max()) > ROUNDING:
+    if weights is None or len(same) < 2 or float((weights.row_sums() - 1).abs().max()) > ROUNDING:
         return {}
     return dict.fromkeys(same, "weights")
 

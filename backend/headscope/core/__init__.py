@@ -1,1 +1,1 @@
-"""The nouns that every other package speaks of. Nothing here imports torch when it is imported."""
+"""The nouns that every other package uses. Importing this package does not import torch."""

@@ -7,28 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from .lazy import Tensor, torch
 from .tokens import Axes, BatchTokens, Marks
 
-# Weights computed at once: larger layers go through in blocks of heads. Small enough for the cache, so faster than whole layers, and memory stays that of
-# a few blocks whatever the length.
+# Weights computed at once: larger layers are processed in blocks of heads. A block fits the processor's cache, which is faster than a whole layer, and
+# memory does not grow with the number of heads.
 BLOCK_BYTES = 4 * 1024 * 1024
 
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
 Kind = Literal["self", "encoder", "decoder", "cross"]
 
 
+T = TypeVar("T")
+
+
+def required(value: T | None) -> T:
+    """Return a value that a method needs. Raises ValueError where it was not captured."""
+    if value is None:
+        raise ValueError("a lens or measure needs what was not captured, or another lens that was not read")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Which keys a query may attend to: all, the prefix up to itself (causal), or whatever `mask` [Q, K] (bool) says."""
+    """Which keys a query may attend to: all, the prefix up to itself (causal), or those that are True in `mask` [Q, K] (bool)."""
 
     rule: Literal["all", "prefix", "mask"]
     mask: Tensor | None = None
 
     def counts(self, queries: int, keys: int) -> Tensor:
-        """Number of allowed keys per query, [Q]."""
+        """Return the number of allowed keys per query, [Q]."""
         if self.mask is not None:
             return self.mask.sum(-1)
         if self.rule == "all":
@@ -36,7 +46,7 @@ class Keys:
         return torch.arange(1, queries + 1)
 
     def allowed(self, queries: int, keys: int) -> Tensor:
-        """The same as a mask [Q, K] (bool)."""
+        """Return the same as a mask [Q, K] (bool)."""
         if self.mask is not None:
             return self.mask
         every = torch.ones(queries, keys, dtype=torch.bool)
@@ -45,9 +55,9 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """A normalisation at the statistics it had on this input, which makes it linear: y -> gain * (y - mean(y)) * scale (without the mean unless centred).
+    """A normalisation with the statistics of this input held fixed, which makes it linear: y -> gain * (y - mean(y)) * scale (no mean unless centred).
 
-    gain [d], shift [d], scale [Q] = 1 / sqrt(variance + epsilon) of what was normalised.
+    gain [d], shift [d], scale [Q] = 1 / sqrt(variance + epsilon) of its input.
     """
 
     gain: Tensor
@@ -56,7 +66,7 @@ class Norm:
     centred: bool
 
     def linear(self, vectors: Tensor, scale: Tensor) -> Tensor:
-        """Vectors [..., d] through the linear part; `scale` is that of their queries, broadcastable to [..., 1]."""
+        """Apply the linear part to vectors [..., d]; `scale` is that of their queries, broadcastable to [..., 1]."""
         if self.centred:
             vectors = vectors - vectors.mean(-1, keepdim=True)
         return vectors * scale * self.gain
@@ -64,14 +74,14 @@ class Norm:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The residual stream around one layer's attention; what the needs of lenses and measures did not ask for is None.
+    """The residual stream around one layer's attention. Fields that no lens or measure needs are None.
 
     before [Q, d]  what the output of attention is added to
     bias   [d]     bias of the output projection
-    norm           the normalisation of that sum, in models that normalise after it (post-LN); None in those that do not (pre-LN)
+    norm           the normalisation of that sum in models that normalise after it (post-LN); None in the others (pre-LN)
     after  [Q, d]  the hidden states after the whole layer
-    replay         outputs of the heads [B, H, Q, D] -> hidden states [B, Q, d] that the layer would have given with them
-    projected [Q, d]  what the output projection gave, bias included: the proof that the heads' outputs went into it as they are
+    replay         outputs of the heads [B, H, Q, D] -> the hidden states [B, Q, d] that the layer gives for them
+    projected [Q, d]  result of the output projection, bias included: shows whether the heads' outputs reached it unchanged
     """
 
     before: Tensor | None = None
@@ -84,7 +94,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Some heads of one layer, or all of them, as the model computed them: `heads` names them. Head i of H reads key/value head i // (H // G).
+    """Some or all heads of one layer as the model computed them; `heads` are their indices. Head i of H reads key/value head i // (H // G).
 
     weights [H, Q, K]  rows sum to 1 over the allowed keys (less with a learned sink) and are 0 elsewhere
     values  [G, K, D]
@@ -92,12 +102,11 @@ class Layer:
     query   [H, Q, D'], key [G, K, D']
     projection [H, D, d]  each head's part of the output projection
     projection_factors [H, D, D]  of every W in `projection` an R with ||x R|| = ||x W|| for all x, in float64
-    query_weights, key_weights [H, d, D']  what makes a query or key of a hidden state, where that is one matrix
-    padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` names, when the same input is padded to P tokens, real
-                  tokens first
-    inputs        the tokens of every input, where the heads are those of several, one input's after the other's; `axes` are then those of the first
-    `epsilon` is the machine epsilon of the arithmetic that made them: it decides what counts as zero. What the needs of a lens or measure did not
-    name may be missing: empty tensors, or None.
+    query_weights, key_weights [H, d, D']  the projection of hidden states to queries and keys, where that is one matrix
+    padded_values [N, P, D]  values of all N heads of the layer, one per query head whatever `heads` are, with the input padded to P tokens at its end
+    inputs        the tokens of every input if the heads of several inputs follow one another; `axes` are then those of the first input
+    `epsilon` is the machine epsilon of the arithmetic that computed them: it decides what counts as zero. Tensors that no lens or measure needs may be
+    missing: empty, or None.
     """
 
     index: int
@@ -119,7 +128,7 @@ class Layer:
     inputs: BatchTokens | None = None
 
     def select(self, heads: frozenset[int]) -> Layer | None:
-        """Only these heads, each with a key/value head of its own; None if none of them is here."""
+        """Return only these heads, each with a key/value head of its own, or None if the layer has none of them."""
         chosen = [place for place, head in enumerate(self.heads) if head in heads]
         if len(chosen) == len(self.heads):
             return self
@@ -147,8 +156,24 @@ class Layer:
         queries, keys = ([token.kind == "special" for token in side] for side in (self.axes.queries, self.axes.keys))
         return torch.tensor(queries), torch.tensor(keys)
 
+    @property
+    def values_by_head(self) -> Tensor:
+        """The values that each head reads, [H, K, D]: those of a key/value head are repeated for every head of its group."""
+        group = self.weights.shape[0] // self.values.shape[0]
+        return self.values if group == 1 else self.values.repeat_interleave(group, dim=0)  # [G, K, D] -> [H, K, D]
+
+    def project(self, outputs: Tensor) -> Tensor:
+        """Apply the output projection, without its bias, to outputs of the heads [H, Q, D] and add them up: [Q, d] in float64."""
+        projection = required(self.projection)  # [H, D, d]
+        result = outputs.new_zeros(outputs.shape[1], projection.shape[2], dtype=torch.float64)
+        for output, part in zip(
+            outputs, projection, strict=True
+        ):  # head by head, since all of it in float64 can be large
+            result.addmm_(output.double(), part.double())
+        return result
+
     def marked(self, which: Marks) -> tuple[Tensor, Tensor]:
-        """Which queries [1 or H, Q] and which keys [1 or H, K] are some tokens, as bool tensors: heads may be those of inputs in which they stand elsewhere."""
+        """Return which queries [1 or H, Q] and which keys [1 or H, K] are such tokens, as bool tensors: one row, or one per head if inputs differ in them."""
         inputs = self.inputs or BatchTokens((self.axes,))
         queries, keys = inputs.marked(which)
         each = len(self.heads) // len(inputs.axes)
@@ -161,7 +186,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a lens makes of a layer: the map, and what has to be said about it.
+    """What a lens computes from a layer: the map, and facts about it.
 
     map       [H, Q, K]  NaN in rows that have no reading; H is 1 for lenses of whole layers
     signed               whether entries may be negative
@@ -184,15 +209,23 @@ class Reading:
     _made: dict[Callable[[Tensor], Tensor], Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, make: Callable[[Tensor], Tensor]) -> Tensor:
-        """What `make` makes of the map: computed for the first measure that asks, and handed to the others."""
+        """Return `make(map)`, computed once for all measures that use it."""
         if make not in self._made:
             self._made[make] = make(self.map)
         return self._made[make]
 
+    def row_sums(self) -> Tensor:
+        """Return the sum of every row, [H, Q]."""
+        return self.once(_row_sums)
+
+
+def _row_sums(rows: Tensor) -> Tensor:
+    return rows.sum(-1)
+
 
 @dataclass(frozen=True, slots=True)
 class ResultWarning:
-    """Something to say about a result, in one sentence, next to what it is about."""
+    """A warning about a result or one of its lenses, in one sentence."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""What a mechanism, lens or measure says of itself, and what it may ask of a model. Axis letters are those of `types`."""
+"""What mechanisms, lenses, measures and figures have in common: a declaration, and what they may need of a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-# What a method may ask of a model, and what that means. Mechanisms, lenses and measures name these in `needs`.
+# What a method may need of a model. Mechanisms, lenses and measures name these in `needs`.
 CAPABILITIES = {
     "capture": "attention that goes through transformers' AttentionInterface, so that it can be changed",
     "values": "the value vectors of every head",
@@ -35,9 +35,9 @@ class NoParams(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What a mechanism, lens or measure says of itself; the API, the page and the docs are drawn from it.
+    """The description of a mechanism, lens, measure or figure, from which the API, the page and the docs are generated.
 
-    `doc` says what it is in one or two plain sentences, `not_` what it is not. `range` is [low, high], None where unbounded. `needs` are names of CAPABILITIES.
+    `doc` tells in one or two plain sentences what it is, `not_` what it is not. `range` is [low, high], None where unbounded. `needs` are names of CAPABILITIES.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Declaration:
     needs: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, Any]:
-        """The declaration as plain JSON."""
+        """Return the declaration as plain JSON."""
         return {
             "name": self.name,
             "title": self.title,

@@ -15,9 +15,9 @@ TokenKind = Literal["special", "punct", "word", "subword"]
 class Token:
     """One token of the input.
 
-    `text` is what stands at [start, end) of the text (of the second text when `segment` is 1), in characters; special and unknown tokens
-    carry their own name. `word` counts the words of both texts from 0 and is None for special tokens. `pos` and `label` are the part of speech and the
-    entity label that came with the request. A patch of an image has a `box` [left, top, right, bottom) in pixels of the image as the model sees it.
+    `text` is the text from character `start` up to `end` (of the second text if `segment` is 1); special and unknown tokens have their own name instead.
+    `word` counts the words of both texts from 0 and is None for special tokens. `pos` and `label` are the part of speech and the entity label given with
+    the request. A patch of an image has a `box` [left, top, right, bottom) in pixels of the image as the model sees it.
     """
 
     text: str
@@ -34,7 +34,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The tokens along axes Q and K of a map: the same ones, but for cross-attention."""
+    """The tokens along axes Q and K of a map. They differ in cross-attention only."""
 
     queries: tuple[Token, ...]
     keys: tuple[Token, ...]
@@ -45,19 +45,19 @@ class Axes:
         return self.queries == self.keys
 
 
-# Which tokens of an input are of some kind.
+# Tells which tokens of an input are of some kind.
 Marks = Callable[[tuple[Token, ...]], list[bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTokens:
-    """The tokens of several inputs that are equally long. What is said of them is made once: layers share it."""
+    """The tokens of several inputs of one length. Masks over them are built once and shared by all layers."""
 
     axes: tuple[Axes, ...]
     _made: dict[Marks, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def marked(self, which: Marks) -> tuple[Tensor, Tensor]:
-        """Which queries [1 or B, Q] and which keys [1 or B, K] are some tokens, as bool tensors; 1 where it is the same of all inputs."""
+        """Return which queries [1 or B, Q] and which keys [1 or B, K] are such tokens, as bool tensors; one row if all inputs agree."""
         if which not in self._made:
             every = [(which(axes.queries), which(axes.keys)) for axes in self.axes]
             queries, keys = zip(*(every[:1] if all(one == every[0] for one in every) else every), strict=True)

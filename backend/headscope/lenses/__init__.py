@@ -1,4 +1,4 @@
-"""How attention is read. One file per lens, one line per lens here; nothing in this package knows models or files."""
+"""How attention is read: one file per lens and one line per lens here. This package knows neither models nor files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers multiplied: how much of each input token is in a token after a layer, by the shares of that layer and of those before it."""
+"""Rollout over layers: how much of each input token is in a token after a layer, by the shares of that layer and the layers before it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from ..core.lazy import Tensor
 
 
 def join(shares: Tensor, before: Tensor) -> Tensor:
-    """One layer's shares [1, Q, K] after those joined up to the layer before, [1, Q, K]: R_l = C_l R_{l-1}.
+    """Multiply one layer's shares [1, Q, K] with the joined shares of the layers before, [1, Q, K]: R_l = C_l R_{l-1}.
 
-    Without an identity, since the residual connection is in the shares. Rows that rest on an undefined row (of NaN) are undefined.
+    No identity is added, since the shares include the residual connection. Rows that depend on an undefined row (of NaN) are undefined.
     """
     undefined = before.isnan().any(-1)  # [1, K]
     if not bool(undefined.any()):

@@ -1,16 +1,16 @@
-"""How much nearer every token brings the attention block's output to where it ends (Ferrando et al. 2022)."""
+"""How much nearer every token brings the attention block's output to its final value (Ferrando et al. 2022)."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..core.attention import Layer, Reading
+from ..core.attention import Layer, Reading, required
 from ..core.lazy import Tensor, torch
-from ._contributions import arithmetic, blocks, linear, own, prove, required, shares, transformed, weights_of
+from ._contributions import arithmetic, blocks, linear, own, prove, shares, transformed, weights_of
 from ._joined import join
 from .base import Lens
 
-# Vectors at once: few enough to stay in the cache while they are gone over several times.
+# Vectors at once: few enough to stay in the processor's cache for several passes over them.
 CACHE_BYTES = 2 * 1024 * 1024
 KEYS = 16
 
@@ -21,15 +21,15 @@ class AltiParams(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     rollout: bool = Field(
         default=True,
-        description="Multiply through the layers, down to the input tokens (the paper's ALTI); else each layer on its own.",
+        description="Multiply the layers, down to the input tokens (the paper's ALTI); without it each layer on its own.",
     )
 
 
 def read(layer: Layer, params: AltiParams) -> Reading:
-    """max(0, ||y_i||₁ - ||y_i - y_ij||₁) as shares of the row, [1, Q, K], 0..1 (sec. 3 of the paper); y_i is the block's output, biases included.
+    """Return max(0, ||y_i||₁ - ||y_i - y_ij||₁) as shares of the row, [1, Q, K], 0..1 (sec. 3 of the paper); y_i is the block's output, biases included.
 
-    Rows are divided by their sum in the end, so all vectors may stand without the scale of the normalisation. A row to which no token contributes
-    has no shares: it is NaN, and counted. Raises Unsupported where the heads' outputs do not add up to what the residual stream gets.
+    Rows are divided by their sum in the end, so the scale of the normalisation can be left out. A row to which no token contributes is NaN and counted as
+    undefined. Raises Unsupported where the heads' outputs do not add up to what the residual stream receives.
     """
     (_, queries, keys), width, dtype = layer.weights.shape, required(layer.projection).shape[2], arithmetic(layer)
     resultant = _resultant(layer).to(dtype)  # [Q, d]
@@ -45,9 +45,9 @@ def read(layer: Layer, params: AltiParams) -> Reading:
 
 
 def _nearer(added: Tensor, resultant: Tensor) -> Tensor:
-    """||y||₁ - ||y - t||₁ of t [..., Q, d] and y [Q, d], [..., Q]; overwrites t.
+    """Return ||y||₁ - ||y - t||₁ for t [..., Q, d] and y [Q, d], [..., Q]; overwrites t.
 
-    Per dimension and with t measured in the direction of y, |y| - |y - t| is t up to |y| and 2 |y| - t beyond: nothing large is subtracted, so that small
+    Per dimension, with t measured in the direction of y, |y| - |y - t| is t up to |y| and 2 |y| - t beyond. No large numbers are subtracted, so small
     contributions stay exact.
     """
     along = added.mul_(torch.where(resultant < 0, -1.0, 1.0).to(added.dtype))
@@ -56,7 +56,7 @@ def _nearer(added: Tensor, resultant: Tensor) -> Tensor:
 
 
 def _resultant(layer: Layer) -> Tensor:
-    """y_i over the scale of the normalisation: [Q, d] in float64."""
+    """Return y_i divided by the scale of the normalisation: [Q, d] in float64."""
     stream = layer.stream
     summed = prove(layer) + required(stream.before).double() + required(stream.bias).double()
     if stream.norm is None:
@@ -67,7 +67,7 @@ def _resultant(layer: Layer) -> Tensor:
 ALTI = Lens(
     name="alti",
     title="ALTI",
-    doc="How much nearer each token's vector brings the output of the attention block (residual stream and normalisation included) to where it ends, as shares of the row.",
+    doc="How much nearer each token's vector brings the output of the attention block (residual stream and normalisation included) to its final value, as shares of the row.",
     not_="Not additive: shares are of distances, and tokens that pull away from the output count as 0. Not the feed-forward part.",
     citation="Ferrando et al. 2022, Measuring the Mixing of Contextual Information in the Transformer, sec. 3",
     params=AltiParams,

@@ -1,4 +1,4 @@
-"""The jump map: how strongly the scores of a head tie every two tokens (Zhou et al. 2022)."""
+"""The jump map: how strongly a head's scores tie every two tokens (Zhou et al. 2022)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import Lens
 
 
 class JumpMapParams(BaseModel):
-    """When two tokens are tied."""
+    """Which tokens are tied."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -21,10 +21,10 @@ class JumpMapParams(BaseModel):
 
 
 def read(layer: Layer, params: JumpMapParams) -> Reading:
-    """A~ of every head, [H, N, N]: symmetric, 0..1, more than 0 on the diagonal. Raises Unsupported where some queries may not see every key."""
+    """Return A~ of every head, [H, N, N]: symmetric, 0..1, positive on the diagonal. Raises Unsupported where some queries may not see every key."""
     if layer.keys.rule != "all":
         raise Unsupported(
-            f"Layer {layer.index} hides some tokens from others; the jump map ties tokens through all of them, so it has no meaning there.",
+            f"Layer {layer.index} hides some tokens from others. The jump map ties tokens through all keys, so it is not defined there.",
             pointer="/lenses",
         )
     group = layer.query.shape[0] // layer.key.shape[0]
@@ -38,10 +38,10 @@ def read(layer: Layer, params: JumpMapParams) -> Reading:
 JUMP_MAP = Lens(
     name="jump-map",
     title="Jump map",
-    doc="How strongly every two tokens are tied: the share of keys on which both have large scores of one sign, normalised as a graph. "
-    "It is what the mechanism jump spreads scores along, for any head.",
-    not_="Not attention: it is symmetric, is computed from the scores before softmax, and its rows do not sum to 1. "
-    "The threshold is absolute, so heads with small scores tie nothing.",
+    doc="How strongly every two tokens are tied: the share of keys on which both have large scores of the same sign, normalised as a graph. "
+    "The mechanism jump spreads scores along this graph.",
+    not_="Not attention: it is symmetric, is computed from the scores before the softmax, and its rows do not sum to 1. "
+    "The threshold is absolute, so heads with small scores tie no tokens.",
     citation="Zhou et al. 2022, Jump Self-attention; the threshold as in their code for BERT",
     range=(0.0, 1.0),
     shows="ties",

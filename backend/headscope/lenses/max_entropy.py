@@ -10,7 +10,7 @@ from .base import Lens
 
 
 class MaxEntropyParams(BaseModel):
-    """When to give up."""
+    """When to stop."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -18,15 +18,15 @@ class MaxEntropyParams(BaseModel):
         default=100,
         ge=1,
         le=1000,
-        description="Newton steps per query after which it counts as not converged and has no reading.",
+        description="Maximum number of Newton steps per query. A query that has not converged by then has no reading.",
     )
 
 
 def read(layer: Layer, params: MaxEntropyParams) -> Reading:
-    """p_i = argmax H(p) subject to p >= 0, sum(p) = 1, p V = a_i V over the keys that query i may see. [H, Q, K], rows sum to 1.
+    """Return p_i = argmax H(p) subject to p >= 0, sum(p) = 1, p V = a_i V over the keys that query i may see. [H, Q, K], rows sum to 1.
 
-    Queries whose keys have affinely independent values keep their weights, exactly: no other distribution has their output. Queries that do not converge are
-    NaN and counted in `undefined`. Raises Unsupported for values in half precision.
+    Queries whose keys have affinely independent values keep their weights exactly, since no other distribution has their output. Queries that do not
+    converge are NaN and counted in `undefined`. Raises Unsupported for values in half precision.
     """
     return most_even(layer.weights, layer.values, layer.keys, layer.epsilon, params.iterations)
 
@@ -34,9 +34,9 @@ def read(layer: Layer, params: MaxEntropyParams) -> Reading:
 MAX_ENTROPY = Lens(
     name="max-entropy",
     title="Maximum entropy",
-    doc="Of all distributions over the keys that give the same output of the head, the one of largest entropy: it commits to nothing that the output does not need.",
-    not_="Not what the model computed, and not a better explanation by itself: it is one of many distributions with this output, chosen for being the most even. "
-    "It looks at one head only.",
+    doc="Of all distributions over the keys with the same output of the head, the one of largest entropy: it assumes nothing that the output does not require.",
+    not_="Not what the model computed, and not a better explanation by itself: it is the most even of many distributions with this output. "
+    "It considers one head alone.",
     citation="Maximum entropy (Jaynes 1957) over the distributions that Brunner et al. 2020, On Identifiability in Transformers, call indistinguishable",
     params=MaxEntropyParams,
     range=(0.0, 1.0),

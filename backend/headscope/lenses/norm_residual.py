@@ -1,21 +1,21 @@
-"""Norms of what every token adds to the residual stream, the stream itself and the normalisation after it included (Kobayashi et al. 2021)."""
+"""Norms of every token's contribution to the residual stream, including the stream itself and the normalisation after it (Kobayashi et al. 2021)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..core.attention import Layer, Reading
+from ..core.attention import Layer, Reading, required
 from ..core.lazy import torch
-from ._contributions import blocks, own, prove, required, scale, transformed, weights_of
+from ._contributions import blocks, own, prove, scale, transformed, weights_of
 from .base import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
-    """||g(y_ij)||, [1, Q, K], at least 0: y_ij = sum_h A^h_ij f_h(x_j), plus x_i where i = j (eq. 5 and 8 of the paper).
+    """Return ||g(y_ij)||, [1, Q, K], >= 0: y_ij = sum_h A^h_ij f_h(x_j), plus x_i where i = j (eq. 5 and 8 of the paper).
 
-    Through the Gram matrices F_j [H, H] of the f_h(x_j), in float64: ||y_ij||² = a_ijᵀ F_j a_ij. That takes Q K H² steps where the vectors themselves would
-    take Q K H d. Off by 1e-6 at most of what the heads' norms sum to. Raises Unsupported where the heads' outputs do not add up to what the
-    residual stream gets.
+    Uses the Gram matrices F_j [H, H] of the f_h(x_j), in float64: ||y_ij||² = a_ijᵀ F_j a_ij. That takes Q K H² steps instead of Q K H d for the vectors
+    themselves. The error is at most 1e-6 of the sum of the heads' norms. Raises Unsupported where the heads' outputs do not add up to what the residual
+    stream receives.
     """
     prove(layer)
     (heads, queries, keys), width = layer.weights.shape, required(layer.projection).shape[2]
@@ -34,10 +34,10 @@ def read(layer: Layer, params: Any) -> Reading:
 NORM_RESIDUAL = Lens(
     name="norm-residual",
     title="Norms with the residual stream",
-    doc="How long the vector is that each token adds to another through all heads of the layer, with the token's own "
-    "residual connection on the diagonal and, where the model normalises the sum, through that normalisation.",
-    not_="Not a distribution: rows do not sum to 1, and norms of vectors that cancel add up to more than their sum. "
-    "Not the feed-forward part, and not the bias of the output projection, which belongs to no token.",
+    doc="The length of the vector that each token adds to another through all heads of the layer. The diagonal includes the token's own residual connection, "
+    "and in models that normalise the sum, the vectors go through that normalisation.",
+    not_="Not a distribution: rows do not sum to 1, and vectors can cancel, so their norms add up to more than the norm of their sum. "
+    "The feed-forward part is not included, nor is the bias of the output projection, which belongs to no token.",
     citation="Kobayashi et al. 2021, Incorporating Residual and Normalization Layers into Analysis of Masked Language Models, sec. 3",
     range=(0.0, None),
     needs=("values", "projection", "residual", "same-tokens"),

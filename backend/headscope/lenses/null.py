@@ -1,4 +1,4 @@
-"""The part of the weights that reaches nothing: what effective attention leaves out."""
+"""The part of the weights that has no effect: what effective attention removes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .base import Lens
 
 
 def read(layer: Layer, params: Any) -> Reading:
-    """Weights minus effective attention, row by row: the projection on the left null space of the values. [H, Q, K], signed.
+    """Return the weights minus effective attention, row by row: the projection on the left null space of the values. [H, Q, K], signed.
 
     All zeros where effective attention is the weights themselves. Rank and condition are those of the values.
     """
@@ -28,9 +28,9 @@ def read(layer: Layer, params: Any) -> Reading:
 NULL = Lens(
     name="null",
     title="Null part",
-    doc="The part of the weights that multiplies to exactly nothing: weights minus effective attention.",
-    not_="Not noise and not an error of the model: it reaches nothing because of this head's values, whatever made the weights. "
-    "All zeros while there are no more tokens than the head is wide.",
+    doc="The part of the weights that has no effect on the head's output at all: the weights minus effective attention.",
+    not_="Not noise and not an error of the model: it has no effect because of this head's values, whatever the reason for the weights. "
+    "It is zero while there are no more tokens than the head is wide.",
     citation="Projection on the left null space of V; Sun & Marasović 2021, Effective Attention Sheds Light On Interpretability, sec. 2",
     needs=("values",),
     shows="remainder",

@@ -1,4 +1,4 @@
-"""Attention rollout: weights multiplied through the layers, with the residual stream as part of each (Abnar & Zuidema 2020)."""
+"""Attention rollout: the weights of all layers multiplied, each mixed with the residual connection (Abnar & Zuidema 2020)."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from .base import Lens
 
 
 class RolloutParams(BaseModel):
-    """How much of a layer's output is taken to come through the residual connection."""
+    """The share of the residual connection."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     residual: float = Field(
         0.5,
         ge=0.0,
         lt=1.0,
-        description="Share of the residual connection in each layer; the attention has the rest. 0.5 in the paper.",
+        description="Share of the residual connection in each layer; the rest is attention. 0.5 in the paper.",
     )
 
 
 def read(layer: Layer, params: RolloutParams) -> Reading:
-    """(1 - residual) * mean over the heads + residual * I, [1, Q, K], 0..1: rows divided by their sum, so that they sum to 1 beside a learned sink too.
+    """Return (1 - residual) * mean over the heads + residual * I, [1, Q, K], 0..1. Rows are divided by their sum, so they sum to 1 with a learned sink, too.
 
-    Raises Unsupported where a weight is negative: a share of information can't be.
+    Raises Unsupported where a weight is negative, which no share of information can be.
     """
     if bool(layer.weights.min() < 0):
         raise Unsupported(
-            "Rollout multiplies shares, and under this mechanism some weights are negative. Ask for another lens, or for a mechanism without them."
+            "Rollout multiplies shares, but under this mechanism some weights are negative. Choose another lens or another mechanism."
         )
     dtype = torch.promote_types(layer.weights.dtype, torch.float32)
     mixed = layer.weights.mean(0, dtype=dtype).mul_(1 - params.residual)
@@ -41,8 +41,8 @@ def read(layer: Layer, params: RolloutParams) -> Reading:
 ROLLOUT = Lens(
     name="rollout",
     title="Rollout",
-    doc="How much of each input token is in a token after this layer, if every layer mixed tokens by the mean of its heads' weights and by a fixed share of residual connection.",
-    not_="Not a measured flow: values, the feed-forward part and what heads do differently are left out, and half and half is an assumption. "
+    doc="How much of each input token is in a token after this layer, if every layer mixed tokens by the mean weights of its heads and a fixed share of residual connection.",
+    not_="Not a measured flow: it ignores values, the feed-forward part and differences between heads, and half and half is an assumption. "
     "In causal models it drifts to the first token with depth.",
     citation="Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers, sec. 3",
     params=RolloutParams,

@@ -9,15 +9,10 @@ from ..core.lazy import Tensor
 from ..core.tokens import Token
 
 
-def sums(rows: Tensor) -> Tensor:
-    """Sum of every row, [H, Q, K] -> [H, Q]."""
-    return rows.sum(-1)
-
-
 def clean(reading: Reading) -> tuple[Tensor, Tensor]:
     """The map in float32 with 0 in rows that have no reading, and which rows have one. [H, Q, K], [H, Q] (bool)."""
     rows = reading.map.float()
-    there = reading.once(sums).isfinite()
+    there = reading.row_sums().isfinite()
     if bool(there.all()):
         return rows, there
     return rows.masked_fill(~there[..., None], 0), there

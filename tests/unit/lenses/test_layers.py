@@ -67,7 +67,7 @@ def test_vectors_add_up_to_what_is_normalised() -> None:
     stream = layer.stream
     norm = stream.norm
     assert norm is not None
-    summed = _contributions.through(layer, layer.output) + stream.before + stream.bias
+    summed = layer.project(layer.output) + stream.before + stream.bias
     expected = array(norm.linear(summed, norm.scale[:, None]) + norm.shift)
     bias = np.stack([normalised(layer, array(stream.bias), i) for i in range(SMALL.n)])
     np.testing.assert_allclose(added(layer).sum(1) + bias + array(norm.shift), expected, atol=1e-12)
