@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from headscope.store import Cache, link
-from headscope.store import cache as hot
+from headscope.store import Cache, optional_redis
+from headscope.store import cache as cache_module
 from tests.support.compose import Redis, redis_server
 from tests.support.server import eventually
 
@@ -24,7 +24,7 @@ def test_what_is_put_in_comes_out(cache: Redis) -> None:
     """Media type and bytes come back for their key, in this process and in others, and looks are counted."""
     here, there = Cache(cache.url), Cache(cache.url)
     assert here.get("a") is None
-    for key, body in (("a", b"\x00\nbytes\n"), ("b", b""), ("c", bytes(hot.LARGEST))):
+    for key, body in (("a", b"\x00\nbytes\n"), ("b", b""), ("c", bytes(cache_module.LARGEST))):
         here.put(key, "application/x-npy", body)
         assert there.get(key) == ("application/x-npy", body)
     assert (here.hits, here.misses) == (0, 1)
@@ -34,7 +34,7 @@ def test_what_is_put_in_comes_out(cache: Redis) -> None:
 def test_large_answers_stay_out_and_nothing_stays_for_ever(cache: Redis) -> None:
     """What is over the limit is not kept; what is kept goes after a day at the latest."""
     kept = Cache(cache.url)
-    kept.put("large", "text/plain", bytes(hot.LARGEST + 1))
+    kept.put("large", "text/plain", bytes(cache_module.LARGEST + 1))
     assert kept.get("large") is None
     kept.put("small", "text/plain", b"small")
     with redis.Redis.from_url(cache.url) as client:
@@ -79,8 +79,8 @@ def test_a_cache_that_is_away_is_a_miss(
         kept.put("a", "text/plain", b"a")
     assert [kept.get("a") for _ in range(50)] == [None] * 50
     assert caplog.text.count("did not answer") == 1
-    monkeypatch.setattr(link, "PAUSE", 0.1)
-    kept._link._again = 0.0
+    monkeypatch.setattr(optional_redis, "PAUSE_SECONDS", 0.1)
+    kept._redis._retry_at = 0.0
     if how == "stopped":
         cache.resume()
     else:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headscope.store import Results
-from headscope.store.manifest import Manifest, Open, sealed
+from headscope.store.manifest import Manifest, ManifestCache, sealed
 from headscope.store.map_file import Corrupt, values_of
 from tests.contract.test_store import ALL, age, content, name, place, results, write
 from tests.support.stores import Place
@@ -27,21 +27,21 @@ def test_uses_that_are_noted_later_count(results: Results, place: Place) -> None
         assert small.get(name(number)) is not None
     age(small, [0, 1])
     near = place.kind != "bucket"
-    assert (small.opened(name(0)) is not None) == near
+    assert (small.get_cached(name(0)) is not None) == near
     small.note_uses()
     write(small, 2)
     assert [small.has(name(number)) for number in range(3)] == [near, not near, True]
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "weights.safetensors"])
-@pytest.mark.parametrize("how", ["changed", "removed", "deleted", "put aside"])
+@pytest.mark.parametrize("how", ["changed", "removed", "deleted", "quarantined"])
 def test_what_is_open_is_what_lies_there(results: Results, place: Place, file: str, how: str) -> None:
     """A result is had opened once it has been read, until any of its files changes, whoever changes it."""
     write(results, 1)
-    assert results.opened(name(1)) is None
+    assert results.get_cached(name(1)) is None
     first = results.get(name(1))
     near = place.kind != "bucket"
-    opened = results.opened(name(1))
+    opened = results.get_cached(name(1))
     assert (opened is not None) == near
     assert opened is None or (opened.digest, opened.document) == (first.digest, first.document)
     path = place.file(name(1), file)
@@ -50,13 +50,13 @@ def test_what_is_open_is_what_lies_there(results: Results, place: Place, file: s
         place.open().delete(name(1))
     else:
         place.files.pipe_file(path, data[:-1]) if how == "changed" else place.files.rm(path)
-        if how == "put aside":
+        if how == "quarantined":
             place.open().quarantine(name(1))
             write(results, 1)
-    assert results.opened(name(1)) is None
-    if how == "put aside":
+    assert results.get_cached(name(1)) is None
+    if how == "quarantined":
         assert results.get(name(1)).digest != first.digest
-        assert (results.opened(name(1)) is not None) == near
+        assert (results.get_cached(name(1)) is not None) == near
 
 
 def test_reading_what_is_in_memory(results: Results, place: Place) -> None:
@@ -81,11 +81,11 @@ def test_reading_what_is_in_memory(results: Results, place: Place) -> None:
 def test_few_manifests_stay_open() -> None:
     """Those that were asked for last, as many as there is room for."""
     manifests = [Manifest(name(number), sealed(name(number), "folder", 1.0, 0, {}, {})) for number in range(3)]
-    kept = Open(room=2 * manifests[0].length)
+    kept = ManifestCache(2 * manifests[0].length)
     for manifest in manifests[:2]:
-        kept.put("stamp", manifest)
-    assert kept.get(name(0)) == ("stamp", manifests[0])
+        kept.put("fingerprint", manifest)
+    assert kept.get(name(0)) == ("fingerprint", manifests[0])
     kept.put("other", manifests[2])
-    assert [kept.get(name(number))[0] for number in range(3)] == ["stamp", None, "other"]
+    assert [kept.get(name(number))[0] for number in range(3)] == ["fingerprint", None, "other"]
     kept.put("new", manifests[2])
-    assert [kept.get(name(number))[0] for number in range(3)] == ["stamp", None, "new"]
+    assert [kept.get(name(number))[0] for number in range(3)] == ["fingerprint", None, "new"]

@@ -9,7 +9,7 @@ import pytest
 
 from headscope.errors import HeadscopeError
 from headscope.store import Results
-from headscope.store.shelf import staged
+from headscope.store.staging import staging_name
 from tests.support.stores import KINDS, Place, new_place
 
 from .test_store import DOCUMENT, SHAPES, check, name, write
@@ -35,7 +35,7 @@ def test_discards_what_ended_attempts_left(results: Results, place: Place) -> No
     with results.writer(name(1), (name(1), 3)) as late:
         late.open(SHAPES)
         for job, run in ((name(1), 7), (name(2), 4), (name(3), 5)):
-            (results.staging / staged((job, run))).mkdir()
+            (results.staging / staging_name((job, run))).mkdir()
         (results.staging / "export-abc").write_bytes(b"half")
         asked: list[set[str]] = []
 

@@ -154,7 +154,7 @@ def test_delete(results: Results, place: Place) -> None:
 def test_deleted_while_it_is_read(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who reads what is just being deleted finds it whole or not at all, but never damaged."""
     write(results, 1)
-    shelf, found = results._shelf, []
+    shelf, found = results._backend, []
 
     def remove(id_: str) -> bool:
         found.append(results.get(id_))
@@ -302,7 +302,7 @@ def test_tidy_removes_what_was_left(results: Results, place: Place, monkeypatch:
         assert place.lying() == before
         later = time.time() + 3700
         monkeypatch.setattr(time, "time", lambda: later)
-        results._shelf.tidy()
+        results._backend.tidy()
     assert not list(results.staging.iterdir())
     assert len(place.lying()) == len(FILES)
     check(results, 1)
@@ -313,7 +313,7 @@ def forget(place: Place) -> None:
     if place.kind == "local":
         place.open()._index._connection.execute("DELETE FROM results")
     else:
-        place.open()._index._link.ask(lambda redis: redis.delete(*redis.scan_iter()))
+        place.open()._index._redis.call(lambda redis: redis.delete(*redis.scan_iter()))
 
 
 def test_lost_index_is_made_again(results: Results, place: Place) -> None:

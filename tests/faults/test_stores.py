@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headscope.errors import StoreUnavailable
-from headscope.store import Maintenance, link, maintenance, remote
+from headscope.store import Maintenance, maintenance, optional_redis, remote
 from tests.contract.test_store import check, name, write
 from tests.support.compose import Redis, redis_server
 from tests.support.server import eventually
@@ -56,10 +56,10 @@ def test_without_redis_results_are_read_and_written(
     assert not results.has(name(3))
     assert results.get(name(3)) is None
     results.tidy()
-    assert time.perf_counter() - started < link.PAUSE
+    assert time.perf_counter() - started < optional_redis.PAUSE_SECONDS
     broker.start() if how == "killed" else broker.resume()
-    monkeypatch.setattr(link, "PAUSE", 0)
-    results._index._link._again = 0
+    monkeypatch.setattr(optional_redis, "PAUSE_SECONDS", 0)
+    results._index._redis._retry_at = 0
     eventually(lambda: results._index.ids(), "the index")
     write(results, 4)
     assert results.usage()[0] == 3
@@ -93,7 +93,7 @@ def test_redis_restarts_empty(place: Place, broker: Redis, monkeypatch: pytest.M
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
 def test_what_others_removed_is_not_entered_late(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written while Redis was away, removed by another process, and gone for good."""
-    monkeypatch.setattr(link, "PAUSE", 0)
+    monkeypatch.setattr(optional_redis, "PAUSE_SECONDS", 0)
     results, others = place.open(), place.open()
     broker.kill()
     for number in (1, 2):
@@ -107,14 +107,14 @@ def test_what_others_removed_is_not_entered_late(place: Place, broker: Redis, mo
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
 def test_what_was_removed_leaves_the_index_late(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Removed while Redis was away: nobody takes it to be there for longer than whoever removed it takes to ask again."""
-    monkeypatch.setattr(link, "PAUSE", 0)
+    monkeypatch.setattr(optional_redis, "PAUSE_SECONDS", 0)
     results, others = place.open(), place.open()
     for number in (1, 2):
         write(results, number)
     broker.kill()
     assert results.delete(name(1))
     broker.start()
-    assert (others.has(name(1)), others.lies(name(1))) == (True, False)
+    assert (others.has(name(1)), others.exists(name(1))) == (True, False)
     assert results.has(name(2))
     assert (others.has(name(1)), others.usage()[0]) == (False, 1)
 
@@ -150,5 +150,5 @@ def test_without_the_object_store(
         again = place.open()
         check(again, 1)
         write(again, 2)
-        results._shelf._again = 0
+        results._backend._retry_at = 0
         check(results, 2)

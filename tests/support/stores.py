@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import fsspec
 import pytest
 
 from headscope.store import Results
+from headscope.store.entries import EntryStore
 from tests.support.server import eventually
 
+S = TypeVar("S", bound=EntryStore)
 KINDS = ("local", "folder", "bucket")
 LARGE = 1_000_000
 
@@ -31,11 +34,11 @@ class Place:
     staging: str
     redis: str
 
-    def open(self, quota: int = LARGE) -> Results:
-        """The store, as a process of its own would open it."""
+    def open(self, quota: int = LARGE, store: type[S] = Results) -> S:
+        """Open the store as another process would."""
         if self.kind == "local":
-            return Results.local(Path(self.root), quota)
-        return Results.shared(self.root, self.redis, quota, Path(self.staging))
+            return store.local(Path(self.root), quota)
+        return store.shared(self.root, self.redis, quota, Path(self.staging))
 
     def json(self) -> str:
         """For another process; see load()."""

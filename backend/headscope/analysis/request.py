@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any, Literal, Self
@@ -24,7 +24,7 @@ from pydantic import (
 
 from .._version import __version__
 from ..core.declarations import Declaration
-from ..errors import InvalidRequest, Unknown, Unsupported
+from ..errors import InvalidImage, InvalidRequest, Unknown, Unsupported
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
@@ -273,10 +273,15 @@ def settled(mechanism: Any, trained: Mapping[str, Any]) -> Any:
     return _MECHANISM.validate_python(dict(trained)) if mechanism is None else mechanism
 
 
-def stored_image(request: AnalysisRequest) -> str | None:
-    """The SHA-256 by which a request names its image; None where it has none, or holds it."""
+def with_stored_image(request: AnalysisRequest, read: Callable[[str], bytes | None]) -> AnalysisRequest:
+    """Return the request with its image if it names a stored one by its SHA-256. Raises InvalidImage if `read` returns None."""
     named = re.fullmatch(rf"{STORED_IMAGE}([0-9a-f]{{64}})", request.image or "")
-    return named.group(1) if named else None
+    if named is None:
+        return request
+    data = read(named[1])
+    if data is None:
+        raise InvalidImage("The image is no longer stored. Send the image itself.", pointer="/image")
+    return request.model_copy(update={"image": data.decode()})
 
 
 @cache

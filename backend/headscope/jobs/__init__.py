@@ -21,15 +21,15 @@ from .job import (
     settle,
 )
 from .progress import ProgressReporter
-from .redis import ANSWER_SECONDS, RedisJobDatabase
+from .redis import TIMEOUT_SECONDS, RedisJobDatabase
 from .sqlite import SqliteJobDatabase
 from .watch import Watcher
 
 __all__ = [
-    "ANSWER_SECONDS",
     "BUCKETS",
     "LOCAL",
     "TERMINAL",
+    "TIMEOUT_SECONDS",
     "ChunkState",
     "Embedded",
     "Engine",

@@ -55,7 +55,7 @@ ONCE = "take add"
 # While Redis does not answer nobody asks for so long (s): every request would wait for its own timeout, and for each other's.
 PAUSE_SECONDS = 0.5
 # How long an answer may take where a request waits for it (s), which is told within two seconds that there is none.
-ANSWER_SECONDS = 1.5
+TIMEOUT_SECONDS = 1.5
 # How to read the fields of a job that are no text.
 KINDS: dict[str, Any] = {
     **dict.fromkeys(("fraction", "created", "started", "finished"), float),
@@ -68,7 +68,7 @@ ABSENT: dict[str, Any] = dict.fromkeys(("batch", "error", "started", "finished",
 class RedisJobDatabase:
     """A Record in Redis 7.0 or newer. `seconds` is how long an answer may take. Safe for threads, and for children forked later."""
 
-    def __init__(self, url: str, *, prefix: str = "headscope:", seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(self, url: str, *, prefix: str = "headscope:", seconds: float = TIMEOUT_SECONDS) -> None:
         # One more try for a connection that was closed meanwhile; a Redis that does not answer is not asked twice.
         self._redis, self._once = (_client(url, seconds, tries) for tries in (1, 0))
         self._prefix, self._away_until = prefix, 0.0

@@ -16,8 +16,8 @@ from typing import Any
 from ..errors import Unknown
 from ..jobs import JobDatabase
 from ..settings import Settings
-from ..store import Files
-from ..store.files import digest_of
+from ..store import Blobs
+from ..store.blobs import digest_of
 from ..studies.data import hub
 from ..studies.data.dataset import SAMPLE, BadRows, Dataset
 from ..studies.data.formats import FORMATS
@@ -40,7 +40,7 @@ class Datasets:
     whose data sets are seen; None is the one user of a server without users.
     """
 
-    def __init__(self, settings: Settings, files: Files, database: JobDatabase) -> None:
+    def __init__(self, settings: Settings, files: Blobs, database: JobDatabase) -> None:
         self._settings, self._files, self._database = settings, files, database
         self._bounds = Bounds(
             settings.dataset_memory_bytes, settings.dataset_seconds, settings.dataset_bytes, settings.text_bytes

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from .. import logs, stores
-from ..analysis.request import AnalysisRequest, stored_image
+from ..analysis.request import AnalysisRequest, with_stored_image
 from ..errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
 from ..jobs import LOCAL, Embedded, Engine, Job, JobKind, Limits, Watcher
 from ..models.catalog import Catalog
@@ -43,12 +43,16 @@ class Service:
         self._lock_home()
         with stores.usable():
             stores.recover(settings)
-            self.results, self.inputs, files = stores.results(settings), stores.inputs(settings), stores.files(settings)
+            self.results, self.inputs, uploads = (
+                stores.results(settings),
+                stores.inputs(settings),
+                stores.uploads(settings),
+            )
             self.database = stores.job_database(settings)
         self.catalog = Catalog(settings)
         self.cache, self.limiters = Cache(settings.cache_url), Limiters()
-        self.datasets = Datasets(settings, files, self.database)
-        self._maintenance = Maintenance(self.results, self.inputs, files)
+        self.datasets = Datasets(settings, uploads, self.database)
+        self._maintenance = Maintenance(self.results, self.inputs, uploads)
         self.watcher = Watcher(self.database)
         self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
@@ -132,7 +136,7 @@ class Service:
 
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
-        requests = [self._with_image(request) for request in requests]
+        requests = [with_stored_image(request, self.inputs.read) for request in requests]
         work = [
             self._admission.admit(request, place if batch else None, owner or LOCAL, logs.request_id())
             for place, request in enumerate(requests)
@@ -143,7 +147,7 @@ class Service:
         if missing:
             for one, request in zip(work, requests, strict=True):
                 if one.id in missing and request.image is not None:
-                    self.inputs.put(request.image.encode())
+                    self.inputs.put_bytes(request.image.encode())
             limits = Limits(self.settings.max_queue, self.settings.user_queue if owner else None)
             self.database.enqueue(missing.values(), batch=named, priority=1 if named else 0, limits=limits)
             self.jobs.wake()
@@ -152,11 +156,6 @@ class Service:
             for id_ in here:
                 self.database.grant(id_, owner)
         return named, [one.id for one in work]
-
-    def _with_image(self, request: AnalysisRequest) -> AnalysisRequest:
-        """The request with the image itself where it names one that was sent before. Raises InvalidImage if that is not kept any more."""
-        name = stored_image(request)
-        return request if name is None else request.model_copy(update={"image": self.inputs.get(name).decode()})
 
     def cancel(self, id_: str, owner: str | None = None, kind: JobKind = "analysis") -> bool:
         """Cancel a job that has not ended (True), or forget an ended one and its result (False). Raises Unknown.
@@ -168,7 +167,7 @@ class Service:
             raise unknown_job(kind)
         if self.database.cancel(id_, owner):
             self.watcher.poke()
-            if not self.results.lies(id_):
+            if not self.results.exists(id_):
                 return owner is None or self.database.may_read(id_, owner)
         forgotten = self.database.forget(id_, owner)
         if owner is not None and not forgotten:

@@ -11,7 +11,7 @@ from .. import logs
 from ..errors import BudgetExceeded
 from ..jobs import LOCAL, Job, JobDatabase, Limits, Work
 from ..settings import Settings
-from ..store import Inputs, Results
+from ..store import Blobs, Results
 from ..studies.data import subset
 from ..studies.data.dataset import Dataset, Row
 from ..studies.plan import Chunk, ChunkPlan, chunk_id
@@ -33,7 +33,7 @@ class Studies:
         admission: Admission,
         datasets: Datasets,
         results: Results,
-        inputs: Inputs,
+        inputs: Blobs,
         database: JobDatabase,
         wake: Callable[[], None],
     ) -> None:
@@ -84,7 +84,7 @@ class Studies:
     def _store_chunk(self, request: StudyRequest, chunk: Chunk) -> str:
         """Where a worker finds what it has to know to do a chunk."""
         head = json.dumps(request.model_dump()).encode()
-        return self._inputs.put(head + b"\n" + chunk.data)
+        return self._inputs.put_bytes(head + b"\n" + chunk.data)
 
     def resubmit(self, job: Job) -> None:
         """Have a study computed once more, as it was accepted."""

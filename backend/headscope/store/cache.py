@@ -1,4 +1,4 @@
-"""The hot cache: answers to reads of finished analyses, in a Redis that forgets what is least used. Without one, or when it is away, every look is a miss."""
+"""A cache of responses about finished analyses, in a Redis that evicts the least used. If Redis is missing or away, every lookup is a miss."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ import hashlib
 import threading
 from typing import Any
 
-from .link import Link
+from .optional_redis import OptionalRedis
 
-# Larger answers are read from the store again.
+# Larger responses are not cached (bytes).
 LARGEST = 4 * 1024 * 1024
-# A cache that takes longer than this (s) is none.
-ANSWER_SECONDS = 0.2
-# Nothing stays longer than this (s), even in a Redis that is not told to forget.
-KEEP_SECONDS = 24 * 3600
+# The timeout of a lookup (s).
+TIMEOUT_SECONDS = 0.2
+# Entries expire after this long (s), even in a Redis without an eviction policy.
+EXPIRE_SECONDS = 24 * 3600
 
 
 class Cache:
-    """Bytes with their media type, by a key that names what they are made of. `hits` and `misses` count the looks of this process."""
+    """Bytes with their media type, by a key that identifies their content. `hits` and `misses` count the lookups of this process."""
 
     def __init__(self, url: str | None) -> None:
-        self._link = Link(url, ANSWER_SECONDS) if url else None
+        self._redis = OptionalRedis(url, TIMEOUT_SECONDS) if url else None
         self._lock = threading.Lock()
         self.hits = self.misses = 0
 
     def get(self, key: str) -> tuple[str, bytes] | None:
-        """Media type and bytes; None if they are not here."""
-        if self._link is None:
+        """Return the media type and the bytes; None on a miss."""
+        if self._redis is None:
             return None
-        mark = _mark(key)
-        found: Any = self._link.ask(lambda redis: redis.get(_name(mark)))
-        # An answer meant for somebody else, whatever mixed it up, is no answer.
-        hit = found is not None and found.startswith(mark)
+        digest = _digest(key)
+        found: Any = self._redis.call(lambda redis: redis.get(_name(digest)))
+        # A value begins with the digest of its key, so a response for another key is never returned.
+        hit = found is not None and found.startswith(digest)
         with self._lock:
             self.hits += hit
             self.misses += not hit
         if not hit:
             return None
-        media, _, body = found[len(mark) :].partition(b"\n")
+        media, _, body = found[len(digest) :].partition(b"\n")
         return media.decode(), body
 
     def put(self, key: str, media: str, body: bytes) -> None:
-        """Keep bytes, unless they are too large."""
-        if self._link is None or len(body) > LARGEST:
+        """Cache bytes, unless they are too large."""
+        if self._redis is None or len(body) > LARGEST:
             return
-        mark = _mark(key)
-        value = b"".join((mark, media.encode(), b"\n", body))
-        self._link.ask(lambda redis: redis.set(_name(mark), value, ex=KEEP_SECONDS))
+        digest = _digest(key)
+        value = b"".join((digest, media.encode(), b"\n", body))
+        self._redis.call(lambda redis: redis.set(_name(digest), value, ex=EXPIRE_SECONDS))
 
 
-def _mark(key: str) -> bytes:
+def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
 
 
-def _name(mark: bytes) -> str:
-    return f"headscope:hot:{mark.hex()}"
+def _name(digest: bytes) -> str:
+    return f"headscope:cache:{digest.hex()}"

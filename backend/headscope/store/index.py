@@ -1,6 +1,6 @@
-"""The index of the store: which results are here, how large they are and when each was last used. The shelf has the results themselves.
+"""The index of a store: which entries exist, their sizes, and when each was last used. The backend has the entries themselves.
 
-An index may lag behind its shelf, for a process can be killed between the two; tidying brings them together.
+An index may differ from its backend after a process was killed between the two; tidying synchronises them.
 """
 
 from __future__ import annotations
@@ -16,49 +16,49 @@ from typing import Any, Protocol
 
 from ..database import Database
 from ..errors import HeadscopeError
-from .link import Link
+from .optional_redis import OptionalRedis
 
-# Who tidies a store that others use, too, leaves it alone for so long (s) afterwards.
+# A shared store is tidied this often (s).
 TIDY_SECONDS = 3600.0
-# Waiting longer for an index that only keeps account is not worth it (s).
-ANSWER_SECONDS = 1.0
-# A use of a result that comes so soon (s) after another changes nothing: a write costs more than the read it notes.
+# The timeout of the Redis index (s).
+TIMEOUT_SECONDS = 1.0
+# A use this soon (s) after another one is not noted: the write would cost more than the read.
 SAME_USE_SECONDS = 1.0
 
 
 class Index(Protocol):
-    """What the store asks of its index. Nothing here raises because the index is away: the shelf knows better anyway."""
+    """Entries with their sizes and last uses. If the index is not available its methods do not raise: the backend is authoritative."""
 
     def has(self, id_: str) -> bool | None:
-        """Whether the result is here; None where only the shelf can tell."""
+        """Return whether the entry exists; None if only the backend can tell."""
 
     def touch(self, ids: Collection[str]) -> None:
-        """Note that results are used now, those that are in the index."""
+        """Mark those of these entries as used now that are indexed."""
 
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
-        """Enter a result, used now unless a time is given, and take out the least used others until all fit the quota; those."""
+        """Add an entry, used now unless a time is given; remove and return the least used others until all fit the quota."""
 
-    def late(self) -> list[str]:
-        """Those that could not be entered or taken out while the index was away."""
+    def pending(self) -> list[str]:
+        """Return the entries that could not be added or removed while the index was not available."""
 
     def remove(self, id_: str) -> bool:
-        """Take a result out; whether it was there."""
+        """Remove an entry; return whether it was indexed."""
 
     def usage(self) -> tuple[int, int]:
-        """Number of results and their bytes, as last known."""
+        """Return the number of entries and their bytes, as last known."""
 
     def ids(self) -> set[str] | None:
-        """All results; None while the index is away."""
+        """Return all entries; None if the index is not available."""
 
-    def turn(self) -> bool:
-        """Whether it is this caller's turn to tidy."""
+    def acquire_turn(self) -> bool:
+        """Return whether it is this caller's turn to tidy."""
 
-    def complete(self) -> None:
-        """Everything on the shelf has been entered."""
+    def mark_complete(self) -> None:
+        """Note that every entry of the backend is indexed."""
 
 
 def create(database: Database) -> None:
-    """Create the table of a SqliteIndex, and replace one of another version: tidying fills it from the shelf."""
+    """Create the table of a SqliteIndex. A table with other columns is replaced; tidying fills it from the backend."""
     connection = database.connection
     columns = [row[1] for row in connection.execute("PRAGMA table_info(results)")]
     if columns and columns != ["id", "bytes", "used"]:
@@ -70,7 +70,7 @@ def create(database: Database) -> None:
 
 
 class SqliteIndex:
-    """A table in a file, for the processes of one machine."""
+    """An index in a SQLite file, for the processes of one machine."""
 
     def __init__(self, path: Path) -> None:
         self._database, self._tidied = Database(path), False
@@ -82,19 +82,17 @@ class SqliteIndex:
 
     def has(self, id_: str) -> bool | None:
         row = self._connection.execute("SELECT 1 FROM results WHERE id = ?", (id_,)).fetchone()
-        return True if row else None  # a look at the shelf beside it costs nothing
+        return True if row else None  # asking the local backend costs nothing
 
     def touch(self, ids: Collection[str]) -> None:
         now, named = time.time(), json.dumps(list(ids))
-        looked = self._connection.execute(
+        rows = self._connection.execute(
             "SELECT id FROM results WHERE id IN (SELECT value FROM json_each(?)) AND used < ?",
             (named, now - SAME_USE_SECONDS),
         )
-        if due := [(now, id_) for (id_,) in looked.fetchall()]:
-            with (
-                suppress(HeadscopeError),
-                self._database.change() as connection,
-            ):  # a full disk keeps nobody from reading
+        if due := [(now, id_) for (id_,) in rows.fetchall()]:
+            # A full disk must not prevent reads.
+            with suppress(HeadscopeError), self._database.change() as connection:
                 connection.executemany("UPDATE results SET used = ? WHERE id = ?", due)
 
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
@@ -114,7 +112,7 @@ class SqliteIndex:
             connection.executemany("DELETE FROM results WHERE id = ?", [(victim,) for victim in victims])
         return victims
 
-    def late(self) -> list[str]:
+    def pending(self) -> list[str]:
         return []
 
     def remove(self, id_: str) -> bool:
@@ -127,18 +125,18 @@ class SqliteIndex:
     def ids(self) -> set[str]:
         return {row[0] for row in self._connection.execute("SELECT id FROM results")}
 
-    def turn(self) -> bool:
+    def acquire_turn(self) -> bool:
         tidied, self._tidied = self._tidied, True
         return not tidied
 
-    def complete(self) -> None:
-        """Always: its file is where the shelf is."""
+    def mark_complete(self) -> None:
+        """Do nothing: this index is always available."""
 
 
-# Results by time of last use, their bytes, and the sum of those. Each script is one step for everybody; the clock is that of Redis.
+# The keys: entries by time of last use, their bytes, and the sum of those. Each script is atomic; the clock is that of Redis.
 NOW = "local clock = redis.call('TIME') local now = clock[1] + clock[2] / 1e6 "
-TAKE_OUT = """
-local function take_out(id)
+REMOVE_ENTRY = """
+local function remove_entry(id)
     local size = redis.call('HGET', KEYS[2], id)
     if not size then return 0 end
     redis.call('ZREM', KEYS[1], id)
@@ -147,7 +145,7 @@ local function take_out(id)
     return 1
 end
 """
-ADD = f"""{NOW}{TAKE_OUT}
+ADD = f"""{NOW}{REMOVE_ENTRY}
 local id, size, quota, used = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]) or now
 redis.call('ZADD', KEYS[1], 'GT', string.format('%.6f', used), id)
 local total, victims = redis.call('INCRBY', KEYS[3], size - (redis.call('HGET', KEYS[2], id) or 0)), {{}}
@@ -156,13 +154,13 @@ while total > quota do
     local oldest = redis.call('ZRANGE', KEYS[1], 0, 1)
     local victim = oldest[1] ~= id and oldest[1] or oldest[2]
     if not victim then break end
-    take_out(victim)
+    remove_entry(victim)
     table.insert(victims, victim)
     total = tonumber(redis.call('GET', KEYS[3]))
 end
 return victims
 """
-REMOVE = f"{TAKE_OUT} return take_out(ARGV[1])"
+REMOVE = f"{REMOVE_ENTRY} return remove_entry(ARGV[1])"
 TOUCH = f"""{NOW}
 for _, id in ipairs(ARGV) do
     local used = redis.call('ZSCORE', KEYS[1], id)
@@ -170,27 +168,27 @@ for _, id in ipairs(ARGV) do
 end
 """
 
-# Only if Redis has not restarted empty since the turn began.
+# Takes effect only if Redis has not restarted empty since the turn began.
 COMPLETE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[2], '1') end"
 
 
 class RedisIndex:
-    """Keys in a Redis, for any number of machines. What it can't be told while Redis is away it is told later."""
+    """An index in Redis, for any number of machines. Changes that fail while Redis is away are pending."""
 
     def __init__(self, url: str, prefix: str) -> None:
-        self._link = Link(url, ANSWER_SECONDS)
+        self._redis = OptionalRedis(url, TIMEOUT_SECONDS)
         self._keys = [f"{prefix}:{part}" for part in ("used", "bytes", "total")]
         self._complete, self._turn = f"{prefix}:complete", f"{prefix}:turn"
-        self._late: set[str] = set()
+        self._pending: set[str] = set()
         self._usage = (0, 0)
         self._me = uuid.uuid4().hex
 
     def has(self, id_: str) -> bool | None:
-        def look(redis: Any) -> list[Any]:
-            asked = redis.pipeline(transaction=False).hexists(self._keys[1], id_).exists(self._complete)
-            return list(asked.execute())
+        def look_up(redis: Any) -> list[Any]:
+            pipeline = redis.pipeline(transaction=False).hexists(self._keys[1], id_).exists(self._complete)
+            return list(pipeline.execute())
 
-        found = self._link.ask(look)
+        found = self._redis.call(look_up)
         return bool(found[0]) if found is not None and any(found) else None
 
     def touch(self, ids: Collection[str]) -> None:
@@ -199,39 +197,39 @@ class RedisIndex:
     def add(self, id_: str, size: int, quota: int, used: float | None = None) -> list[str]:
         found = self._run(ADD, id_, size, quota, "" if used is None else used)
         if found is None:
-            self._late.add(id_)
+            self._pending.add(id_)
             return []
-        self._late.discard(id_)
+        self._pending.discard(id_)
         return [victim.decode() for victim in found]
 
-    def late(self) -> list[str]:
-        return list(self._late)
+    def pending(self) -> list[str]:
+        return list(self._pending)
 
     def remove(self, id_: str) -> bool:
         found = self._run(REMOVE, id_)
-        (self._late.add if found is None else self._late.discard)(id_)
+        (self._pending.add if found is None else self._pending.discard)(id_)
         return bool(found)
 
     def usage(self) -> tuple[int, int]:
-        found: Any = self._link.ask(lambda redis: (redis.zcard(self._keys[0]), redis.get(self._keys[2])))
+        found: Any = self._redis.call(lambda redis: (redis.zcard(self._keys[0]), redis.get(self._keys[2])))
         if found is not None:
             self._usage = (int(found[0]), int(found[1] or 0))
         return self._usage
 
     def ids(self) -> set[str] | None:
-        found: Any = self._link.ask(lambda redis: redis.hkeys(self._keys[1]))
+        found: Any = self._redis.call(lambda redis: redis.hkeys(self._keys[1]))
         return None if found is None else {id_.decode() for id_ in found}
 
-    def turn(self) -> bool:
-        def mine(redis: Any) -> bool:
+    def acquire_turn(self) -> bool:
+        def acquire(redis: Any) -> bool:
             seconds = TIDY_SECONDS if redis.exists(self._complete) else TIDY_SECONDS / 6
             return bool(redis.set(self._turn, self._me, nx=True, ex=int(seconds)))
 
-        return bool(self._link.ask(mine))
+        return bool(self._redis.call(acquire))
 
-    def complete(self) -> None:
-        if not self._late:
-            self._link.ask(lambda redis: redis.eval(COMPLETE, 2, self._turn, self._complete, self._me))
+    def mark_complete(self) -> None:
+        if not self._pending:
+            self._redis.call(lambda redis: redis.eval(COMPLETE, 2, self._turn, self._complete, self._me))
 
     def _run(self, script: str, *arguments: Any) -> Any:
-        return self._link.ask(lambda redis: redis.eval(script, len(self._keys), *self._keys, *arguments))
+        return self._redis.call(lambda redis: redis.eval(script, len(self._keys), *self._keys, *arguments))

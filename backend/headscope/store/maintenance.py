@@ -1,43 +1,36 @@
-"""Keeps stores tidy while a server runs."""
+"""Maintenance of stores while a server runs."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from typing import Protocol
 
 from ..errors import HeadscopeError
+from .entries import EntryStore
 from .results import Results
 
 logger = logging.getLogger("headscope.store")
-# So often (s) each server says what was used, and asks whether it is its turn to tidy.
+# How often (s) a server notes which results were used, and checks whether it is its turn to tidy.
 NOTE_SECONDS = 1.0
 TIDY_SECONDS = 60.0
 
 
-class Tidied(Protocol):
-    """Something that may be tidied at any time."""
-
-    def tidy(self) -> None:
-        """See Results.tidy."""
-
-
 class Maintenance:
-    """Notes the uses of results, and tidies stores once before anything is written, and then in a thread of its own whenever it is this server's turn."""
+    """A thread that notes the uses of results and tidies stores. They are also tidied once at start-up, before anything is written."""
 
-    def __init__(self, results: Results, *others: Tidied) -> None:
+    def __init__(self, results: Results, *others: EntryStore) -> None:
         self._results, self._stores = results, (results, *others)
         self._stop = threading.Event()
 
     def start(self) -> None:
-        """Tidy now, and go on until stop()."""
+        """Tidy now, then start the thread."""
         self._stop.clear()
         self._tidy()
-        threading.Thread(target=self._run, name="housekeeper", daemon=True).start()
+        threading.Thread(target=self._run, name="maintenance", daemon=True).start()
 
     def stop(self) -> None:
-        """Let go; what is being tidied is tidied by another turn."""
+        """Stop the thread after its current step, without waiting for it."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -48,10 +41,10 @@ class Maintenance:
                 if time.monotonic() - tidied > TIDY_SECONDS:
                     tidied = time.monotonic()
                     self._tidy()
-            except HeadscopeError as error:  # the next turn comes
-                logger.warning("the store could not be tidied: %s", error.detail)
+            except HeadscopeError as error:  # the next round retries
+                logger.warning("cannot tidy the store: %s", error.detail)
             except Exception:
-                logger.exception("the store could not be tidied")
+                logger.exception("cannot tidy the store")
 
     def _tidy(self) -> None:
         for store in self._stores:

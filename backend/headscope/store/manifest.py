@@ -1,7 +1,7 @@
-"""A result's manifest: its document, the digests of all its files, and at the end a digest of itself.
+"""An entry's manifest: its document, the digests of its files, and at the end a digest of the manifest itself.
 
-So a result can be verified with nothing but its own files, whatever has become of the index. A manifest is one JSON object: `id`, `folder` (the name of the
-writing, which no other writing has), `made` (seconds since 1970), `bytes` (of all files but this one), `digests`, `document`, and last `sha256`.
+An entry can be verified with nothing but its own files, even if the index is lost. A manifest is one JSON object: `id`, `folder` (a name that is unique to
+this write), `made` (seconds since 1970), `bytes` (of all other files), `digests`, `document`, and last `sha256`.
 """
 
 from __future__ import annotations
@@ -9,23 +9,25 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Hashable
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
+from cachetools import LRUCache
+
 from .map_file import Corrupt
 
-NAME, SMALL = "manifest.json", "small.safetensors"
-# What stands between the sealed fields and the end: the seal itself.
+NAME = "manifest.json"
+# The end of a manifest, which follows the fields it covers.
 _SEAL = ', "sha256": "{}"}}'
 _SEAL_SIZE = len(_SEAL.format("0" * 64))
-# Bytes of all manifests that are kept open. Parsed they take five times as much.
-ROOM = 4 * 1024 * 1024
+# Bytes of all cached manifests. Parsed they take five times as much.
+CACHE_BYTES = 4 * 1024 * 1024
 
 
 class Manifest:
-    """What is in a result. Verified when it is made, parsed when it is asked. Raises Corrupt unless the data is exactly what was sealed for that id."""
+    """The contents of an entry, verified when constructed and parsed on first access. Raises Corrupt unless `data` is what was sealed for that id."""
 
     def __init__(self, id_: str, data: bytes) -> None:
         self.id, self.data = id_, data
@@ -35,18 +37,13 @@ class Manifest:
 
     @property
     def folder(self) -> str:
-        """The name of the writing."""
+        """The name of the write."""
         return str(self._fields["folder"])
 
     @property
     def made(self) -> float:
         """Seconds since 1970."""
         return float(self._fields["made"])
-
-    @cached_property
-    def files(self) -> tuple[str, ...]:
-        """The names of all its files."""
-        return (NAME, SMALL, *(f"{lens}.safetensors" for lens in self.digests["maps"]))
 
     @property
     def length(self) -> int:
@@ -55,18 +52,18 @@ class Manifest:
 
     @property
     def size(self) -> int:
-        """Bytes of all the result's files."""
+        """Bytes of all the entry's files."""
         return int(self._fields["bytes"]) + self.length
 
     @property
     def document(self) -> dict[str, Any]:
-        """What is said about the analysis."""
+        """The entry's description, as JSON."""
         document: dict[str, Any] = self._fields["document"]
         return document
 
     @property
     def digests(self) -> dict[str, Any]:
-        """SHA-256 of `small`, and by lens of the heads of `maps`."""
+        """SHA-256 digests of the entry's files or of their parts; see Results and Blobs."""
         digests: dict[str, Any] = self._fields["digests"]
         return digests
 
@@ -77,14 +74,14 @@ class Manifest:
 
 
 def sealed(id_: str, folder: str, made: float, size: int, document: dict[str, Any], digests: dict[str, Any]) -> bytes:
-    """The manifest as it is stored."""
+    """Return a manifest as it is stored."""
     fields = {"id": id_, "folder": folder, "made": made, "bytes": size, "digests": digests, "document": document}
     body = json.dumps(fields, allow_nan=False).encode()
     return body[:-1] + _SEAL.format(hashlib.sha256(body).hexdigest()).encode()
 
 
-def sound(id_: str, data: bytes | None) -> Manifest | None:
-    """The manifest, if there is one and nothing is wrong with it."""
+def parse_manifest(id_: str, data: bytes | None) -> Manifest | None:
+    """Return a manifest, None if it is missing or invalid."""
     try:
         return None if data is None else Manifest(id_, data)
     except Corrupt:
@@ -92,45 +89,35 @@ def sound(id_: str, data: bytes | None) -> Manifest | None:
 
 
 def _begin(id_: str) -> bytes:
-    """How the manifest of that id begins."""
+    """Return the first bytes of every manifest of that id."""
     return f'{{"id": {json.dumps(id_)}, '.encode()
 
 
-class Open:
-    """Manifests read lately, each with the stamp that the result's files bore then. Nobody may change what is in them. Safe for threads."""
+class ManifestCache:
+    """An LRU cache of manifests, each with the fingerprint of its entry's files. Cached manifests must not be modified. Thread-safe."""
 
-    def __init__(self, room: int = ROOM) -> None:
-        self._room = room
+    def __init__(self, maxsize: int = CACHE_BYTES) -> None:
         self._lock = threading.Lock()
-        self._manifests: OrderedDict[str, tuple[Hashable, Manifest]] = OrderedDict()
+        self._entries = LRUCache[str, tuple[Hashable, Manifest]](maxsize, getsizeof=lambda entry: entry[1].length)
         self._used: set[str] = set()
 
     def get(self, id_: str) -> tuple[Hashable, Manifest] | tuple[None, None]:
-        """The stamp and the manifest, if it is still here."""
+        """Return the fingerprint and the manifest, if they are cached."""
         with self._lock:
-            found = self._manifests.get(id_)
-            if found is None:
-                return None, None
-            self._manifests.move_to_end(id_)
-            return found
+            return self._entries.get(id_, (None, None))
 
-    def use(self, id_: str) -> None:
-        """Remember that somebody uses the result."""
+    def put(self, fingerprint: Hashable, manifest: Manifest) -> None:
+        """Cache a manifest, unless it is larger than the cache."""
+        with self._lock, suppress(ValueError):
+            self._entries[manifest.id] = fingerprint, manifest
+
+    def mark_used(self, id_: str) -> None:
+        """Remember that an entry was used."""
         with self._lock:
             self._used.add(id_)
 
-    def put(self, stamp: Hashable, manifest: Manifest) -> None:
-        """Keep a manifest; the least used go where there is no room."""
-        with self._lock:
-            _, before = self._manifests.pop(manifest.id, (None, None))
-            self._room += before.length if before else 0
-            self._manifests[manifest.id] = stamp, manifest
-            self._room -= manifest.length
-            while self._room < 0:
-                self._room += self._manifests.popitem(last=False)[1][1].length
-
-    def used(self) -> set[str]:
-        """The ids that were used since the last call."""
+    def pop_used(self) -> set[str]:
+        """Return the ids marked as used since the last call."""
         with self._lock:
             used, self._used = self._used, set()
             return used

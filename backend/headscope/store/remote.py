@@ -1,4 +1,4 @@
-"""Results in an object store, or anywhere else that fsspec reaches."""
+"""A backend in an object store, or anywhere else that fsspec reaches."""
 
 from __future__ import annotations
 
@@ -8,48 +8,50 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ..core.lazy import fsspec
 from ..errors import HeadscopeError
-from .manifest import NAME, sound
+from .backend import QUARANTINED, quarantine_name, quarantine_time, unavailable
+from .manifest import NAME, parse_manifest
 from .map_file import Corrupt, Piece
-from .shelf import ASIDE, PATIENCE, aside_name, aside_order, sweep, unavailable
+from .staging import ABANDONED_SECONDS, sweep
 
-# After a failure readers do not ask again for so long (s).
-PAUSE = 5.0
-# An upload takes at most so long (s), and as long as its bytes take at so many per second.
+# After a failure, reads fail at once for this long (s).
+PAUSE_SECONDS = 5.0
+# An upload may take this long (s), plus its size at the slowest rate (bytes per second).
 UPLOAD_SECONDS = 20.0
 SLOWEST = 1_000_000
-# A store that is away is to be noticed within seconds.
+# Timeouts that detect an unreachable store within seconds.
 OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {"config_kwargs": {"connect_timeout": 2, "read_timeout": 5, "retries": {"max_attempts": 0}}}
 }
 
 
 class RemoteBackend:
-    """A place that fsspec reaches, such as s3://bucket/prefix. Files lie in <id>/<folder>/, and count once <id>/manifest.json names that folder.
+    """An fsspec address such as s3://bucket/prefix. An entry's files are in <id>/<folder>/, and count once <id>/manifest.json names that folder.
 
-    The manifest is created only where there is none, which object stores do in one step.
+    A manifest is created only if there is none, which object stores do atomically.
     """
 
-    far = True
+    remote = True
 
     def __init__(self, url: str, staging: Path) -> None:
         self._files, root = _file_system(url)
-        self._root, self._aside = f"{root.rstrip('/')}/results", f"{root.rstrip('/')}/quarantine"
-        self._again = 0.0
+        self._root, self._quarantine = f"{root.rstrip('/')}/results", f"{root.rstrip('/')}/quarantine"
+        self._retry_at = 0.0
         self.staging = staging
         staging.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def stamp(self, id_: str, files: Sequence[str]) -> None:
+    def fingerprint(self, id_: str, files: Sequence[str]) -> None:
         return None
 
     def manifest(self, id_: str) -> bytes | None:
-        with suppress(Corrupt), self._reaching(reading=True):
+        with suppress(Corrupt), self._connecting(reading=True):
             data: bytes = self._files.cat_file(f"{self._root}/{id_}/{NAME}")
             return data
         return None
 
-    def whole(self, id_: str, folder: str, file: str) -> bytes:
-        with self._reaching(reading=True):
+    def read(self, id_: str, folder: str, file: str) -> bytes:
+        with self._connecting(reading=True):
             data: bytes = self._files.cat_file(f"{self._root}/{id_}/{folder}/{file}")
             return data
 
@@ -58,10 +60,10 @@ class RemoteBackend:
             raise BlockingIOError
         path = f"{self._root}/{id_}/{folder}/{file}"
         starts, ends = zip(*((start, start + len(room)) for start, room in pieces), strict=True)
-        with self._reaching(reading=True):
+        with self._connecting(reading=True):
             try:
                 found = self._files.cat_ranges([path] * len(pieces), list(starts), list(ends), on_error="raise")
-            except Exception:  # beyond a file's end each kind of store raises its own
+            except Exception:  # each kind of store has its own error for reading past the end
                 if self._files.size(path) < max(ends):
                     raise Corrupt from None
                 raise
@@ -71,90 +73,90 @@ class RemoteBackend:
             room[:] = data
 
     def publish(self, id_: str, folder: Path) -> bool:
-        place = f"{self._root}/{id_}"
-        with self._reaching():
+        entry = f"{self._root}/{id_}"
+        with self._connecting():
             for path in folder.iterdir():
                 if path.name != NAME:
-                    self._upload(path, f"{place}/{folder.name}/{path.name}")
-            while not self._created(f"{place}/{NAME}", (folder / NAME).read_bytes()):
-                if self._folder(id_) is not None:
-                    self._erase(f"{place}/{folder.name}")
+                    self._upload(path, f"{entry}/{folder.name}/{path.name}")
+            while not self._create(f"{entry}/{NAME}", (folder / NAME).read_bytes()):
+                if self._published_folder(id_) is not None:
+                    self._erase(f"{entry}/{folder.name}")
                     return False
-                self._erase(f"{place}/{NAME}")
+                self._erase(f"{entry}/{NAME}")
         return True
 
     def remove(self, id_: str) -> bool:
-        there, folder = self.manifest(id_) is not None, self._folder(id_)
-        with self._reaching():
+        found, folder = self.manifest(id_) is not None, self._published_folder(id_)
+        with self._connecting():
             self._erase(f"{self._root}/{id_}/{NAME}")
-            if folder is not None:  # the folder of a manifest that can't be read is found by tidy
+            if folder is not None:  # tidy finds the folder of an unreadable manifest
                 self._erase(f"{self._root}/{id_}/{folder}")
-        return there
+        return found
 
-    def put_aside(self, id_: str) -> bool:
-        data, folder = self.manifest(id_), self._folder(id_)
+    def quarantine(self, id_: str) -> bool:
+        data, folder = self.manifest(id_), self._published_folder(id_)
         if data is None:
             return False
-        place, aside = f"{self._root}/{id_}", f"{self._aside}/{aside_name(id_)}"
-        with self._reaching():
-            self._files.pipe_file(f"{aside}/{NAME}", data)
-            self._erase(f"{place}/{NAME}")
+        entry, target = f"{self._root}/{id_}", f"{self._quarantine}/{quarantine_name(id_)}"
+        with self._connecting():
+            self._files.pipe_file(f"{target}/{NAME}", data)
+            self._erase(f"{entry}/{NAME}")
             if folder is not None:
                 with suppress(FileNotFoundError):
-                    self._files.mv(f"{place}/{folder}", f"{aside}/{folder}", recursive=True)
-            old = sorted(self._names(self._aside), key=aside_order)[:-ASIDE]
-            for name in old:
-                self._erase(f"{self._aside}/{name}")
+                    self._files.mv(f"{entry}/{folder}", f"{target}/{folder}", recursive=True)
+            for name in sorted(self._names(self._quarantine), key=quarantine_time)[:-QUARANTINED]:
+                self._erase(f"{self._quarantine}/{name}")
         return True
 
     def tidy(self) -> set[str]:
-        sweep(self.staging, PATIENCE)
-        lying: dict[str, dict[str, list[str]]] = {}
-        with self._reaching():
+        sweep(self.staging, ABANDONED_SECONDS)
+        entries: dict[str, dict[str, list[str]]] = {}
+        with self._connecting():
             for path in self._files.find(self._root):
                 id_, _, rest = path.removeprefix(f"{self._root}/").partition("/")
-                lying.setdefault(id_, {}).setdefault(rest.rpartition("/")[0], []).append(path)
-            for id_, folders in lying.items():
+                entries.setdefault(id_, {}).setdefault(rest.rpartition("/")[0], []).append(path)
+            for id_, folders in entries.items():
                 self._sweep(id_, folders)
-        return {id_ for id_, folders in lying.items() if "" in folders}
+        return {id_ for id_, folders in entries.items() if "" in folders}
 
     @contextmanager
-    def _reaching(self, *, reading: bool = False) -> Iterator[None]:
-        """What goes wrong between here and there is StoreUnavailable, for readers at once for a while; what is not there for a reader is Corrupt."""
-        if reading and time.monotonic() < self._again:
+    def _connecting(self, *, reading: bool = False) -> Iterator[None]:
+        """Raise StoreUnavailable for any failure, for readers at once while the store is known to be away, and Corrupt for a reader's missing file."""
+        if reading and time.monotonic() < self._retry_at:
             raise unavailable()
         try:
             yield
         except (Corrupt, HeadscopeError):
             raise
-        except Exception as error:  # each kind of store raises its own
+        except Exception as error:  # each kind of store has its own errors
             if not isinstance(error, FileNotFoundError):
-                self._again = time.monotonic() + PAUSE
+                self._retry_at = time.monotonic() + PAUSE_SECONDS
             elif reading:
                 raise Corrupt from None
             raise unavailable(error) from error
 
     def _sweep(self, id_: str, folders: dict[str, list[str]]) -> None:
-        """Remove folders that no manifest names, unless somebody may still be writing them."""
+        """Remove the folders that no manifest names, unless they may still be being written."""
         written = set(folders) - {""}
         if len(written) == 1 and "" in folders:
             return
-        for folder in written - {self._folder(id_)}:
+        for folder in written - {self._published_folder(id_)}:
             newest = max(self._files.modified(path).timestamp() for path in folders[folder])
-            if time.time() - newest > PATIENCE:
+            if time.time() - newest > ABANDONED_SECONDS:
                 self._erase(f"{self._root}/{id_}/{folder}")
 
-    def _folder(self, id_: str) -> str | None:
-        """The folder that a result's manifest names; None without a sound one."""
-        manifest = sound(id_, self.manifest(id_))
+    def _published_folder(self, id_: str) -> str | None:
+        """Return the folder that an entry's manifest names; None without a valid manifest."""
+        manifest = parse_manifest(id_, self.manifest(id_))
         return manifest.folder if manifest else None
 
     def _upload(self, path: Path, target: str) -> None:
-        """A file, within a deadline where there can be one: HTTP clients may wait without end for leave to send it."""
+        """Upload a file, with a timeout if the file system supports one: an HTTP client may wait forever for permission to send."""
         seconds = UPLOAD_SECONDS + path.stat().st_size / SLOWEST
         self._files.put_file(str(path), target, **({"timeout": seconds} if self._files.async_impl else {}))
 
-    def _created(self, path: str, data: bytes) -> bool:
+    def _create(self, path: str, data: bytes) -> bool:
+        """Create a file; return False if it exists."""
         try:
             self._files.pipe_file(path, data, mode="create")
         except FileExistsError:
@@ -173,15 +175,13 @@ class RemoteBackend:
 
 
 def _file_system(url: str) -> tuple[Any, str]:
-    """The file system of an address, and the path in it."""
-    from fsspec.core import url_to_fs
-
+    """Return the file system of an address, and the path in it."""
     try:
-        files, path = url_to_fs(url, use_listings_cache=False, **OPTIONS.get(url.partition(":")[0], {}))
+        files, path = fsspec.core.url_to_fs(url, use_listings_cache=False, **OPTIONS.get(url.partition(":")[0], {}))
     except (ImportError, ValueError) as error:
         raise HeadscopeError(
-            "The results can't be kept where HEADSCOPE_STORE_URL says. Give a folder, or an address such as s3://bucket/prefix with headscope[s3] installed."
+            "HEADSCOPE_STORE_URL is not usable. Give a folder, or an address such as s3://bucket/prefix with headscope[s3] installed."
         ) from error
-    if hasattr(files, "retries"):  # those of s3fs around those of its library
+    if hasattr(files, "retries"):  # s3fs retries on top of its client library
         files.retries = 2
     return files, path

@@ -15,7 +15,7 @@ import torch
 from .. import logs, stores
 from ..analysis import memory, pipeline
 from ..analysis.pipeline import AnalysisTask
-from ..analysis.request import AnalysisRequest, stored_image
+from ..analysis.request import AnalysisRequest, with_stored_image
 from ..capture import examine
 from ..errors import Cancelled, CorruptModel, HeadscopeError, OutOfMemory, StorageFull
 from ..jobs import Job, Problem, ProgressReporter
@@ -142,7 +142,7 @@ class AnalysisEngine:
 
     def _task(self, job: Job, reporter: ProgressReporter, writers: ExitStack) -> JobTask | None:
         """A job ready to be run; None if its result is here already."""
-        if self._results.lies(job.id):
+        if self._results.exists(job.id):
             return None
         request = self._request(job.payload)
         located = self._catalog.locate(request.model)
@@ -188,9 +188,7 @@ class AnalysisEngine:
 
     def _request(self, payload: str) -> AnalysisRequest:
         """The request of a payload, with its image in its place."""
-        request = AnalysisRequest.model_validate_json(payload)
-        name = stored_image(request)
-        return request if name is None else request.model_copy(update={"image": self._inputs.get(name).decode()})
+        return with_stored_image(AnalysisRequest.model_validate_json(payload), self._inputs.read)
 
     def _observe(self, request: AnalysisRequest, seconds: dict[str, float], reporter: ProgressReporter) -> None:
         """Where the time of an analysis went. There are as many series as models on offer and lenses: any other model is "other"."""

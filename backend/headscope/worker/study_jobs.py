@@ -14,7 +14,7 @@ from ..jobs import Job, ProgressReporter
 from ..models.catalog import Catalog, Located
 from ..models.loading import Model
 from ..settings import Settings
-from ..store import Inputs, Results
+from ..store import Blobs, Results
 from ..store.map_file import Corrupt
 from ..studies import chunk
 from ..studies.aggregate import Aggregate
@@ -50,7 +50,7 @@ class StudyJobs:
         settings: Settings,
         catalog: Catalog,
         results: Results,
-        inputs: Inputs,
+        inputs: Blobs,
         model: Callable[[Located, ProgressReporter, ReportProgress], Model],
     ) -> None:
         self._settings, self._catalog = settings, catalog
@@ -62,13 +62,13 @@ class StudyJobs:
     def chunk(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
         """Do a chunk, unless it is done already."""
         payload = json.loads(job.payload)
-        if not self._results.lies(payload["study"]) and not self._results.lies(job.id):
+        if not self._results.exists(payload["study"]) and not self._results.exists(job.id):
             sent, attempt = (payload["study"], job.request_id), (job.id, job.run)
             self._compute(ChunkJob(job.id, payload["part"], payload["blob"], sent, attempt), reporter, progress)
 
     def study(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
         """Put the chunks together, in their order. Those that others are at are waited for; what is missing then is done here."""
-        if self._results.lies(job.id):
+        if self._results.exists(job.id):
             return
         payload = json.loads(job.payload)
         parts = [
@@ -111,7 +111,7 @@ class StudyJobs:
 
     def _compute(self, part: ChunkJob, reporter: ProgressReporter, progress: ReportProgress) -> Aggregate:
         """Do a chunk and store it. Raises InvalidDataset if its rows are not stored any more, and whatever is wrong with all of its inputs."""
-        data = self._inputs.find(part.blob)
+        data = self._inputs.read(part.blob)
         if data is None:
             raise InvalidDataset("The rows of this study made room for newer data. Send it again.", pointer="/dataset")
         head, _, lines = data.partition(b"\n")

@@ -41,7 +41,7 @@ async def fixed(
     question, had = question_of(request.scope), request.headers.get("if-none-match", "")
 
     def find(stored: Stored) -> Response:
-        hot = service.cache if computed or stored.far else NO_CACHE
+        hot = service.cache if computed or stored.remote else NO_CACHE
         answer = named(stored, question, format_, had, make, hot)
         found(request, id_, stored, answer if whole and answer.status_code == 200 else None)
         return answer

@@ -109,8 +109,10 @@ class ReadCache:
             self._put(found.stored, asked, found.answer, found.route)
 
     def _put(self, stored: Stored, asked: ReadRequest, answer: Response, route: Any) -> None:
-        if stored.stamp is not None and len(answer.body) <= LARGEST:
-            self._recent.put((stored.digest, stored.stamp, asked.question), (answer, route), len(answer.body) + BESIDE)
+        if stored.fingerprint is not None and len(answer.body) <= LARGEST:
+            self._recent.put(
+                (stored.digest, stored.fingerprint, asked.question), (answer, route), len(answer.body) + BESIDE
+            )
 
     async def _answer(self, scope: Scope, asked: ReadRequest) -> Response | None:
         visitor: Visitor = scope["visitor"]
@@ -122,7 +124,7 @@ class ReadCache:
                 visitor.may_read, self._service.database, asked.id
             ):
                 return None
-            stored = self._service.results.opened(asked.id)
+            stored = self._service.results.get_cached(asked.id)
             if stored is None or stored.digest != digest:
                 return None
             answer = await self._given(stored, asked, scope)
@@ -135,7 +137,7 @@ class ReadCache:
 
     async def _given(self, stored: Stored, asked: ReadRequest, scope: Scope) -> Response | None:
         """The answer that was given before, or is to a simple question; without waiting for a disk if it need not be."""
-        kept = self._recent.get((stored.digest, stored.stamp, asked.question))
+        kept = self._recent.get((stored.digest, stored.fingerprint, asked.question))
         if kept is not None:
             answer: Response
             answer, scope["route"] = kept
