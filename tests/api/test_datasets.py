@@ -205,7 +205,7 @@ def test_kept_over_a_restart(new_server: Callable[..., Server]) -> None:
     server.restart()
     place = f"{DATASETS}/{document['id']}"
     assert server.client.get(place, params={"format": "tsv", "columns": '{"text": "column 1"}'}).json()["rows"] == 6000
-    (file,) = (server.home / "files" / "results").rglob("file.safetensors")
+    (file,) = (server.home / "files" / "results").rglob("data")
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)

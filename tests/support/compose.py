@@ -194,7 +194,7 @@ class Stack:
         return made
 
     def worker(self, name: str, constants: Mapping[str, float] | None = None, **settings: Any) -> Worker:
-        """One more worker, not started yet. `constants` of headscope.jobs, such as station.BEAT_SECONDS, have other values in it."""
+        """One more worker, not started yet. `constants` of headscope.jobs, such as worker_process.HEARTBEAT_SECONDS, have other values in it."""
         words = [*self.words("worker"), "--name", name]
         if constants:
             modules = "".join(f"import headscope.jobs.{constant.split('.')[0]}\n" for constant in constants)

@@ -1,4 +1,4 @@
-"""The embedded home waits for its child: an answer counts whenever it comes."""
+"""The embedded embedded waits for its child: an answer counts whenever it comes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JustTooLate(Future[Any]):
 
 def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
     database = SqliteJobDatabase(tmp_path / "jobs.db")
-    home = Embedded(database, lambda: None, (), job_seconds=30, cancel_seconds=1)
+    embedded = Embedded(database, lambda: None, (), job_seconds=30, cancel_seconds=1)
     database.enqueue([Work("a", "{}")])
     late = JustTooLate()
     jobs = database.claim(Worker("embedded"))
@@ -31,7 +31,7 @@ def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
         listened.append(True)
         late.set_result(({"a": None}, Worker("embedded")))
 
-    home._listen = listen
-    assert home._wait(jobs, late) == {"a": None}
+    embedded._receive = listen
+    assert embedded._wait(jobs, late) == {"a": None}
     assert len(listened) <= 1
     database.close()

@@ -59,7 +59,7 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
         me,
         lambda: stores.job_database(settings, patient=True),
         lambda: create_engine(chosen),
-        lambda: celery.messages(url, chosen.device),
+        lambda: celery.count_messages(url, chosen.device),
         lambda database: stores.discard_ended(results(), database),
         job_seconds=settings.job_seconds,
         prewarm=settings.prewarm,

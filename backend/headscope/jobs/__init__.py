@@ -1,4 +1,4 @@
-"""Accepted work and who does it. One record of jobs, two homes: one child process, or Celery workers on any number of machines."""
+"""The job queue: one job database interface and two deployments, a child process or Celery workers on any number of machines."""
 
 from .embedded import Embedded
 from .engine import Engine, Problems

@@ -1,7 +1,7 @@
-"""The Celery application of the cluster home, and the process that `headscope worker` starts with it.
+"""The Celery application of a cluster, and the process that `headscope worker` runs.
 
-A message carries no job, it only says that there is work. Which job is done is decided when a worker claims one from the record; so a message that
-is lost, doubled or delivered again harms nobody.
+A message does not name a job, it only signals that there is work. Workers claim jobs from the job database, so lost, duplicate or redelivered messages do
+no harm.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from .worker_process import WorkerProcess
 logger = logging.getLogger("headscope.jobs")
 
 TASK = "headscope.work"
-# A child that has not begun to take jobs after this long (s) is replaced; it imports torch and loads the default model first.
+# A child that is not ready after this long (s) is replaced; it imports torch and loads the default model first.
 START_SECONDS = 300.0
-# From the soft to the hard time limit of a job, in s.
+# Time between the soft and the hard limit of a job, in s.
 GRACE_SECONDS = 10.0
-# How long messages stay with a worker that says nothing, beyond the hard time limit of a job, in s.
+# How long after the hard time limit of a job a message is redelivered, in s.
 VISIBLE_SECONDS = 60.0
-# A worker that is told to stop lets its job run for this long (s); then another worker begins it anew. Docker allows 10 s.
+# A stopping worker lets its job run for this long (s); then another worker restarts it. Docker allows 10 s.
 STOP_SECONDS = 8.0
 
 
 def class_of(device: str) -> str:
-    """What a device is one of: that of cuda:1 is cuda."""
+    """Return the class of a device: cuda for cuda:1."""
     return device.partition(":")[0]
 
 
 def queue(device: str) -> str:
-    """The name of the queue of a device's class: that of cuda:1 is headscope.cuda."""
+    """Return the name of the queue of a device's class: headscope.cuda for cuda:1."""
     return f"headscope.{class_of(device)}"
 
 
 def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery:
-    """The application. A job may take `job_seconds`; a worker process larger than `child_bytes` (0: any size) is replaced after its job."""
+    """Return the application. A job may take `job_seconds`; a child process larger than `child_bytes` (0: no limit) is replaced after its job."""
     app = Celery("headscope", broker=_kombu(url), set_as_current=False)
     hard = job_seconds + GRACE_SECONDS
     app.conf.update(
@@ -83,17 +83,17 @@ def application(url: str, *, job_seconds: float, child_bytes: int = 0) -> Celery
     return app
 
 
-def messages(url: str, device: str) -> int:
-    """How many messages wait in the queue of a device's class. Raises BrokerUnavailable."""
+def count_messages(url: str, device: str) -> int:
+    """Return the number of messages in the queue of a device's class. Raises BrokerUnavailable."""
     try:
         with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5) as broker:
             return int(broker.llen(queue(device)))
     except redis.RedisError as error:
-        raise BrokerUnavailable("The worker can't reach its Redis now.") from error
+        raise BrokerUnavailable("The worker cannot reach its Redis.") from error
 
 
 def _kombu(url: str) -> str:
-    """The URL as kombu wants it, which has words of its own for a socket and the database behind it."""
+    """Return the URL in kombu's form, which differs for a Unix socket and its database."""
     if not url.startswith("unix://"):
         return url
     path, _, query = url.removeprefix("unix://").partition("?")
@@ -101,22 +101,22 @@ def _kombu(url: str) -> str:
 
 
 def serve(app: Celery, worker_process: WorkerProcess) -> int:
-    """Be a worker until told to stop; the exit status. This process never loads torch: jobs run in a child, which can be killed alone."""
+    """Run a worker until it is stopped; return the exit status. This process never loads torch: jobs run in a child, which can be killed alone."""
 
     @app.task(name=TASK, bind=True)  # type: ignore[untyped-decorator]
     def work(task: Task) -> None:
         worker_process.work(task.request.id)
 
-    def opening(**_: Any) -> None:
+    def open_child(**_: Any) -> None:
         worker_process.open()
 
-    def stopping(**_: Any) -> None:
-        threading.Thread(target=_clear, args=(worker_process,), name="clear", daemon=True).start()
+    def stop(**_: Any) -> None:
+        threading.Thread(target=_stop_child, args=(worker_process,), name="stop-child", daemon=True).start()
 
     signals.setup_logging.connect(_quieten)
-    signals.worker_process_init.connect(opening)
-    signals.worker_shutting_down.connect(stopping)
-    # About being root, which matters where messages hold code, and about a setting whose default is going to change.
+    signals.worker_process_init.connect(open_child)
+    signals.worker_shutting_down.connect(stop)
+    # Warnings about running as root, which matters only if messages contain code, and about a default that will change.
     for category in (SecurityWarning, CPendingDeprecationWarning):
         warnings.filterwarnings("ignore", category=category)
     worker = app.Worker(
@@ -135,14 +135,14 @@ def serve(app: Celery, worker_process: WorkerProcess) -> int:
 
 
 def _quieten(**_: Any) -> None:
-    """Leave logging as it is set up; what becomes of messages, and that there is no backend for results, is no news."""
+    """Keep the logging configuration; silence the logs about messages and the missing result backend."""
     logging.getLogger("celery.worker.request").setLevel(logging.CRITICAL)
     logging.getLogger("celery.worker.control").setLevel(logging.ERROR)
-    billiard.get_logger().propagate = True  # or it would write past our log
+    billiard.get_logger().propagate = True  # otherwise it bypasses our log
 
 
-def _clear(worker_process: WorkerProcess) -> None:
-    """In a worker that is told to stop: let its job come to an end, but not for long."""
+def _stop_child(worker_process: WorkerProcess) -> None:
+    """Wait for the job of a stopping worker, for STOP_SECONDS at most, then kill its child."""
     deadline = time.monotonic() + STOP_SECONDS
     with suppress(BrokerUnavailable):
         while worker_process.busy() and time.monotonic() < deadline:
@@ -153,7 +153,7 @@ def _clear(worker_process: WorkerProcess) -> None:
 
 
 class _Consumer(Consumer):  # type: ignore[misc]
-    """Celery waits up to 30 s between two tries to reach the broker; jobs should not."""
+    """A consumer that retries the broker at least every 3 s; Celery waits up to 30 s."""
 
     def ensure_connected(self, connection: Any) -> Any:
         connection.ensure_connection = partial(

@@ -1,4 +1,4 @@
-"""The server's side of the cluster home: sees to it that workers hear of what waits, and that nothing stays with a worker that is lost."""
+"""The server's side of a cluster: sends messages to workers for queued jobs, and requeues the jobs of lost workers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .job import JobDatabase, WorkerState, settle
 logger = logging.getLogger("headscope.jobs")
 
 TICK_SECONDS = 1.0
-# A worker that has not been heard of for this long (s) is lost.
+# A worker without a heartbeat for this long (s) is lost.
 STALE_SECONDS = 15.0
-# Ended jobs are dropped this often, in s.
+# How often old jobs are removed, in s.
 TRIM_SECONDS = 60.0
-# Messages sent ahead to one queue at most: no tick needs more.
+# Most messages in one queue: no tick needs more.
 AHEAD = 1000
 AWAY = (BrokerUnavailable, OperationalError, redis.RedisError, OSError)
 
 
 class Cluster:
-    """One thread that looks at the record each second, and at once when woken. Any number of servers may do so side by side: all they do may be done twice."""
+    """A thread that checks the job database every second, and when woken. Any number of servers may run one: all of its actions are idempotent."""
 
     def __init__(
         self,
@@ -43,37 +43,37 @@ class Cluster:
         self._broker = redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=5)
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._wake, self._stopping = threading.Event(), threading.Event()
-        self._reached: float | None = None  # since when the broker answers; None while it does not
-        self._looked = self._trimmed = 0.0
+        self._connected_at: float | None = None  # None while the broker is not available
+        self._checked = self._trimmed = 0.0
         self._classes: frozenset[str] = frozenset()
-        self._thread = threading.Thread(target=self._tend, name="cluster", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="cluster", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Make the thread check the job database now."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Stop; workers go on."""
+        """Stop the thread; workers continue."""
         self._stopping.set()
         self._wake.set()
         self._thread.join(timeout=10)
 
     def alive(self) -> bool:
-        """Whether jobs can be taken: the broker answers."""
-        return self._thread.is_alive() and self._reached is not None
+        """Return whether jobs can run: the broker is available."""
+        return self._thread.is_alive() and self._connected_at is not None
 
     def depths(self) -> dict[str, int]:
-        """How many messages wait in the queue of each class of device of which this server has heard a worker. Raises BrokerUnavailable."""
+        """Return the number of messages in the queue of each device class that had a worker. Raises BrokerUnavailable."""
         try:
             return {name: int(self._broker.llen(queue(name))) for name in sorted(self._classes)}
         except redis.RedisError as error:
-            raise BrokerUnavailable("The server can't reach its Redis now. Try again in a few seconds.") from error
+            raise BrokerUnavailable("The server cannot reach its Redis. Try again in a few seconds.") from error
 
-    def _tend(self) -> None:
+    def _run(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
@@ -81,29 +81,29 @@ class Cluster:
                 listed = {class_of(state.worker.device) for state in states}
                 self._classes |= listed
                 self._publish({queue(name) for name in listed})
-                if time.monotonic() - self._looked >= TICK_SECONDS:
-                    self._looked = time.monotonic()
+                if time.monotonic() - self._checked >= TICK_SECONDS:
+                    self._checked = time.monotonic()
                     self._reconcile({state.worker.name: state for state in states})
                     self._discard_ended()
-                self._found()
+                self._set_connected()
             except AWAY:
-                self._missed()
-            except Exception:  # this thread must outlive anything
+                self._set_disconnected()
+            except Exception:  # this thread must survive any error
                 logger.exception("cluster")
             self._wake.wait(TICK_SECONDS)
 
-    def _found(self) -> None:
-        if self._reached is None:
-            self._reached = time.monotonic()
-            logger.info("the broker answers")
+    def _set_connected(self) -> None:
+        if self._connected_at is None:
+            self._connected_at = time.monotonic()
+            logger.info("connected to the broker")
 
-    def _missed(self) -> None:
-        if self._reached is not None:
-            logger.warning("the broker can't be reached; what waits goes on waiting")
-        self._reached = None
+    def _set_disconnected(self) -> None:
+        if self._connected_at is not None:
+            logger.warning("cannot reach the broker; queued jobs keep waiting")
+        self._connected_at = None
 
     def _publish(self, queues: set[str]) -> None:
-        """As many messages in each queue as jobs wait."""
+        """Fill each queue up to as many messages as there are queued jobs."""
         waiting = min(self._database.waiting(), AHEAD) if queues else 0
         for name in queues if waiting else ():
             missing = waiting - int(self._broker.llen(name))
@@ -111,23 +111,25 @@ class Cluster:
                 self._app.send_task(TASK, queue=name, ignore_result=True, retry=False)
 
     def _reconcile(self, workers: dict[str, WorkerState]) -> None:
-        """Free workers from runs that nobody wants any more; give jobs of lost workers to others."""
+        """Kill workers that do not stop cancelled runs; requeue the jobs of lost workers."""
         for run in self._database.unreleased(self._cancel_seconds):
             self._kill(workers.get(run.worker))
-            self._database.finish(run.id, run.run, "cancelled")  # let go of, in its place
-        if self._reached is not None and time.monotonic() - self._reached > STALE_SECONDS:
+            self._database.finish(run.id, run.run, "cancelled")  # releases the run on behalf of its worker
+        if self._connected_at is not None and time.monotonic() - self._connected_at > STALE_SECONDS:
             lost = self._database.expired(STALE_SECONDS)
             settle(self._database, lost, self._job_seconds)
             silent = self._database.now() - STALE_SECONDS
             for name in {job.worker for job in lost}:
                 worker = workers.get(name)
-                if worker and worker.seen < silent:  # or else it lives, and only never heard that it was given the job
+                if (
+                    worker and worker.seen < silent
+                ):  # otherwise it is alive, and only the response to its claim was lost
                     self._kill(worker)
         if time.monotonic() - self._trimmed > TRIM_SECONDS:
             self._trimmed = time.monotonic()
             self._database.trim()
 
-    def _kill(self, worker: WorkerState | None) -> None:
-        """End the process that runs a worker's task; its parent starts another."""
-        if worker and worker.worker.task:
-            self._app.control.revoke(worker.worker.task, terminate=True, signal="SIGKILL")
+    def _kill(self, state: WorkerState | None) -> None:
+        """Kill the process that runs a worker's task; its parent starts another."""
+        if state and state.worker.task:
+            self._app.control.revoke(state.worker.task, terminate=True, signal="SIGKILL")

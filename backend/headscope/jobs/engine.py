@@ -1,4 +1,4 @@
-"""What runs jobs, as homes see it."""
+"""The interface of what runs jobs, in both deployments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Problems = Mapping[str, Problem | None]
 
 
 class Engine(Protocol):
-    """Runs jobs in a process of its own, which it has for itself."""
+    """Runs jobs in a process of its own."""
 
     @property
     def warm(self) -> frozenset[str]:
@@ -23,7 +23,7 @@ class Engine(Protocol):
         """Most tokens of several inputs in one forward pass; 0 for one input at a time."""
 
     def prewarm(self, reporter: ProgressReporter) -> None:
-        """Get ready for the first job."""
+        """Load the default model before the first job."""
 
     def run(self, jobs: Sequence[Job], reporter: ProgressReporter) -> Problems:
-        """Do jobs that share a forward pass; by id the problem as a document, or None where the result is stored. Raises for a fault of the engine only."""
+        """Run jobs that share a forward pass. Return by id the problem as a document, or None if the result is stored. Raises only for errors of the engine itself."""

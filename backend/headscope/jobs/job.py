@@ -1,4 +1,4 @@
-"""What a job is, who does it, and what every record of jobs promises: the nouns of this room."""
+"""Jobs, workers, and the interface of a job database."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from ..errors import Cancelled, QueueFull, TimedOut, WorkerLost
 
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
 TERMINAL: frozenset[str] = frozenset({"done", "failed", "cancelled"})
-# The owner of everything on a server without tokens.
+# The owner of every job on a server without tokens.
 LOCAL = "local"
 # A job that has lost this many workers fails.
 ATTEMPTS = 3
-# Ended jobs are kept this long (s), and this many of them; as many grants are kept of each owner.
+# Ended jobs are kept for this long (s), and at most this many; the same number of grants is kept per owner.
 KEEP_SECONDS = 7 * 24 * 3600.0
 KEEP_JOBS = 10_000
-# Most jobs that one call of `trim` drops, so that nobody waits for it.
+# Most jobs that one call of `trim` removes, so that it stays short.
 TRIM_JOBS = 1_000
-# A worker not heard of for this long (s) is no longer listed.
+# A worker without a heartbeat for this long (s) is no longer listed.
 GONE_SECONDS = 60.0
 
 Problem = dict[str, Any]
-# A study is done in chunks, its parts: jobs of its batch.
+# A study is computed in chunks, which are jobs of its batch.
 JobKind = Literal["analysis", "study", "chunk"]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is accepted. `model` is the digest of its files; inputs of one `recipe` (a digest of all of the request but its input) and one
-    number of `tokens` may share a forward pass. An empty recipe or None tokens: it runs alone. Nobody is granted a chunk: it belongs to the
-    study whose id is its batch.
+    """A request to run a job. `model` is the digest of the model's files. Jobs with the same `recipe` (a digest of the request without its input)
+    and number of `tokens` may share a forward pass; with an empty recipe or None tokens a job runs alone. A chunk has no grants: it belongs to
+    the study whose id is its batch.
     """
 
     id: str
@@ -47,10 +47,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One piece of accepted work. Times are seconds since 1970 on the record's clock.
+    """Accepted work. Times are seconds since 1970 on the clock of the job database.
 
-    `version` grows with every change, over all jobs. `run` names one claim: no two claims of any jobs have the same, so a worker that
-    was given up can change nothing any more. `attempts` counts the claims since the job was accepted; `worker` made the latest.
+    `version` grows with every change of any job. `run` identifies a claim, uniquely over all jobs, so a worker whose claim has expired cannot change
+    the job any more. `attempts` counts the claims since the job was accepted; `worker` made the latest.
     `owner` is the one whose turn it takes; others may want it too.
     """
 
@@ -79,19 +79,19 @@ class Job:
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Whether it has ended."""
         return self.status in TERMINAL
 
     @property
     def work(self) -> Work:
-        """What was accepted."""
+        """The work as it was accepted."""
         return Work(self.id, self.payload, self.model, self.recipe, self.tokens, self.owner, self.request_id, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker process that takes jobs. `name` outlives the process, `task` is the task it runs now (for killing it), `warm` the digests of the
-    models it has in memory, `most_tokens` how many tokens it takes in one pass, over several inputs (0: one input at a time).
+    """A worker process. `name` outlives the process, `task` is the Celery task it runs (for revoking it), `warm` the digests of the models in its
+    memory, `most_tokens` the most tokens of several inputs in one forward pass (0: one input at a time).
     """
 
     name: str
@@ -105,7 +105,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """What the record knows of a worker: when it was last heard of, and the ids of the jobs it holds."""
+    """A worker, the time of its last heartbeat, and the ids of the jobs it runs."""
 
     worker: Worker
     seen: float
@@ -113,7 +113,7 @@ class WorkerState:
 
 
 class ChunkState(NamedTuple):
-    """A chunk of a study, as far as progress goes. Times as those of a job."""
+    """The progress of a chunk of a study. Times as in Job."""
 
     id: str
     status: Status
@@ -127,7 +127,7 @@ class ChunkState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One claim of a job, and the worker that made it."""
+    """A claim of a job, and the worker that made it."""
 
     id: str
     run: int
@@ -135,7 +135,7 @@ class Run:
 
 
 class ReportId(NamedTuple):
-    """Which of a speaker's additions to the record this is, in the order in which it says them: each is added once, however often it is said."""
+    """An idempotency key of an addition to a counter: the client that sends it and its sequence number. A retry is not added again."""
 
     client_id: str
     number: int
@@ -143,7 +143,7 @@ class ReportId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many jobs may wait, in all and of one owner; None: any number."""
+    """The most queued jobs, in all and per owner; None for no limit."""
 
     total: int | None = None
     per_owner: int | None = None
@@ -154,7 +154,7 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Observations under one name and labels: how many fell at or below each of the bounds `tally.BUCKETS` and above the one before (the last: above all), and their sum."""
+    """Observations with one name and labels: counts per bucket of `histogram.BUCKETS` (the last is above all bounds), and their sum."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -163,9 +163,9 @@ class Histogram:
 
 
 class JobDatabase(Protocol):
-    """The durable record of jobs. Every change is atomic and compare-and-set; any number of threads and processes may use one record.
+    """The durable queue of jobs. Every change is atomic; any number of threads and processes may use the same database.
 
-    A change of a chunk is a change of its study, too. When a study ends, its chunks are cancelled and dropped.
+    A change of a chunk is a change of its study, too. When a study ends, its chunks are cancelled and removed.
     Every method may raise BrokerUnavailable (cluster), or what Database raises (embedded).
     """
 
@@ -177,121 +177,121 @@ class JobDatabase(Protocol):
         priority: int = 0,
         limits: Limits = Limits(),
     ) -> None:
-        """Accept work, durably, all of it or none. Its owners are granted it.
+        """Accept work durably, all of it or none, and grant it to its owners.
 
-        What is queued or running already stays as it is; what has ended starts anew. Raises QueueFull where more would wait than `limits` allow.
+        Queued and running jobs are left unchanged; ended ones start anew. Raises QueueFull if more jobs would be queued than `limits` allow.
         """
 
     def grant(self, id_: str, owner: str) -> None:
-        """Let an owner read an analysis that needs no job, for it is stored."""
+        """Grant an owner a stored analysis, which needs no job."""
 
     def get(self, id_: str) -> Job | None:
-        """The job of that id."""
+        """Return a job, None if there is none."""
 
     def get_many(self, ids: Collection[str]) -> dict[str, Job]:
-        """The jobs of those ids that there are, by id."""
+        """Return those of these jobs that exist, by id."""
 
     def claim(self, worker: Worker) -> list[Job]:
-        """Take the next queued job (see order.py), and with it others that may share its forward pass; empty if nothing waits.
+        """Claim the next queued job (see scheduling.py) and others that may share its forward pass; return an empty list if none is queued.
 
-        They are running now, one attempt more, under a new `run` each.
+        They are running from now on, with one more attempt and a new `run` each.
         """
 
     def heartbeat(self, worker: Worker, runs: Collection[int]) -> None:
-        """The worker lives, and so do these runs of its. One that it was given but knows nothing of, the answer being lost, is left to be settled."""
+        """Record that the worker and these of its runs are alive. Any other run of this worker expires: the response to its claim was lost."""
 
     def deregister(self, name: str) -> None:
-        """The worker's process has ended: it is no longer listed, and holds no cancelled runs. What it was running stays to be settled."""
+        """Remove a worker whose process has ended, and its cancelled runs. Its running jobs are left to be settled."""
 
     def progress(self, id_: str, run: int, fraction: float, stage: str, detail: str) -> bool:
-        """Note how far a run is (fraction in 0..1); False if it is no longer wanted, and should stop."""
+        """Set the progress of a run (fraction in 0..1); return False if it has been cancelled or reassigned and should stop."""
 
     def finish(self, id_: str, run: int, status: Status, error: Problem | None = None) -> bool:
-        """End a run; False if it had ended already. Either way its worker has let go of it."""
+        """End a run; return False if it had already ended. The worker releases the job in either case."""
 
     def requeue(self, id_: str, run: int, detail: str, *, counted: bool = True) -> bool:
-        """Queue a running job again, first of its owner's; False if the run had ended. `counted`: whether the attempt counts."""
+        """Queue a running job again, at the head of its owner's queue; return False if the run had ended. `counted`: whether the attempt counts."""
 
     def cancel(self, id_: str, owner: str | None = None) -> bool:
-        """Withdraw an owner's wish for a queued or running job; it is cancelled once nobody wants it. None: cancelled for all.
+        """Withdraw an owner's grant of a queued or running job; the job is cancelled with the last one. None cancels it for all owners.
 
-        False if it had ended, or the owner had no wish. The last one to withdraw keeps the grant, and so can see that it is cancelled.
+        Return False if the job had ended or the owner had no grant. The last owner keeps its grant, and so can see that the job is cancelled.
         """
 
     def forget(self, id_: str, owner: str | None = None) -> bool:
-        """Withdraw an owner's grant of an ended job; with the last one the job is removed. None: removed for all.
+        """Withdraw an owner's grant of an ended job; the job is removed with the last one. None removes it for all owners.
 
-        True if nothing of it is left, so that its result may go, too. False if others have a grant, it is under way, or there was nothing.
+        Return True if nothing is left, so that its result may be deleted. Return False if others have a grant, the job has not ended, or nothing existed.
         """
 
     def expired(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
-        """Running jobs whose worker was last heard of more than `seconds` ago, or (None) all those of the worker `name`, or of all workers."""
+        """Return the running jobs without a heartbeat for `seconds` (None: all running jobs), of one worker or of all."""
 
     def unreleased(self, seconds: float) -> list[Run]:
-        """Runs cancelled more than `seconds` ago that their worker, which is listed, has not let go of by `finish`."""
+        """Return the runs cancelled more than `seconds` ago that their worker, which is listed, has not released by `finish`."""
 
     def waiting(self, owner: str | None = None) -> int:
-        """Number of queued jobs, of one owner or of all."""
+        """Return the number of queued jobs, of one owner or of all."""
 
     def oldest(self) -> float | None:
-        """When the longest waiting queued job was accepted; None if none waits."""
+        """Return when the oldest queued job was accepted; None if none is queued."""
 
     def position(self, job: Job) -> int | None:
-        """How many jobs are taken before this queued one, by the order of turns; None if it is not queued."""
+        """Return how many jobs will be taken before this queued one; None if it is not queued."""
 
     def newest_version(self) -> int:
-        """The newest version, 0 in an empty record."""
+        """Return the newest version, 0 in an empty database."""
 
     def changed_since(self, version: int) -> tuple[int, list[str] | None]:
-        """The newest version, and the ids that changed after `version`; None for the ids if the record was lost since and everything may have changed."""
+        """Return the newest version and the ids that changed after `version`; None for the ids if the database was lost since, so anything may have changed."""
 
     def statuses(self) -> dict[str, int]:
-        """Number of jobs by status."""
+        """Return the number of jobs by status."""
 
     def page(self, limit: int, before: float, owner: str | None = None, kind: JobKind = "analysis") -> list[Job]:
-        """The newest jobs of a kind created before a time, newest first; of one owner, those granted to it."""
+        """Return the newest jobs of a kind created before a time, newest first; with an owner, only those granted to it."""
 
     def chunks(self, id_: str) -> list[ChunkState]:
-        """The chunks of a study that has not ended, in no order."""
+        """Return the chunks of a study that has not ended, in any order."""
 
     def workers(self) -> list[WorkerState]:
-        """Workers heard of in the last minute, by name."""
+        """Return the workers with a heartbeat in the last minute, by name."""
 
     def may_read(self, id_: str, owner: str) -> bool:
-        """Whether the owner was granted the analysis."""
+        """Return whether the owner has a grant of the analysis."""
 
     def share(self, id_: str, owner: str) -> str:
-        """The key with which anybody may read the analysis or study (128 bit, 32 hexadecimal digits): the same each time, until the owner takes it back or loses its grant."""
+        """Return the owner's share key of an analysis or study (128 bit, 32 hexadecimal digits): the same one until it is revoked or the grant ends."""
 
     def unshare(self, id_: str, owner: str) -> bool:
-        """Take the owner's key back; False if there was none."""
+        """Revoke the owner's share key; return False if there was none."""
 
     def shared(self, key: str) -> str | None:
-        """The id of the analysis or study that the key opens."""
+        """Return the id of the analysis or study that a share key opens."""
 
     def count(self, name: str, number: int = 1, *, report: ReportId | None = None) -> None:
-        """Add to a counter that outlives the process which counts. `saying` is for whoever may have to say it again, having heard no answer."""
+        """Add to a persistent counter. Callers that may have to retry pass a `report`."""
 
     def counters(self) -> dict[str, int]:
-        """All counters."""
+        """Return all counters."""
 
     def observe(self, name: str, labels: Mapping[str, str], value: float, *, report: ReportId | None = None) -> None:
-        """Add an observation to a histogram, as `count` does to a counter. The caller bounds how many values a label has."""
+        """Add an observation to a histogram, as `count` does to a counter. The caller must bound the number of label values."""
 
     def histograms(self) -> list[Histogram]:
-        """All histograms."""
+        """Return all histograms."""
 
     def trim(self, older_than: float = KEEP_SECONDS, most: int = KEEP_JOBS) -> int:
-        """Drop jobs that ended more than `older_than` s ago or are not among the `most` last ended, and grants beyond the `most` newest of each owner.
+        """Remove jobs that ended more than `older_than` s ago or before the `most` last ones, and grants beyond the `most` newest of each owner.
 
-        Results are not touched; whoever sends a request again is granted its result again. At most TRIM_JOBS at a time; how many were dropped.
+        Return the number of removed jobs, at most TRIM_JOBS. Results are kept; sending a request again grants its result again.
         """
 
     def now(self) -> float:
-        """The record's clock, s since 1970: the only one that times are compared with."""
+        """Return the time of the database in s since 1970, the only clock that times are compared with."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 def running(database: JobDatabase, ids: Collection[str]) -> dict[str, int]:
@@ -300,7 +300,7 @@ def running(database: JobDatabase, ids: Collection[str]) -> dict[str, int]:
 
 
 def settle(database: JobDatabase, jobs: Iterable[Job], seconds: float) -> None:
-    """What becomes of jobs whose worker was lost: tried again, or failed after ATTEMPTS workers or when they have run for `seconds`."""
+    """Requeue jobs whose worker was lost. They fail after ATTEMPTS workers, or once they have run for `seconds`."""
     workers = {job.worker for job in jobs if _settle(database, job, seconds)}
     if workers:
         database.count("worker_losses", len(workers))
@@ -318,29 +318,29 @@ def _settle(database: JobDatabase, job: Job, seconds: float) -> bool:
 
 
 def outcome(problem: Problem | None) -> tuple[Status, Problem | None]:
-    """The status in which a run ends that had this problem, or none; and the problem."""
+    """Return the status of a run that ends with this problem or none, and the problem."""
     if problem is None:
         return "done", None
     return ("cancelled" if problem["code"] == Cancelled.code else "failed"), problem
 
 
 def timed_out(seconds: float) -> TimedOut:
-    """The error of a job that has run for longer than that."""
+    """Return the error of a job that has run for longer than that."""
     return TimedOut(f"The analysis took longer than {seconds:g} s and was stopped. Ask for fewer tokens or layers.")
 
 
 def queue_full(limit: int, *, own: bool = False) -> QueueFull:
-    """The error of work that does not fit: into the queue, or into what one owner may have in it."""
+    """Return the error of work beyond the limit of the queue, or of one owner (`own`)."""
     whose = "You have too many analyses waiting." if own else "Too many analyses are waiting."
     return QueueFull(f"{whose} Try again in a minute.", limit=limit)
 
 
-def packed(worker: Worker) -> str:
-    """A claimant as JSON."""
+def to_json(worker: Worker) -> str:
+    """Return a worker as JSON."""
     return json.dumps({**asdict(worker), "warm": sorted(worker.warm)})
 
 
-def unpacked(text: str) -> Worker:
-    """The claimant of that JSON."""
+def from_json(text: str) -> Worker:
+    """Return the worker of such JSON."""
     values = json.loads(text)
     return Worker(**{**values, "warm": frozenset(values["warm"])})

@@ -1,35 +1,35 @@
--- The record of jobs in Redis: a call of this script is one change of the record, and nothing comes in between.
--- KEYS[1] begins the name of every key, ARGV[1] names the command. Lists come and go as JSON.
+-- The job database in Redis. Every call of this script is one atomic change.
+-- KEYS[1] is the prefix of every key, ARGV[1] the command. Lists are passed as JSON.
 --
 -- job:<id>                 hash    a job; absent fields are None
--- version, era             string  the newest version, and the one before the first of this record
+-- version, era             string  the newest version, and the one before the first of this database
 -- changes                  zset    id -> version of its last change
--- created, waiting, ended  zset    id -> time: of all jobs, of the queued, of the ended
+-- created, waiting, ended  zset    id -> time: of all jobs, of queued ones, of ended ones
 -- running                  zset    id -> last heartbeat
--- runs                     hash    run -> id, of the running
--- leaving, leavers         zset, hash    "id:run" -> time of cancelling, worker: cancelled while they ran, and not let go
+-- runs                     hash    run -> id, of running jobs
+-- cancelled, cancelled_workers  zset, hash  "id:run" -> time of cancelling, worker: runs that are cancelled and not released yet
 -- ends                     hash    terminal status -> number of jobs
--- line, turns, state       set, hash, hash    owners with queued jobs; owner -> turn; the turn being served, and who is passed over
--- queue:<owner>            zset    id -> rank, of the queued
--- alike:<recipe>:<tokens>  zset    id -> rank, of the queued that may share a forward pass
--- owners:<id>, mine:<owner>, readers   set, zset, set    grants, both ways, and everybody who has any
--- parts:<id>               set     chunks of a study that has not ended
--- shares, keys             hash    key -> "id:owner", and back
--- said:<speaker>           string  the number of what it has added last to counters and observations
--- seen, workers            zset, hash    worker -> time, what it says of itself
+-- active, turns, state     set, hash, hash    owners with queued jobs; owner -> turn; the turn being served, and which job is passed over
+-- queue:<owner>            zset    id -> rank, of queued jobs
+-- alike:<recipe>:<tokens>  zset    id -> rank, of queued jobs that may share a forward pass
+-- owners:<id>, mine:<owner>, readers   set, zset, set    grants, both ways, and every owner who has any
+-- chunks:<id>              set     chunks of a study that has not ended
+-- shares, keys             hash    share key -> "id:owner", and back
+-- reported:<client>        string  the number of its last addition to counters or observations
+-- seen, workers            zset, hash    worker -> time of its last heartbeat, its state
 
 local call, prefix = redis.call, KEYS[1]
 local clock = call('TIME')
 local now = clock[1] + clock[2] / 1e6
 local commands = {}
--- How long it is known what a speaker has said last.
-local SAID_SECONDS = 86400
+-- How long the last report of a client is remembered (s).
+local REPORT_SECONDS = 86400
 
 local function k(...) return prefix .. table.concat({...}, ':') end
 local function get(id, ...) return call('HMGET', k('job', id), ...) end
-local function under_way(status) return status == 'queued' or status == 'running' end
+local function is_active(status) return status == 'queued' or status == 'running' end
 
--- A list of strings as JSON; cjson takes an empty table for an object.
+-- Encode a list of strings as JSON; cjson encodes an empty table as an object.
 local function json(list) return #list == 0 and '[]' or cjson.encode(list) end
 
 local function jobs(ids)
@@ -42,7 +42,7 @@ local function jobs(ids)
   return json(found)
 end
 
--- The next version, for a change of a job. A record that was lost goes on beyond all versions there have been before.
+-- Assign the next version to a changed job. After the loss of all data, versions continue beyond all earlier ones.
 local step
 function step(id)
   if call('EXISTS', k('version')) == 0 then
@@ -61,11 +61,11 @@ local function set(id, ...) call('HSET', k('job', id), 'version', step(id), ...)
 
 local function served() return tonumber(call('HGET', k('state'), 'turn') or 0) end
 
--- Stand in the line. An owner with an empty queue joins it in the round that is being served.
-local function stand(id)
+-- Add a job to the queue. An owner with an empty queue joins in the round being served.
+local function push(id)
   local owner, priority, number, created, recipe, tokens, attempts =
     unpack(get(id, 'owner', 'priority', 'number', 'created', 'recipe', 'tokens', 'attempts'))
-  if call('SADD', k('line'), owner) == 1 then
+  if call('SADD', k('active'), owner) == 1 then
     call('HSET', k('turns'), owner, math.max(served(), tonumber(call('HGET', k('turns'), owner) or 0)))
   end
   local rank = priority * 1e14 + number
@@ -74,10 +74,10 @@ local function stand(id)
   if recipe ~= '' and tokens and attempts == '0' then call('ZADD', k('alike', recipe, tokens), rank, id) end
 end
 
-local function step_out(id)
+local function dequeue(id)
   local owner, recipe, tokens = unpack(get(id, 'owner', 'recipe', 'tokens'))
   call('ZREM', k('queue', owner), id)
-  if call('EXISTS', k('queue', owner)) == 0 then call('SREM', k('line'), owner) end
+  if call('EXISTS', k('queue', owner)) == 0 then call('SREM', k('active'), owner) end
   call('ZREM', k('waiting'), id)
   if tokens then call('ZREM', k('alike', recipe, tokens), id) end
 end
@@ -104,10 +104,10 @@ local function withdraw(id, owner)
   return call('ZREM', k('mine', owner), id)
 end
 
--- Whether this run of the job goes on; its worker lets go of it either way.
-local function let_go(id, run)
-  call('ZREM', k('leaving'), id .. ':' .. run)
-  call('HDEL', k('leavers'), id .. ':' .. run)
+-- Release a run; return whether it was the current one of its job.
+local function release(id, run)
+  call('ZREM', k('cancelled'), id .. ':' .. run)
+  call('HDEL', k('cancelled_workers'), id .. ':' .. run)
   if call('HGET', k('runs'), run) ~= id then return false end
   call('HDEL', k('runs'), run)
   call('ZREM', k('running'), id)
@@ -116,41 +116,41 @@ end
 
 local finish
 
--- Cancel a job that is under way; its worker, if it has one, has yet to let go.
-local function withhold(id)
+-- Cancel a queued or running job; its worker, if it has one, has yet to release it.
+local function cancel(id)
   local status, run, worker = unpack(get(id, 'status', 'run', 'worker'))
   if status == 'queued' then
-    step_out(id)
+    dequeue(id)
   else
-    let_go(id, run)
-    call('ZADD', k('leaving'), now, id .. ':' .. run)
-    call('HSET', k('leavers'), id .. ':' .. run, worker)
+    release(id, run)
+    call('ZADD', k('cancelled'), now, id .. ':' .. run)
+    call('HSET', k('cancelled_workers'), id .. ':' .. run, worker)
   end
   finish(id, 'cancelled')
 end
 
--- The end of a job, and of the chunks it consists of: nobody wants them any more.
+-- End a job, and cancel and remove its chunks.
 function finish(id, status)
   call('ZADD', k('ended'), now, id)
   call('HINCRBY', k('ends'), status, 1)
   set(id, 'status', status, 'stage', status, 'finished', now)
-  for _, part in ipairs(call('SMEMBERS', k('parts', id))) do
-    if under_way(get(part, 'status')[1]) then withhold(part) end
-    local ended = get(part, 'status')[1]
-    if ended then drop(part, ended) end
+  for _, chunk in ipairs(call('SMEMBERS', k('chunks', id))) do
+    if is_active(get(chunk, 'status')[1]) then cancel(chunk) end
+    local ended = get(chunk, 'status')[1]
+    if ended then drop(chunk, ended) end
   end
-  call('DEL', k('parts', id))
+  call('DEL', k('chunks', id))
 end
 
-local function heard_of(name, claimant)
+local function record_heartbeat(name, worker)
   call('ZADD', k('seen'), now, name)
-  call('HSET', k('workers'), name, claimant)
+  call('HSET', k('workers'), name, worker)
 end
 
 function commands.enqueue(list, batch, priority, total, each)
   local work, fresh, number, by_owner = cjson.decode(list), {}, 0, {}
   for _, one in ipairs(work) do
-    if not fresh[one.id] and not under_way(get(one.id, 'status')[1]) then
+    if not fresh[one.id] and not is_active(get(one.id, 'status')[1]) then
       fresh[one.id], number = one, number + 1
       by_owner[one.owner] = (by_owner[one.owner] or 0) + 1
     end
@@ -170,12 +170,12 @@ function commands.enqueue(list, batch, priority, total, each)
       if batch ~= '' then job[#job + 1], job[#job + 2] = 'batch', batch end
       call('HSET', k('job', one.id), unpack(job))
       if one.kind == 'chunk' then
-        call('SADD', k('parts', batch), one.id)
+        call('SADD', k('chunks', batch), one.id)
       else
         call('ZADD', k('created'), created, one.id)
       end
       for _, owner in ipairs(call('SMEMBERS', k('owners', one.id))) do grant(one.id, owner, created) end
-      stand(one.id)
+      push(one.id)
     end
     if one.kind ~= 'chunk' then grant(one.id, one.owner, get(one.id, 'created')[1]) end
   end
@@ -186,9 +186,9 @@ function commands.grant(id, owner) grant(id, owner, get(id, 'created')[1] or now
 
 function commands.get_many(ids) return jobs(cjson.decode(ids)) end
 
--- The front of the line: of each owner its turn and first jobs, in all not more than `window`, of one owner not more than `deepest`.
+-- Return the head of the queue: the turn and the first jobs of each owner, at most `window` in all and `deepest` per owner.
 function commands.front(window, deepest)
-  local owners, queues = call('SMEMBERS', k('line')), {}
+  local owners, queues = call('SMEMBERS', k('active')), {}
   local depth = math.max(math.min(math.floor(window / math.max(#owners, 1)), deepest), 1)
   for _, owner in ipairs(owners) do
     local queue = {}
@@ -202,7 +202,7 @@ function commands.front(window, deepest)
 end
 
 local function take(id, worker)
-  step_out(id)
+  dequeue(id)
   local version, owner = step(id), get(id, 'owner')[1]
   call('HINCRBY', k('job', id), 'attempts', 1)
   call('HINCRBY', k('turns'), owner, 1)
@@ -211,8 +211,8 @@ local function take(id, worker)
   call('HSET', k('runs'), version, id)
 end
 
--- Claim the first of the choices, [id, number of companions], that still waits.
-function commands.take(name, claimant, head, turn, choices)
+-- Claim the first of the choices, [id, number of companions], that is still queued.
+function commands.take(name, worker, head, turn, choices)
   for _, choice in ipairs(cjson.decode(choices)) do
     local id, more = unpack(choice)
     local status, recipe, tokens = unpack(get(id, 'status', 'recipe', 'tokens'))
@@ -224,15 +224,15 @@ function commands.take(name, claimant, head, turn, choices)
         if other ~= id and #ids <= more then ids[#ids + 1] = other end
       end
       for _, each in ipairs(ids) do take(each, name) end
-      heard_of(name, claimant)
+      record_heartbeat(name, worker)
       return jobs(ids)
     end
   end
   return '[]'
 end
 
-function commands.heartbeat(name, claimant, runs)
-  heard_of(name, claimant)
+function commands.heartbeat(name, worker, runs)
+  record_heartbeat(name, worker)
   for _, run in ipairs(cjson.decode(runs)) do
     local id = call('HGET', k('runs'), run)
     if id and get(id, 'worker')[1] == name then call('ZADD', k('running'), now, id) end
@@ -242,9 +242,9 @@ end
 function commands.deregister(name)
   call('ZREM', k('seen'), name)
   call('HDEL', k('workers'), name)
-  local leavers = call('HGETALL', k('leavers'))
-  for i = 1, #leavers, 2 do
-    if leavers[i + 1] == name then let_go(string.match(leavers[i], '(.*):(.*)')) end
+  local cancelled = call('HGETALL', k('cancelled_workers'))
+  for i = 1, #cancelled, 2 do
+    if cancelled[i + 1] == name then release(string.match(cancelled[i], '(.*):(.*)')) end
   end
 end
 
@@ -255,7 +255,7 @@ function commands.progress(id, run, fraction, stage, detail)
 end
 
 function commands.finish(id, run, status, problem)
-  if not let_go(id, run) then return 0 end
+  if not release(id, run) then return 0 end
   finish(id, status)
   if status == 'done' then call('HSET', k('job', id), 'fraction', 1) end
   if problem ~= '' then call('HSET', k('job', id), 'error', problem) end
@@ -263,14 +263,14 @@ function commands.finish(id, run, status, problem)
 end
 
 function commands.requeue(id, run, detail, uncounted)
-  if not let_go(id, run) then return 0 end
+  if not release(id, run) then return 0 end
   call('HINCRBY', k('job', id), 'attempts', 0 - uncounted)
   set(id, 'status', 'queued', 'stage', 'queued', 'fraction', 0, 'detail', detail)
-  stand(id)
+  push(id)
   return 1
 end
 
--- Somebody else who wants the job, the first by name; nil if there is nobody.
+-- Return another owner with a grant of the job, the first by name; nil if there is none.
 local function heir(id, owner)
   local others = call('SMEMBERS', k('owners', id))
   table.sort(others)
@@ -279,37 +279,37 @@ local function heir(id, owner)
   end
 end
 
--- Make a job of somebody who withdrew one of another who wants it, with the other's turn in the line.
-local function inherit(id, owner, other)
+-- Transfer a job whose owner withdrew to another owner with a grant, at the other owner's turn.
+local function transfer(id, owner, other)
   local status, first = unpack(get(id, 'status', 'owner'))
   if first ~= owner then return end
-  if status == 'queued' then step_out(id) end
+  if status == 'queued' then dequeue(id) end
   call('HSET', k('job', id), 'owner', other)
-  if status == 'queued' then stand(id) end
+  if status == 'queued' then push(id) end
 end
 
--- The owner '' is everybody.
+-- The owner '' means all owners.
 function commands.cancel(id, owner)
   local status = get(id, 'status')[1]
-  if not under_way(status) or (owner ~= '' and not call('ZSCORE', k('mine', owner), id)) then return 0 end
+  if not is_active(status) or (owner ~= '' and not call('ZSCORE', k('mine', owner), id)) then return 0 end
   local other = owner ~= '' and heir(id, owner)
   if other then
     withdraw(id, owner)
-    inherit(id, owner, other)
+    transfer(id, owner, other)
     return 1
   end
-  withhold(id)
+  cancel(id)
   return 1
 end
 
 function commands.forget(id, owner)
   local status, gone = get(id, 'status')[1], 0
-  if under_way(status) then return 0 end
+  if is_active(status) then return 0 end
   for _, each in ipairs(owner ~= '' and {owner} or call('SMEMBERS', k('owners', id))) do gone = gone + withdraw(id, each) end
   if owner ~= '' and gone == 0 then return 0 end
   local other = heir(id, owner)
   if other then
-    inherit(id, owner, other)
+    transfer(id, owner, other)
     return 0
   end
   if status then drop(id, status) end
@@ -326,8 +326,8 @@ end
 
 function commands.unreleased(seconds, gone)
   local runs = {}
-  for _, member in ipairs(call('ZRANGEBYSCORE', k('leaving'), '-inf', string.format('(%.6f', now - seconds))) do
-    local worker = call('HGET', k('leavers'), member)
+  for _, member in ipairs(call('ZRANGEBYSCORE', k('cancelled'), '-inf', string.format('(%.6f', now - seconds))) do
+    local worker = call('HGET', k('cancelled_workers'), member)
     local seen = call('ZSCORE', k('seen'), worker)
     if seen and tonumber(seen) > now - gone then
       local id, run = string.match(member, '(.*):(.*)')
@@ -341,13 +341,13 @@ function commands.waiting(owner) return call('ZCARD', owner == '' and k('waiting
 
 function commands.oldest() return call('ZRANGE', k('waiting'), 0, 0, 'WITHSCORES')[2] end
 
--- Jobs of other owners are taken before this one within the rounds until its turn, and in its own round if they rank before it.
+-- Other owners' jobs are taken first in the rounds before its turn, and in its own round if they rank before it.
 function commands.position(id)
   local owner = get(id, 'owner')[1]
   local before = owner and call('ZRANK', k('queue', owner), id)
   if not before then return nil end
   local turn, rank = call('HGET', k('turns'), owner) + before, tonumber(call('ZSCORE', k('queue', owner), id))
-  for _, other in ipairs(call('SMEMBERS', k('line'))) do
+  for _, other in ipairs(call('SMEMBERS', k('active'))) do
     local rounds = turn - call('HGET', k('turns'), other)
     if other ~= owner and rounds >= 0 then
       before = before + math.min(rounds, call('ZCARD', k('queue', other)))
@@ -389,20 +389,20 @@ function commands.page(limit, before, owner, kind)
 end
 
 function commands.chunks(id, ...)
-  local parts = {}
-  for _, part in ipairs(call('SMEMBERS', k('parts', id))) do
-    local values = get(part, ...)
-    if values[1] then parts[#parts + 1] = {part, unpack(values)} end
+  local chunks = {}
+  for _, chunk in ipairs(call('SMEMBERS', k('chunks', id))) do
+    local values = get(chunk, ...)
+    if values[1] then chunks[#chunks + 1] = {chunk, unpack(values)} end
   end
-  return json(parts)
+  return json(chunks)
 end
 
 function commands.workers(gone)
   local held, states = {}, {}
   local function holds(worker, id) held[worker] = held[worker] or {}; table.insert(held[worker], id) end
   for _, id in ipairs(call('ZRANGE', k('running'), 0, -1)) do holds(get(id, 'worker')[1], id) end
-  local leavers = call('HGETALL', k('leavers'))
-  for i = 1, #leavers, 2 do holds(leavers[i + 1], (string.match(leavers[i], '(.*):'))) end
+  local cancelled = call('HGETALL', k('cancelled_workers'))
+  for i = 1, #cancelled, 2 do holds(cancelled[i + 1], (string.match(cancelled[i], '(.*):'))) end
   local seen = call('ZRANGEBYSCORE', k('seen'), string.format('(%.6f', now - gone), '+inf', 'WITHSCORES')
   for i = 1, #seen, 2 do
     states[#states + 1] = {call('HGET', k('workers'), seen[i]), seen[i + 1], held[seen[i]] or {}}
@@ -430,10 +430,10 @@ function commands.shared(key)
   return pair and string.match(pair, '^(.-):')
 end
 
-function commands.add(index, list, speaker, number)
-  if speaker ~= '' then
-    if tonumber(number) <= tonumber(call('GET', k('said', speaker)) or 0) then return end
-    call('SET', k('said', speaker), number, 'EX', SAID_SECONDS)
+function commands.add(index, list, client, number)
+  if client ~= '' then
+    if tonumber(number) <= tonumber(call('GET', k('reported', client)) or 0) then return end
+    call('SET', k('reported', client), number, 'EX', REPORT_SECONDS)
   end
   for name, number in pairs(cjson.decode(list)) do call('HINCRBYFLOAT', k(index), name, number) end
 end

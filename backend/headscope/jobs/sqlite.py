@@ -1,4 +1,4 @@
-"""The record of the embedded home: a SQLite database."""
+"""The job database of the embedded deployment: a SQLite file."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from .job import (
     Work,
     Worker,
     WorkerState,
-    packed,
+    from_json,
     queue_full,
-    unpacked,
+    to_json,
 )
 from .schema import NEXT, create
 
 COLUMNS = ", ".join(field.name for field in fields(Job))
-# A job that has ended starts with a clean slate when it is accepted again.
+# An ended job that is accepted again starts anew.
 ACCEPT = f"""
 INSERT INTO jobs (id, payload, batch, priority, status, created, number, model, recipe, tokens, owner, request_id, kind, version)
 VALUES (?, ?, ?, ?, 'queued', ?, ({NEXT}), ?, ?, ?, ?, ?, ?, ({NEXT}))
@@ -48,15 +48,15 @@ ON CONFLICT (id) DO UPDATE SET payload = excluded.payload, batch = excluded.batc
     started = NULL, finished = NULL, run = 0, worker = ''
 WHERE status NOT IN ('queued', 'running')
 """
-# An owner with an empty queue joins the line in the round that is being served.
+# An owner with an empty queue joins in the round being served.
 JOIN = """
-INSERT INTO owners (owner, turn) VALUES (:owner, (SELECT turn FROM line)) ON CONFLICT (owner) DO UPDATE SET turn = MAX(turn, excluded.turn)
+INSERT INTO owners (owner, turn) VALUES (:owner, (SELECT turn FROM queue)) ON CONFLICT (owner) DO UPDATE SET turn = MAX(turn, excluded.turn)
 WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE status = 'queued' AND jobs.owner = :owner)
 """
 
 
 class SqliteJobDatabase:
-    """A Record in one file. A file of an older version is brought up to date; its jobs stay."""
+    """A JobDatabase in a file."""
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path)
@@ -75,14 +75,14 @@ class SqliteJobDatabase:
     ) -> None:
         accepted: set[str] = set()
         with self._database.change(durable=True) as connection:
-            for one in work:
-                connection.execute(JOIN, {"owner": one.owner})
-                values = (one.id, one.payload, batch, priority, time.time())
-                more = (one.model, one.recipe, one.tokens, one.owner, one.request_id, one.kind)
+            for item in work:
+                connection.execute(JOIN, {"owner": item.owner})
+                values = (item.id, item.payload, batch, priority, time.time())
+                more = (item.model, item.recipe, item.tokens, item.owner, item.request_id, item.kind)
                 if connection.execute(ACCEPT, (*values, *more)).rowcount > 0:
-                    accepted.add(one.owner)
-                if one.kind != "chunk":
-                    _grant(connection, one.id, one.owner)
+                    accepted.add(item.owner)
+                if item.kind != "chunk":
+                    _grant(connection, item.id, item.owner)
             if accepted:
                 self._check(limits, accepted)
 
@@ -110,26 +110,26 @@ class SqliteJobDatabase:
         if not self.waiting():
             return []
         with self._database.change() as connection:
-            waiting = self._line()
+            waiting = self._head()
             if not waiting:
                 return []
             now, head = time.time(), waiting[0]
-            passed_id, passed_at = connection.execute("SELECT passed_id, passed_at FROM line").fetchone()
+            passed_id, passed_at = connection.execute("SELECT passed_id, passed_at FROM queue").fetchone()
             first = scheduling.prefer_warm(waiting, worker.warm, now - passed_at if passed_id == head.id else 0.0)[0]
             if first.id != head.id and passed_id != head.id:
-                connection.execute("UPDATE line SET passed_id = ?, passed_at = ?", (head.id, now))
-            connection.execute("UPDATE line SET turn = MAX(turn, ?)", (head.turn,))
+                connection.execute("UPDATE queue SET passed_id = ?, passed_at = ?", (head.id, now))
+            connection.execute("UPDATE queue SET turn = MAX(turn, ?)", (head.turn,))
             ids = [first.id, *self._companions(first, scheduling.count_companions(first, worker.most_tokens))]
-            _seen(connection, worker, now)
+            _record_heartbeat(connection, worker, now)
             return [self._take(connection, id_, worker.name, now) for id_ in ids]
 
-    def _line(self) -> list[scheduling.Waiting]:
+    def _head(self) -> list[scheduling.Waiting]:
         owners = self._owners()
         depth = max(min(scheduling.WINDOW // max(len(owners), 1), scheduling.DEEPEST), 1)
         return scheduling.merge(self._queue(owner, turn, depth) for owner, turn in owners)
 
     def _owners(self) -> list[tuple[str, int]]:
-        """Owners in the line, with their turns."""
+        """Return the owners with queued jobs, and their turns."""
         return self._connection.execute(
             "SELECT owner, turn FROM owners WHERE EXISTS (SELECT 1 FROM jobs WHERE status = 'queued' AND jobs.owner = owners.owner)"
         ).fetchall()
@@ -158,17 +158,18 @@ class SqliteJobDatabase:
         ).fetchone()
         job = _job(row)
         connection.execute("UPDATE owners SET turn = turn + 1 WHERE owner = ?", (job.owner,))
-        connection.execute("INSERT INTO runs (run, id, worker, beat) VALUES (?, ?, ?, ?)", (job.run, id_, worker, now))
+        connection.execute(
+            "INSERT INTO runs (run, id, worker, heartbeat) VALUES (?, ?, ?, ?)", (job.run, id_, worker, now)
+        )
         return job
 
     def heartbeat(self, worker: Worker, runs: Collection[int]) -> None:
         with self._database.change() as connection:
             now = time.time()
-            _seen(connection, worker, now)
-            held = json.dumps(list(runs))
+            _record_heartbeat(connection, worker, now)
             connection.execute(
-                "UPDATE runs SET beat = ? WHERE worker = ? AND run IN (SELECT value FROM json_each(?))",
-                (now, worker.name, held),
+                "UPDATE runs SET heartbeat = ? WHERE worker = ? AND run IN (SELECT value FROM json_each(?))",
+                (now, worker.name, json.dumps(list(runs))),
             )
 
     def deregister(self, name: str) -> None:
@@ -187,7 +188,7 @@ class SqliteJobDatabase:
             whole = {"fraction": 1.0} if status == "done" else {}
             changed = _set(connection, id_, run, **ended, **written, **whole)
             if changed:
-                _drop_parts(connection, id_)
+                _remove_chunks(connection, id_)
             return changed
 
     def requeue(self, id_: str, run: int, detail: str, *, counted: bool = True) -> bool:
@@ -210,7 +211,7 @@ class SqliteJobDatabase:
             heir = connection.execute(others, (id_, owner)).fetchone()
             if owner is not None and heir is not None:
                 connection.execute("DELETE FROM grants WHERE id = ? AND owner = ?", (id_, owner))
-                _inherit(connection, id_, owner, heir[0])
+                _transfer(connection, id_, owner, heir[0])
                 return True
             now = time.time()
             connection.execute("UPDATE runs SET cancelled = ? WHERE run = ?", (now, row[0]))
@@ -218,7 +219,7 @@ class SqliteJobDatabase:
                 f"UPDATE jobs SET status = 'cancelled', stage = 'cancelled', finished = ?, version = ({NEXT}) WHERE id = ?",
                 (now, id_),
             )
-            _drop_parts(connection, id_)
+            _remove_chunks(connection, id_)
             return True
 
     def forget(self, id_: str, owner: str | None = None) -> bool:
@@ -232,7 +233,7 @@ class SqliteJobDatabase:
                 return False
             heir = connection.execute("SELECT owner FROM grants WHERE id = ? ORDER BY owner LIMIT 1", (id_,)).fetchone()
             if heir is not None:
-                _inherit(connection, id_, owner, heir[0])
+                _transfer(connection, id_, owner, heir[0])
                 return False
             gone += connection.execute("DELETE FROM jobs WHERE id = ?", (id_,)).rowcount
             return gone > 0
@@ -240,7 +241,7 @@ class SqliteJobDatabase:
     def expired(self, seconds: float | None = None, name: str | None = None) -> list[Job]:
         before = float("inf") if seconds is None else time.time() - seconds
         return self._jobs(
-            "status = 'running' AND run IN (SELECT run FROM runs WHERE beat < ? AND worker = COALESCE(?, worker))",
+            "status = 'running' AND run IN (SELECT run FROM runs WHERE heartbeat < ? AND worker = COALESCE(?, worker))",
             before,
             name,
         )
@@ -280,7 +281,7 @@ class SqliteJobDatabase:
         return rank + sum(self._before(other, turn + rank - theirs, key) for other, theirs in others)
 
     def _before(self, owner: str, rounds: int, key: list[int]) -> int:
-        """How many of an owner's jobs are taken within so many rounds, and in the one after it before a job of that key."""
+        """Return how many of an owner's jobs are taken within `rounds`, and in the next one before a job with that key."""
         jobs = self._connection.execute(
             "SELECT priority, number FROM jobs WHERE status = 'queued' AND owner = ? ORDER BY priority, number LIMIT ?",
             (owner, max(rounds + 1, 0)),
@@ -288,7 +289,7 @@ class SqliteJobDatabase:
         return sum(place < rounds or list(job) < key for place, job in enumerate(jobs))
 
     def newest_version(self) -> int:
-        return self._number("SELECT version FROM line")
+        return self._number("SELECT version FROM queue")
 
     def changed_since(self, version: int) -> tuple[int, list[str] | None]:
         rows = self._connection.execute("SELECT version, id FROM jobs WHERE version > ?", (version,)).fetchall()
@@ -310,10 +311,10 @@ class SqliteJobDatabase:
 
     def workers(self) -> list[WorkerState]:
         rows = self._connection.execute(
-            "SELECT claimant, seen, (SELECT json_group_array(id) FROM runs WHERE worker = name) FROM workers WHERE seen > ? ORDER BY name",
+            "SELECT state, seen, (SELECT json_group_array(id) FROM runs WHERE worker = name) FROM workers WHERE seen > ? ORDER BY name",
             (time.time() - GONE_SECONDS,),
         )
-        return [WorkerState(unpacked(row[0]), row[1], tuple(json.loads(row[2]))) for row in rows]
+        return [WorkerState(from_json(row[0]), row[1], tuple(json.loads(row[2]))) for row in rows]
 
     def may_read(self, id_: str, owner: str) -> bool:
         granted = "SELECT EXISTS (SELECT 1 FROM grants WHERE id = ? AND owner = ?)"
@@ -336,7 +337,7 @@ class SqliteJobDatabase:
         row = self._connection.execute("SELECT id FROM shares WHERE share_key = ?", (key,)).fetchone()
         return str(row[0]) if row else None
 
-    # Nothing is said twice here: no answer of a file is lost.
+    # `report` is not needed: a write to a file is not retried.
     def count(self, name: str, number: int = 1, *, report: ReportId | None = None) -> None:
         self._add("counters", {name: number})
 
@@ -365,7 +366,7 @@ class SqliteJobDatabase:
                 (time.time() - older_than, most, TRIM_JOBS),
             )
             connection.execute(
-                "DELETE FROM grants WHERE rowid IN (SELECT rowid FROM (SELECT rowid, ROW_NUMBER() OVER (PARTITION BY owner ORDER BY asked DESC) AS place "
+                "DELETE FROM grants WHERE rowid IN (SELECT rowid FROM (SELECT rowid, ROW_NUMBER() OVER (PARTITION BY owner ORDER BY requested DESC) AS place "
                 "FROM grants) WHERE place > ? LIMIT ?)",
                 (most, TRIM_JOBS),
             )
@@ -378,7 +379,7 @@ class SqliteJobDatabase:
 
 
 def _set(connection: sqlite3.Connection, id_: str, run: int, **values: Any) -> bool:
-    """Change a job, if that run of it goes on."""
+    """Change a job if that run is its current one."""
     changes = "".join(f"{name} = ?, " for name in values)
     changed = connection.execute(
         f"UPDATE jobs SET {changes}version = ({NEXT}) WHERE id = ? AND run = ? AND status = 'running'",
@@ -387,30 +388,30 @@ def _set(connection: sqlite3.Connection, id_: str, run: int, **values: Any) -> b
     return changed.rowcount > 0
 
 
-def _drop_parts(connection: sqlite3.Connection, id_: str) -> None:
-    """After the end of a study: nobody wants its chunks any more."""
-    parts = "FROM jobs WHERE batch = ? AND kind = 'chunk'"
-    connection.execute(f"UPDATE runs SET cancelled = ? WHERE run IN (SELECT run {parts})", (time.time(), id_))
-    connection.execute(f"DELETE {parts}", (id_,))
+def _remove_chunks(connection: sqlite3.Connection, id_: str) -> None:
+    """Cancel and remove the chunks of a study that has ended."""
+    chunks = "FROM jobs WHERE batch = ? AND kind = 'chunk'"
+    connection.execute(f"UPDATE runs SET cancelled = ? WHERE run IN (SELECT run {chunks})", (time.time(), id_))
+    connection.execute(f"DELETE {chunks}", (id_,))
 
 
 def _grant(connection: sqlite3.Connection, id_: str, owner: str) -> None:
     connection.execute(
-        "INSERT INTO grants (owner, id, asked) VALUES (?, ?, ?) ON CONFLICT (owner, id) DO UPDATE SET asked = excluded.asked",
+        "INSERT INTO grants (owner, id, requested) VALUES (?, ?, ?) ON CONFLICT (owner, id) DO UPDATE SET requested = excluded.requested",
         (owner, id_, time.time()),
     )
 
 
-def _inherit(connection: sqlite3.Connection, id_: str, owner: str | None, heir: str) -> None:
-    """Make a job of somebody who withdrew one of another who wants it, with the other's turn in the line."""
+def _transfer(connection: sqlite3.Connection, id_: str, owner: str | None, heir: str) -> None:
+    """Transfer a job whose owner withdrew to another owner with a grant, at the other owner's turn."""
     connection.execute(JOIN, {"owner": heir})
     connection.execute("UPDATE jobs SET owner = ? WHERE id = ? AND owner = ?", (heir, id_, owner))
 
 
-def _seen(connection: sqlite3.Connection, worker: Worker, now: float) -> None:
+def _record_heartbeat(connection: sqlite3.Connection, worker: Worker, now: float) -> None:
     connection.execute(
-        "INSERT INTO workers VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET claimant = excluded.claimant, seen = excluded.seen",
-        (worker.name, packed(worker), now),
+        "INSERT INTO workers VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET state = excluded.state, seen = excluded.seen",
+        (worker.name, to_json(worker), now),
     )
 
 
