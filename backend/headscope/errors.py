@@ -1,42 +1,42 @@
-"""Every error Headscope raises on purpose.
+"""Every error that Headscope raises on purpose.
 
     HeadscopeError
-    ├── InvalidSetting                a HEADSCOPE_ variable has a value that can't be right
-    ├── InvalidRequest                what was asked makes no sense; says which field
-    │   ├── InvalidText               the text can't be analysed
-    │   ├── InvalidImage              the image can't be read, or is too large
-    │   ├── InvalidDataset            the data set can't be read; says which row
-    │   ├── InvalidQuery              the query for heads can't be read; says where
-    │   ├── TooManyTokens             more tokens than the model takes
-    │   └── BudgetExceeded            would not fit into memory or onto disk; says what would
+    ├── InvalidSetting                a HEADSCOPE_ variable is invalid
+    ├── InvalidRequest                a field of the request is invalid
+    │   ├── InvalidText               the text cannot be analysed
+    │   ├── InvalidImage              the image cannot be decoded, or is too large
+    │   ├── InvalidDataset            the data set cannot be parsed
+    │   ├── InvalidQuery              the query for heads cannot be parsed
+    │   ├── TooManyTokens             more tokens than the model accepts
+    │   └── BudgetExceeded            would not fit into memory or onto disk
     ├── Unknown                       no model, lens, mechanism, measure, head or analysis of that name
-    ├── Unsupported                   a combination that can't be right, with the reason
+    ├── Unsupported                   a combination that cannot be computed correctly
     ├── ModelError
-    │   ├── UnsafeModel               the configuration asks for code
+    │   ├── UnsafeModel               the configuration asks to run code
     │   ├── UnsafeWeights             only pickled weights
-    │   ├── CorruptModel              weights or configuration damaged
-    │   ├── ModelUnavailable          neither here nor reachable
+    │   ├── CorruptModel              damaged weights or configuration
+    │   ├── ModelUnavailable          neither local nor downloadable
     │   └── ModelNotExact             captured attention differs from the model's own
-    ├── DatasetUnavailable            the data set could not be fetched from the hub
+    ├── DatasetUnavailable            the data set cannot be downloaded from the hub
     ├── NonFinite                     the model computed NaN or infinity
-    ├── Unauthorized                  the server wants an access token
+    ├── Unauthorized                  no valid access token
     ├── AccountsUnreadable            the file of access tokens is damaged
     ├── NotReady                      the analysis is not finished
-    ├── QueueFull                     too many jobs waiting
-    ├── RequestTimeout                the request's body arrived too slowly
-    ├── TooManyRequests               one user has too many requests or streams open
+    ├── QueueFull                     too many queued jobs
+    ├── RequestTimeout                the request body arrived too slowly
+    ├── TooManyRequests               one user has too many open requests or streams
     ├── ServerBusy                    too many bytes are being received at once
-    ├── StorageFull                   no room for the result
-    ├── BrokerUnavailable             the Redis that holds the jobs can't be reached
-    ├── StoreUnavailable              the store of results can't be reached
+    ├── StorageFull                   no space for the result
+    ├── BrokerUnavailable             the job queue is unreachable
+    ├── StoreUnavailable              the result store is unreachable
+    ├── DatabaseDamaged               a database file is damaged
     ├── OutOfMemory                   the analysis did not fit into memory
-    ├── WorkerLost                    the worker died too often on this job
-    ├── TimedOut                      the job took longer than allowed
-    ├── FigureNotDrawn                no browser to draw a figure with, or it failed
-    └── Cancelled                     somebody cancelled it
+    ├── WorkerLost                    the worker died on every attempt
+    ├── TimedOut                      the job exceeded its time limit
+    ├── FigureNotDrawn                no browser to render a figure with, or rendering failed
+    └── Cancelled                     the job was cancelled
 
-Each class has a stable `code`, an HTTP `status` and a `title`; `detail` is one plain sentence of our own words that says what to do. It never
-contains what the caller sent.
+Each class has a stable `code`, an HTTP `status` and a `title`. `detail` says what is wrong and what to do about it; it never contains input.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from typing import ClassVar
 
 
 class HeadscopeError(Exception):
-    """Base of every error of ours. `pointer` names the field of the request (JSON pointer), `limit` and `actual` the numbers.
+    """The base class. `pointer` names the invalid field (JSON pointer); `limit` and `actual` are the numbers that were compared.
 
-    `retry_after` is how long (s) to wait before the same request may go through; None where it never will.
+    `retry_after` is the time (s) after which the same request may succeed; None if retrying does not help.
     """
 
     code: ClassVar[str] = "internal"
@@ -65,7 +65,7 @@ class HeadscopeError(Exception):
         self.actual = actual
 
     def problem(self) -> dict[str, object]:
-        """The error as an RFC 9457 problem document, without the request's id."""
+        """Return the error as an RFC 9457 problem document, without the request id."""
         document: dict[str, object] = {
             "type": f"/problems/{self.code}",
             "title": self.title,
@@ -82,39 +82,39 @@ class HeadscopeError(Exception):
 
 
 class InvalidSetting(HeadscopeError):
-    """A setting has a value that can't be right; nothing starts."""
+    """A setting is invalid. The server does not start."""
 
-    code, title = "invalid-setting", "A setting is not valid"
+    code, title = "invalid-setting", "Invalid setting"
 
 
 class InvalidRequest(HeadscopeError):
     """A field of the request is missing, of the wrong type or out of range."""
 
-    code, status, title = "invalid-request", 422, "The request is not valid"
+    code, status, title = "invalid-request", 422, "Invalid request"
 
 
 class InvalidText(InvalidRequest):
-    """The text is empty, too long, or holds characters that are not text."""
+    """The text is empty, too long, or contains invalid characters."""
 
-    code, title = "invalid-text", "The text can't be analysed"
+    code, title = "invalid-text", "The text cannot be analysed"
 
 
 class InvalidImage(InvalidRequest):
     """The image is damaged, too large, or not an image."""
 
-    code, title = "invalid-image", "The image can't be analysed"
+    code, title = "invalid-image", "The image cannot be analysed"
 
 
 class InvalidDataset(InvalidRequest):
-    """The data set can't be read, or holds nothing that can be used."""
+    """The data set cannot be parsed, or contains no usable rows."""
 
-    code, title = "invalid-dataset", "The data set can't be read"
+    code, title = "invalid-dataset", "The data set cannot be read"
 
 
 class InvalidQuery(InvalidRequest):
-    """A query for heads can't be read. `position` is where, in characters from 0."""
+    """A query for heads cannot be parsed. `position` is the offset of the error in characters."""
 
-    code, title = "invalid-query", "The query can't be read"
+    code, title = "invalid-query", "The query cannot be parsed"
 
     def __init__(self, detail: str, position: int) -> None:
         super().__init__(f"{detail} (At character {position + 1}.)", pointer="/where")
@@ -128,19 +128,19 @@ class InvalidQuery(InvalidRequest):
 
 
 class TooManyTokens(InvalidRequest):
-    """The text has more tokens than the model takes."""
+    """The text has more tokens than the model accepts."""
 
     code, title = "too-many-tokens", "The text is too long for this model"
 
 
 class BudgetExceeded(InvalidRequest):
-    """The analysis would not fit; the detail says what would."""
+    """The analysis would not fit into memory or onto disk. The detail says what would."""
 
     code, title = "attention-budget-exceeded", "The analysis does not fit"
 
 
 class Unknown(HeadscopeError):
-    """There is nothing of that name. `what` becomes part of the code: unknown-model, unknown-lens, ..."""
+    """A name that does not exist. `what` becomes part of the code: unknown-model, unknown-lens, ..."""
 
     status = 404
 
@@ -158,19 +158,19 @@ def _unknown(what: str, detail: str, pointer: str | None) -> Unknown:
 
 
 class Unsupported(HeadscopeError):
-    """What was asked can't be right for this model or input."""
+    """The request cannot be computed correctly for this model or input."""
 
     code, status, title = "unsupported", 422, "Not supported"
 
 
 class ModelError(HeadscopeError):
-    """The model can't be used."""
+    """The model cannot be used."""
 
-    code, status, title = "model-error", 422, "The model can't be used"
+    code, status, title = "model-error", 422, "The model cannot be used"
 
 
 class UnsafeModel(ModelError):
-    """The model's files ask to run code or name something this version does not know."""
+    """The model's files ask to run code, or require something that this version does not have."""
 
     code, title = "unsafe-model", "The model is not safe to load"
 
@@ -188,19 +188,19 @@ class CorruptModel(ModelError):
 
 
 class ModelUnavailable(ModelError):
-    """The model is not on this machine and could not be fetched."""
+    """The model is not on this machine and cannot be downloaded."""
 
     code, status, title = "model-unavailable", 424, "The model is not available"
 
 
 class ModelNotExact(ModelError):
-    """What was captured is not what the model itself computes."""
+    """The captured attention differs from what the model computes."""
 
-    code, title = "model-not-exact", "The model's attention can't be captured exactly"
+    code, title = "model-not-exact", "The model's attention cannot be captured exactly"
 
 
 class DatasetUnavailable(HeadscopeError):
-    """The data set is on the hub and could not be fetched."""
+    """The data set cannot be downloaded from the hub."""
 
     code, status, title = "dataset-unavailable", 424, "The data set is not available"
 
@@ -212,98 +212,98 @@ class NonFinite(HeadscopeError):
 
 
 class Unauthorized(HeadscopeError):
-    """No access token was sent, or one that is not known, or not any more."""
+    """The request has no access token, or an invalid or revoked one."""
 
-    code, status, title = "unauthorized", 401, "An access token is needed"
+    code, status, title = "unauthorized", 401, "Access token required"
 
 
 class AccountsUnreadable(HeadscopeError):
-    """It can't be known who may use the server, so nobody may."""
+    """The access tokens cannot be read, so every request is rejected."""
 
-    code, status, title = "accounts-unreadable", 503, "The access tokens can't be read"
+    code, status, title = "accounts-unreadable", 503, "The access tokens cannot be read"
 
 
 class NotReady(HeadscopeError):
-    """The analysis is not finished, or did not keep what is asked for."""
+    """The analysis is not finished, or did not keep the requested data."""
 
     code, status, title = "not-ready", 409, "Not ready"
 
 
 class QueueFull(HeadscopeError):
-    """Too many jobs wait already."""
+    """Too many jobs are queued."""
 
-    code, status, title = "queue-full", 429, "Too many jobs are waiting"
+    code, status, title = "queue-full", 429, "The job queue is full"
     retry_after = 30
 
 
 class RequestTimeout(HeadscopeError):
-    """The request's body did not arrive in time."""
+    """The request body did not arrive in time."""
 
     code, status, title = "request-timeout", 408, "The request took too long to arrive"
 
 
 class TooManyRequests(HeadscopeError):
-    """One user has too many requests or event streams open."""
+    """One user has too many open requests or event streams."""
 
     code, status, title = "too-many-requests", 429, "Too many requests at once"
     retry_after = 5
 
 
 class ServerBusy(HeadscopeError):
-    """All users together send more than fits into the server's memory."""
+    """The request bodies of all users exceed the server's memory limit."""
 
     code, status, title = "server-busy", 503, "The server is busy"
     retry_after = 5
 
 
 class StorageFull(HeadscopeError):
-    """The result could not be written."""
+    """There is no space to write the result."""
 
-    code, status, title = "storage-full", 507, "No room for the result"
+    code, status, title = "storage-full", 507, "Storage is full"
 
 
 class BrokerUnavailable(HeadscopeError):
-    """The Redis that holds a cluster's jobs can't be reached, or takes nothing new. What was accepted is not lost."""
+    """The Redis with a cluster's jobs is unreachable or accepts no writes. Accepted jobs are not lost."""
 
-    code, status, title = "broker-unavailable", 503, "The queue of jobs can't be reached"
+    code, status, title = "broker-unavailable", 503, "The job queue is unreachable"
     retry_after = 5
 
 
 class StoreUnavailable(HeadscopeError):
-    """The store of results can't be reached now; the result may well be there."""
+    """The result store is unreachable. The result may still exist."""
 
-    code, status, title = "store-unavailable", 503, "The store can't be reached"
+    code, status, title = "store-unavailable", 503, "The result store is unreachable"
     retry_after = 5
 
 
 class DatabaseDamaged(HeadscopeError):
-    """A database file of the server is damaged. The next start puts it aside."""
+    """A database file of the server is damaged. The next start quarantines it."""
 
     code, status, title = "database-damaged", 503, "A database file is damaged"
 
 
 class OutOfMemory(HeadscopeError):
-    """The process that ran the analysis got no more memory, also with this analysis alone."""
+    """The worker ran out of memory, even with this analysis alone."""
 
     code, status, title = "out-of-memory", 500, "Out of memory"
 
 
 class WorkerLost(HeadscopeError):
-    """The worker process died each time it ran this job."""
+    """The worker process died on every attempt at this job."""
 
     code, status, title = "worker-lost", 500, "The worker died"
 
 
 class TimedOut(HeadscopeError):
-    """The job took longer than the server allows."""
+    """The job exceeded the server's time limit."""
 
     code, status, title = "timed-out", 504, "The job took too long"
 
 
 class FigureNotDrawn(HeadscopeError):
-    """The figure can't be made a picture on this machine. Its data and its numbers can be had all the same."""
+    """The figure cannot be rendered as an image on this machine. Its JSON and CSV are available."""
 
-    code, status, title = "figure-not-drawn", 503, "The figure can't be drawn here"
+    code, status, title = "figure-not-drawn", 503, "The figure cannot be drawn on this server"
 
 
 class Cancelled(HeadscopeError):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headscope.api.http.connection import HEAD_SECONDS, LINGER_SECONDS, most_connections
+from headscope.api.http.connection import HEAD_SECONDS, LINGER_SECONDS, max_connections
 from headscope.api.middleware.bodies import BODY_SECONDS, OTHER_BYTES, SIGN_IN_BYTES
 from headscope.logs import PROVOKED, _OncePerSecond
 from tests.api.test_bad_input import check_problem
@@ -116,4 +116,4 @@ def test_connections_leave_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three quarters at most, and never more than 4096."""
     for limit, most in ((256, 160), (1024, 768), (65536, 4096), (resource.RLIM_INFINITY, 4096), (64, 1)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
-        assert most_connections() == most
+        assert max_connections() == most

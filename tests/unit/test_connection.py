@@ -35,7 +35,7 @@ def test_readers_that_stop_are_disconnected(monkeypatch: pytest.MonkeyPatch, rea
 
 
 async def _received(reads: bool) -> int:
-    protocol = cast("type[asyncio.Protocol]", partial(Connection, most=10))
+    protocol = cast("type[asyncio.Protocol]", partial(Connection, limit=10))
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, len(PIECE))
     server = uvicorn.Server(uvicorn.Config(cast("Any", large), http=protocol, lifespan="off", log_config=None))

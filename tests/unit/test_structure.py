@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headscope.api.http.json_structure import MOST_BARE, MOST_KEYS, MOST_LEVELS, MOST_VALUES, check_structure
+from headscope.api.http.json_structure import MAX_BARE, MAX_KEYS, MAX_LEVELS, MAX_VALUES, check_structure
 from headscope.errors import InvalidRequest
 
 FULL = {
@@ -30,14 +30,14 @@ def test_what_requests_need(document: object, encoding: str) -> None:
 @pytest.mark.parametrize(
     ("body", "limit"),
     [
-        (b"[" + b"1," * MOST_VALUES + b"1]", MOST_VALUES),
-        (b"[" + b"[]," * (MOST_VALUES // 2) + b"1]", MOST_VALUES),
-        (b"{" + b",".join(b'"%d":0' % key for key in range(MOST_KEYS + 1)) + b"}", MOST_KEYS),
-        (b'{"a":' * (MOST_LEVELS + 1) + b"1" + b"}" * (MOST_LEVELS + 1), MOST_LEVELS),
-        (b"[" + b"9" * MOST_BARE + b"]", MOST_BARE),
-        (b'["\\\\",' + b"[" * (MOST_LEVELS + 1), MOST_LEVELS),
-        (b'["\\\\\\"",' + b"[" * (MOST_LEVELS + 1), MOST_LEVELS),
-        (('["\\"",' + "[" * (MOST_LEVELS + 1)).encode("utf-16"), MOST_LEVELS),
+        (b"[" + b"1," * MAX_VALUES + b"1]", MAX_VALUES),
+        (b"[" + b"[]," * (MAX_VALUES // 2) + b"1]", MAX_VALUES),
+        (b"{" + b",".join(b'"%d":0' % key for key in range(MAX_KEYS + 1)) + b"}", MAX_KEYS),
+        (b'{"a":' * (MAX_LEVELS + 1) + b"1" + b"}" * (MAX_LEVELS + 1), MAX_LEVELS),
+        (b"[" + b"9" * MAX_BARE + b"]", MAX_BARE),
+        (b'["\\\\",' + b"[" * (MAX_LEVELS + 1), MAX_LEVELS),
+        (b'["\\\\\\"",' + b"[" * (MAX_LEVELS + 1), MAX_LEVELS),
+        (('["\\"",' + "[" * (MAX_LEVELS + 1)).encode("utf-16"), MAX_LEVELS),
     ],
     ids=["values", "lists", "keys", "levels", "numbers", "escaped backslash", "escaped quote", "utf-16"],
 )

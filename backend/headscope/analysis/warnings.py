@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 BY_KIND = ("frequency", "patterns", "sink")
 
 
-def find_warnings(result: Result, missing: dict[str, str], trained: Mapping[str, Any] = SOFTMAX) -> Iterator[ResultWarning]:
+def find_warnings(
+    result: Result, missing: dict[str, str], trained: Mapping[str, Any] = SOFTMAX
+) -> Iterator[ResultWarning]:
     """About each lens that was asked for: identical to the weights, dependent or ill-conditioned values, rows without a reading; about the weights themselves.
 
     `trained` is the mechanism that the model was trained with: of one trained with softmax it is no news that another mechanism is a what-if.

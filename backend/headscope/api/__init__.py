@@ -1,1 +1,1 @@
-"""The REST interface, version 1, and the page. Nothing here imports torch."""
+"""Version 1 of the REST API, and the page. Nothing here imports torch."""

@@ -1,4 +1,4 @@
-"""The application: routes, failures, guard, and the page's files."""
+"""The FastAPI application: routes, middleware, error handlers and the page."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..server.accounts import FILE, Accounts
 from ..server.service import Service
 from ..settings import Settings
 from . import error_responses, problems
-from .http.recent import RecentAnswers
-from .http.responses import LargeResponses
-from .middleware.access import Access
+from .http.response_cache import ResponseCache
+from .middleware.access import AccessMiddleware
 from .middleware.bodies import BodyLimitMiddleware, BodyLimits
-from .middleware.metrics import PREFIX, RequestMetrics
-from .middleware.reads import ReadCache
+from .middleware.metrics import PREFIX, MetricsMiddleware
+from .middleware.reads import ReadCacheMiddleware
+from .middleware.responses import LargeResponseMiddleware
 from .middleware.security import SecurityMiddleware
 from .routes import (
     analyses,
@@ -41,17 +41,32 @@ from .routes import (
 )
 from .static_files import serve_page
 
-# Most calls that block at once.
+# Size of the thread pool for blocking calls.
 THREADS = 32
+ROUTERS = (
+    session.router,
+    declarations.router,
+    analyses.router,
+    shares.router,
+    maps.router,
+    exports.router,
+    heads.router,
+    compare.router,
+    figures.router,
+    datasets.router,
+    studies.router,
+    study_results.router,
+    figures.declared,
+)
 
 
 def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
-    """The server's application. Its service starts and stops with it. `tokens`: nobody is let in without one, even while there is none."""
+    """Return the server's application, which starts and stops its service. With `tokens`, access requires a token even if none exists yet."""
     service, accounts = Service(settings), Accounts(settings.home / FILE, required=tokens)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # However few cores there are: threads that wait for a disk or for Redis must not keep others waiting.
+        # The default has few threads on machines with few cores, and these threads mostly wait for disks or Redis.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "waiting"))
         service.start()
         yield
@@ -62,43 +77,37 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
         version=__version__,
         description="See what attention heads do, and how much of what a head map shows reaches the output.",
         openapi_url=f"{PREFIX}/openapi.json",
-        docs_url=None,  # its page would load a script from elsewhere
+        docs_url=None,  # its page loads a script from another site
         redoc_url=None,
         redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # /metrics and the log say it all
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # Headscope has its own metrics and logs
         lifespan=lifespan,
     )
-    app.state.service, app.state.accounts = service, accounts
-    app.state.registry, app.state.recent = metrics.registry(service), RecentAnswers()
-    app.state.renderer = Renderer()
-    for part in (
-        session,
-        declarations,
-        analyses,
-        shares,
-        maps,
-        exports,
-        heads,
-        compare,
-        figures,
-        datasets,
-        studies,
-        study_results,
-    ):
-        app.include_router(part.router, prefix=PREFIX)
-    app.include_router(figures.declared, prefix=PREFIX)
-    app.include_router(figures.page)
-    app.include_router(health.router)
-    app.include_router(metrics.router)
+    app.state.service, app.state.accounts, app.state.renderer = service, accounts, Renderer()
+    app.state.registry, app.state.response_cache = metrics.make_registry(service), ResponseCache()
+    for router in ROUTERS:
+        app.include_router(router, prefix=PREFIX)
+    for router in (figures.page, health.router, metrics.router):
+        app.include_router(router)
     serve_page(app)
-    problems.install(app)
+    problems.add_handlers(app)
     error_responses.describe(app)
-    limits = BodyLimits.of(settings, PREFIX)
-    reads = {"recent": app.state.recent, "simple": partial(maps.simple, service.limiters.memory), "route": maps.ROUTE}
-    app.add_middleware(ReadCache, service=service, **reads)
-    app.add_middleware(LargeResponses, room=service.limiters.memory)
-    app.add_middleware(BodyLimitMiddleware, limits=limits)
-    app.add_middleware(Access, accounts=accounts, shared=service.database.shared)
-    app.add_middleware(SecurityMiddleware, hosts=settings.allowed_hosts, limits=limits)
-    app.add_middleware(RequestMetrics, registry=app.state.registry)
+    _add_middleware(app, service, accounts, settings)
     return app
+
+
+def _add_middleware(app: FastAPI, service: Service, accounts: Accounts, settings: Settings) -> None:
+    """Add the middleware, from the innermost to the outermost."""
+    limits = BodyLimits.of(settings, PREFIX)
+    app.add_middleware(
+        ReadCacheMiddleware,
+        service=service,
+        cache=app.state.response_cache,
+        find_reader=partial(maps.find_reader, service.limiters.memory),
+        route=maps.ROUTE,
+    )
+    app.add_middleware(LargeResponseMiddleware, room=service.limiters.memory)
+    app.add_middleware(BodyLimitMiddleware, limits=limits)
+    app.add_middleware(AccessMiddleware, accounts=accounts, shared=service.database.shared)
+    app.add_middleware(SecurityMiddleware, hosts=settings.allowed_hosts, limits=limits)
+    app.add_middleware(MetricsMiddleware, registry=app.state.registry)

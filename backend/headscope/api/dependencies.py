@@ -1,4 +1,4 @@
-"""What routes share: the service, and reading a result that may have to be computed again."""
+"""Dependencies that routes share: the service, the visitor, ids that the visitor may read, and reading results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .error_responses import raises
 from .middleware.access import Visitor
 
 T = TypeVar("T")
-# How long an answer waits for a result that was found corrupt and is computed again.
+# How long a request waits for a corrupt result to be computed again.
 RECOMPUTE_SECONDS = 60.0
-# The errors of `read`.
+# The `responses` of routes that call `read`.
 READS = raises(NotReady, QueueFull)
 
 
@@ -34,12 +34,12 @@ async def _visitor(request: Request) -> Visitor:
 
 ServiceDep = Annotated[Service, Depends(_service)]
 VisitorDep = Annotated[Visitor, Depends(_visitor)]
-# What ids look like; what looks otherwise is no id of anything.
+# Declared but not validated: a malformed id is simply unknown.
 ID: dict[str, Any] = {"pattern": "^[0-9a-f]{32}$"}
 
 
-async def _readable(
-    id_: Annotated[str, Path(alias="id", json_schema_extra=ID, description="The analysis' id.")],
+async def _readable_analysis(
+    id_: Annotated[str, Path(alias="id", json_schema_extra=ID, description="Id of the analysis.")],
     service: ServiceDep,
     visitor: VisitorDep,
 ) -> str:
@@ -47,8 +47,8 @@ async def _readable(
     return id_
 
 
-async def _other_readable(
-    other: Annotated[str, Path(json_schema_extra=ID, description="The other analysis' id; it may be the same.")],
+async def _other_readable_analysis(
+    other: Annotated[str, Path(json_schema_extra=ID, description="Id of the other analysis; may be the same.")],
     service: ServiceDep,
     visitor: VisitorDep,
 ) -> str:
@@ -56,8 +56,8 @@ async def _other_readable(
     return other
 
 
-async def _study(
-    id_: Annotated[str, Path(alias="id", json_schema_extra=ID, description="The study's id.")],
+async def _readable_study(
+    id_: Annotated[str, Path(alias="id", json_schema_extra=ID, description="Id of the study.")],
     service: ServiceDep,
     visitor: VisitorDep,
 ) -> str:
@@ -65,15 +65,14 @@ async def _study(
     return id_
 
 
-# Ids of analyses and studies that whoever asks may read: no route sees another one.
-AnalysisId = Annotated[str, Depends(_readable)]
-OtherId = Annotated[str, Depends(_other_readable)]
-StudyId = Annotated[str, Depends(_study)]
-Slice = str
+# Ids that the visitor may read. Routes with these parameters respond with 404 to all others.
+AnalysisId = Annotated[str, Depends(_readable_analysis)]
+OtherId = Annotated[str, Depends(_other_readable_analysis)]
+StudyId = Annotated[str, Depends(_readable_study)]
 
 
-def limited(kind: Literal["uploads", "exports", "comparisons"]) -> Any:
-    """A dependency: the request holds a slot of a limiter until its answer is sent. Raises TooManyRequests."""
+def limit_by(kind: Literal["uploads", "exports", "comparisons"]) -> Any:
+    """Return a dependency that holds a slot of a limiter until the response is sent. Raises TooManyRequests."""
 
     async def hold(service: ServiceDep) -> AsyncIterator[None]:
         async with getattr(service.limiters, kind).slot():
@@ -83,7 +82,7 @@ def limited(kind: Literal["uploads", "exports", "comparisons"]) -> Any:
 
 
 async def check_readable(service: Service, visitor: Visitor, id_: str, kind: JobKind = "analysis") -> None:
-    """Raise Unknown unless the visitor may read that analysis, or study: what is somebody else's is as if it were not there."""
+    """Raise Unknown unless the visitor may read this analysis or study. The error is the same whether or not it exists."""
     if re.fullmatch(ID["pattern"], id_) is None:
         raise unknown_job(kind)
     if not visitor.opens(id_) and not await asyncio.to_thread(visitor.may_read, service.database, id_):
@@ -91,7 +90,7 @@ async def check_readable(service: Service, visitor: Visitor, id_: str, kind: Job
 
 
 async def read(service: Service, id_: str, reader: Callable[[Stored], T], kind: JobKind = "analysis") -> T:
-    """`reader` applied to a finished analysis, or study, in a thread. A corrupt result is computed again first. Raises Unknown or NotReady."""
+    """Call `reader` on a finished analysis or study in a thread. A corrupt result is computed again first. Raises Unknown or NotReady."""
     for _ in range(2):
         result = await service.limiters.results.run(
             lambda: read_or_recompute(service, id_, lambda stored: (reader(stored),), kind)
@@ -99,45 +98,45 @@ async def read(service: Service, id_: str, reader: Callable[[Stored], T], kind: 
         if result is not None:
             return result[0]
         await service.watcher.ended(id_, RECOMPUTE_SECONDS)
-    raise NotReady("The stored result was damaged and is being computed again. Try again in a moment.")
+    raise NotReady("The stored result was corrupt and is being computed again. Try again in a moment.")
 
 
-def places(what: str, asked: str | None, numbers: Sequence[int]) -> slice:
-    """`4` or `2:5` in the model's numbering -> places in the selection that was analysed. Raises InvalidRequest or Unknown."""
-    if asked is None:
+def parse_slice(axis: str, text: str | None, numbers: Sequence[int]) -> slice:
+    """Parse an index such as `4` or a range such as `2:5` into a slice of `numbers`, the indices along this axis. Raises InvalidRequest or Unknown."""
+    if text is None:
         return slice(0, len(numbers))
-    matched = re.fullmatch(r"(\d{1,6})|(\d{0,6}):(\d{0,6})", asked)
+    matched = re.fullmatch(r"(\d{1,6})|(\d{0,6}):(\d{0,6})", text)
     if matched is None:
-        raise InvalidRequest(f"{what} is a whole number such as 4, or a range such as 2:5.", pointer=f"/{what}")
+        raise InvalidRequest(f"{axis} must be an index such as 4, or a range such as 2:5.", pointer=f"/{axis}")
     single, low, high = matched.groups()
     first, last = (int(single), int(single) + 1) if single else (int(low or 0), int(high or 10**6))
-    found = [place for place, number in enumerate(numbers) if first <= number < last]
-    if not found:
+    selected = [position for position, number in enumerate(numbers) if first <= number < last]
+    if not selected:
         raise Unknown(
-            what, f"The analysis has no such {what}; it has {numbers[0]} to {numbers[-1]}.", pointer=f"/{what}"
+            axis,
+            f"This analysis has no such {axis}. Choose one from {numbers[0]} to {numbers[-1]}.",
+            pointer=f"/{axis}",
         )
-    return slice(found[0], found[-1] + 1)
+    return slice(selected[0], selected[-1] + 1)
 
 
 def heads_of(document: dict[str, Any], lens: str) -> list[int]:
-    """The head numbers along axis H of a lens' map: 0 alone where it has one map per layer."""
+    """Return the head indices along axis H of a lens' map; [0] if it has one map per layer."""
     return list(document["heads"]) if LENSES[lens].of == "heads" else [0]
 
 
 def check_kept(stored: Stored, lens: str) -> None:
-    """Raise Unknown unless the lens was read, NotReady unless its maps were kept."""
+    """Raise Unknown unless the analysis includes the lens, NotReady unless it kept the maps."""
     check_lens(stored, lens)
     if lens not in stored.document["kept"]:
-        raise NotReady(
-            "This analysis kept no maps, only thumbnails and measures. Send its request again with maps: true."
-        )
+        raise NotReady("This analysis kept only thumbnails and measures, not maps. Send its request with maps: true.")
 
 
 def check_lens(stored: Stored, lens: str) -> None:
-    """Raise Unknown unless the lens was read in this analysis."""
+    """Raise Unknown unless the lens exists and the analysis includes it."""
     if lens not in LENSES:
-        raise Unknown("lens", f"There is no such lens. There are: {', '.join(LENSES)}.", pointer="/lens")
+        raise Unknown("lens", f"This lens does not exist. Choose one of: {', '.join(LENSES)}.", pointer="/lens")
     if lens not in stored.document["lenses"]:
         raise Unknown(
-            "lens", "This analysis was not read through that lens. Send the request again with it.", pointer="/lens"
+            "lens", "This analysis does not include that lens. Send its request with the lens added.", pointer="/lens"
         )

@@ -1,4 +1,4 @@
-"""The error responses of every route in the OpenAPI document: those of middleware by rule, those of a route by its error classes."""
+"""The error responses in the OpenAPI document: those of middleware by rule, those of a route by the error classes that it declares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import (
     TooManyRequests,
     Unauthorized,
 )
-from .middleware.access import OPEN, SIGN_IN
+from .middleware.access import PUBLIC, SIGN_IN
 from .middleware.bodies import SAFE_METHODS
 from .middleware.security import REQUEST_ID
 from .problems import MEDIA
@@ -26,13 +26,13 @@ SCHEMA = {"schema": {"$ref": "#/components/schemas/Problem"}}
 NAMED = {"X-Request-ID": {"$ref": "#/components/headers/X-Request-ID"}}
 HEADERS = {"X-Request-ID": {"required": True, "schema": {"type": "string", "pattern": f"^{REQUEST_ID.pattern}$"}}}
 CHALLENGE = {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "const": "Bearer"}}}
-# The HTTP parser rejects what is not HTTP, and a head that is too long, before Headscope sees it.
+# The HTTP parser rejects invalid HTTP and oversized heads before Headscope sees them.
 PARSER = {"description": "A problem document, or plain text from the HTTP parser.", "headers": {}}
 MORE: dict[int, dict[str, Any]] = {
     400: {**PARSER, "content": {MEDIA: SCHEMA, "text/plain": {"schema": {"type": "string"}}}},
     401: {"headers": {**NAMED, **CHALLENGE}},
 }
-TOKEN = {"type": "http", "scheme": "bearer", "description": "An access token. A server without users needs none."}
+TOKEN = {"type": "http", "scheme": "bearer", "description": "An access token. Servers without users do not need one."}
 
 
 def raises(*errors: type[HeadscopeError]) -> Responses:
@@ -41,15 +41,15 @@ def raises(*errors: type[HeadscopeError]) -> Responses:
 
 
 def media(*types: str) -> Responses:
-    """Return `responses` for a route that answers with one of these media types."""
-    return {200: {"content": {one.partition(";")[0]: _body(one) for one in types}}}
+    """Return `responses` for a route that responds with one of these media types."""
+    return {200: {"content": {type_.partition(";")[0]: _body_schema(type_) for type_ in types}}}
 
 
 def describe(app: FastAPI) -> None:
-    """Complete the OpenAPI document of the application: errors, the header of every response, and where a token is needed."""
+    """Complete the application's OpenAPI document with error responses, the headers of every response, and the security of operations."""
     generate = app.openapi
 
-    def described() -> dict[str, Any]:
+    def complete() -> dict[str, Any]:
         document = generate()
         components = document["components"]
         if "securitySchemes" not in components:
@@ -62,16 +62,16 @@ def describe(app: FastAPI) -> None:
                 del components["schemas"][unused]
         return document
 
-    app.openapi = described  # type: ignore[method-assign]
+    app.openapi = complete  # type: ignore[method-assign]
 
 
 def _complete(path: str, method: str, operation: dict[str, Any], problems: Responses) -> None:
-    """Declare every response of one operation; those that are problem documents and nothing else are shared."""
+    """Declare every response of an operation. Responses that are always problem documents become shared components."""
     responses: dict[str, Any] = operation["responses"]
-    for status in map(str, _common(path, method, operation)):
+    for status in map(str, _common_errors(path, method, operation)):
         responses.setdefault(status, {}).setdefault("content", {})[MEDIA] = SCHEMA
     for status, response in responses.items():
-        # FastAPI declares a document of its own for an invalid request; Headscope's handler replaces it.
+        # FastAPI declares its own 422 schema, which Headscope's handler replaces.
         if status == "422" or response.get("content", {}).keys() == {MEDIA}:
             name = f"Problem{status}"
             problems[name] = _problem(int(status))
@@ -79,14 +79,14 @@ def _complete(path: str, method: str, operation: dict[str, Any], problems: Respo
         else:
             response["headers"] = {**NAMED, **response.get("headers", {})}
     operation["responses"] = dict(sorted(responses.items()))
-    if not _open(path, method):
+    if not _is_public(path, method):
         operation["security"] = [{"token": []}]
 
 
-def _common(path: str, method: str, operation: dict[str, Any]) -> list[int]:
-    """Return the error statuses of an operation that follow from its address, method and input."""
+def _common_errors(path: str, method: str, operation: dict[str, Any]) -> list[int]:
+    """Return the error statuses that follow from an operation's path, method and input."""
     statuses = [400, 421, 500]
-    if not _open(path, method):
+    if not _is_public(path, method):
         statuses += [Unauthorized.status, TooManyRequests.status, AccountsUnreadable.status, StorageFull.status]
     if "{" in path:
         statuses += [404]
@@ -97,8 +97,8 @@ def _common(path: str, method: str, operation: dict[str, Any]) -> list[int]:
     return statuses
 
 
-def _open(path: str, method: str) -> bool:
-    return OPEN.fullmatch(path) is not None or (method, path) == SIGN_IN
+def _is_public(path: str, method: str) -> bool:
+    return PUBLIC.fullmatch(path) is not None or (method, path) == SIGN_IN
 
 
 def _problem(status: int) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _problem(status: int) -> dict[str, Any]:
     return document | MORE.get(status, {})
 
 
-def _body(type_: str) -> dict[str, Any]:
-    """Return the schema of a body: none for what is not one string."""
+def _body_schema(type_: str) -> dict[str, Any]:
+    """Return the schema of a body: a binary string, or none for JSON and event streams."""
     structured = type_ in ("application/json", "text/event-stream")
     return {} if structured else {"schema": {"type": "string", "format": "binary"}}

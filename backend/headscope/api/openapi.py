@@ -1,4 +1,4 @@
-"""Prints the interface's OpenAPI document, from which the page's types are made: python -m headscope.api.openapi"""
+"""Prints the OpenAPI document, from which the page's types are generated: python -m headscope.api.openapi"""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .app import create
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document of this version."""
+    """Return the OpenAPI document of this version."""
     with tempfile.TemporaryDirectory() as home:
         return create(Settings(home=Path(home))).openapi()
 
 
 if __name__ == "__main__":
-    print(json.dumps(document(), indent=1, sort_keys=True))  # noqa: T201 - that is what it is for
+    print(json.dumps(document(), indent=1, sort_keys=True))  # noqa: T201 - the command's output

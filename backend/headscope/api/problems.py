@@ -1,4 +1,4 @@
-"""Every failure as an RFC 9457 problem document. Never an echo of the input, an exception's text, a path or a traceback."""
+"""Errors as RFC 9457 problem documents. They never contain input, exception texts, paths or tracebacks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ..errors import HeadscopeError, StorageFull
+from ..errors import HeadscopeError, InvalidRequest, StorageFull
 from ..stores import FULL
-from .middleware.metrics import template
+from .middleware.metrics import route_template
 
 logger = logging.getLogger("headscope.api")
 
 MEDIA = "application/problem+json"
 
-# pydantic's kinds of error in our words, with the bounds that we set ourselves; others say only that the value is not valid.
-SENTENCES = {
+# Messages for the error types of pydantic, with the bounds that Headscope declares. Other types have a general message.
+MESSAGES = {
     "missing": "This field is required.",
-    "extra_forbidden": "There is no such field.",
+    "extra_forbidden": "This field does not exist.",
     "string_type": "This must be a string.",
-    "string_unicode": "This must be text; half of a surrogate pair is not a character.",
+    "string_unicode": "This must be valid Unicode: it contains half of a surrogate pair.",
     "string_too_short": "This is too short.",
     "string_too_long": "This is too long.",
     "int_type": "This must be a whole number.",
@@ -42,7 +42,7 @@ SENTENCES = {
     "model_attributes_type": "This must be a JSON object.",
     "too_short": "This list is too short.",
     "too_long": "This list is too long.",
-    "json_invalid": "The body is not valid JSON.",
+    "json_invalid": "The request body is not valid JSON.",
     "greater_than_equal": "This number is too small: it must be at least {ge:g}.",
     "greater_than": "This number is too small: it must be more than {gt:g}.",
     "less_than_equal": "This number is too large: it must be at most {le:g}.",
@@ -51,28 +51,28 @@ SENTENCES = {
     "string_pattern_mismatch": "This must look like {pattern}.",
     "union_tag_not_found": "This must be a name, or an object with a name.",
 }
-# What is said of a value that is of another type altogether.
-TYPES = frozenset({"string_type", "model_type", "model_attributes_type", "dict_type", "list_type"})
+# Error types for a value of the wrong type.
+TYPE_ERRORS = frozenset({"string_type", "model_type", "model_attributes_type", "dict_type", "list_type"})
 TITLES = {
-    400: ("bad-request", "The request can't be read"),
-    404: ("not-found", "There is nothing here"),
-    405: ("method-not-allowed", "That can't be done here"),
+    400: ("bad-request", "Malformed request"),
+    404: ("not-found", "Not found"),
+    405: ("method-not-allowed", "Method not allowed"),
     413: ("too-large", "The request is too large"),
-    415: ("unsupported-media-type", "Send JSON"),
+    415: ("unsupported-media-type", "Unsupported media type"),
 }
-# Answers before the whole body has arrived: the rest of it is not read.
-UNREAD = frozenset({408, 413})
-MOST_ERRORS = 20
+# Statuses of responses that are sent before the body is received completely: the connection is closed.
+CLOSING = frozenset({408, 413})
+MAX_ERRORS = 20
 DETAILS = {
-    400: "The request's body can't be read. Send one JSON object in UTF-8.",
-    404: "There is nothing at this address. The interface is described at /api/v1/openapi.json.",
-    405: "This address does not take that method. The interface is described at /api/v1/openapi.json.",
-    413: "The request's body is too large.",
+    400: "The request body cannot be parsed. Send one JSON object in UTF-8.",
+    404: "This address does not exist. All addresses are listed at /api/v1/openapi.json.",
+    405: "This address does not support this method. The methods are listed at /api/v1/openapi.json.",
+    413: "The request body is too large. Split the request.",
     415: "Send the body as application/json.",
 }
 
 
-def problem(
+def make_problem(
     status: int,
     code: str,
     title: str,
@@ -81,127 +81,118 @@ def problem(
     errors: Sequence[dict[str, str]] = (),
     request_id: str | None = None,
     headers: Mapping[str, str] | None = None,
-    **more: Any,
 ) -> Response:
-    """A problem response."""
+    """Return a problem document as a response."""
     document = {"type": f"/problems/{code}", "title": title, "status": status, "detail": detail, "code": code}
     sent = dict(headers or {})
-    if status in (429, 503):
-        sent["Retry-After"] = "30"
-    if status in UNREAD:
+    if status in CLOSING:
         sent["Connection"] = "close"
-    return JSONResponse(
-        {**document, "request_id": request_id, "errors": list(errors), **more},
-        status,
-        sent,
-        media_type=MEDIA,
-    )
+    content = {**document, "request_id": request_id, "errors": list(errors)}
+    return JSONResponse(content, status, sent, media_type=MEDIA)
 
 
-def request_id(request: Request) -> str | None:
-    """The id the middleware gave this request."""
-    found: str | None = request.scope.get("request_id")
-    return found
+def get_request_id(request: Request) -> str | None:
+    """Return the id that the security middleware gave this request."""
+    id_: str | None = request.scope.get("request_id")
+    return id_
 
 
-def install(app: FastAPI) -> None:
-    """Handlers for every kind of failure."""
-    app.add_exception_handler(HeadscopeError, failure)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, refusal)
-    app.add_exception_handler(OSError, _full_disk)
+def add_handlers(app: FastAPI) -> None:
+    """Register a handler for every kind of error."""
+    app.add_exception_handler(HeadscopeError, handle_error)
+    app.add_exception_handler(RequestValidationError, _handle_invalid)
+    app.add_exception_handler(HTTPException, handle_http_error)
+    app.add_exception_handler(OSError, _handle_full_disk)
 
 
-async def failure(request: Request, error: Exception) -> Response:
-    """An error of ours as a response."""
+async def handle_error(request: Request, error: Exception) -> Response:
+    """Respond to a HeadscopeError."""
     assert isinstance(error, HeadscopeError)  # noqa: S101 - registered for this type
     document = error.problem()
     if error.status >= 500:
-        logger.error("%s: %s", error.code, error.detail, extra={"request_id": request_id(request)})
+        logger.error("%s: %s", error.code, error.detail, extra={"request_id": get_request_id(request)})
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if error.status in UNREAD:
+    if error.status in CLOSING:
         headers["Connection"] = "close"
-    return JSONResponse({**document, "request_id": request_id(request)}, error.status, headers, media_type=MEDIA)
+    return JSONResponse({**document, "request_id": get_request_id(request)}, error.status, headers, media_type=MEDIA)
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _handle_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
-    found = error.errors()[:MOST_ERRORS]
-    items = [_item(item, error.body) for item in found]
-    # Where one of several shapes was tried further inside, that it is not one of the others says nothing.
-    tried = {item["pointer"] for item in items}
+    details = error.errors()[:MAX_ERRORS]
+    items = [_describe(detail, error.body) for detail in details]
+    # For a union, pydantic reports every member. The type errors of the other members say nothing if one has an error further inside.
+    pointers = {item["pointer"] for item in items}
     items = [
         item
-        for item, raw in zip(items, found, strict=True)
-        if raw["type"] not in TYPES or not any(one.startswith(f"{item['pointer']}/") for one in tried)
+        for item, detail in zip(items, details, strict=True)
+        if detail["type"] not in TYPE_ERRORS
+        or not any(pointer.startswith(f"{item['pointer']}/") for pointer in pointers)
     ]
-    first = items[0] if items else {"pointer": "", "message": "The request is not valid."}
-    detail = f"{first['pointer'].lstrip('/') or 'The request'}: {first['message']}"
-    status = 400 if any(item["type"] == "json_invalid" for item in found) else 422
-    return problem(
-        status, "invalid-request", "The request is not valid", detail, errors=items, request_id=request_id(request)
+    first = items[0] if items else {"pointer": "", "message": "The request is invalid."}
+    message = f"{first['pointer'].lstrip('/') or 'The request'}: {first['message']}"
+    status = 400 if any(detail["type"] == "json_invalid" for detail in details) else 422
+    return make_problem(
+        status, "invalid-request", InvalidRequest.title, message, errors=items, request_id=get_request_id(request)
     )
 
 
-def _item(item: dict[str, Any], body: Any) -> dict[str, str]:
-    """One field. A key that the caller invented is not repeated."""
-    where, *place = item["loc"]
+def _describe(detail: dict[str, Any], body: Any) -> dict[str, str]:
+    """Return pointer and message of an invalid field. The pointer to an undeclared field is that of its object, so that its name is not echoed."""
+    where, *path = detail["loc"]
     if where == "body":
-        place = _within(body, place, missing=item["type"] == "missing")
-    if item["type"] == "extra_forbidden":
-        place = place[:-1]
-    sentence = SENTENCES.get(item["type"], "This value is not valid.")
-    return {"pointer": "".join(f"/{part}" for part in place), "message": sentence.format(**item.get("ctx", {}))}
+        path = _path_in(body, path, missing=detail["type"] == "missing")
+    if detail["type"] == "extra_forbidden":
+        path = path[:-1]
+    message = MESSAGES.get(detail["type"], "This value is invalid.")
+    return {"pointer": "".join(f"/{step}" for step in path), "message": message.format(**detail.get("ctx", {}))}
 
 
-def _within(body: Any, place: Sequence[str | int], *, missing: bool) -> list[str | int]:
-    """The steps of a place that lead through the body, and the last one where that is missing. The others name shapes that pydantic tried."""
-    found: list[str | int] = []
-    for number, step in enumerate(place, 1):
-        if _leads_on(body, step):
+def _path_in(body: Any, path: Sequence[str | int], *, missing: bool) -> list[str | int]:
+    """Return the steps of a path that exist in the body, and the last one if that is what is missing. Other steps name members of unions."""
+    steps: list[str | int] = []
+    for number, step in enumerate(path, 1):
+        if _exists(body, step):
             body = body[step]
-        elif not (missing and number == len(place)):
+        elif not (missing and number == len(path)):
             continue
-        found.append(step)
-    return found
+        steps.append(step)
+    return steps
 
 
-def _leads_on(body: Any, step: str | int) -> bool:
+def _exists(body: Any, step: str | int) -> bool:
     if isinstance(body, list):
         return isinstance(step, int) and step < len(body)
     return isinstance(body, dict) and step in body
 
 
-async def refusal(request: Request, error: Exception) -> Response:
-    """Return an error of HTTP itself as a response."""
+async def handle_http_error(request: Request, error: Exception) -> Response:
+    """Respond to an HTTP error such as an unknown address."""
     assert isinstance(error, HTTPException)  # noqa: S101
     code, title = TITLES.get(error.status_code, ("http-error", "The request failed"))
-    detail = DETAILS.get(error.status_code, "The request could not be answered.")
+    detail = DETAILS.get(
+        error.status_code, "The request could not be processed. Check it against /api/v1/openapi.json."
+    )
     headers = dict(error.headers or {})
-    # Starlette names the methods of the first route of an address only.
-    declared = request.app.openapi()["paths"].get(template(request.scope)) if error.status_code == 405 else None
+    # Starlette only lists the methods of the first route with this path.
+    declared = request.app.openapi()["paths"].get(route_template(request.scope)) if error.status_code == 405 else None
     if declared:
         headers["Allow"] = ", ".join(method.upper() for method in declared)
-    return problem(error.status_code, code, title, detail, request_id=request_id(request), headers=headers)
+    return make_problem(error.status_code, code, title, detail, request_id=get_request_id(request), headers=headers)
 
 
-async def _full_disk(request: Request, error: Exception) -> Response:
-    """A file that could not be written for want of room; any other error of the operating system stays a fault of ours."""
+async def _handle_full_disk(request: Request, error: Exception) -> Response:
+    """Respond to a write that failed because the disk is full. Other operating system errors are internal errors."""
     if isinstance(error, OSError) and error.errno in FULL:
-        return await failure(
-            request, StorageFull("The server's disk is full. Free some room there, then send the request again.")
+        return await handle_error(
+            request, StorageFull("The server's disk is full. Free some space, then send the request again.")
         )
     raise error
 
 
-def unexpected(request_id: str) -> Response:
-    """The answer where the fault is ours."""
-    return problem(
-        500,
-        "internal",
-        "Something went wrong",
-        "The server failed on this request; its log says why.",
-        request_id=request_id,
-    )
+def make_internal_error(request_id: str) -> Response:
+    """Return the response to an unexpected exception."""
+    detail = "The server failed to process this request. Look for its request id in the server's log."
+    return make_problem(500, HeadscopeError.code, HeadscopeError.title, detail, request_id=request_id)

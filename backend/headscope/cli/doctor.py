@@ -92,7 +92,7 @@ def _check_model(settings: Settings) -> Finding:
 
 
 def _check_page(_: Settings) -> Finding:
-    from ..api.static_files import page_folder
+    from ..api.documents.standalone import page_folder
 
     built = (page_folder() / "index.html").is_file()
     return Finding("page", built, "built" if built else "not built. In a checkout: make page")

@@ -112,16 +112,16 @@ def listed(known: Mapping[str, Declaration]) -> str:
 
 def summary(a: Analysis, *, words: bool) -> dict[str, Any]:
     """An analysis as JSON, measures in the mean over tokens; with `words` the maps by word, too."""
-    from ..api.http.tensors import plain
+    from ..api.documents.arrays import to_lists
     from ..query.search import token_mean
 
     described = a.result.to_document()
     means = {
-        name: {lens: plain(token_mean(values, MEASURES[name].shape.split())) for lens, values in by_lens.items()}
+        name: {lens: to_lists(token_mean(values, MEASURES[name].shape.split())) for lens, values in by_lens.items()}
         for name, by_lens in a.measures.items()
     }
     fields = ("kind", "tokens", "key_tokens", "layers", "heads", "lenses", "warnings", "timing_ms")
-    by_word = {"words": _texts(a), "maps": {lens: plain(_by_word(a, lens)) for lens in a.maps}} if words else {}
+    by_word = {"words": _texts(a), "maps": {lens: to_lists(_by_word(a, lens)) for lens in a.maps}} if words else {}
     return {
         "id": a.id,
         "model": a.model,

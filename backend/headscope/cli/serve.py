@@ -48,7 +48,7 @@ def serve(host: str, port: int, open_page: bool) -> None:
     import uvicorn
 
     from ..api.app import create
-    from ..api.http.connection import Connection, most_connections
+    from ..api.http.connection import Connection, max_connections
 
     settings, reachable = Settings(), not _is_loopback(host)
     logs.configure(settings.log_format, settings.log_level)
@@ -69,7 +69,7 @@ def serve(host: str, port: int, open_page: bool) -> None:
         timeout_graceful_shutdown=5,
         backlog=ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=16384,
-        http=cast("type[asyncio.Protocol]", partial(Connection, most=most_connections())),
+        http=cast("type[asyncio.Protocol]", partial(Connection, limit=max_connections())),
         ws="none",
     )
     server = _Server(config, lambda address: _announce(settings, address, open_page))

@@ -6,8 +6,7 @@ import html
 import tempfile
 from pathlib import Path
 
-from ..api.documents.standalone import precision_of
-from ..api.routes.exports import write_page
+from ..api.documents.standalone import choose_precision, write_page
 from ..errors import InvalidRequest
 from .analysis import Analysis
 
@@ -61,7 +60,7 @@ def show(a: Analysis, head: tuple[int, int] | str | None = None, *, height: int 
     """
     if not 1 <= height <= MOST_HEIGHT:
         raise InvalidRequest(f"height is a number of px, at most {MOST_HEIGHT}.", pointer="/height")
-    precision_of(a.source)
+    choose_precision(a.source)
     if head is None:
         return NotebookView(a, height=height)
     known = {f"{layer}.{number}" for layer in a.layers for number in a.heads}

@@ -1,1 +1,1 @@
-"""The JSON and HTML documents of the interface, put together from jobs and stored results."""
+"""JSON and HTML documents, built from jobs and stored results without a web framework."""

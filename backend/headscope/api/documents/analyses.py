@@ -1,35 +1,29 @@
-"""The JSON document of an analysis, put together from its job and its stored result."""
+"""The JSON documents of an analysis, built from its job and its stored result."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...analysis.request import AnalysisRequest
+from ...core.tokens import Token
+from ...core.words import word_groups
 from ...jobs import Job
 from ...lenses import LENSES
 from ...measures import MEASURES
 from ...store.export import Source
-from ..grouping import words
-from ..http.tensors import plain
-from ..schemas.analyses import (
-    AnalysisDocument,
-    AnalysisItem,
-    Event,
-    MapSchema,
-    MechanismSchema,
-    Problem,
-    Progress,
-    Summary,
-)
+from ..schemas.analyses import AnalysisDocument, AnalysisItem, Event, MapSchema, Progress, Summary
+from ..schemas.common import MechanismSchema, Problem
+from .arrays import to_lists
 
 PREFIX = "/api/v1/analyses"
 
 
-def progress(job: Job | None, position: int | None = None) -> Progress:
-    """How far a job is; done if only its result is left."""
+def to_progress(job: Job | None, position: int | None = None) -> Progress:
+    """Return the progress of a job; without a job, its stored result is complete."""
     if job is None or job.status == "done":
         return Progress(fraction=1.0, stage="done", detail="", position=None)
     return Progress.model_validate(
@@ -37,15 +31,15 @@ def progress(job: Job | None, position: int | None = None) -> Progress:
     )
 
 
-def event(job: Job, position: int | None) -> Event:
-    """What the event stream says of a job."""
+def to_event(job: Job, position: int | None) -> Event:
+    """Return the data of a server-sent event."""
     return Event(
-        id=job.id, status=job.status, progress=progress(job, position), attempts=job.attempts, error=error(job)
+        id=job.id, status=job.status, progress=to_progress(job, position), attempts=job.attempts, error=to_problem(job)
     )
 
 
-def item(job: Job) -> AnalysisItem:
-    """A job as an item of a list."""
+def to_item(job: Job) -> AnalysisItem:
+    """Return a job as an item of a list."""
     request = json.loads(job.payload)
     return AnalysisItem(
         id=job.id,
@@ -59,8 +53,8 @@ def item(job: Job) -> AnalysisItem:
     )
 
 
-def analysis(id_: str, job: Job | None, stored: Source | None, position: int | None = None) -> AnalysisDocument:
-    """The whole document. At least one of job and stored is given."""
+def to_document(id_: str, job: Job | None, stored: Source | None, position: int | None = None) -> AnalysisDocument:
+    """Return the document of an analysis. At least one of `job` and `stored` is required."""
     if stored is not None:
         request = stored.document["request"]
     else:
@@ -70,7 +64,7 @@ def analysis(id_: str, job: Job | None, stored: Source | None, position: int | N
         {
             "id": id_,
             "status": "done" if stored else job.status if job else "done",
-            "progress": progress(None if stored else job, position),
+            "progress": to_progress(None if stored else job, position),
             "attempts": job.attempts if job else 1,
             "batch": job.batch if job else None,
             "model": request["model"],
@@ -95,21 +89,31 @@ def analysis(id_: str, job: Job | None, stored: Source | None, position: int | N
             "causal": document.get("causal", False),
             "tokens": document.get("tokens", []),
             "key_tokens": document.get("key_tokens"),
-            "words": words(document.get("tokens", [])),
-            "key_words": words(document["key_tokens"]) if document.get("key_tokens") else None,
+            "words": _words(document.get("tokens", [])),
+            "key_words": _words(document["key_tokens"]) if document.get("key_tokens") else None,
             "maps": _maps(stored) if stored else {},
             "summaries": _summaries(stored) if stored else {},
             "warnings": document.get("warnings", []),
             "timing_ms": document.get("timing_ms", {}),
             "links": _links(id_, document),
-            "error": error(job) if job and not stored else None,
+            "error": to_problem(job) if job and not stored else None,
         }
     )
 
 
-def error(job: Job) -> Problem | None:
-    """Why a job failed, if it did."""
+def to_problem(job: Job) -> Problem | None:
+    """Return the error of a failed job; None for any other job."""
     return Problem.model_validate(job.error) if job.error and job.status == "failed" else None
+
+
+def _words(tokens: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the token indices and the text of each word."""
+    counts, texts = word_groups([Token(**token) for token in tokens])
+    words, start = [], 0
+    for count, text in zip(counts, texts, strict=True):
+        words.append({"tokens": list(range(start, start + count)), "text": text})
+        start += count
+    return words
 
 
 def _maps(stored: Source) -> dict[str, MapSchema]:
@@ -134,11 +138,11 @@ def _params(stored: Source, lens: str) -> dict[str, Any]:
 
 def _note(stored: Source, lens: str, part: str) -> Any:
     values = stored.arrays.get(f"note/{lens}/{part}")
-    return None if values is None else plain(values)
+    return None if values is None else to_lists(values)
 
 
 def _undefined(stored: Source, lens: str) -> Any:
-    """Queries without a reading per head: what the lens noted, and all of them where a layer does not have that head."""
+    """Count the undefined rows per layer and head [L, H]: those the lens reports, and all rows of a head that its layer does not have."""
     absent = np.isnan(stored.arrays[f"tile/{lens}/scale"])
     noted = stored.arrays.get(f"note/{lens}/undefined", np.zeros(absent.shape, np.int32))
     counts = np.where(absent, stored.document["shapes"][lens][2], noted)

@@ -1,7 +1,7 @@
-"""A whole analysis as one HTML page: the viewer, and what it would have asked the server for. It opens from a file and can reach no network.
+"""An analysis as a self-contained HTML page: the viewer and the API responses that it reads. It opens from a file and has no network access.
 
-Each answer stands in a script element of a type that is no script, as gzip in base64: whatever a token holds, none of its characters is there to be read
-as HTML. The policy of the page allows its own script and style by their digests and nothing else.
+Each response is stored in a script element of a non-script type, as gzip in base64, so that no character of a token can be parsed as HTML. The page's
+content security policy allows only its own script and style, by their digests.
 """
 
 from __future__ import annotations
@@ -18,18 +18,24 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
+from safetensors.numpy import save as to_safetensors
 
-from ...core.streams import Chunks
+from ...core.streams import Chunks, save
 from ...errors import BudgetExceeded, Unsupported
 from ...lenses import LENSES
 from ...store.export import Source
-from ..routes.maps import quantise
+from ..schemas.common import Page
+from ..schemas.models import ModelCard
+from .analyses import to_document
+from .arrays import encode_image, quantise
+from .methods import describe_lenses, describe_measures, describe_mechanisms
+
+_API = Path(__file__).resolve().parents[1]
 
 Array = NDArray[Any]
 Precision = Literal["float32", "float16", "uint8"]
 MIB = 1024 * 1024
-# Bytes of all maps of a page, before gzip and base64, up to which they have a precision. More than the last does not go into a page.
+# Largest total size of the maps at each precision, in bytes before gzip and base64. Maps above the last limit are rejected.
 MOST: dict[Precision, int] = {"float32": 16 * MIB, "float16": 32 * MIB, "uint8": 128 * MIB}
 WIDTH: dict[Precision, int] = {"float32": 4, "float16": 2, "uint8": 1}
 POLICY = (
@@ -52,79 +58,114 @@ PAGE = """<!doctype html>
 """
 
 
-def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes], fragment: str = "") -> Chunks:
-    """The analysis and the viewer, a layer in memory at a time. `answers` are those of the interface in JSON, by path; `fragment` is what to show first, such as head=4.5.
+def page_folder() -> Path:
+    """Return the folder of the built page: inside an installed package, or frontend/dist of a checkout."""
+    packaged = _API / "page"
+    return packaged if packaged.is_dir() else _API.parents[2] / "frontend" / "dist"
 
-    Raises BudgetExceeded if the maps are too many for a page, Unsupported if the viewer is not built, Corrupt if the result is damaged.
+
+def write_page(id_: str, source: Source, path: Path, models: list[ModelCard], fragment: str = "") -> None:
+    """Write the page to a file. Arguments and errors are those of stream_page."""
+    save(stream_page(id_, source, models, fragment), path)
+
+
+def stream_page(id_: str, source: Source, models: list[ModelCard], fragment: str = "") -> Chunks:
+    """Stream the page of an analysis. `models` describes its model, if known; `fragment` selects the initial view, such as head=4.5.
+
+    Raises what stream_html raises.
     """
-    precision = precision_of(stored)
-    script, style = _viewer(viewer, "js"), _viewer(viewer, "css")
+    documents = {
+        "/analysis": to_document(id_, None, source),
+        "/models": Page(items=models),
+        "/lenses": Page(items=describe_lenses()),
+        "/mechanisms": Page(items=describe_mechanisms()),
+        "/measures": Page(items=describe_measures()),
+    }
+    answers = {path: document.model_dump_json(by_alias=True).encode() for path, document in documents.items()}
+    if "picture" in source.arrays:
+        answers["/image"] = encode_image(source)
+    return stream_html(source, page_folder() / "viewer", answers, fragment)
+
+
+def stream_html(stored: Source, viewer: Path, answers: dict[str, bytes], fragment: str = "") -> Chunks:
+    """Stream the viewer and an analysis, with one layer in memory at a time. `answers` are JSON responses by path.
+
+    Raises BudgetExceeded if the maps are too large for a page, Unsupported if the viewer is not built, Corrupt if the result is damaged.
+    """
+    precision = choose_precision(stored)
+    script, style = _read_viewer(viewer, "js"), _read_viewer(viewer, "css")
     policy = POLICY.format(script=_digest(script), style=_digest(style))
     title = html.escape(f"Headscope: {stored.document['request']['model']}, {len(stored.document['tokens'])} tokens")
     head = PAGE.format(policy=html.escape(policy), title=title, style=style, fragment=html.escape(fragment))
     yield head.encode()
     for name, answer in chain(answers.items(), _arrays(stored), _maps(stored, precision)):
-        yield _part(name, answer).encode()
+        yield _embed(name, answer).encode()
     yield f'<script type="module">{script}</script>\n</body>\n</html>\n'.encode()
 
 
-def precision_of(stored: Source) -> Precision:
-    """The best that keeps the page small. Raises BudgetExceeded if none does."""
+def choose_precision(stored: Source) -> Precision:
+    """Return the highest precision at which all maps fit into a page. Raises BudgetExceeded if none does."""
     shapes = stored.document["shapes"]
     entries = sum(int(np.prod(shapes[lens])) for lens in stored.document["kept"])
     for precision, most in MOST.items():
         if entries * WIDTH[precision] <= most:
             return precision
     raise BudgetExceeded(
-        "These maps are too many for a web page. Export them as safetensors, or analyse fewer layers, heads or lenses and export that.",
+        "These maps are too large for a web page. Export them as safetensors, or analyse fewer layers, heads or lenses.",
         limit=MOST["uint8"],
         actual=entries,
     )
 
 
 def _arrays(stored: Source) -> Iterator[tuple[str, bytes]]:
-    """Thumbnails and measures, as the interface answers them."""
+    """Yield thumbnails and measures as API responses."""
     document, arrays = stored.document, stored.arrays
     for lens in document["lenses"]:
-        yield f"/grid/{lens}", save({part: arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")})
+        yield (
+            f"/grid/{lens}",
+            to_safetensors({part: arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}),
+        )
     for measure, lenses in document["measures"].items():
         for lens in lenses:
-            yield f"/measures/{measure}/{lens}", save({"values": _floats(arrays[f"measure/{measure}/{lens}"])})
+            yield (
+                f"/measures/{measure}/{lens}",
+                to_safetensors({"values": _to_float32(arrays[f"measure/{measure}/{lens}"])}),
+            )
 
 
 def _maps(stored: Source, precision: Precision) -> Iterator[tuple[str, bytes]]:
-    """Layer by layer, so that a page reads only what is looked at."""
+    """Yield one response per layer, so that the viewer decodes only what it shows."""
     for lens in stored.document["kept"]:
         for layer in range(stored.document["shapes"][lens][0]):
             values = stored.maps(lens, slice(layer, layer + 1), slice(None))
-            yield f"/maps/{lens}/{layer}", save(_reduced(values, precision, LENSES[lens].signed))
+            yield f"/maps/{lens}/{layer}", to_safetensors(_encode(values, precision, LENSES[lens].signed))
 
 
-def _reduced(values: Array, precision: Precision, signed: bool) -> dict[str, Array]:
+def _encode(values: Array, precision: Precision, signed: bool) -> dict[str, Array]:
     if precision == "uint8":
         return quantise(values, signed)
     if precision == "float16" and np.nanmax(np.abs(values), initial=0) <= np.finfo(np.float16).max:
         return {"map": values.astype(np.float16)}
-    return {"map": np.ascontiguousarray(values, dtype=np.float32)}
+    return {"map": _to_float32(values)}
 
 
-def _floats(values: Array) -> Array:
+def _to_float32(values: Array) -> Array:
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def _part(name: str, answer: bytes) -> str:
-    """One answer; its name is of our own words, lenses and measures."""
+def _embed(name: str, answer: bytes) -> str:
+    """Return the script element of a response."""
     packed = base64.b64encode(gzip.compress(answer, 6, mtime=0)).decode("ascii")
     return f'<script type="text/plain" data-answer="{html.escape(name)}">{packed}</script>\n'
 
 
-def _viewer(folder: Path, kind: str) -> str:
-    """A file of the built viewer, which must not be able to end the element it stands in."""
+def _read_viewer(folder: Path, kind: str) -> str:
+    """Return a file of the built viewer, escaped so that it cannot close its element. Raises Unsupported if it is not built."""
     try:
         text = (folder / f"viewer.{kind}").read_text("utf-8")
     except OSError:
-        raise Unsupported("The page is not built here, so there is no viewer to export. Run make page.") from None
-    # In script and style these letters stand in strings only, where a backslash before the slash changes nothing.
+        raise Unsupported("The viewer is not built. Run make page, then export again.") from None
+    # In the viewer these sequences only occur inside strings, where the backslash has no effect.
     return re.sub(r"</(?=script|style)", r"<\\/", text, flags=re.IGNORECASE)
 
 

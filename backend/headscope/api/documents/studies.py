@@ -1,4 +1,4 @@
-"""The JSON documents of a study, put together from its job, its chunks while it is under way, and its stored result."""
+"""The JSON documents of a study, built from its job, the states of its chunks while it runs, and its stored result."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ...jobs import ChunkState, Job
 from ...store import Stored
 from ...studies.results import tables
 from ..schemas.studies import StudyDocument, StudyEvent, StudyItem, StudyProgress
-from . import analyses
+from .analyses import to_problem
 
 PREFIX = "/api/v1/studies"
-# The pace of a study is that of so many of its chunks, the last ones.
-PACE = 16
-# Of the work of a study, the share of its chunks; the rest is for putting them together.
-CHUNKS = 0.99
-# What a study that is not done has found.
-NOTHING: dict[str, Any] = {
+# The remaining time is estimated from this many recent chunks.
+RECENT_CHUNKS = 16
+# The chunks' share of a study's progress; the rest is their aggregation.
+CHUNK_SHARE = 0.99
+# The results of a study that is not done.
+NO_RESULTS: dict[str, Any] = {
     "tokens": 0,
     "cut": 0,
     "failed": [],
@@ -29,21 +29,23 @@ NOTHING: dict[str, Any] = {
 }
 
 
-def progress(job: Job | None, parts: Sequence[ChunkState] = (), position: int | None = None) -> StudyProgress:
-    """How far a study is, by its job and its chunks."""
+def to_progress(job: Job | None, chunks: Sequence[ChunkState] = (), position: int | None = None) -> StudyProgress:
+    """Return the progress of a study, computed from its job and its chunks."""
     sizes = [inputs for *_, inputs, _ in json.loads(job.payload)["chunks"]] if job else []
     if job is None or job.status == "done":
         return _at(1.0, "done", "", sum(sizes), sum(sizes))
     if job.terminal:
         return _at(0.0, job.stage, "", 0, sum(sizes))
-    ended = sum(sizes[number(part)] for part in parts if part.status in ("done", "failed"))
-    begun = sum(sizes[number(part)] * part.fraction for part in parts if part.status == "running")
-    running = [part for part in parts if part.status == "running"]
-    said = max(running, key=lambda part: part.started or 0, default=job)
-    fraction = CHUNKS * (ended + begun) / max(sum(sizes), 1)
-    found = _at(round(fraction, 4), said.stage, said.detail, ended, sum(sizes))
-    waits = said.status == "queued"
-    return found.model_copy(update={"seconds_left": _seconds_left(parts), "position": position if waits else None})
+    running = [chunk for chunk in chunks if chunk.status == "running"]
+    ended = sum(sizes[chunk_number(chunk)] for chunk in chunks if chunk.status in ("done", "failed"))
+    partial = sum(sizes[chunk_number(chunk)] * chunk.fraction for chunk in running)
+    latest = max(running, key=lambda chunk: chunk.started or 0, default=job)
+    fraction = CHUNK_SHARE * (ended + partial) / max(sum(sizes), 1)
+    progress = _at(round(fraction, 4), latest.stage, latest.detail, ended, sum(sizes))
+    queued = latest.status == "queued"
+    return progress.model_copy(
+        update={"seconds_left": _estimate_seconds(chunks), "position": position if queued else None}
+    )
 
 
 def _at(fraction: float, stage: str, detail: str, inputs: int, of: int) -> StudyProgress:
@@ -52,52 +54,54 @@ def _at(fraction: float, stage: str, detail: str, inputs: int, of: int) -> Study
     )
 
 
-def number(part: ChunkState) -> int:
-    """Which chunk of its study it is, from 0."""
-    return int(part.id.split(".")[1])
+def chunk_number(chunk: ChunkState) -> int:
+    """Return the index of a chunk in its study."""
+    return int(chunk.id.split(".")[1])
 
 
-def _seconds_left(parts: Sequence[ChunkState]) -> float | None:
-    """By how long the last chunks took per token, with as many workers as are at it now; None before the first one has ended."""
+def _estimate_seconds(chunks: Sequence[ChunkState]) -> float | None:
+    """Estimate the remaining time from the recent time per token and the number of running chunks; None before the first chunk has ended."""
     timed = [
-        (part.finished, part.finished - part.started, part.tokens) for part in parts if part.finished and part.started
+        (chunk.finished, chunk.finished - chunk.started, chunk.tokens)
+        for chunk in chunks
+        if chunk.finished and chunk.started
     ]
-    last = sorted(timed)[-PACE:]
+    last = sorted(timed)[-RECENT_CHUNKS:]
     tokens = sum(tokens for *_, tokens in last)
     if not tokens:
         return None
-    left = sum(part.tokens * (1 - part.fraction) for part in parts if part.status in ("queued", "running"))
-    workers = max(sum(part.status == "running" for part in parts), 1)
+    left = sum(chunk.tokens * (1 - chunk.fraction) for chunk in chunks if chunk.status in ("queued", "running"))
+    workers = max(sum(chunk.status == "running" for chunk in chunks), 1)
     return round(left * sum(seconds for _, seconds, _ in last) / tokens / workers, 1)
 
 
-def status(job: Job, parts: Sequence[ChunkState]) -> str:
-    """That of the study: it runs from its first chunk on, while its own job waits for the last one."""
-    begun = job.status == "queued" and any(part.status != "queued" for part in parts)
-    return "running" if begun else job.status
+def status_of(job: Job, chunks: Sequence[ChunkState]) -> str:
+    """Return the status of a study. It is running once a chunk has started, although its own job is queued until the last one is done."""
+    started = job.status == "queued" and any(chunk.status != "queued" for chunk in chunks)
+    return "running" if started else job.status
 
 
-def event(job: Job, parts: Sequence[ChunkState], position: int | None) -> StudyEvent:
-    """What the event stream says of a study."""
+def to_event(job: Job, chunks: Sequence[ChunkState], position: int | None) -> StudyEvent:
+    """Return the data of a server-sent event."""
     return StudyEvent.model_validate(
         {
             "id": job.id,
-            "status": status(job, parts),
-            "progress": progress(job, parts, position),
+            "status": status_of(job, chunks),
+            "progress": to_progress(job, chunks, position),
             "attempts": job.attempts,
-            "error": analyses.error(job),
+            "error": to_problem(job),
         }
     )
 
 
-def item(job: Job, parts: Sequence[ChunkState]) -> StudyItem:
-    """A study as an item of a list."""
+def to_item(job: Job, chunks: Sequence[ChunkState]) -> StudyItem:
+    """Return a study as an item of a list."""
     planned = json.loads(job.payload)
     return StudyItem.model_validate(
         {
             "id": job.id,
-            "status": status(job, parts),
-            "progress": progress(job, parts),
+            "status": status_of(job, chunks),
+            "progress": to_progress(job, chunks),
             "dataset": planned["dataset"]["name"],
             "variants": planned["variants"],
             "lenses": planned["lenses"],
@@ -107,29 +111,29 @@ def item(job: Job, parts: Sequence[ChunkState]) -> StudyItem:
     )
 
 
-def study(
-    id_: str, job: Job | None, stored: Stored | None, parts: Sequence[ChunkState] = (), position: int | None = None
+def to_document(
+    id_: str, job: Job | None, stored: Stored | None, chunks: Sequence[ChunkState] = (), position: int | None = None
 ) -> StudyDocument:
-    """The whole document. At least one of job and stored is given."""
-    found = stored.document if stored else {**NOTHING, **json.loads(job.payload)} if job else NOTHING
+    """Return the document of a study. At least one of `job` and `stored` is required."""
+    known = stored.document if stored else {**NO_RESULTS, **json.loads(job.payload)} if job else NO_RESULTS
     inputs = stored.document["inputs"] if stored else 0
-    named = ("request", "dataset", "variants", *NOTHING)
+    names = ("request", "dataset", "variants", *NO_RESULTS)
     return StudyDocument.model_validate(
         {
             "id": id_,
-            "status": "done" if stored or job is None else status(job, parts),
-            "progress": _at(1.0, "done", "", inputs, inputs) if stored else progress(job, parts, position),
+            "status": "done" if stored or job is None else status_of(job, chunks),
+            "progress": _at(1.0, "done", "", inputs, inputs) if stored else to_progress(job, chunks, position),
             "attempts": job.attempts if job else 1,
-            **{name: found[name] for name in named},
+            **{name: known[name] for name in names},
             "inputs": inputs,
-            "lenses": list(found["lenses"]),
-            "measures": list(found["measures"]),
-            "figures": tables.drawable(found) if stored else [],
-            "tables": tables.names(found) if stored else [],
+            "lenses": list(known["lenses"]),
+            "measures": list(known["measures"]),
+            "figures": tables.drawable(known) if stored else [],
+            "tables": tables.names(known) if stored else [],
             "created": job.created if job else None,
             "finished": job.finished if job else None,
             "links": _links(id_),
-            "error": analyses.error(job) if job and not stored else None,
+            "error": to_problem(job) if job and not stored else None,
         }
     )
 

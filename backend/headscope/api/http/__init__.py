@@ -1,1 +1,1 @@
-"""HTTP that knows nothing of Headscope: negotiation, conditional requests, paging, arrays as bytes."""
+"""HTTP details that routes share: negotiation, paging, conditional requests, encodings of arrays, connections."""

@@ -1,4 +1,4 @@
-"""Answers that never change, because results do not: each has an ETag, and those read often stay in memory and in the hot cache."""
+"""Responses read from finished results. Results never change, so each response has an ETag and may be cached."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ...jobs import JobKind
 from ...server.service import Service
 from ...store import Cache, Stored
 from ..dependencies import READS, read
-from ..middleware.reads import found
+from ..middleware.reads import record_read
 
-FOREVER = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept"}
+IMMUTABLE = {"Cache-Control": "private, max-age=31536000, immutable", "Vary": "Accept"}
 NO_CACHE = Cache(None)
-# What routes of fixed answers answer beside them.
-FIXED = READS | {304: {"description": "The answer is the one of this ETag."}}
+# The `responses` of routes that call `serve_result`, beside their own.
+CONDITIONAL = READS | {304: {"description": "The client has the current response (If-None-Match)."}}
 
 
-async def fixed(
+async def serve_result(
     request: Request,
     service: Service,
     id_: str,
@@ -33,51 +33,51 @@ async def fixed(
     whole: bool = True,
     kind: JobKind = "analysis",
 ) -> Response:
-    """What `make` answers from a finished analysis or study, or has answered before; 304 to whoever has that already. Raises as read() does.
+    """Respond with what `make` returns for a finished analysis or study, or with 304 if the client has it. Raises as read() does.
 
-    What is not computed but only read comes from a disk as fast as from the cache, and is kept there only if the store is far.
-    An answer that is not the `whole` one, for the route does something to it, is asked of the route each time.
+    `computed`: whether the response takes longer than reading it from a disk; otherwise it is cached only if the store is remote.
+    `whole`: whether the route returns the response unchanged; otherwise it is not kept in this process.
     """
-    question, had = question_of(request.scope), request.headers.get("if-none-match", "")
+    question, if_none_match = question_of(request.scope), request.headers.get("if-none-match", "")
 
-    def find(stored: Stored) -> Response:
-        hot = service.cache if computed or stored.remote else NO_CACHE
-        answer = named(stored, question, format_, had, make, hot)
-        found(request, id_, stored, answer if whole and answer.status_code == 200 else None)
-        return answer
+    def respond(stored: Stored) -> Response:
+        cache = service.cache if computed or stored.remote else NO_CACHE
+        response = respond_with_etag(stored, question, format_, if_none_match, make, cache)
+        record_read(request, id_, stored, response if whole and response.status_code == 200 else None)
+        return response
 
-    return await read(service, id_, find, kind)
+    return await read(service, id_, respond, kind)
 
 
 def question_of(scope: Scope) -> str:
-    """What is asked, by whomever: the path and the query without a share key."""
+    """Return path and query of a request without its share key: what is requested, regardless of the client."""
     parts = scope["query_string"].decode("latin-1").split("&")
     return f"{scope['path']}\n{'&'.join(part for part in parts if not part.startswith('share='))}"
 
 
-def named(
+def respond_with_etag(
     stored: Stored,
     question: str,
     format_: str,
-    had: str,
+    if_none_match: str,
     make: Callable[[Stored], Response],
-    hot: Cache = NO_CACHE,
+    cache: Cache = NO_CACHE,
 ) -> Response:
-    """The answer to a question, from the cache if it is there, with its ETag; 304 if that is among those that the reader `had`.
+    """Return the cached response, the response of `make`, or 304 if `if_none_match` contains its ETag.
 
-    It depends on what was asked, on every byte of the result, on the format, and on who puts it into words.
+    The ETag depends on the question, every byte of the result, the format, and the version of Headscope.
     """
     key = "\n".join((__version__, stored.digest, question, format_))
-    # Weak: safetensors puts names into any order.
+    # Weak, because safetensors may order tensors differently each time.
     tag = f'"{hashlib.sha256(key.encode()).hexdigest()[:32]}"'
-    headers = {**FOREVER, "ETag": f"W/{tag}"}
-    if tag in had:
+    headers = {**IMMUTABLE, "ETag": f"W/{tag}"}
+    if tag in if_none_match:
         return Response(status_code=304, headers=headers)
-    kept = hot.get(key)
-    if kept is not None:
-        media, body = kept
-        return Response(body, media_type=media, headers=headers)
+    cached = cache.get(key)
+    if cached is not None:
+        media_type, body = cached
+        return Response(body, media_type=media_type, headers=headers)
     response = make(stored)
-    hot.put(key, response.media_type or "", bytes(response.body))
+    cache.put(key, response.media_type or "", bytes(response.body))
     response.raw_headers += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     return response

@@ -1,4 +1,4 @@
-"""HTTP/1.1 connections that have to make progress, and no more of them than the process has descriptors for."""
+"""HTTP/1.1 connections with deadlines, and a limit on their number."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from typing import Any, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# A request's head has to arrive within so many seconds of its first byte, that of the first request within so many of the connection.
+# A request's head must arrive within this time from its first byte, or from the connection for the first request.
 HEAD_SECONDS = 10.0
-# Within so many seconds a reader has to take this many bytes of what waits for it, or all of them.
+# A client must read this many bytes of the response (or all of it) in each such interval.
 READ_SECONDS, READ_BYTES = 20.0, 64 * 1024
-# A client that still sends a body that was not read is listened to for so many seconds, so that it can read the answer.
+# How long a connection stays open after a response to a partly read body, so that the client can read the response.
 LINGER_SECONDS = 5.0
 # An idle connection with an incomplete head takes up to 50 KiB.
-MOST_CONNECTIONS = 4096
-# Descriptors that connections leave to files and databases: a quarter, and at least this many.
+MAX_CONNECTIONS = 4096
+# File descriptors reserved for files and databases: a quarter of the limit, and at least this many.
 SPARE_DESCRIPTORS = 96
 
 
-def most_connections() -> int:
-    """Return how many connections may be open at once with the process's limit on descriptors."""
+def max_connections() -> int:
+    """Return how many connections the process's limit on file descriptors allows."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS
-    return max(1, min(MOST_CONNECTIONS, limit - max(SPARE_DESCRIPTORS, limit // 4)))
+        return MAX_CONNECTIONS
+    return max(1, min(MAX_CONNECTIONS, limit - max(SPARE_DESCRIPTORS, limit // 4)))
 
 
 class Connection(H11Protocol):
-    """A connection with deadlines for the request's head and for reading the answer.
+    """A connection with deadlines for the request's head and for reading the response.
 
-    Beyond `most` connections the one whose client has been silent longest is closed: one that is idle, or owes a head or a body.
+    Above `limit` connections, the one that has been waiting for its client longest is closed: idle, or with an incomplete head or body.
     """
 
-    def __init__(self, *args: Any, most: int, **options: Any) -> None:
+    def __init__(self, *args: Any, limit: int, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._most = most
-        self.heard = 0.0
+        self._limit = limit
+        self.last_received = 0.0
         self._head_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the deadline for the first head, and make room if there are too many connections."""
+        """Start the deadline for the first head, and close another connection if there are too many."""
         super().connection_made(transport)
-        self.heard = self.loop.time()
+        self.last_received = self.loop.time()
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self.timeout_keep_alive_handler)
-        if len(self.connections) > self._most:
-            silent = [one for one in cast("set[Connection]", self.connections) if one.silent]
-            min(silent, key=lambda one: one.heard).transport.abort()
+        if len(self.connections) > self._limit:
+            waiting = [other for other in cast("set[Connection]", self.connections) if other.waits_for_client]
+            min(waiting, key=lambda other: other.last_received).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all deadlines."""
@@ -58,14 +58,14 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     @property
-    def silent(self) -> bool:
-        """Whether the server waits for the client to send something."""
-        owes = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
-        return owes and not self.flow.read_paused and not self.transport.is_closing()
+    def waits_for_client(self) -> bool:
+        """Whether the client has to send something next."""
+        their_turn = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+        return their_turn and not self.flow.read_paused and not self.transport.is_closing()
 
     def data_received(self, data: bytes) -> None:
-        """Start the deadline with the first byte of a head, and stop it with the last one."""
-        self.heard = self.loop.time()
+        """Start the deadline at the first byte of a head, and stop it at the last."""
+        self.last_received = self.loop.time()
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             _cancel(self._head_timer)
@@ -74,7 +74,7 @@ class Connection(H11Protocol):
             self._head_timer = self.loop.call_later(HEAD_SECONDS, self.timeout_keep_alive_handler)
 
     def on_response_complete(self) -> None:
-        """Close the connection soon if the request's body has not been read to its end."""
+        """Schedule closing the connection if the request's body has not been read completely."""
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY:
             self.loop.call_later(LINGER_SECONDS, self._end_linger)
@@ -84,21 +84,21 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """Start the deadline for the reader."""
+        """Start the deadline for reading the response."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """Stop the deadline for the reader."""
+        """Stop the deadline for reading the response."""
         _cancel(self._read_timer)
         super().resume_writing()
 
     def _expect_reading(self) -> None:
-        waiting = self.transport.get_write_buffer_size()
-        self._read_timer = self.loop.call_later(READ_SECONDS, self._check_reading, waiting)
+        unread = self.transport.get_write_buffer_size()
+        self._read_timer = self.loop.call_later(READ_SECONDS, self._check_reading, unread)
 
-    def _check_reading(self, before: int) -> None:
-        if self.transport.get_write_buffer_size() > before - READ_BYTES:
+    def _check_reading(self, unread_before: int) -> None:
+        if self.transport.get_write_buffer_size() > unread_before - READ_BYTES:
             self.transport.abort()
         else:
             self._expect_reading()

@@ -1,4 +1,4 @@
-"""How much structure a JSON body may have, checked on its bytes before anything is built from them."""
+"""Limits on the structure of a JSON body, checked on its bytes before it is parsed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from ...errors import InvalidRequest
 
-# A request whose lists are all full has 400,000 values, a batch of 1,000 inputs has 8,000 keys.
-MOST_VALUES, MOST_KEYS, MOST_LEVELS = 500_000, 10_000, 64
-# Bytes outside of strings, most of which are numbers.
-MOST_BARE = 4 * 1024 * 1024
+# The largest valid request has 400,000 values; a batch of 1,000 inputs has 8,000 keys.
+MAX_VALUES, MAX_KEYS, MAX_LEVELS = 500_000, 10_000, 64
+# Bytes outside strings, mostly numbers.
+MAX_BARE = 4 * 1024 * 1024
 
 PIECE = 1024 * 1024
 QUOTE = ord('"')
@@ -22,32 +22,34 @@ LEVELS[list(b"[{")], LEVELS[list(b"]}")] = 1, -1
 
 
 def check_structure(body: bytes) -> None:
-    """Raise InvalidRequest if a JSON document has too many values, keys or levels. Time and memory grow with its length only.
+    """Raise InvalidRequest if a JSON document has too many values, keys or levels. Time and memory are linear in its length.
 
-    A body that is not valid JSON is left to the parser.
+    Invalid JSON passes; the parser rejects it.
     """
     bare = bytearray()
     for piece in _outside_strings(body):
         bare += piece
-        _check("bytes outside of strings", len(bare), MOST_BARE)
+        _check("bytes outside strings", len(bare), MAX_BARE)
     marks = bytes(bare).translate(None, NO_MARKS)
-    _check("values", len(marks), MOST_VALUES)
-    _check("keys", marks.count(b":"), MOST_KEYS)
+    _check("values", len(marks), MAX_VALUES)
+    _check("keys", marks.count(b":"), MAX_KEYS)
     levels = np.cumsum(LEVELS[np.frombuffer(marks, np.uint8)], dtype=np.int32)
-    _check("levels", int(levels.max(initial=0)), MOST_LEVELS)
+    _check("levels", int(levels.max(initial=0)), MAX_LEVELS)
 
 
 def _check(what: str, actual: int, limit: int) -> None:
     if actual > limit:
         raise InvalidRequest(
-            f"The body has too many {what}: {limit:,} at most. Send less in one request.", limit=limit, actual=actual
+            f"The request body has too many {what} (at most {limit:,}). Split it into several requests.",
+            limit=limit,
+            actual=actual,
         )
 
 
 def _outside_strings(body: bytes) -> Iterator[bytes]:
-    """The bytes of a JSON document that are not within strings, piece by piece."""
+    """Yield the bytes of a JSON document that are outside strings, in pieces."""
     # Without escapes every quote begins or ends a string.
-    plain = _utf8(body).replace(rb"\\", b"").replace(rb"\"", b"")
+    plain = _to_utf8(body).replace(rb"\\", b"").replace(rb"\"", b"")
     inside = np.zeros(1, bool)
     for start in range(0, len(plain), PIECE):
         piece = np.frombuffer(plain[start : start + PIECE], np.uint8)
@@ -55,7 +57,7 @@ def _outside_strings(body: bytes) -> Iterator[bytes]:
         yield piece[~inside].tobytes()
 
 
-def _utf8(body: bytes) -> bytes:
-    """The body in UTF-8: JSON may come in UTF-16 and UTF-32, too."""
+def _to_utf8(body: bytes) -> bytes:
+    """Convert the body to UTF-8: JSON may also be UTF-16 or UTF-32."""
     encoding = json.detect_encoding(body)
     return body if encoding.startswith("utf-8") else body.decode(encoding, "ignore").encode(errors="ignore")

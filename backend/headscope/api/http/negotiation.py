@@ -1,4 +1,4 @@
-"""What a request would rather have: media types and encodings by their weights, and how long it would wait."""
+"""Request headers that state preferences: Accept, Accept-Encoding, Prefer and Last-Event-ID."""
 
 from __future__ import annotations
 
@@ -7,39 +7,40 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
-# Longest wait for a result, in s.
-LONGEST_WAIT = 60.0
+MAX_WAIT_SECONDS = 60.0
 
 
-def weights(header: str) -> dict[str, float]:
-    """Names in an Accept or Accept-Encoding header, in lower case, with their weights 0..1 (RFC 9110, section 12.4.2)."""
-    found: dict[str, float] = {}
+def parse_weights(header: str) -> dict[str, float]:
+    """Parse an Accept or Accept-Encoding header (RFC 9110, section 12.4.2) into lower-case names and their weights, 0 to 1."""
+    weights: dict[str, float] = {}
     for part in header.lower().split(","):
         name, *params = (piece.strip() for piece in part.split(";"))
-        given = next((param.removeprefix("q=") for param in params if param.startswith("q=")), "1")
-        found[name] = float(given) if re.fullmatch(r"0(\.\d{0,3})?|1(\.0{0,3})?", given) else 0.0
-    return found
+        weight = next((param.removeprefix("q=") for param in params if param.startswith("q=")), "1")
+        weights[name] = float(weight) if re.fullmatch(r"0(\.\d{0,3})?|1(\.0{0,3})?", weight) else 0.0
+    return weights
 
 
-def takes_gzip(request: Request) -> bool:
-    """Whether the answer may be compressed."""
-    return weights(request.headers.get("accept-encoding", "")).get("gzip", 0.0) > 0
+def accepts_gzip(request: Request) -> bool:
+    """Return whether the client accepts a gzip-compressed response."""
+    return parse_weights(request.headers.get("accept-encoding", "")).get("gzip", 0.0) > 0
 
 
 async def wait_seconds(
     request: Request,
-    _: Annotated[str | None, Header(alias="Prefer", description="`wait=N` waits up to N seconds.")] = None,
+    _: Annotated[
+        str | None, Header(alias="Prefer", description="`wait=N` waits for up to N seconds (60 at most).")
+    ] = None,
 ) -> float:
-    """N of `Prefer: wait=N` (RFC 7240), at most LONGEST_WAIT; 0 without one. Several headers count as one with commas."""
+    """Return N of `Prefer: wait=N` (RFC 7240), at most MAX_WAIT_SECONDS; 0 if absent. Several headers count as one list."""
     preferred = ",".join(request.headers.getlist("prefer"))
     matched = re.search(r"(?:^|[,;\s])wait=(\d{1,6}(?:\.\d{1,6})?)", preferred, re.IGNORECASE)
-    return min(float(matched.group(1)), LONGEST_WAIT) if matched else 0.0
+    return min(float(matched.group(1)), MAX_WAIT_SECONDS) if matched else 0.0
 
 
 async def last_event(
-    last_event_id: Annotated[str | None, Header(description="The stream goes on after the event of that id.")] = None,
+    last_event_id: Annotated[str | None, Header(description="Resume the stream after the event with this id.")] = None,
 ) -> int:
-    """The number in `Last-Event-ID`; 0 without one."""
+    """Return the number in `Last-Event-ID`; 0 if absent or invalid."""
     return int(last_event_id) if last_event_id and re.fullmatch(r"\d{1,18}", last_event_id) else 0
 
 

@@ -1,4 +1,4 @@
-"""Arrays as bytes: safetensors, npy, or json for small ones."""
+"""Arrays as response bodies: safetensors, npy, or JSON if they are small."""
 
 from __future__ import annotations
 
@@ -9,76 +9,61 @@ from typing import Any, Literal
 
 import numpy as np
 from fastapi import Request
-from numpy.typing import NDArray
 from safetensors.numpy import save
 from starlette.responses import Response
 
 from ...errors import BudgetExceeded, InvalidRequest
-from ..middleware.memory import MIB
-from .negotiation import weights
+from ..documents.arrays import Array, to_lists
+from .negotiation import parse_weights
 
-Array = NDArray[Any]
 Format = Literal["safetensors", "npy", "json"]
 MEDIA: dict[Format, str] = {
     "safetensors": "application/vnd.safetensors",
     "npy": "application/x-npy",
     "json": "application/json",
 }
-MOST_JSON = 1_000_000
-# All maps of 12 layers and 12 heads over 512 tokens have 144 MiB.
-MOST_BYTES = 160 * MIB
+MAX_JSON_NUMBERS = 1_000_000
+# All maps of 12 layers and 12 heads over 512 tokens take 144 MiB.
+MAX_BYTES = 160 * 1024 * 1024
 
 
-def chosen_format(request: Request, asked: Format | None) -> Format:
-    """?format= wins over Accept."""
-    return asked or format_of(request.headers.get("accept", ""))
+def choose_format(request: Request, requested: Format | None) -> Format:
+    """Return the format of `?format=` if given, otherwise that of the Accept header."""
+    return requested or preferred_format(request.headers.get("accept", ""))
 
 
-def format_of(accept: str) -> Format:
-    """The format that an Accept header would have most of all; safetensors if none."""
-    wanted = weights(accept)
-    best = max(MEDIA, key=lambda name: wanted.get(MEDIA[name], 0.0))
-    return best if wanted.get(MEDIA[best]) else "safetensors"
+def preferred_format(accept: str) -> Format:
+    """Return the format with the largest weight in an Accept header; safetensors if it names none."""
+    weights = parse_weights(accept)
+    best = max(MEDIA, key=lambda name: weights.get(MEDIA[name], 0.0))
+    return best if weights.get(MEDIA[best]) else "safetensors"
 
 
 def check_size(count: int, itemsize: int) -> None:
-    """Raise BudgetExceeded before an answer that is too large is put together."""
-    if count * itemsize > MOST_BYTES:
+    """Raise BudgetExceeded if a response of `count` numbers of `itemsize` bytes would be too large."""
+    if count * itemsize > MAX_BYTES:
         raise BudgetExceeded(
-            "That is too much for one answer. Ask for fewer layers or heads at a time, or for the export.",
-            limit=MOST_BYTES,
+            "This is too much data for one response. Request fewer layers or heads at a time, or export the analysis.",
+            limit=MAX_BYTES,
             actual=count * itemsize,
         )
 
 
-def answer(arrays: Mapping[str, Array], format_: Format, more: Mapping[str, Any] | None = None) -> Response:
-    """The arrays in the chosen format; the first is the one that npy holds. `more` joins the JSON, or the safetensors metadata."""
-    first = next(iter(arrays.values()))
+def encode(arrays: Mapping[str, Array], format_: Format, more: Mapping[str, Any] | None = None) -> Response:
+    """Respond with arrays. npy contains only the first; `more` is added to the JSON object or the safetensors metadata."""
     if format_ == "json":
-        if sum(array.size for array in arrays.values()) > MOST_JSON:
+        if sum(array.size for array in arrays.values()) > MAX_JSON_NUMBERS:
             raise InvalidRequest(
-                f"JSON is for at most {MOST_JSON} numbers. Ask for safetensors or npy, or for fewer heads.",
+                f"A JSON response has at most {MAX_JSON_NUMBERS:,} numbers. Request safetensors, npy, or fewer heads.",
                 pointer="/format",
             )
-        body = json.dumps(
-            {**(more or {}), **{name: plain(array) for name, array in arrays.items()}}, allow_nan=False
-        ).encode()
+        lists = {name: to_lists(array) for name, array in arrays.items()}
+        body = json.dumps({**(more or {}), **lists}, allow_nan=False).encode()
     elif format_ == "npy":
         buffer = io.BytesIO()
-        np.save(buffer, first, allow_pickle=False)
+        np.save(buffer, next(iter(arrays.values())), allow_pickle=False)
         body = buffer.getvalue()
     else:
-        body = save(
-            {name: np.ascontiguousarray(array) for name, array in arrays.items()},
-            {k: str(v) for k, v in (more or {}).items()},
-        )
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        body = save(contiguous, {name: str(value) for name, value in (more or {}).items()})
     return Response(body, media_type=MEDIA[format_])
-
-
-def plain(array: Array) -> Any:
-    """Nested lists with null for NaN and infinity."""
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        values = array.astype(object)
-        values[~np.isfinite(array)] = None
-        return values.tolist()
-    return array.tolist()

@@ -1,1 +1,1 @@
-"""What runs before and after every route: access, limits on bodies, security headers, request metrics."""
+"""ASGI middleware: metrics, security, access, request bodies, large responses, cached reads."""

@@ -1,10 +1,10 @@
-"""Request bodies: how large, how slow and how many at once they may be. Routes are asked once a body has arrived, or read it piece by piece if it is a file."""
+"""Limits on the size, speed and memory of request bodies. A body is received completely before its route runs; an uploaded file is streamed to its route."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
@@ -14,33 +14,33 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...errors import HeadscopeError, RequestTimeout
 from ...settings import Settings
 from ..http.json_structure import check_structure
-from ..problems import failure, refusal
+from ..problems import handle_error, handle_http_error
 from .access import Visitor
-from .memory import MIB, BodyMemory, Reservation
+from .memory import MIB, BodyMemory
 
-# Bodies of routes that are not named in BodyLimits, in bytes.
+# Largest body, in bytes, of a route that BodyLimits does not name.
 OTHER_BYTES = 64 * 1024
 SIGN_IN_BYTES = 1024
-# A body has so many seconds, and one more for each so many bytes that have arrived.
+# Time for a body to arrive: a base, and one second per received bytes.
 BODY_SECONDS = 10.0
 BYTES_PER_SECOND = 16 * 1024
-# Bytes of bodies in memory, in total and per visitor.
-BODIES = (128 * MIB, 64 * MIB)
-# A body up to so many bytes is checked at once, a larger one in a thread, one after the other.
+# Bytes of all bodies in memory, in total and per visitor.
+BODY_MEMORY = (128 * MIB, 64 * MIB)
+# Larger bodies are checked in a thread, one at a time.
 QUICK_BYTES = 64 * 1024
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """The largest body of a request, in bytes, by path. `files` are the paths that take a file as it is."""
+    """The largest request body in bytes, by path. `files` are the paths that accept an unparsed file."""
 
     routes: Mapping[str, int]
     files: frozenset[str]
 
     @classmethod
     def of(cls, settings: Settings, prefix: str) -> BodyLimits:
-        """The limits of all routes that take a body."""
+        """Return the limits of all routes that accept a body."""
         routes = {
             "session": SIGN_IN_BYTES,
             "analyses": settings.image_body_bytes,
@@ -48,19 +48,19 @@ class BodyLimits:
             "studies": settings.body_bytes,
             "datasets": settings.dataset_bytes,
         }
-        return cls({f"{prefix}/{path}": most for path, most in routes.items()}, frozenset({f"{prefix}/datasets"}))
+        return cls({f"{prefix}/{path}": limit for path, limit in routes.items()}, frozenset({f"{prefix}/datasets"}))
 
-    def most(self, path: str) -> int:
-        """The largest body of a request to this path."""
+    def largest(self, path: str) -> int:
+        """Return the largest body of a request to this path, in bytes."""
         return self.routes.get(path, OTHER_BYTES)
 
 
 class BodyLimitMiddleware:
-    """ASGI middleware inside the access check: no body is read before it is known whose it is."""
+    """ASGI middleware inside the access check: bodies are only read from known visitors."""
 
     def __init__(self, app: ASGIApp, *, limits: BodyLimits) -> None:
         self._app, self._limits = app, limits
-        self._bodies = BodyMemory(*BODIES)
+        self._bodies = BodyMemory(*BODY_MEMORY)
         self._checking = asyncio.Semaphore(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,35 +68,35 @@ class BodyLimitMiddleware:
             await self._app(scope, receive, send)
             return
         visitor: Visitor | None = scope["visitor"]
-        with Reservation(self._bodies, visitor.client if visitor else "") as memory:
+        with self._bodies.reserve(visitor.client if visitor else "") as take:
             try:
-                receive = await self._received(scope, receive, memory)
+                receive = await self._receive_body(scope, receive, take)
             except (HeadscopeError, HTTPException) as error:
-                respond = failure if isinstance(error, HeadscopeError) else refusal
-                answer = await respond(Request(scope), error)
-                await answer(scope, receive, send)
+                handle = handle_error if isinstance(error, HeadscopeError) else handle_http_error
+                response = await handle(Request(scope), error)
+                await response(scope, receive, send)
             except ClientDisconnect:
                 pass
             else:
                 await self._app(scope, receive, send)
 
-    async def _received(self, scope: Scope, receive: Receive, memory: Reservation) -> Receive:
-        """What the application receives: a body that has arrived and been checked, or a file as it comes.
+    async def _receive_body(self, scope: Scope, receive: Receive, take: Callable[[int], None]) -> Receive:
+        """Return the application's `receive`: it replays a body that was received and checked, or streams a file.
 
-        Raises RequestTimeout, TooManyRequests, ServerBusy, InvalidRequest, HTTPException for a body that is too large, or ClientDisconnect.
+        Raises RequestTimeout, TooManyRequests, ServerBusy, InvalidRequest, HTTPException if the body is too large, or ClientDisconnect.
         """
         if scope["method"] in SAFE_METHODS:
             return receive
-        arriving = _Body(receive, self._limits.most(scope["path"]))
+        body = _Body(receive, self._limits.largest(scope["path"]))
         if scope["path"] in self._limits.files:
-            return arriving.receive
+            return body.receive
         pieces = []
-        async for piece in arriving:
-            memory.take(len(piece))
+        async for piece in body:
+            take(len(piece))
             pieces.append(piece)
-        body = b"".join(pieces)
-        await self._check(body)
-        return _replay(body, receive)
+        received = b"".join(pieces)
+        await self._check(received)
+        return _replay(received, receive)
 
     async def _check(self, body: bytes) -> None:
         if len(body) <= QUICK_BYTES:
@@ -107,33 +107,33 @@ class BodyLimitMiddleware:
 
 
 class _Body:
-    """A body as it arrives: at most `most` bytes, and no slower than a body may be."""
+    """A body that is being received, limited in size and by a deadline."""
 
-    def __init__(self, receive: Receive, most: int) -> None:
-        self._receive, self._most = receive, most
-        self._count, self._waited, self._whole = 0, 0.0, False
+    def __init__(self, receive: Receive, largest: int) -> None:
+        self._receive, self._largest = receive, largest
+        self._count, self._waited, self._complete = 0, 0.0, False
 
     async def receive(self) -> Message:
-        """Return the next message. Raises RequestTimeout, or HTTPException for a body that is too large."""
-        if self._whole:  # what follows is the end of the connection
+        """Return the next message. Raises RequestTimeout, or HTTPException if the body is too large."""
+        if self._complete:  # the next message is the disconnect
             return await self._receive()
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             async with asyncio.timeout(BODY_SECONDS + self._count / BYTES_PER_SECOND - self._waited):
                 message = await self._receive()
         except TimeoutError:
             raise RequestTimeout(
-                "The request's body arrived too slowly. Send it again over a faster connection."
+                "The request body arrived too slowly. Send it again over a faster connection."
             ) from None
-        self._waited += time.monotonic() - begun
+        self._waited += time.monotonic() - started
         self._count += len(message.get("body", b""))
-        self._whole = not message.get("more_body", False)
-        if self._count > self._most:  # of a body that did not say its length
+        self._complete = not message.get("more_body", False)
+        if self._count > self._largest:  # only a body without Content-Length gets here
             raise HTTPException(413)
         return message
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while not self._whole:
+        while not self._complete:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
@@ -141,10 +141,10 @@ class _Body:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Receive a body that has arrived already, and then what comes after it."""
-    waiting = [body]
+    """Return a `receive` that delivers a received body, then the messages that follow it."""
+    unread = [body]
 
-    async def replayed() -> Message:
-        return {"type": "http.request", "body": waiting.pop(), "more_body": False} if waiting else await receive()
+    async def replay() -> Message:
+        return {"type": "http.request", "body": unread.pop(), "more_body": False} if unread else await receive()
 
-    return replayed
+    return replay

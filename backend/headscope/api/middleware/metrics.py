@@ -1,6 +1,6 @@
-"""What this process has answered: one event per request in the log (debug), and counts for /metrics.
+"""Request metrics: counts and latencies for /metrics, and a debug log event per request.
 
-Routes are named by their template, methods by the few that HTTP has, statuses by their class: strangers can't make new series or lines by what they ask for.
+Labels have few values whatever clients send: routes by template, known methods, classes of statuses.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ PREFIX = "/api/v1"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-class RequestMetrics:
-    """ASGI middleware around everything else, so that refusals are counted, too."""
+class MetricsMiddleware:
+    """The outermost ASGI middleware, so that rejected requests are counted, too."""
 
     def __init__(self, app: ASGIApp, *, registry: CollectorRegistry) -> None:
         self._app = app
@@ -32,7 +32,7 @@ class RequestMetrics:
         )
         self._seconds = Histogram(
             "headscope_http_request_seconds",
-            "Time until the answer began, by route.",
+            "Time to the first byte of the response, by route.",
             ("route",),
             buckets=SECONDS,
             registry=registry,
@@ -42,37 +42,37 @@ class RequestMetrics:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, answered = time.perf_counter(), False
+        start, counted = time.perf_counter(), False
 
         async def send_counted(message: Message) -> None:
-            nonlocal answered
-            if message["type"] == "http.response.start" and not answered:
-                answered = True
-                self._count(scope, message["status"], time.perf_counter() - started)
+            nonlocal counted
+            if message["type"] == "http.response.start" and not counted:
+                counted = True
+                self._count(scope, message["status"], time.perf_counter() - start)
             await send(message)
 
         try:
             await self._app(scope, receive, send_counted)
         except Exception:
-            if not answered:  # whoever is outside answers for it
-                self._count(scope, 500, time.perf_counter() - started)
+            if not counted:  # the server responds with 500
+                self._count(scope, 500, time.perf_counter() - start)
             raise
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        route, method = template(scope), scope["method"] if scope["method"] in METHODS else OTHER
+        route, method = route_template(scope), scope["method"] if scope["method"] in METHODS else OTHER
         self._requests.labels(route, method, f"{status // 100}xx").inc()
         self._seconds.labels(route).observe(seconds)
         if logger.isEnabledFor(logging.DEBUG):
-            said = {"route": route, "method": method, "status": status, "ms": round(seconds * 1e3, 1)}
-            logger.debug("answered", extra={**said, "request_id": scope.get("request_id", "")})
+            event = {"route": route, "method": method, "status": status, "ms": round(seconds * 1e3, 1)}
+            logger.debug("answered", extra={**event, "request_id": scope.get("request_id", "")})
 
 
-def template(scope: Scope) -> str:
-    """The path of the route that was found, with its parameters' names in braces."""
+def route_template(scope: Scope) -> str:
+    """Return the path of the matched route with its parameters in braces; OTHER if no route matched."""
     route = scope.get("route")
     if route is None:
         return OTHER
     path = str(getattr(route, "path_format", route.path))
-    # A route does not know what its router was included under.
-    below = scope["path"].startswith(f"{PREFIX}/") and not path.startswith(f"{PREFIX}/")
-    return f"{PREFIX}{path}" if below else path
+    # The path of a route lacks the prefix that its router was included with.
+    lacks_prefix = scope["path"].startswith(f"{PREFIX}/") and not path.startswith(f"{PREFIX}/")
+    return f"{PREFIX}{path}" if lacks_prefix else path

@@ -1,18 +1,19 @@
-"""Reads of a finished analysis that the same reader has read before: answered at once, without routing, validation, threads or the record.
+"""A cache in front of the routes for repeated GET requests to a finished analysis or study.
 
-Routes say what may be answered so. An answer that is kept belongs to a result as its files were when it was read, and counts for as long as none of them has
-changed; so what is gone is gone at once on every server, and what was damaged is found. Whatever can't be answered here is left to the routes, which also say what is wrong.
+A hit needs no routing, validation, thread or job lookup. Routes declare what may be cached. An entry belongs to a result and the state of its files when it
+was read, so it is invalid once any of them changes: deletions take effect at once on every server, and damage is detected. Everything else is left to
+the routes, including all errors.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
+from cachetools import LRUCache
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,152 +22,147 @@ from ...errors import HeadscopeError
 from ...server.service import Service
 from ...store import Stored
 from ...store.map_file import Corrupt
-from ..http.recent import RecentAnswers
+from ..http.response_cache import ResponseCache
 from .access import Visitor
 
-ABOUT = re.compile(r"/api/v1/(analyses|studies)/([0-9a-f]{32})(/.*)?")
-# Readers that are remembered, each with one thing it has read.
-READERS = 10_000
-# The most characters of a question with its headers, and bytes of an answer, that are kept.
-LONGEST, LARGEST = 1000, 1024 * 1024
-# Bytes that an answer takes beside its body: headers, the question, and the stamps of the files.
-BESIDE = 3 * 1024
-# Headers that an answer depends on.
-NAMES = frozenset({b"accept", b"accept-encoding", b"if-none-match"})
+RESULT = re.compile(r"/api/v1/(analyses|studies)/([0-9a-f]{32})(/.*)?")
+# Pairs of a visitor and a result that are remembered.
+MAX_READERS = 10_000
+# Largest request (path, query and headers, in characters) and response (in bytes) that are cached.
+MAX_REQUEST, MAX_RESPONSE = 1000, 1024 * 1024
+# Memory of an entry beside its body: headers, the request, and the fingerprints of the files.
+ENTRY_BYTES = 3 * 1024
+# Headers that a response depends on.
+REQUEST_HEADERS = frozenset({b"accept", b"accept-encoding", b"if-none-match"})
+# Headers that a 304 has in common with the full response.
+NOT_MODIFIED_HEADERS = ("Cache-Control", "Vary", "ETag")
 
-# Headers that an answer has in common with what is said in its place to whoever has it.
-LASTING = ("Cache-Control", "Vary", "ETag")
 
-
-class ReadAnswer(Protocol):
-    """Reads an answer from a result. Raises BlockingIOError rather than `wait` for a disk, or compute for long."""
+class ResultReader(Protocol):
+    """A function that reads a response from a result. Unless `wait` is true, it raises BlockingIOError instead of waiting for a disk or computing for long."""
 
     def __call__(self, stored: Stored, *, wait: bool) -> Response:
-        """The answer."""
+        """Return the response."""
 
 
-class CachedRead(NamedTuple):
-    """What a route has read: the result, the answer if that may be given again, and the route."""
+class CompletedRead(NamedTuple):
+    """What a route has read: the result, the response if it may be cached, and the route."""
 
     id: str
     stored: Stored
-    answer: Response | None
+    response: Response | None
     route: Any
 
 
-def found(request: Request, id_: str, stored: Stored, answer: Response | None) -> None:
-    """For a route that reads: the same question is answered by that again, for as long as this is the result; None: it is asked of the route each time."""
-    request.scope["headscope.found"] = CachedRead(id_, stored, answer, request.scope["route"])
-
-
 class ReadRequest(NamedTuple):
-    """A question: about an analysis or a study, which one, what of it, in which format, the answers that the reader has; and all that an answer depends on."""
+    """A GET request to an analysis or study: `part` is the rest of its path, `key` everything that the response depends on."""
 
     kind: str
     id: str
     part: str
     accept: str
-    had: str
-    question: tuple[Any, ...]
+    if_none_match: str
+    key: tuple[Any, ...]
 
 
-class ReadCache:
-    """ASGI middleware, inside the access check. `simple` understands simple questions, which need not have been asked before; they belong to `route`."""
+def record_read(request: Request, id_: str, stored: Stored, response: Response | None) -> None:
+    """Declare, in a route, that `response` may be sent again for the same request while the result is unchanged; None: may not be cached."""
+    request.scope["headscope.read"] = CompletedRead(id_, stored, response, request.scope["route"])
+
+
+class ReadCacheMiddleware:
+    """ASGI middleware inside the access check. `find_reader` recognises plain requests, which need no earlier response; they belong to `route`."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
         service: Service,
-        recent: RecentAnswers,
-        simple: Callable[[Scope, ReadRequest], ReadAnswer | None],
+        cache: ResponseCache,
+        find_reader: Callable[[Scope, ReadRequest], ResultReader | None],
         route: Any,
     ) -> None:
-        self._app, self._service, self._recent = app, service, recent
-        self._simple, self._route = simple, route
-        self._readers: OrderedDict[tuple[Visitor, str, str], str] = OrderedDict()
+        self._app, self._service, self._cache = app, service, cache
+        self._find_reader, self._route = find_reader, route
+        self._readers: LRUCache[tuple[Visitor, str, str], str] = LRUCache(MAX_READERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = _asked(scope)
-        answer = await self._answer(scope, asked) if asked else None
-        if answer is not None:
-            await answer(scope, receive, send)
+        request = _parse_request(scope)
+        response = await self._respond(scope, request) if request else None
+        if response is not None:
+            await response(scope, receive, send)
             return
         await self._app(scope, receive, send)
-        if asked and "headscope.found" in scope:
-            await self._keep(scope["visitor"], asked, scope["headscope.found"])
+        if request and "headscope.read" in scope:
+            await self._record(scope["visitor"], request, scope["headscope.read"])
 
-    async def _keep(self, visitor: Visitor, asked: ReadRequest, found: CachedRead) -> None:
-        """Remember the reader, and the answer. A job that is under way might still be cancelled, and its result be none."""
-        reader = (visitor, asked.kind, found.id)
-        if self._readers.get(reader) != found.stored.digest:
+    async def _record(self, visitor: Visitor, request: ReadRequest, read: CompletedRead) -> None:
+        """Remember the visitor and cache the response. A job that is still running may be cancelled, so its result is not trusted yet."""
+        reader = (visitor, request.kind, read.id)
+        if self._readers.get(reader) != read.stored.digest:
             with suppress(HeadscopeError):
-                if await asyncio.to_thread(self._service.is_settled, found.id):
-                    self._readers[reader] = found.stored.digest
-        if len(self._readers) > READERS:
-            self._readers.popitem(last=False)
-        if found.answer is not None:
-            self._put(found.stored, asked, found.answer, found.route)
+                if await asyncio.to_thread(self._service.is_settled, read.id):
+                    self._readers[reader] = read.stored.digest
+        if read.response is not None:
+            self._put(read.stored, request, read.response, read.route)
 
-    def _put(self, stored: Stored, asked: ReadRequest, answer: Response, route: Any) -> None:
-        if stored.fingerprint is not None and len(answer.body) <= LARGEST:
-            self._recent.put(
-                (stored.digest, stored.fingerprint, asked.question), (answer, route), len(answer.body) + BESIDE
-            )
+    def _put(self, stored: Stored, request: ReadRequest, response: Response, route: Any) -> None:
+        if stored.fingerprint is not None and len(response.body) <= MAX_RESPONSE:
+            key = (stored.digest, stored.fingerprint, request.key)
+            self._cache.put(key, (response, route), len(response.body) + ENTRY_BYTES)
 
-    async def _answer(self, scope: Scope, asked: ReadRequest) -> Response | None:
+    async def _respond(self, scope: Scope, request: ReadRequest) -> Response | None:
         visitor: Visitor = scope["visitor"]
-        digest = self._readers.get((visitor, asked.kind, asked.id))
+        digest = self._readers.get((visitor, request.kind, request.id))
         if digest is None:
             return None
         try:
-            if not visitor.opens(asked.id) and not await asyncio.to_thread(
-                visitor.may_read, self._service.database, asked.id
+            if not visitor.opens(request.id) and not await asyncio.to_thread(
+                visitor.may_read, self._service.database, request.id
             ):
                 return None
-            stored = self._service.results.get_cached(asked.id)
+            stored = self._service.results.get_cached(request.id)
             if stored is None or stored.digest != digest:
                 return None
-            answer = await self._given(stored, asked, scope)
-        except (HeadscopeError, Corrupt):  # of which the route says more
+            response = await self._read(stored, request, scope)
+        except (HeadscopeError, Corrupt):  # the route reports the error
             return None
-        tag = answer.headers.get("etag", "") if answer and asked.had else ""
-        if answer and tag and tag.removeprefix("W/") in asked.had:
-            return Response(status_code=304, headers={name: answer.headers[name] for name in LASTING})
-        return answer
+        tag = response.headers.get("etag", "") if response and request.if_none_match else ""
+        if response and tag and tag.removeprefix("W/") in request.if_none_match:
+            return Response(status_code=304, headers={name: response.headers[name] for name in NOT_MODIFIED_HEADERS})
+        return response
 
-    async def _given(self, stored: Stored, asked: ReadRequest, scope: Scope) -> Response | None:
-        """The answer that was given before, or is to a simple question; without waiting for a disk if it need not be."""
-        kept = self._recent.get((stored.digest, stored.fingerprint, asked.question))
-        if kept is not None:
-            answer: Response
-            answer, scope["route"] = kept
-            return answer
-        reading = self._simple(scope, asked)
-        if reading is None:
+    async def _read(self, stored: Stored, request: ReadRequest, scope: Scope) -> Response | None:
+        """Return the cached response, or read that of a plain request, in this thread if it need not wait for a disk."""
+        cached = self._cache.get((stored.digest, stored.fingerprint, request.key))
+        if cached is not None:
+            response: Response
+            response, scope["route"] = cached
+            return response
+        reader = self._find_reader(scope, request)
+        if reader is None:
             return None
         scope["route"] = self._route
         try:
-            answer = reading(stored, wait=False)
+            response = reader(stored, wait=False)
         except BlockingIOError:
-            answer = await self._service.limiters.results.run(lambda: reading(stored, wait=True))
-        self._put(stored, asked, answer, self._route)
-        return answer
+            response = await self._service.limiters.results.run(lambda: reader(stored, wait=True))
+        self._put(stored, request, response, self._route)
+        return response
 
 
-def _asked(scope: Scope) -> ReadRequest | None:
-    """What is asked of one analysis or study, unless it is too long to be kept, or says something twice."""
-    about = ABOUT.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
-    if about is None:
+def _parse_request(scope: Scope) -> ReadRequest | None:
+    """Return a request to an analysis or study; None if it is too long for the cache or repeats a header."""
+    matched = RESULT.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
+    if matched is None:
         return None
     path, query = scope["path"], scope["query_string"]
-    pairs = [pair for pair in scope["headers"] if pair[0] in NAMES]
+    pairs = [pair for pair in scope["headers"] if pair[0] in REQUEST_HEADERS]
     headers = dict(pairs)
-    had = headers.pop(b"if-none-match", b"").decode("latin-1")
-    if (
-        len({name for name, _ in pairs}) < len(pairs)
-        or len(path) + len(query) + sum(map(len, headers.values())) > LONGEST
-    ):
+    if_none_match = headers.pop(b"if-none-match", b"").decode("latin-1")
+    size = len(path) + len(query) + sum(map(len, headers.values()))
+    if len({name for name, _ in pairs}) < len(pairs) or size > MAX_REQUEST:
         return None
-    accept, coding = (headers.get(name, b"") for name in (b"accept", b"accept-encoding"))
-    return ReadRequest(about[1], about[2], about[3] or "", accept.decode("latin-1"), had, (path, query, accept, coding))
+    accept, encoding = (headers.get(name, b"") for name in (b"accept", b"accept-encoding"))
+    key = (path, query, accept, encoding)
+    return ReadRequest(matched[1], matched[2], matched[3] or "", accept.decode("latin-1"), if_none_match, key)

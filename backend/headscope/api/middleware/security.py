@@ -1,4 +1,4 @@
-"""What stands before every route: an id for the request, who may ask, how much may be sent, and what a browser may do with the answer."""
+"""Checks before every route (Host, origin, type and size of the body), the request id, and security headers on every response."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ... import logs
-from ..problems import problem, unexpected
+from ..problems import make_internal_error, make_problem
 from .bodies import SAFE_METHODS, BodyLimits
 
 logger = logging.getLogger("headscope.api")
@@ -19,7 +19,7 @@ logger = logging.getLogger("headscope.api")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 REQUEST_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 
-# Only the page's own files; tokens can't become script whatever they hold.
+# Only the page's own files, so that no token can become a script.
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; object-src 'none'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html"
@@ -32,14 +32,14 @@ HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 REQUEST_ID_NAME = b"x-request-id"
-OURS = frozenset({REQUEST_ID_NAME, *(name for name, _ in HEADERS)})
+RESERVED = frozenset({REQUEST_ID_NAME, *(name for name, _ in HEADERS)})
 
 
 class SecurityMiddleware:
     """ASGI middleware around the whole application.
 
-    The Host is checked against an allow-list on every request, because a page of another site whose name was rebound to this address sends no
-    Origin. What changes something must come from this page or from no page at all.
+    Host is checked on every request: a page whose host name was rebound to this address sends no Origin. Requests with side effects must come from
+    Headscope's own page or from outside a browser.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...], limits: BodyLimits) -> None:
@@ -51,84 +51,84 @@ class SecurityMiddleware:
                 await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        scope["request_id"] = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        id_ = headers.get("x-request-id", "")
+        scope["request_id"] = id_ if REQUEST_ID.fullmatch(id_) else uuid.uuid4().hex
         with logs.bound(request_id=scope["request_id"]):
-            await self._answer(scope, headers, receive, send)
+            await self._respond(scope, headers, receive, send)
 
-    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
-        begun = False
+    async def _respond(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        started = False
 
-        async def send_guarded(message: Message) -> None:
-            nonlocal begun
+        async def send_secured(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
-                begun = True
-                others = [pair for pair in message["headers"] if pair[0] not in OURS]
-                named = (REQUEST_ID_NAME, scope["request_id"].encode())
-                message = {**message, "headers": [*others, named, *HEADERS]}
+                started = True
+                others = [pair for pair in message["headers"] if pair[0] not in RESERVED]
+                id_header = (REQUEST_ID_NAME, scope["request_id"].encode())
+                message = {**message, "headers": [*others, id_header, *HEADERS]}
             await send(message)
 
-        refused = self._refusal(scope, headers)
-        if refused is not None:
-            status, code, title, detail = refused
-            answer = problem(status, code, title, detail, request_id=scope["request_id"])
-            await answer(scope, receive, send_guarded)
+        rejection = self._reject(scope, headers)
+        if rejection is not None:
+            response = make_problem(*rejection, request_id=scope["request_id"])
+            await response(scope, receive, send_secured)
             return
-        # Nothing is served in ranges; a header that asks for thousands of them is not even read.
+        # Range requests are not supported; dropping the header avoids parsing thousands of ranges.
         scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"range"]
         try:
-            await self._app(scope, receive, send_guarded)
-        except Exception:  # what no handler knows; caught here, so that this answer has the headers, too
+            await self._app(scope, receive, send_secured)
+        except Exception:  # handled here and not by Starlette, so that the response has the security headers
             logger.exception("unexpected", extra={"request_id": scope["request_id"]})
-            if begun:
+            if started:
                 raise
-            await unexpected(scope["request_id"])(scope, receive, send_guarded)
+            await make_internal_error(scope["request_id"])(scope, receive, send_secured)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str, str, str] | None:
+    def _reject(self, scope: Scope, headers: Headers) -> tuple[int, str, str, str] | None:
+        """Return status, code, title and detail of the problem with a request; None if it may pass."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or _host_name(hosts[0]) not in self._hosts:
             return (
                 421,
                 "wrong-host",
                 "Wrong host",
-                "This server does not answer to that host name. Set HEADSCOPE_ALLOWED_HOSTS to add it.",
+                "This host name is not allowed. Add it to HEADSCOPE_ALLOWED_HOSTS on the server.",
             )
         if scope["method"] in SAFE_METHODS:
             return None
         origin = headers.get("origin")
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") or (
-            origin and urlsplit_host(origin) != hosts[0]
+            origin and _host_of(origin) != hosts[0]
         ):
             return (
                 403,
                 "cross-site",
-                "Not from this page",
-                "Requests that change something are taken from Headscope's own page only.",
+                "Cross-site request rejected",
+                "Browsers may only send this request from Headscope's own page. Open the page at this address.",
             )
         length = headers.get("content-length", "0")
-        sends = length != "0" or "transfer-encoding" in headers
-        # A form of another site can send text/plain without asking first, but neither of these.
-        wanted = "application/octet-stream" if scope["path"] in self._limits.files else "application/json"
-        if "content-encoding" in headers or (sends and _media_type(headers) != wanted):
+        has_body = length != "0" or "transfer-encoding" in headers
+        # Another site's form can send text/plain without a preflight request, but neither of these types.
+        media_type = "application/octet-stream" if scope["path"] in self._limits.files else "application/json"
+        if "content-encoding" in headers or (has_body and _media_type(headers) != media_type):
             return (
                 415,
                 "unsupported-media-type",
-                "Send JSON",
-                f"Send the body as {wanted}, without Content-Encoding.",
+                "Unsupported media type",
+                f"Send the body as {media_type}, without Content-Encoding.",
             )
-        most = self._limits.most(scope["path"])
-        if not length.isdigit() or int(length[:18]) > most:
+        largest = self._limits.largest(scope["path"])
+        if not length.isdigit() or int(length[:18]) > largest:
             return (
                 413,
                 "too-large",
                 "The request is too large",
-                f"The request's body may have {most} bytes.",
+                f"The request body is limited to {largest:,} bytes. Split the request, or raise the limit in the server's settings.",
             )
         return None
 
 
 def _host_name(host: str) -> str | None:
-    """The name without its port; None for what is not a host."""
+    """Return the name in a Host header without its port; None if it is invalid."""
     matched = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?", host)
     return matched.group(1).lower() if matched else None
 
@@ -137,8 +137,8 @@ def _media_type(headers: Headers) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def urlsplit_host(origin: str) -> str | None:
-    """Host and port of an Origin header."""
+def _host_of(origin: str) -> str | None:
+    """Return host and port of an Origin header; None if it is invalid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

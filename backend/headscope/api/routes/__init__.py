@@ -1,1 +1,1 @@
-"""The routes of the interface, one file per resource."""
+"""The routes of the REST API, one module per resource."""

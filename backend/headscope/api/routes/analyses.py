@@ -1,15 +1,13 @@
-"""Routes: ask for analyses, follow them, cancel them."""
+"""Routes of analyses: submit, list, show, follow, cancel."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
-from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.responses import JSONResponse
+from fastapi import APIRouter, Request, Response
+from sse_starlette import EventSourceResponse
 
 from ...analysis.request import AnalysisRequest
 from ...errors import HeadscopeError, ModelUnavailable, QueueFull, Unknown
@@ -18,17 +16,19 @@ from ...server.service import Service
 from ...store import Stored
 from ...store.map_file import Corrupt
 from ..dependencies import AnalysisId, ServiceDep, VisitorDep
-from ..documents import analyses
+from ..documents import analyses as documents
 from ..error_responses import media, raises
-from ..http.negotiation import LastEvent, WaitSeconds, takes_gzip
-from ..http.paging import TimeCursor, before
-from ..middleware.reads import found
-from ..schemas.analyses import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, BatchRequest, Event, Page
+from ..http.negotiation import LastEvent, WaitSeconds, accepts_gzip
+from ..http.paging import JobLimit, TimeCursor
+from ..middleware.reads import record_read
+from ..schemas.analyses import AnalysisDocument, AnalysisItem, BatchAccepted, BatchInput, BatchRequest, Event
+from ..schemas.common import Page
+from .jobs import JobRoutes
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
 
-# Bytes of a document above which it travels compressed to whoever takes it so: that of 2,048 tokens is larger than all thumbnails.
-LONG_DOCUMENT = 16 * 1024
+# Larger documents are compressed: that of 2,048 tokens is larger than all thumbnails.
+LARGE_DOCUMENT = 16 * 1024
 ACCEPTS = raises(Unknown, ModelUnavailable, QueueFull)
 
 
@@ -38,113 +38,94 @@ ACCEPTS = raises(Unknown, ModelUnavailable, QueueFull)
 async def create(
     body: AnalysisRequest, response: Response, service: ServiceDep, visitor: VisitorDep, seconds: WaitSeconds
 ) -> AnalysisDocument:
-    """Ask for an analysis. 200 when it is stored already, or done within `Prefer: wait=N` seconds; 202 otherwise. The same request has the same id."""
+    """Submit an analysis. The status is 200 if its result is stored already or ready within `Prefer: wait=N` seconds, and 202 otherwise. Identical requests have the same id."""
     owner = visitor.owner
-    _, (id_,) = await service.limiters.submissions.run(lambda: service.submit([body], owner=owner))
-    if seconds and not await asyncio.to_thread(service.results.has, id_):
-        await service.watcher.ended(id_, seconds)
-        response.headers["Preference-Applied"] = f"wait={seconds:g}"
-    try:
-        document = await _document(service, id_)
-    except Unknown:  # its result was removed meanwhile, by somebody of whom the index has not heard
-        await service.limiters.submissions.run(lambda: service.submit([body], owner=owner))
-        document = await _document(service, id_)
-    response.headers["Location"] = f"{analyses.PREFIX}/{id_}"
-    response.status_code = 202 if document.status in ("queued", "running") else 200
-    return document
+
+    async def enqueue() -> str:
+        _, (id_,) = await service.limiters.submissions.run(lambda: service.submit([body], owner=owner))
+        return id_
+
+    return await ROUTES.submit(service, response, seconds, enqueue)
 
 
 @router.post("/batch", status_code=202, responses=ACCEPTS)
 async def create_batch(body: BatchRequest, service: ServiceDep, visitor: VisitorDep) -> BatchAccepted:
-    """Ask for up to 1,000 analyses at once: all are accepted, or none."""
+    """Submit up to 1,000 analyses at once. Either all are accepted or none."""
     owner = visitor.owner
     batch, ids = await service.limiters.submissions.run(
-        lambda: service.submit(_batch_requests(body), batch=True, owner=owner)
+        lambda: service.submit(_split_batch(body), batch=True, owner=owner)
     )
     return BatchAccepted(batch=batch or ids[0], ids=ids)
 
 
 @router.get("")
 async def recent(
-    service: ServiceDep,
-    visitor: VisitorDep,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    cursor: TimeCursor = None,
+    service: ServiceDep, visitor: VisitorDep, limit: JobLimit = 50, cursor: TimeCursor = None
 ) -> Page[AnalysisItem]:
-    """One's own analyses, the newest first."""
-    jobs = await asyncio.to_thread(service.database.page, limit, before(cursor), visitor.owner)
-    return Page(items=[analyses.item(job) for job in jobs], next=repr(jobs[-1].created) if len(jobs) == limit else None)
+    """List your analyses, newest first."""
+    return await ROUTES.list_page(service, visitor, limit, cursor)
 
 
 @router.get("/{id}", response_model=AnalysisDocument)
 async def show(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
-    """An analysis: how far it is, and when it is done tokens, shapes, summaries and links."""
-    zipped = takes_gzip(request)
+    """Return an analysis: its progress and, once it is done, tokens, shapes, summaries and links."""
+    zipped = accepts_gzip(request)
 
-    def answer() -> Response:
+    def respond() -> Response:
         job, stored = service.find_or_recompute(id_)
-        document = _described(service, id_, job, stored)
-        shown, headers = document.model_dump_json().encode(), {"Vary": "Accept-Encoding"}
-        if zipped and len(shown) > LONG_DOCUMENT:
-            shown, headers = gzip.compress(shown, 1, mtime=0), headers | {"Content-Encoding": "gzip"}
-        response = Response(shown, headers=headers, media_type="application/json")
+        document = _describe(service, id_, job, stored)
+        body, headers = document.model_dump_json().encode(), {"Vary": "Accept-Encoding"}
+        if zipped and len(body) > LARGE_DOCUMENT:
+            body, headers = gzip.compress(body, 1, mtime=0), headers | {"Content-Encoding": "gzip"}
+        response = Response(body, headers=headers, media_type="application/json")
         if stored is not None and document.status == "done":
-            found(request, id_, stored, response)
+            record_read(request, id_, stored, response)
         return response
 
-    return await asyncio.to_thread(answer)
+    return await asyncio.to_thread(respond)
 
 
 @router.delete(
-    "/{id}", status_code=202, response_model=AnalysisDocument, responses={204: {"description": "It is forgotten."}}
+    "/{id}", status_code=202, response_model=AnalysisDocument, responses={204: {"description": "It was deleted."}}
 )
 async def delete(id_: AnalysisId, service: ServiceDep, visitor: VisitorDep) -> Response:
-    """Cancel an analysis that has not ended (202); forget one that has (204). What other users asked for, too, goes on for them (204)."""
-    if not await asyncio.to_thread(service.cancel, id_, visitor.owner):
-        return Response(status_code=204)
-    return JSONResponse((await _document(service, id_)).model_dump(mode="json"), 202)
+    """Cancel a queued or running analysis (202), or delete an ended one (204). An analysis that other users also requested is only removed for you (204)."""
+    return await ROUTES.cancel(service, visitor, id_)
 
 
 @router.get("/{id}/events", responses=media("text/event-stream"), response_class=EventSourceResponse)
 async def events(id_: AnalysisId, service: ServiceDep, after: LastEvent) -> EventSourceResponse:
-    """Progress as server-sent events named `progress`; the last one has a terminal status. Resumes after `Last-Event-ID`."""
-    await asyncio.to_thread(service.find_or_recompute, id_)
-    return EventSourceResponse(_stream(service, id_, after), ping=15, send_timeout=30)
+    """Stream progress as server-sent events named `progress`. The last one has a final status. Send `Last-Event-ID` to resume."""
+    return await ROUTES.follow(service, id_, after)
 
 
-async def _stream(service: Service, id_: str, after: int) -> AsyncIterator[ServerSentEvent]:
-    seen = False
-    async for job in service.watcher.changes(id_, after):
-        seen = True
-        position = await asyncio.to_thread(service.queue_position, job)
-        yield ServerSentEvent(analyses.event(job, position).model_dump_json(), event="progress", id=str(job.version))
-    if not seen:  # only the result is left, or everything was sent before
-        document = await _document(service, id_)
-        last = Event(**document.model_dump(include=set(Event.model_fields)))
-        yield ServerSentEvent(last.model_dump_json(), event="progress", id=str(after))
-
-
-def _described(service: Service, id_: str, job: Job | None, stored: Stored | None) -> AnalysisDocument:
+def _describe(service: Service, id_: str, job: Job | None, stored: Stored | None) -> AnalysisDocument:
     try:
-        position = service.queue_position(job) if job else None
-        return analyses.analysis(id_, job, stored, position)
-    except Corrupt:  # found only now, in what the manifest names
+        return documents.to_document(id_, job, stored, service.queue_position(job) if job else None)
+    except Corrupt:  # in a file that is only read for the document
         service.recompute(id_)
-        return analyses.analysis(id_, service.database.get(id_), None)
+        return documents.to_document(id_, service.database.get(id_), None)
 
 
-async def _document(service: Service, id_: str) -> AnalysisDocument:
-    return await asyncio.to_thread(lambda: _described(service, id_, *service.find_or_recompute(id_)))
-
-
-def _batch_requests(body: Any) -> list[AnalysisRequest]:
+def _split_batch(body: Any) -> list[AnalysisRequest]:
+    """Return the requests of a batch. The pointer of an error names the input."""
     shared = body.model_dump(exclude={"inputs"})
     requests = []
-    for place, entry in enumerate(body.inputs):
+    for position, entry in enumerate(body.inputs):
         try:
             requests.append(AnalysisRequest.model_validate({**shared, **entry.model_dump()}))
         except HeadscopeError as error:
             if error.pointer is not None and error.pointer[1:] in BatchInput.model_fields:
-                error.pointer = f"/inputs/{place}{error.pointer}"
+                error.pointer = f"/inputs/{position}{error.pointer}"
             raise
     return requests
+
+
+ROUTES = JobRoutes[AnalysisDocument, AnalysisItem](
+    kind="analysis",
+    prefix=documents.PREFIX,
+    event=Event,
+    to_document=lambda service, id_: _describe(service, id_, *service.find_or_recompute(id_)),
+    to_item=lambda _, job: documents.to_item(job),
+    to_event=lambda service, job: documents.to_event(job, service.queue_position(job)),
+)

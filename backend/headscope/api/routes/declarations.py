@@ -1,4 +1,4 @@
-"""Routes: what models, lenses, mechanisms and measures there are."""
+"""Routes that list models, lenses, mechanisms and measures."""
 
 from __future__ import annotations
 
@@ -15,17 +15,11 @@ from ...mechanisms import MECHANISMS
 from ...models import support
 from ...models.facts import Facts
 from ..dependencies import ServiceDep
-from ..http.paging import Cursor, Limit, page
-from ..schemas.analyses import (
-    DeclarationSchema,
-    KindDetail,
-    LensSchema,
-    MeasureSchema,
-    ModelCard,
-    ModelDetail,
-    Page,
-    Support,
-)
+from ..documents.methods import describe_lenses, describe_measures, describe_mechanisms
+from ..http.paging import Cursor, Limit, paginate
+from ..schemas.common import Page
+from ..schemas.methods import DeclarationSchema, LensSchema, MeasureSchema
+from ..schemas.models import KindDetail, ModelCard, ModelDetail, Support
 
 router = APIRouter(tags=["what there is"])
 
@@ -35,25 +29,26 @@ METHODS: dict[str, Mapping[str, Declaration]] = {"lenses": LENSES, "mechanisms":
 
 @router.get("/models")
 def models(service: ServiceDep, limit: Limit = 100, cursor: Cursor = 0) -> Page[ModelCard]:
-    """The models on offer."""
-    names = page(service.catalog.names(), limit, cursor)
+    """List the available models."""
+    names = paginate(service.catalog.names(), limit, cursor)
     return Page(items=[ModelCard(**service.catalog.describe(name)) for name in names.items], next=names.next)
 
 
 @router.get("/models/{model:path}")
 def model(model: str, service: ServiceDep) -> ModelDetail:
-    """One model, and what can be done with it."""
+    """Return a model and the methods that it supports."""
     card = service.catalog.describe(model)
     facts = service.catalog.facts(service.catalog.locate(model, pointer=None)) if card["available"] else None
-    kinds = [_kind(facts, kind) for kind in KINDS if kind in facts.kinds] if facts else []
-    first = kinds[0] if kinds else None
-    whole = {
-        name: getattr(first, name) if first else _supports(known, {}, card["reason"]) for name, known in METHODS.items()
-    }
-    return ModelDetail(**card, **whole, kinds=kinds)
+    kinds = [_describe_kind(facts, kind) for kind in KINDS if kind in facts.kinds] if facts else []
+    methods = (
+        {name: getattr(kinds[0], name) for name in METHODS}
+        if kinds
+        else {name: _check_support(known, {}, card["reason"]) for name, known in METHODS.items()}
+    )
+    return ModelDetail(**card, **methods, kinds=kinds)
 
 
-def _kind(facts: Facts, kind: Kind) -> KindDetail:
+def _describe_kind(facts: Facts, kind: Kind) -> KindDetail:
     tower, missing = facts.tower(kind), support.find_missing(facts, kind)
     return KindDetail(
         kind=kind,
@@ -61,30 +56,31 @@ def _kind(facts: Facts, kind: Kind) -> KindDetail:
         heads=tower.heads,
         head_width=tower.head_width,
         max_tokens=tower.max_tokens,
-        **{name: _supports(known, missing, None) for name, known in METHODS.items()},
+        **{name: _check_support(known, missing, None) for name, known in METHODS.items()},
     )
 
 
-def _supports(known: Mapping[str, Declaration], missing: Mapping[str, str], unavailable: str | None) -> list[Support]:
-    """Of every method whether it works; `unavailable` is why nothing does."""
+def _check_support(
+    known: Mapping[str, Declaration], missing: Mapping[str, str], unavailable: str | None
+) -> list[Support]:
+    """Return whether each method is supported; `unavailable` is the reason if none is."""
     reasons = {name: unavailable or explain_missing(method, missing) for name, method in known.items()}
     return [Support(name=name, supported=reason is None, reason=reason) for name, reason in reasons.items()]
 
 
 @router.get("/lenses")
 def lenses(limit: Limit = 100, cursor: Cursor = 0) -> Page[LensSchema]:
-    """How attention can be read."""
-    return page([LensSchema.model_validate(lens.describe()) for lens in LENSES.values()], limit, cursor)
+    """List the lenses: the ways to read attention."""
+    return paginate(describe_lenses(), limit, cursor)
 
 
 @router.get("/mechanisms")
 def mechanisms(limit: Limit = 100, cursor: Cursor = 0) -> Page[DeclarationSchema]:
-    """How a model can be made to attend."""
-    described = [DeclarationSchema.model_validate(mechanism.describe()) for mechanism in MECHANISMS.values()]
-    return page(described, limit, cursor)
+    """List the mechanisms: the ways a model can attend."""
+    return paginate(describe_mechanisms(), limit, cursor)
 
 
 @router.get("/measures")
 def measures(limit: Limit = 100, cursor: Cursor = 0) -> Page[MeasureSchema]:
-    """What can be computed from maps."""
-    return page([MeasureSchema.model_validate(measure.describe()) for measure in MEASURES.values()], limit, cursor)
+    """List the measures: the numbers that can be computed from maps."""
+    return paginate(describe_measures(), limit, cursor)

@@ -1,11 +1,10 @@
-"""Routes: the figures of a finished analysis, as plotly draws them, as pictures and as numbers; and plotly.js for the page."""
+"""Routes of figures: as plotly JSON, CSV or images; and plotly.js for the page."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,66 +12,47 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
 from ...errors import FigureNotDrawn, QueueFull, TimedOut
-from ...figures import FIGURES, Figure, Theme, named
+from ...figures import Figure, Theme, named
 from ...figures.rendering import MEDIA, Image, Renderer
 from ...figures.script import script
-from ...figures.studies import STUDY_FIGURES, StudyFigure
+from ...figures.studies import StudyFigure
 from ...jobs import JobKind
 from ...server.service import Service
 from ...store import Stored
 from ...studies.results.summary import StudySummary
 from ..dependencies import AnalysisId, ServiceDep
+from ..documents.methods import describe_figures
 from ..error_responses import media, raises
-from ..http.conditional import FIXED, fixed
-from ..http.negotiation import takes_gzip
-from ..http.paging import Cursor, Limit
-from ..http.paging import page as paged
-from ..http.recent import RecentAnswers
-from ..schemas.analyses import DeclarationSchema, Page
+from ..http.conditional import CONDITIONAL, serve_result
+from ..http.negotiation import accepts_gzip
+from ..http.paging import Cursor, Limit, paginate
+from ..http.response_cache import ResponseCache
+from ..schemas.common import Page
+from ..schemas.methods import FigureSchema, PlotlyFigure
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"])
 declared = APIRouter(tags=["what there is"])
 page = APIRouter(include_in_schema=False)
 
-Drawn = Figure | StudyFigure
+AnyFigure = Figure | StudyFigure
 CSV = "text/csv; charset=utf-8"
-# What the route takes itself; everything else in a query is a parameter of the figure.
-OURS = frozenset({"format", "width", "height", "theme", "share"})
-
-
-class FigureSchema(DeclarationSchema):
-    """A figure of one analysis, or of a study.
-
-    `measures` must have been computed for it. `lenses`: of an analysis those it can be drawn for (empty: there is no choice), of a study those it is read through.
-    `asks` is what a study must have: two variants (against), entity labels, or all of its lenses.
-    """
-
-    of: Literal["analysis", "study"]
-    measures: list[str]
-    lenses: list[str]
-    asks: tuple[str, ...] = ()
+# Parameters of the route; all others are parameters of the figure.
+ROUTE_PARAMS = frozenset({"format", "width", "height", "theme", "share"})
 
 
 class Style(BaseModel):
-    """How a figure is wanted: as plotly's JSON, as numbers, or as a picture drawn by the server's browser."""
+    """The format, size and theme of a figure."""
 
     format: Literal["json", "csv", "svg", "png", "pdf"] = Field(
-        default="json", description="plotly's JSON, the numbers, or a picture drawn by the server's browser."
+        default="json", description="plotly JSON, the data as CSV, or an image rendered by the server's browser."
     )
-    width: int = Field(default=640, ge=160, le=4000, description="Of a picture, in px of 1/96 inch.")
-    height: int = Field(default=360, ge=120, le=4000, description="Of a picture, in px of 1/96 inch.")
-    theme: Theme = Field(default="light", description="Ink on paper, or light on dark.")
+    width: int = Field(default=640, ge=160, le=4000, description="Width of an image in px (1/96 inch).")
+    height: int = Field(default=360, ge=120, le=4000, description="Height of an image in px (1/96 inch).")
+    theme: Theme = Field(default="light", description="Dark on light, or light on dark.")
 
 
-class PlotlyFigure(BaseModel):
-    """What plotly draws; layout.meta.sentence says it in words."""
-
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
-
-
-ANSWERS = {
-    **FIXED,
+RESPONSES = {
+    **CONDITIONAL,
     **raises(QueueFull, FigureNotDrawn, TimedOut),
     200: {"model": PlotlyFigure, **media(CSV, *MEDIA.values())[200]},
 }
@@ -80,31 +60,26 @@ ANSWERS = {
 
 @declared.get("/figures")
 def figures(limit: Limit = 100, cursor: Cursor = 0) -> Page[FigureSchema]:
-    """What can be drawn of an analysis, and of a study."""
-    listed: dict[str, Iterable[Drawn]] = {"analysis": FIGURES.values(), "study": STUDY_FIGURES.values()}
-    described = [
-        FigureSchema(**{**figure.describe(), "of": of}) for of, figures in listed.items() for figure in figures
-    ]
-    return paged(described, limit, cursor)
+    """List the figures of analyses and of studies."""
+    return paginate(describe_figures(), limit, cursor)
 
 
-@router.get("/figures/{figure}", responses=ANSWERS, response_class=Response)
+@router.get("/figures/{figure}", responses=RESPONSES, response_class=Response)
 async def figure(
     id_: AnalysisId, figure: str, request: Request, service: ServiceDep, style: Annotated[Style, Query()]
 ) -> Response:
-    """A figure of the analysis, from the measures that it names. Its own parameters (see /figures) go into the query, too.
+    """Draw a figure of the analysis from the measures that it reads. Further query parameters are those of the figure (see /figures).
 
-    The JSON is a plotly figure: data, layout, and in layout.meta.sentence what it shows in words. A PNG has 3 pixels per px.
+    JSON is a plotly figure whose layout.meta.sentence describes it in words. PNG has 3 pixels per px.
     """
-    wanted = named(figure)
-    return await drawn(request, service, id_, wanted, style)
+    return await draw_figure(request, service, id_, named(figure), style)
 
 
-async def drawn(
-    request: Request, service: Service, id_: str, figure: Drawn, style: Style, kind: JobKind = "analysis"
+async def draw_figure(
+    request: Request, service: Service, id_: str, figure: AnyFigure, style: Style, kind: JobKind = "analysis"
 ) -> Response:
-    """The answer to whoever asks for a figure of an analysis, or study, with the figure's own parameters in the query."""
-    params = params_of(figure, request)
+    """Respond with a figure of an analysis or study; its own parameters are taken from the query."""
+    params = parse_params(figure, request)
 
     def draw(stored: Stored) -> Response:
         numbers: Any = StudySummary(stored.document, stored.arrays) if kind == "study" else stored
@@ -113,46 +88,47 @@ async def drawn(
             return Response(drawing.csv(), media_type=CSV)
         return Response(json.dumps(drawing.figure(), allow_nan=False), media_type="application/json")
 
-    answer = await fixed(request, service, id_, style.format, draw, whole=style.format == "json", kind=kind)
-    if style.format == "json" or answer.status_code == 304:
-        return answer
+    response = await serve_result(request, service, id_, style.format, draw, whole=style.format == "json", kind=kind)
+    if style.format == "json" or response.status_code == 304:
+        return response
     if style.format != "csv":
         async with service.limiters.pictures.slot():
-            answer.body = await _picture(request, answer, style.format, style.width, style.height)
-        answer.headers["Content-Length"] = str(len(answer.body))
-        answer.headers["Content-Type"] = MEDIA[style.format]
-    answer.headers["Content-Disposition"] = f'attachment; filename="headscope-{id_[:8]}-{figure.name}.{style.format}"'
-    return answer
+            response.body = await _render(request, response, style.format, style.width, style.height)
+        response.headers["Content-Length"] = str(len(response.body))
+        response.headers["Content-Type"] = MEDIA[style.format]
+    response.headers["Content-Disposition"] = f'attachment; filename="headscope-{id_[:8]}-{figure.name}.{style.format}"'
+    return response
 
 
-def params_of(figure: Drawn, request: Request) -> BaseModel:
-    """The figure's own parameters, as the query has them."""
-    given = {name: value for name, value in request.query_params.items() if name not in OURS}
+def parse_params(figure: AnyFigure, request: Request) -> BaseModel:
+    """Parse the figure's own parameters from the query. Raises RequestValidationError."""
+    params = {name: value for name, value in request.query_params.items() if name not in ROUTE_PARAMS}
     try:
-        return figure.params.model_validate_strings(given)
+        return figure.params.model_validate_strings(params)
     except ValidationError as error:
         raise RequestValidationError([{**item, "loc": ("query", *item["loc"])} for item in error.errors()]) from None
 
 
-async def _picture(request: Request, answer: Response, image: Image, width: int, height: int) -> bytes:
-    """The file drawn from a figure's JSON, or drawn from it lately."""
-    recent, renderer = cast("RecentAnswers", request.app.state.recent), cast("Renderer", request.app.state.renderer)
-    key = ("picture", answer.headers["ETag"])
-    drawn: bytes | None = recent.get(key)
-    if drawn is None:
-        drawn = await renderer.render(json.loads(bytes(answer.body)), image, width, height)
-        recent.put(key, drawn, len(drawn))
-    return drawn
+async def _render(request: Request, response: Response, image: Image, width: int, height: int) -> bytes:
+    """Render the plotly JSON of a response as an image, or return the cached image."""
+    cache: ResponseCache = request.app.state.response_cache
+    renderer: Renderer = request.app.state.renderer
+    key = ("picture", response.headers["ETag"])
+    rendered: bytes | None = cache.get(key)
+    if rendered is None:
+        rendered = await renderer.render(json.loads(bytes(response.body)), image, width, height)
+        cache.put(key, rendered, len(rendered))
+    return rendered
 
 
 @page.get("/assets/plotly.js")
 async def plotly(request: Request) -> Response:
-    """plotly.js for the page, loaded once a figure is opened."""
-    found = await asyncio.to_thread(script)
-    headers = {"Cache-Control": "no-cache", "ETag": f'"{found.tag}"', "Vary": "Accept-Encoding"}
-    if found.tag in request.headers.get("if-none-match", ""):
+    """Serve plotly.js, which the page loads when a figure is opened."""
+    source = await asyncio.to_thread(script)
+    headers = {"Cache-Control": "no-cache", "ETag": f'"{source.tag}"', "Vary": "Accept-Encoding"}
+    if source.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    zipped = takes_gzip(request)
+    zipped = accepts_gzip(request)
     if zipped:
         headers["Content-Encoding"] = "gzip"
-    return Response(found.zipped if zipped else found.body, media_type="text/javascript", headers=headers)
+    return Response(source.zipped if zipped else source.body, media_type="text/javascript", headers=headers)

@@ -1,4 +1,4 @@
-"""Routes: which heads of a finished analysis satisfy a query, and what a sentence asks to see."""
+"""Routes that find heads of a finished analysis: by a query, or by a sentence in plain English."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...query import Scene, Subject, find, heads_there, understand
 from ...query.grammar import MOST_CHARACTERS
 from ...store import Stored
 from ..dependencies import AnalysisId, ServiceDep, check_lens
-from ..http.conditional import FIXED, fixed
+from ..http.conditional import CONDITIONAL, serve_result
 from ..http.tensors import MEDIA
 from ..schemas.queries import Asked, FoundHeads
 
-router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=FIXED)
+router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIONAL)
 
 
 @router.get("/heads", responses={200: {"model": FoundHeads}}, response_class=Response)
@@ -24,19 +24,21 @@ async def heads(
     id_: AnalysisId,
     request: Request,
     service: ServiceDep,
-    where: Annotated[str, Query(description=f"At most {MOST_CHARACTERS} characters; empty for every head.")] = "",
+    where: Annotated[
+        str, Query(description=f"The query, at most {MOST_CHARACTERS} characters; empty for all heads.")
+    ] = "",
     lens: Annotated[
-        str, Query(max_length=100, description="What measures are read under that name no lens.")
+        str, Query(max_length=100, description="Lens of the measures in the query that do not name one.")
     ] = "weights",
 ) -> Response:
-    """The heads that satisfy a query such as `vertical and layer < 4 and null_share > 0.5`, ranked, with the numbers that decided it."""
+    """Find the heads that satisfy a query such as `vertical and layer < 4 and null_share > 0.5`, ranked, with the values that the query refers to."""
 
     def search(stored: Stored) -> Response:
         check_lens(stored, lens)
         found = FoundHeads.model_validate(find(subject_of(stored, lens), where), from_attributes=True)
         return Response(found.model_dump_json(), media_type=MEDIA["json"])
 
-    return await fixed(request, service, id_, "json", search)
+    return await serve_result(request, service, id_, "json", search)
 
 
 @router.get("/ask", responses={200: {"model": Asked}}, response_class=Response)
@@ -44,19 +46,21 @@ async def ask(
     id_: AnalysisId,
     request: Request,
     service: ServiceDep,
-    q: Annotated[str, Query(description=f"A query, or plain words in English: at most {MOST_CHARACTERS} characters.")],
+    q: Annotated[
+        str, Query(description=f"A query, or a sentence in plain English: at most {MOST_CHARACTERS} characters.")
+    ],
 ) -> Response:
-    """What a query or a sentence asks to see of this analysis, or the question to ask back where that is not certain."""
+    """Interpret a query or a sentence about this analysis. The response is a view to show, or a question if the sentence is ambiguous or unknown."""
 
-    def answer(stored: Stored) -> Response:
+    def interpret(stored: Stored) -> Response:
         asked = Asked.model_validate(understand(q, scene_of(stored.document)), from_attributes=True)
         return Response(asked.model_dump_json(), media_type=MEDIA["json"])
 
-    return await fixed(request, service, id_, "json", answer)
+    return await serve_result(request, service, id_, "json", interpret)
 
 
 def subject_of(stored: Stored, lens: str) -> Subject:
-    """A stored analysis, as queries see it."""
+    """Return the heads and measures of an analysis that queries refer to."""
     document, arrays = stored.document, stored.arrays
     shape = (len(document["layers"]), len(document["heads"]))
     return Subject(
@@ -70,7 +74,7 @@ def subject_of(stored: Stored, lens: str) -> Subject:
 
 
 def scene_of(document: dict[str, Any]) -> Scene:
-    """What sentences may speak of in an analysis."""
+    """Return the layers, heads and tokens of an analysis that sentences refer to."""
     tokens, keys = (
         [Token(**{**token, "box": None}) for token in document[side] or document["tokens"]]
         for side in ("tokens", "key_tokens")

@@ -1,4 +1,4 @@
-"""Routes: is the server alive, is it ready."""
+"""Routes for liveness and readiness probes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from starlette.responses import JSONResponse, Response
 from ..._version import __version__
 from ...errors import HeadscopeError
 from ..dependencies import ServiceDep
-from ..schemas.analyses import Health
+from ..schemas.server import Health
 
 router = APIRouter(tags=["health"])
 
 
 @router.get("/healthz")
 async def healthz() -> Response:
-    """Alive."""
+    """Return 200 if the server is alive."""
     return JSONResponse({"status": "ok"})
 
 
 @router.get("/readyz", response_model=Health, responses={503: {"model": Health}})
 def readyz(service: ServiceDep) -> Response:
-    """Taking work, or 503."""
+    """Return 200 if the server accepts work, and 503 otherwise."""
     try:
         count, size = service.results.usage()
         queued, workers = service.database.waiting(), service.workers()

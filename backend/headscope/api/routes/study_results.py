@@ -1,4 +1,4 @@
-"""Routes: what a finished study found: its heads, and the inputs behind a mark."""
+"""Routes of a finished study: heads, example inputs, figures, tables and exports."""
 
 from __future__ import annotations
 
@@ -14,128 +14,129 @@ from ...figures.studies import STUDY_FIGURES, named
 from ...store import Stored, export
 from ...studies.results import finding, headvis, tables, writing
 from ...studies.results.summary import StudySummary
-from ..dependencies import READS, ServiceDep, StudyId, limited
+from ..dependencies import READS, ServiceDep, StudyId, limit_by
 from ..error_responses import media
-from ..http.conditional import FIXED, fixed
+from ..http.conditional import CONDITIONAL, serve_result
 from ..http.tensors import MEDIA
-from ..schemas.analyses import Page
+from ..schemas.common import Page
 from ..schemas.queries import FoundHeads
 from ..schemas.studies import Example, StudyHead
 from . import figures
-from .exports import BINARY, sent
+from .exports import BINARY, send_file
 
 router = APIRouter(prefix="/studies/{id}", tags=["studies"], responses=READS)
 
-Variant = Annotated[int, Query(ge=0, le=1, description="0, or 1 for the second of two variants.")]
-Place = Annotated[int, InPath(ge=0, le=100_000)]
+Variant = Annotated[int, Query(ge=0, le=1, description="Index of the variant: 0, or 1 for the second of two.")]
+Index = Annotated[int, InPath(ge=0, le=100_000)]
 Row = Annotated[int, Field(ge=0, le=10**12)]
-Lens = Annotated[str, Query(max_length=100, description="What measures are read under that have it.")]
+Lens = Annotated[str, Query(max_length=100, description="Lens of the measures.")]
 
 TABLES = media(*writing.MEDIA.values())
 
 
 def summary_of(stored: Stored) -> StudySummary:
-    """A stored study, as figures and tables read it."""
+    """Return the summary of a stored study that figures and tables read."""
     return StudySummary(stored.document, stored.arrays)
 
 
-@router.get("/heads", responses={**FIXED, 200: {"model": FoundHeads}}, response_class=Response)
+@router.get("/heads", responses={**CONDITIONAL, 200: {"model": FoundHeads}}, response_class=Response)
 async def heads(
     id_: StudyId,
     request: Request,
     service: ServiceDep,
-    where: Annotated[str, Query(description="The query; empty for every head.")] = "",
+    where: Annotated[str, Query(description="The query; empty for all heads.")] = "",
     lens: Lens = "weights",
     variant: Variant = 0,
 ) -> Response:
-    """The heads whose means over all inputs satisfy a query such as `vertical and entropy < 1`, ranked. The class of a head is that of most inputs."""
+    """Find the heads whose means over all inputs satisfy a query such as `vertical and entropy < 1`, ranked. The class of a head is the most frequent one over inputs."""
 
     def search(stored: Stored) -> Response:
         found = finding.find(summary_of(stored), where, lens, variant)
-        shown = FoundHeads.model_validate(found, from_attributes=True)
-        return Response(shown.model_dump_json(), media_type=MEDIA["json"])
+        schema = FoundHeads.model_validate(found, from_attributes=True)
+        return Response(schema.model_dump_json(), media_type=MEDIA["json"])
 
-    return await fixed(request, service, id_, "json", search, kind="study")
+    return await serve_result(request, service, id_, "json", search, kind="study")
 
 
-@router.get("/heads/{layer}/{head}", responses={**FIXED, 200: {"model": StudyHead}}, response_class=Response)
+@router.get("/heads/{layer}/{head}", responses={**CONDITIONAL, 200: {"model": StudyHead}}, response_class=Response)
 async def head(
     id_: StudyId,
-    layer: Place,
-    head: Place,
+    layer: Index,
+    head: Index,
     request: Request,
     service: ServiceDep,
     lens: Lens = "weights",
     variant: Variant = 0,
 ) -> Response:
-    """A head over all inputs: its numbers with 95 % intervals, distributions and top inputs, its classes, and the heads whose maps are alike."""
+    """Return the results of one head over all inputs: measures with 95 % intervals, distributions and top inputs; classes; and heads with similar maps."""
 
     def describe(stored: Stored) -> Response:
-        found = StudyHead.model_validate(finding.head(summary_of(stored), layer, head, lens, variant))
-        return Response(found.model_dump_json(), media_type=MEDIA["json"])
+        schema = StudyHead.model_validate(finding.head(summary_of(stored), layer, head, lens, variant))
+        return Response(schema.model_dump_json(), media_type=MEDIA["json"])
 
-    return await fixed(request, service, id_, "json", describe, kind="study")
+    return await serve_result(request, service, id_, "json", describe, kind="study")
 
 
-@router.get("/examples", responses={**FIXED, 200: {"model": Page[Example]}}, response_class=Response)
+@router.get("/examples", responses={**CONDITIONAL, 200: {"model": Page[Example]}}, response_class=Response)
 async def examples(
     id_: StudyId,
     request: Request,
     service: ServiceDep,
     row: Annotated[
         list[Row] | None,
-        Query(max_length=100, description="Rows of the source; without any those that were drawn evenly."),
+        Query(max_length=100, description="Rows of the source; by default, the evenly drawn sample."),
     ] = None,
 ) -> Response:
-    """Inputs that the study has kept: those drawn evenly from all, and those that are at the top of a measure."""
+    """Return inputs that the study has kept: an evenly drawn sample, and the top inputs of measures."""
 
     def show(stored: Stored) -> Response:
         summary = summary_of(stored)
-        items = [Example(**summary.example(one)) for one in (row or summary.sample())]
+        items = [Example(**summary.example(number)) for number in (row or summary.sample())]
         return Response(Page[Example](items=items).model_dump_json(), media_type=MEDIA["json"])
 
-    return await fixed(request, service, id_, "json", show, kind="study")
+    return await serve_result(request, service, id_, "json", show, kind="study")
 
 
-@router.get("/figures/{figure}", responses=figures.ANSWERS, response_class=Response)
+@router.get("/figures/{figure}", responses=figures.RESPONSES, response_class=Response)
 async def figure(
     id_: StudyId, figure: str, request: Request, service: ServiceDep, style: Annotated[figures.Style, Query()]
 ) -> Response:
-    """A figure of the study. Its own parameters (see /figures) go into the query, too: variant, lens and the like.
+    """Draw a figure of the study. Further query parameters are those of the figure (see /figures), such as variant and lens.
 
-    The JSON is a plotly figure: data, layout, and in layout.meta.sentence what it shows in words. A PNG has 3 pixels per px.
+    JSON is a plotly figure whose layout.meta.sentence describes it in words. PNG has 3 pixels per px.
     """
-    wanted = named(figure)
-    return await figures.drawn(request, service, id_, wanted, style, "study")
+    return await figures.draw_figure(request, service, id_, named(figure), style, "study")
 
 
-@router.get("/tables/{table}", responses={**FIXED, **TABLES}, response_class=Response)
+@router.get("/tables/{table}", responses={**CONDITIONAL, **TABLES}, response_class=Response)
 async def table(
     id_: StudyId,
     table: str,
     request: Request,
     service: ServiceDep,
-    format_: Annotated[writing.TableFormat, Query(alias="format", description="LaTeX wants booktabs.")] = "json",
+    format_: Annotated[
+        writing.TableFormat, Query(alias="format", description="The LaTeX table requires booktabs.")
+    ] = "json",
 ) -> Response:
-    """A table of the study: heads, inputs, failed, or the numbers of the figure of that name, whose parameters go into the query, too."""
-    given = figures.params_of(STUDY_FIGURES[table], request).model_dump() if table in STUDY_FIGURES else {}
+    """Return a table of the study: heads, inputs, failed, or the data of a figure. Further query parameters are those of the figure."""
+    params = figures.parse_params(STUDY_FIGURES[table], request).model_dump() if table in STUDY_FIGURES else {}
 
     def write(stored: Stored) -> Response:
-        made = tables.table(summary_of(stored), table, given)
-        return Response(writing.WRITERS[format_](made), media_type=writing.MEDIA[format_])
+        content = tables.table(summary_of(stored), table, params)
+        return Response(writing.WRITERS[format_](content), media_type=writing.MEDIA[format_])
 
-    answer = await fixed(request, service, id_, format_, write, kind="study", whole=format_ == "json")
+    response = await serve_result(request, service, id_, format_, write, kind="study", whole=format_ == "json")
     if format_ != "json":
         name = f"headscope-{id_[:8]}-{table}.{writing.SUFFIXES[format_]}"
-        answer.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-    return answer
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
 
 
 @router.get(
     "/export",
     responses=media(BINARY, "application/zip"),
     response_class=StreamingResponse,
-    dependencies=[limited("exports")],
+    dependencies=[limit_by("exports")],
 )
 async def export_file(
     id_: StudyId,
@@ -143,11 +144,11 @@ async def export_file(
     format_: Annotated[Literal["safetensors", "headvis"], Query(alias="format")] = "safetensors",
     variant: Variant = 0,
 ) -> Response:
-    """The whole study as one file: all its numbers, which `Study.open` of the Python library reads; `headvis` is a variant as a zip for HeadVis."""
+    """Export the study as one file: safetensors with all numbers, which `Study.open` of the Python library reads, or a zip file with one variant for HeadVis."""
 
     def stream(stored: Stored) -> Chunks:
         if format_ == "headvis":
             return headvis.stream(summary_of(stored), variant)
         return export.stream_safetensors(export.Flat({**stored.document, "id": id_}, stored.arrays))
 
-    return await sent(service, id_, stream, format_, "study")
+    return await send_file(service, id_, stream, format_, "study")

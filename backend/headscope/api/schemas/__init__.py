@@ -1,1 +1,1 @@
-"""The JSON of the interface. The page's TypeScript types are generated from these."""
+"""The JSON documents of the REST API as pydantic models. The page's TypeScript types are generated from them."""

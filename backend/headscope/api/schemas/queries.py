@@ -1,14 +1,14 @@
-"""What is answered to a query for heads, and to a sentence."""
+"""Schemas of queries for heads, and of sentences in plain English."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from .analyses import Strict
+from .common import Strict
 
 
 class FoundHead(Strict):
-    """A head that satisfies a query. `values`: what it was judged by, under the names in the query; a class is its name, null is no reading."""
+    """A head that satisfies a query. `values` are the values the query refers to, by name: a number, the name of a class, or null if undefined."""
 
     layer: int
     head: int
@@ -16,9 +16,9 @@ class FoundHead(Strict):
 
 
 class FoundHeads(Strict):
-    """The heads that satisfy a query, the best first. `query` is the query as it was understood, `of` how many heads there are.
+    """The heads that satisfy a query, best first. `query` is the query as it was parsed; `of` is the number of heads searched.
 
-    `ranked_by` is the measure that orders them, from the largest (desc) or the smallest (asc); null: in order of layers and heads.
+    `ranked_by` is the measure that orders them, descending (desc) or ascending (asc); null: ordered by layer and head.
     """
 
     query: str
@@ -29,10 +29,10 @@ class FoundHeads(Strict):
 
 
 class AskedPart(Strict):
-    """One thing that was understood, and the words that said so.
+    """One parsed part of a sentence, and the words it was parsed from.
 
-    where: a condition of the query. order: what it is ordered by. limit: how many heads. lens: what to read through; compare: the lens beside it. measure:
-    what to colour heads by. head: the head to open. query, key: numbers of the tokens that look, or are looked at. chart: a measure, and layer or head.
+    where: a condition of the query. order: its sort key. limit: number of heads. lens: the lens to show; compare: a second lens beside it. measure:
+    the measure to colour heads by. head: the head to open. query, key: indices of tokens along that axis. chart: a measure, and a layer or head.
     """
 
     slot: Literal["where", "order", "limit", "lens", "compare", "measure", "head", "query", "key", "chart"]
@@ -41,7 +41,7 @@ class AskedPart(Strict):
 
 
 class AskedView(Strict):
-    """What a sentence asks to see. `query` finds the heads; `measures` must be computed for it; `parts` say it piece by piece; `notes` are what to know."""
+    """The view that a sentence asks for. `query` selects the heads; `measures` must be computed for it; `parts` explain the parse; `notes` are hints."""
 
     query: str
     measures: list[str]
@@ -50,21 +50,21 @@ class AskedView(Strict):
 
 
 class AskedChoice(Strict):
-    """One answer to a question, and the sentence to ask instead."""
+    """One possible answer to a question, and the sentence to send for it."""
 
     label: str
     ask: str
 
 
 class AskedQuestion(Strict):
-    """What has to be known first."""
+    """A question that resolves an ambiguous or unknown phrase."""
 
     text: str
     choices: list[AskedChoice]
 
 
 class Asked(Strict):
-    """Either a view, or a question where the sentence has two meanings or none."""
+    """How a sentence was understood: a view, or a question if it is ambiguous or unknown."""
 
     view: AskedView | None
     question: AskedQuestion | None

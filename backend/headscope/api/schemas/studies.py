@@ -1,53 +1,53 @@
-"""What is answered about studies and their data sets."""
+"""Schemas of studies and data sets."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from .analyses import MechanismSchema, Problem, Strict
-
-Status = Literal["queued", "running", "done", "failed", "cancelled"]
+from .common import MechanismSchema, Problem, Status, Strict
 
 
 class StudyProgress(Strict):
-    """How far a study is: `inputs` of `of` are done. `seconds_left` goes by the pace so far; null before there is one, and at the end."""
+    """Progress of a study: `inputs` of `of` are done. `seconds_left` is estimated from the pace so far; null if there is none yet, and at the end."""
 
     fraction: float
     stage: str
     detail: str
-    position: Annotated[int | None, Field(description="Number of jobs before its next part in the queue.")]
+    position: Annotated[int | None, Field(description="Number of jobs ahead of its next chunk in the queue.")]
     inputs: int
     of: int
     seconds_left: float | None
 
 
 class BadRowSchema(Strict):
-    """A row that could not be read: its line (or row) in the source, counted from 1, and what is wrong with it."""
+    """A row that could not be read: its line (or row) in the source, counted from 1, and the reason."""
 
     row: int
     problem: str
 
 
 class StudyData(Strict):
-    """The data set of a study: how it was read, which column is which, and the rows that were left out (the first of them)."""
+    """The data set of a study: how it was parsed, the roles of its columns, and the first of the rows that were skipped."""
 
     id: str | None = None
     name: str
     format: str
     encoding: str
     columns: list[str]
-    chosen: Annotated[dict[str, str], Field(description="Column by role: text, text_pair, words, pos, labels, label.")]
+    chosen: Annotated[
+        dict[str, str], Field(description="Column for each role: text, text_pair, words, pos, labels, label.")
+    ]
     guessed: bool
     rows: int
-    reasons: Annotated[dict[str, str], Field(description="Why that column, by role.")]
+    reasons: Annotated[dict[str, str], Field(description="Why this column was chosen for the role.")]
     bad_rows: list[BadRowSchema]
     bad_count: int
 
 
 class VariantSchema(Strict):
-    """A model under a mechanism. `layers` and `heads` are the numbers of those studied; empty before the study is done."""
+    """A model under a mechanism. `layers` and `heads` are the indices of those studied; empty until the study is done."""
 
     model: str
     mechanism: MechanismSchema
@@ -58,7 +58,7 @@ class VariantSchema(Strict):
 
 
 class FailedInput(Strict):
-    """An input that the model could not take, by its row in the source."""
+    """An input that failed, by its row in the source."""
 
     row: int
     code: str
@@ -66,29 +66,32 @@ class FailedInput(Strict):
 
 
 class StudyDocument(Strict):
-    """A study, whatever its state. What only a finished one has is empty before."""
+    """A study in any state. Fields that only a finished study has are empty until then."""
 
     id: str
     status: Status
     progress: StudyProgress
     attempts: int
     request: Annotated[
-        dict[str, Any], Field(description="What was asked for; text that came with it is named by its data set.")
+        dict[str, Any],
+        Field(description="The request; data that was sent with it is replaced by the id of its data set."),
     ]
     dataset: StudyData
     variants: list[VariantSchema]
     lenses: list[str]
     measures: list[str]
-    inputs: Annotated[int, Field(description="Inputs that went through the model.")]
+    inputs: Annotated[int, Field(description="Number of inputs analysed.")]
     tokens: int
-    cut: Annotated[int, Field(description="Inputs that were cut to max_tokens.")]
-    failed: Annotated[list[FailedInput], Field(description="The first of the inputs that failed.")]
+    cut: Annotated[int, Field(description="Number of inputs truncated to max_tokens.")]
+    failed: Annotated[list[FailedInput], Field(description="The first inputs that failed.")]
     failed_count: int
-    unaligned: Annotated[int, Field(description="Inputs whose tokens in the two variants could not be aligned.")]
-    not_compared: Annotated[str | None, Field(description="Why the two variants were not compared.")]
-    figures: Annotated[list[str], Field(description="Figures that can be drawn of it.")]
-    tables: Annotated[list[str], Field(description="Tables that can be made of it.")]
-    timing_ms: Annotated[list[dict[str, float]], Field(description="By variant, where the time went.")]
+    unaligned: Annotated[
+        int, Field(description="Number of inputs whose tokens could not be aligned between the two variants.")
+    ]
+    not_compared: Annotated[str | None, Field(description="Why the two variants were not compared, if they were not.")]
+    figures: Annotated[list[str], Field(description="Figures available for this study.")]
+    tables: Annotated[list[str], Field(description="Tables available for this study.")]
+    timing_ms: Annotated[list[dict[str, float]], Field(description="Time spent per stage, for each variant.")]
     created: float | None
     finished: float | None
     links: dict[str, str]
@@ -109,7 +112,7 @@ class StudyItem(Strict):
 
 
 class StudyEvent(Strict):
-    """What an event of a study's stream carries."""
+    """The data of a server-sent event of a study."""
 
     id: str
     status: Status
@@ -119,7 +122,7 @@ class StudyEvent(Strict):
 
 
 class Example(Strict):
-    """An input of the data set, by its row in the source; long texts are cut."""
+    """An input of the data set, by its row in the source. Long texts are truncated."""
 
     row: int
     text: str
@@ -128,14 +131,14 @@ class Example(Strict):
 
 
 class DatasetRow(Example):
-    """A row as it will be analysed; `pos` and `labels` have one entry per word."""
+    """A row as it will be analysed. `pos` and `labels` have one entry per word."""
 
     pos: list[str] | None = None
     labels: list[str] | None = None
 
 
 class DatasetDocument(StudyData):
-    """A data set: how it was read, and its first rows."""
+    """A data set: how it was parsed, and its first rows."""
 
     id: str
     bytes: int
@@ -143,7 +146,7 @@ class DatasetDocument(StudyData):
 
 
 class DatasetItem(Strict):
-    """A data set in a list. Those of the server's folders have their name as id."""
+    """A data set in a list. The id of a file in one of the server's folders is its name."""
 
     id: str
     name: str
@@ -151,24 +154,24 @@ class DatasetItem(Strict):
 
 
 class TopInput(Example):
-    """An input, and what was measured of it: its mean over tokens."""
+    """An input and the value of a measure on it, averaged over tokens."""
 
     value: float
 
 
 class Distribution(Strict):
-    """How often values fell between two edges: counts[i] of them between edges[i] and edges[i + 1]."""
+    """A histogram: counts[i] values lie between edges[i] and edges[i + 1]."""
 
     edges: list[float]
     counts: list[int]
 
 
 class StudyNumber(Strict):
-    """A measure of a head over all inputs; `column` where it has several. `interval` holds the mean over inputs with 95 %, by bootstrap.
+    """One measure (or one column of it) of a head over all inputs. `interval` is the 95 % bootstrap interval of the mean over inputs.
 
-    `mean` and `std` are over all values (tokens of all inputs), `input_mean` counts each input once. Values are counted in bins: the median is between the
-    ends of `median_within`, and `median` is an estimate inside. `top` are the inputs with the largest values. Of a measure of
-    the weights alone there is the mean only.
+    `mean` and `std` are over all values (tokens of all inputs); `input_mean` weights inputs equally. Values are binned: `median_within` bounds the
+    median, and `median` is an estimate within these bounds. `top` are the inputs with the largest values. Measures of the model's weights alone only have
+    a mean.
     """
 
     measure: str
@@ -190,7 +193,7 @@ class StudyNumber(Strict):
 
 
 class ClassShare(Strict):
-    """In what part of the inputs a head was of a class."""
+    """The share of inputs in which a head belonged to a class."""
 
     measure: str
     name: str
@@ -199,7 +202,7 @@ class ClassShare(Strict):
 
 
 class Neighbour(Strict):
-    """A head whose maps are alike: the mean cosine over inputs."""
+    """A head with similar maps. `cosine` is the mean over inputs."""
 
     layer: int
     head: int
@@ -207,7 +210,7 @@ class Neighbour(Strict):
 
 
 class StudyHead(Strict):
-    """A head over all inputs of a study."""
+    """The results of one head over all inputs of a study."""
 
     layer: int
     head: int

@@ -1,4 +1,4 @@
-"""Large answers on their way: in pieces, so that the server waits for the reader, and counted until the last one is sent."""
+"""Large responses: sent in pieces, and counted against a limit until the last byte is sent."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from ...core.streams import PIECE
 from ...server.limiters import MemoryLimiter
 
 
-class LargeResponses:
-    """ASGI middleware, inside the access check."""
+class LargeResponseMiddleware:
+    """ASGI middleware inside the access check. `room` limits the bytes of large responses."""
 
     def __init__(self, app: ASGIApp, *, room: MemoryLimiter) -> None:
         self._app, self._room = app, room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._room.answer():
-            await self._app(scope, receive, _in_pieces(send))
+            await self._app(scope, receive, _split(send))
 
 
-def _in_pieces(send: Send) -> Send:
-    """Send no more than PIECE bytes at a time: what the server takes at once it copies, and returns before any of it is sent."""
+def _split(send: Send) -> Send:
+    """Send at most PIECE bytes at a time: uvicorn copies a body that it is given at once, and does not wait for the client to read it."""
 
     async def send_pieces(message: Message) -> None:
         rest = memoryview(message.get("body", b""))

@@ -1,0 +1,70 @@
+"""Arrays as JSON values, uint8 maps, thumbnails and PNG images."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.lazy import Image
+from ...errors import NotReady
+from ...store.export import Source
+
+Array = NDArray[Any]
+
+
+def to_lists(array: Array) -> Any:
+    """Return nested lists for JSON, with None for NaN and infinity."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        values = array.astype(object)
+        values[~np.isfinite(array)] = None
+        return values.tolist()
+    return array.tolist()
+
+
+def quantise(values: Array, signed: bool) -> dict[str, Array]:
+    """Quantise maps [L, H, Q, K] to `map` uint8 with `scale`, `offset`, `max_error` [L, H] and `undefined` [L, H, Q].
+
+    Zero is exact: byte 128 of a signed map, byte 0 of any other.
+    """
+    undefined = np.asarray(np.isnan(values).any(axis=3))
+    values = np.where(undefined[..., None], np.float32(0), values)
+    largest = np.maximum(np.abs(values).max(axis=(2, 3)), np.finfo(np.float32).tiny * 256)  # [L, H]
+    scale = (largest / (127 if signed else 255)).astype(np.float32)
+    zero = 128 if signed else 0
+    steps = np.rint(values / scale[:, :, None, None]) + zero
+    return {
+        "map": np.clip(steps, 0, 255).astype(np.uint8),
+        "scale": scale,
+        "offset": (-zero * scale).astype(np.float32),
+        "max_error": (scale * np.float32(0.5001)).astype(np.float32),
+        "undefined": undefined.astype(np.uint8),
+    }
+
+
+def pool_tiles(tiles: Array, size: int, signed: bool) -> Array:
+    """Pool thumbnails [L, H, t, t'] down to at most `size` cells per axis. A cell is its entry of largest magnitude."""
+    zero = 128 if signed else 0
+    distance = tiles.astype(np.int16) - zero
+    for axis in (2, 3):
+        cells = tiles.shape[axis]
+        if size >= cells:
+            continue
+        edges = [(i * cells // size, -(-(i + 1) * cells // size)) for i in range(size)]
+        bands = [np.take(distance, range(low, high), axis=axis) for low, high in edges]
+        distance = np.stack([np.where(b.max(axis) >= -b.min(axis), b.max(axis), b.min(axis)) for b in bands], axis=axis)
+    return (distance + zero).astype(np.uint8)
+
+
+def encode_image(stored: Source) -> bytes:
+    """Return the analysed image as PNG. Raises NotReady if the analysis has none."""
+    pixels = stored.arrays.get("picture")
+    if pixels is None:
+        raise NotReady(
+            "This analysis has no image: its input is a text, or it was made by an earlier version. Send an image in a new request."
+        )
+    written = io.BytesIO()
+    Image.fromarray(pixels).save(written, "PNG")
+    return written.getvalue()

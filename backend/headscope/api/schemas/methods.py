@@ -1,0 +1,64 @@
+"""Schemas of methods: mechanisms, lenses, measures and figures."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class DeclarationSchema(BaseModel):
+    """A mechanism, lens or measure: what it is (`doc`), what it is not (`not`), the JSON Schema of its parameters, unit, range and source."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    name: str
+    title: str
+    doc: str
+    not_: str = Field(alias="not")
+    citation: str
+    params: Annotated[dict[str, Any], Field(description="JSON Schema of the parameters.")]
+    unit: str
+    range: tuple[float | None, float | None]
+    needs: list[str]
+
+
+class LensSchema(DeclarationSchema):
+    """A lens. Maps of a `signed` lens may have negative entries."""
+
+    signed: bool
+    shape: str
+
+
+class MeasureSchema(DeclarationSchema):
+    """A measure. `lenses` can be combined with it; `reads` are the lenses it requires; `columns` names the entries of axis C.
+
+    `units` has the unit of each column, `classes` the meaning of the numbers in a column of classes.
+    """
+
+    shape: str
+    lenses: list[str]
+    reads: list[str]
+    columns: list[str]
+    units: dict[str, str]
+    classes: list[str]
+
+
+class FigureSchema(DeclarationSchema):
+    """A figure of an analysis or of a study.
+
+    `measures` must have been computed. `lenses`: for figures of an analysis, the lenses to choose from (empty: no choice); for figures of a study, the lenses
+    it must be read through. `asks` is what a study needs: two variants (`against`), entity labels, or all of these lenses.
+    """
+
+    of: Literal["analysis", "study"]
+    measures: list[str]
+    lenses: list[str]
+    asks: tuple[str, ...] = ()
+
+
+class PlotlyFigure(BaseModel):
+    """A plotly figure. `layout.meta.sentence` describes it in words."""
+
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
