@@ -14,7 +14,7 @@ from headscope.api.app import create
 from headscope.server.accounts import FILE, Accounts
 from headscope.settings import Settings
 from tests.api.test_bad_input import check_problem
-from tests.api.users import NOBODY, OF_ONE, ROUTES, Users, ask, refused, users
+from tests.api.users import OF_ONE, ROUTES, UNKNOWN_ID, Users, ask, refused, users
 from tests.support.server import API, SLOW, Server, eventually
 
 OPEN = {
@@ -46,7 +46,7 @@ def test_every_route_is_in_the_matrices(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", CLOSED, ids=" ".join)
 def test_nothing_without_a_token(lab: Users, place: tuple[str, str]) -> None:
     """Every route but the page's files and /healthz, whether it exists or not, wants to know who asks."""
-    refused(ask(lab.nobody, *place))
+    refused(ask(lab.anonymous, *place))
 
 
 WRONG: dict[str, Any] = {
@@ -77,7 +77,7 @@ def test_nothing_with_a_wrong_one(lab: Users) -> None:
 
     with ThreadPoolExecutor(16) as pool:
         for answer in pool.map(
-            lambda case: ask(lab.nobody, *case[0], **filled(case[1])),
+            lambda case: ask(lab.anonymous, *case[0], **filled(case[1])),
             [(place, sent) for place in CLOSED for sent in WRONG.values()],
         ):
             refused(answer)
@@ -92,7 +92,7 @@ def test_nothing_with_a_wrong_one(lab: Users) -> None:
 )  # fmt: skip
 def test_addresses_that_look_open(lab: Users, target: str) -> None:
     """Only the path as it is routed counts; nothing of what is closed comes out under another spelling."""
-    answer = lab.nobody.get("/", extensions={"target": target.encode()})
+    answer = lab.anonymous.get("/", extensions={"target": target.encode()})
     assert answer.status_code in (400, 401, 404, 421), (target, answer.status_code, answer.text[:100])
     assert "headscope_jobs" not in answer.text
     assert "minilm" not in answer.text
@@ -101,9 +101,9 @@ def test_addresses_that_look_open(lab: Users, target: str) -> None:
 def test_what_is_open(lab: Users) -> None:
     """The page and its files, and whether the server lives."""
     for path in ("/healthz", "/"):
-        assert lab.nobody.get(path).status_code == 200
-    assert lab.nobody.get("/assets/nothing.js").json()["code"] == "not-found"
-    assert lab.nobody.get("/healthz").json() == {"status": "ok"}
+        assert lab.anonymous.get(path).status_code == 200
+    assert lab.anonymous.get("/assets/nothing.js").json()["code"] == "not-found"
+    assert lab.anonymous.get("/healthz").json() == {"status": "ok"}
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_everything_with_a_token(lab: Users, place: tuple[str, str]) -> None:
 def test_a_wrong_token_takes_time_and_holds_nobody_up(lab: Users) -> None:
     """A guess is answered late; those who know their token are not, in the midst of many guesses."""
     guess = {"Authorization": "Bearer wrong"}
-    first = lab.nobody.get(f"{API}/lenses", headers=guess)
+    first = lab.anonymous.get(f"{API}/lenses", headers=guess)
     assert first.elapsed.total_seconds() >= 0.3
     with ThreadPoolExecutor(40) as pool:
-        guesses = [pool.submit(lab.nobody.get, f"{API}/lenses", headers=guess) for _ in range(40)]
+        guesses = [pool.submit(lab.anonymous.get, f"{API}/lenses", headers=guess) for _ in range(40)]
         assert lab.ada.get(f"{API}/session").json() == {"user": "ada", "home": "embedded"}
         assert {found.result().status_code for found in guesses} == {401}
 
@@ -153,7 +153,7 @@ def without_id(answer: httpx.Response) -> tuple[int, dict[str, Any], list[str]]:
 @pytest.mark.parametrize("route", OF_ONE, ids=" ".join)
 def test_somebody_elses_is_as_if_it_were_not_there(lab: Users, adas: str, route: tuple[str, str]) -> None:
     """404 and never 403, in the same words, of the same length, as for an id that nobody has; and nothing has happened."""
-    theirs, none = ask(lab.emmy, *route, adas), ask(lab.emmy, *route, NOBODY)
+    theirs, none = ask(lab.emmy, *route, adas), ask(lab.emmy, *route, UNKNOWN_ID)
     assert without_id(theirs) == without_id(none)
     assert theirs.status_code == 404
     assert theirs.json()["code"] == "unknown-analysis"
@@ -165,7 +165,7 @@ def test_the_other_side_of_a_comparison(lab: Users, adas: str) -> None:
     """One's own analysis can't be laid beside somebody else's."""
     own = lab.submit(lab.emmy, "Emmy sat on the mat.")
     route = ("GET", f"{API}/analyses/{{id}}/compare/{{other}}")
-    theirs, none = (ask(lab.emmy, *route, own, other) for other in (adas, NOBODY))
+    theirs, none = (ask(lab.emmy, *route, own, other) for other in (adas, UNKNOWN_ID))
     assert without_id(theirs) == without_id(none)
     assert theirs.status_code == 404
     assert ask(lab.emmy, *route, own, own).status_code == 200
@@ -187,7 +187,7 @@ def test_lists_are_ones_own(lab: Users, adas: str) -> None:
         cursor = page["next"]
     assert adas in seen
     assert not seen & emmys
-    refused(lab.nobody.get(f"{API}/analyses"))
+    refused(lab.anonymous.get(f"{API}/analyses"))
 
 
 def test_the_same_question_of_two_is_computed_once(lab: Users) -> None:
@@ -247,7 +247,7 @@ def test_a_damaged_file_of_tokens_closes_the_server(tmp_path: Path, models: Path
         path = lab.server.home / "tokens.json"
         whole = path.read_bytes()
         path.write_bytes(whole[:-5])
-        for who in (lab.ada, lab.nobody):
+        for who in (lab.ada, lab.anonymous):
             answer = who.get(f"{API}/models", headers={"Authorization": f"Bearer {lab.tokens['ada']}"})
             assert (answer.status_code, answer.json()["code"]) == (503, "accounts-unreadable")
             check_problem(answer)
@@ -262,7 +262,7 @@ def test_the_last_user_opens_nothing(tmp_path: Path, models: Path) -> None:
         for name in lab.tokens:
             lab.accounts.revoke(name)
         refused(lab.ada.get(f"{API}/models"))
-        refused(lab.nobody.get(f"{API}/models"))
+        refused(lab.anonymous.get(f"{API}/models"))
 
 
 def test_the_first_user_closes_a_running_server(tmp_path: Path, models: Path) -> None:

@@ -224,7 +224,7 @@ def _users_see_their_own(lab: Users) -> None:
     assert lab.emmy.get(f"{DATASETS}/{id_}").json()["code"] == "unknown-dataset"
     assert lab.emmy.delete(f"{DATASETS}/{id_}").status_code == 404
     assert lab.emmy.get(DATASETS).json()["items"] == []
-    assert lab.nobody.get(DATASETS).status_code == send(lab.nobody, "a.txt", "One.\n").status_code == 401
+    assert lab.anonymous.get(DATASETS).status_code == send(lab.anonymous, "a.txt", "One.\n").status_code == 401
     assert send(lab.emmy, "ada.txt", "Ada's.\n").json()["id"] == id_
     assert lab.ada.delete(f"{DATASETS}/{id_}").status_code == 204
     assert lab.ada.get(f"{DATASETS}/{id_}").status_code == 404

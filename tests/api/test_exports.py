@@ -145,7 +145,7 @@ def test_too_much_is_refused_before_it_is_written(tmp_path: Path, viewer: Path) 
     source.document["kept"] = ["weights"]
     with pytest.raises(BudgetExceeded, match="too many for a table"):
         save(export.stream_parquet(source), tmp_path / "table.parquet")
-    with pytest.raises(BudgetExceeded, match="too many for a web page"):
+    with pytest.raises(BudgetExceeded, match="too large for a web page"):
         save(standalone.stream_html(source, viewer, {}), tmp_path / "page.html")
     with pytest.raises(BudgetExceeded, match="too many for a table"):
         save(export.stream_csv(source), tmp_path / "table.csv")

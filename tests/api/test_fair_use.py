@@ -102,7 +102,9 @@ def test_readers_of_exports_that_stop_reading(lab: Users) -> None:
         for one in sockets:
             one.close()
     waiting = {"format": "npz", "share": key}
-    eventually(lambda: lab.nobody.get(f"{API}/analyses/{id_}/export", params=waiting).status_code == 200, "an export")
+    eventually(
+        lambda: lab.anonymous.get(f"{API}/analyses/{id_}/export", params=waiting).status_code == 200, "an export"
+    )
 
 
 def test_readers_of_maps_that_stop_reading(lab: Users) -> None:
@@ -122,7 +124,7 @@ def test_readers_of_maps_that_stop_reading(lab: Users) -> None:
     finally:
         for one in sockets:
             one.close()
-    eventually(lambda: lab.nobody.get(path, params={"share": key}).status_code == 200, "room")
+    eventually(lambda: lab.anonymous.get(path, params={"share": key}).status_code == 200, "room")
 
 
 def _reader(server: Server, path: str) -> socket.socket:

@@ -30,7 +30,7 @@ HEAD = b"POST /api/v1/analyses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appl
 def test_each_route_has_a_body_limit(lab: Users, path: str, limit: int, announced: bool) -> None:
     """A larger body is 413 with or without a Content-Length, for strangers before any of it is read."""
     body = b" " * (limit + 1)
-    who = lab.nobody if path == "session" else lab.ada
+    who = lab.anonymous if path == "session" else lab.ada
     answer = who.post(f"{API}/{path}", content=body if announced else iter([body]), headers=JSON)
     assert answer.status_code == 413
     check_problem(answer)

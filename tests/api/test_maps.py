@@ -15,7 +15,7 @@ from safetensors.numpy import load, load_file, save
 
 import headscope
 from headscope.api.http import tensors
-from headscope.api.routes.maps import Cut
+from headscope.api.routes.maps import MapSlice
 from headscope.errors import BudgetExceeded
 from headscope.server.limiters import Limiters
 from tests.support.cluster import both_deployments
@@ -164,15 +164,15 @@ def test_a_slice_of_maps_that_are_too_large(document: dict[str, Any], monkeypatc
 
     shapes = {"shapes": {"weights": list(maps.shape)}, "layers": [0, 1, 2], "heads": [0, 1, 2, 3]}
     stored: Any = SimpleNamespace(document={**document, **shapes, "kept": ["weights"]}, map_file=file)
-    monkeypatch.setattr(tensors, "MOST_BYTES", maps.nbytes // 3)
+    monkeypatch.setattr(tensors, "MAX_BYTES", maps.nbytes // 3)
     for dtype in ("float32", "float16"):
         with pytest.raises(BudgetExceeded):
-            Cut("weights", dtype=dtype).answer(room, stored)
+            MapSlice("weights", dtype=dtype).respond(room, stored)
     assert not read
     assert np.array_equal(
-        load(Cut("weights", query="5", key="7:9").answer(room, stored).body)["map"], maps[:, :, 5:6, 7:9]
+        load(MapSlice("weights", query="5", key="7:9").respond(room, stored).body)["map"], maps[:, :, 5:6, 7:9]
     )
-    whole = load(Cut("weights", dtype="uint8").answer(room, stored).body)
+    whole = load(MapSlice("weights", dtype="uint8").respond(room, stored).body)
     assert np.all(np.abs(whole["map"] * whole["scale"][..., None, None] - maps) <= whole["max_error"][..., None, None])
     assert set(read) == {1}
 

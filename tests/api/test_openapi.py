@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headscope.api.openapi import document
-from tests.api.users import NAMES, NOBODY
+from tests.api.users import NAMES, UNKNOWN_ID
 from tests.fuzz import answered, fuzz, laboratory
 from tests.support.server import Server
 
@@ -69,7 +69,7 @@ def test_numbers_have_bounds() -> None:
 @pytest.mark.parametrize("path", DOCUMENT["paths"])
 def test_methods(embedded: Server, path: str) -> None:
     """A method that an address does not take is 405, with all methods that it does take."""
-    filled = path.format(**NAMES, id=NOBODY, other=NOBODY)
+    filled = path.format(**NAMES, id=UNKNOWN_ID, other=UNKNOWN_ID)
     for method in ("PUT", "OPTIONS", "TRACE"):
         answer = embedded.client.request(method, filled)
         assert answer.status_code == 405

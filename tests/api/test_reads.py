@@ -73,10 +73,10 @@ def test_what_one_user_asks_again_stays_theirs(lab: Users, path: str) -> None:
     with_key = f"{address}{'&' if '?' in path else '?'}share={lab.ada.post(share).json()['key']}"
     assert {lab.ada.get(address).status_code for _ in range(3)} == {200}
     assert {lab.emmy.get(address).status_code for _ in range(3)} == {404}
-    refused(lab.nobody.get(address))
-    assert {who.get(with_key).status_code for who in (lab.nobody, lab.emmy) for _ in range(3)} == {200}
+    refused(lab.anonymous.get(address))
+    assert {who.get(with_key).status_code for who in (lab.anonymous, lab.emmy) for _ in range(3)} == {200}
     assert lab.ada.delete(share).status_code == 204
-    refused(lab.nobody.get(with_key))
+    refused(lab.anonymous.get(with_key))
     assert lab.emmy.get(with_key).status_code == 404
     assert lab.ada.delete(f"{API}/analyses/{id_}").status_code == 204
     assert {lab.ada.get(address).status_code for _ in range(2)} == {404}

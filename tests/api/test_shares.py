@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.api.users import NOBODY, OF_ONE, OF_STUDY, READING, ROUTES, STUDYING, Users, ask, refused
+from tests.api.users import OF_ONE, OF_STUDY, READING, ROUTES, STUDYING, UNKNOWN_ID, Users, ask, refused
 from tests.support import studies
 from tests.support.server import API, Server
 
@@ -40,7 +40,7 @@ def query_of(path: str) -> dict[str, str]:
 @pytest.mark.parametrize("path", READING)
 def test_a_key_reads_all_of_one_analysis(lab: Users, adas: str, key: str, path: str) -> None:
     """Without a token, and with somebody else's. There is no image to read in a text, which is no secret either."""
-    for who in (lab.nobody, lab.emmy):
+    for who in (lab.anonymous, lab.emmy):
         answer = ask(who, "GET", path, adas, params={"share": key, **query_of(path)})
         assert answer.status_code == (409 if path.endswith("/image") else 200), answer.text
 
@@ -48,7 +48,7 @@ def test_a_key_reads_all_of_one_analysis(lab: Users, adas: str, key: str, path: 
 @pytest.mark.parametrize("path", AROUND)
 def test_a_key_reads_what_the_page_needs_around_it(lab: Users, key: str, path: str) -> None:
     """What the methods are called, and that nobody is signed in."""
-    assert lab.nobody.get(path, params={"share": key}).status_code == 200
+    assert lab.anonymous.get(path, params={"share": key}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_key_reads_what_the_page_needs_around_it(lab: Users, key: str, path: s
 )
 def test_a_key_does_nothing_else(lab: Users, adas: str, key: str, route: tuple[str, str]) -> None:
     """No list, no model, no metrics, and nothing that changes anything."""
-    refused(ask(lab.nobody, *route, adas, params={"share": key}))
+    refused(ask(lab.anonymous, *route, adas, params={"share": key}))
     assert lab.ada.get(f"{API}/analyses/{adas}").status_code == 200
 
 
@@ -75,10 +75,12 @@ def test_a_key_opens_no_other_analysis(lab: Users, adas: str, key: str) -> None:
     """Neither alone nor as the other side of a comparison; whether there is one can't be told."""
     private = lab.submit(lab.ada, "Ada keeps this one.")
     for path in READING:
-        for other in (private, NOBODY):
-            refused(ask(lab.nobody, "GET", path, other, params={"share": key}))
+        for other in (private, UNKNOWN_ID):
+            refused(ask(lab.anonymous, "GET", path, other, params={"share": key}))
     compare = f"{API}/analyses/{{id}}/compare/{{other}}"
-    answers = [ask(lab.nobody, "GET", compare, adas, other, params={"share": key}) for other in (private, NOBODY)]
+    answers = [
+        ask(lab.anonymous, "GET", compare, adas, other, params={"share": key}) for other in (private, UNKNOWN_ID)
+    ]
     assert {(answer.status_code, answer.json()["detail"]) for answer in answers} == {(404, answers[0].json()["detail"])}
 
 
@@ -86,10 +88,10 @@ def test_a_key_opens_no_other_analysis(lab: Users, adas: str, key: str) -> None:
 def test_a_wrong_key(lab: Users, adas: str, key: str, wrong: str) -> None:
     """Opens nothing; the right one behind it does not count."""
     address = f"{API}/analyses/{adas}"
-    refused(lab.nobody.get(address, params={"share": wrong}))
-    refused(lab.nobody.get(address, params=[("share", wrong), ("share", key)]))
-    refused(lab.nobody.get(address, headers={"Authorization": f"Bearer {key}"}))
-    refused(lab.nobody.get(address, headers={"Cookie": f"share={key}"}))
+    refused(lab.anonymous.get(address, params={"share": wrong}))
+    refused(lab.anonymous.get(address, params=[("share", wrong), ("share", key)]))
+    refused(lab.anonymous.get(address, headers={"Authorization": f"Bearer {key}"}))
+    refused(lab.anonymous.get(address, headers={"Cookie": f"share={key}"}))
 
 
 def test_a_key_is_long_and_the_same_each_time(lab: Users, adas: str, key: str) -> None:
@@ -98,11 +100,11 @@ def test_a_key_is_long_and_the_same_each_time(lab: Users, adas: str, key: str) -
     assert len(bytes.fromhex(key)) == 16
     assert lab.ada.post(address).json()["key"] == key
     assert lab.ada.delete(address).status_code == 204
-    refused(lab.nobody.get(f"{API}/analyses/{adas}", params={"share": key}))
+    refused(lab.anonymous.get(f"{API}/analyses/{adas}", params={"share": key}))
     again = lab.ada.post(address).json()["key"]
     assert again != key
-    refused(lab.nobody.get(f"{API}/analyses/{adas}", params={"share": key}))
-    assert lab.nobody.get(f"{API}/analyses/{adas}", params={"share": again}).status_code == 200
+    refused(lab.anonymous.get(f"{API}/analyses/{adas}", params={"share": key}))
+    assert lab.anonymous.get(f"{API}/analyses/{adas}", params={"share": again}).status_code == 200
 
 
 def test_each_user_has_a_key_of_their_own(lab: Users) -> None:
@@ -114,10 +116,10 @@ def test_each_user_has_a_key_of_their_own(lab: Users) -> None:
     adas, emmys = (who.post(f"{address}/share").json()["key"] for who in (lab.ada, lab.emmy))
     assert adas != emmys
     assert lab.ada.delete(address).status_code == 204
-    refused(lab.nobody.get(address, params={"share": adas}))
-    assert lab.nobody.get(address, params={"share": emmys}).status_code == 200
+    refused(lab.anonymous.get(address, params={"share": adas}))
+    assert lab.anonymous.get(address, params={"share": emmys}).status_code == 200
     assert lab.emmy.delete(address).status_code == 204
-    refused(lab.nobody.get(address, params={"share": emmys}))
+    refused(lab.anonymous.get(address, params={"share": emmys}))
 
 
 def test_keys_outlive_the_server(lab: Users, adas: str, key: str) -> None:
@@ -132,7 +134,7 @@ def test_on_a_server_without_users(server: Server) -> None:
     id_ = server.analyse(model="bert", text="Nobody minds.")["id"]
     key = server.post(None, f"/analyses/{id_}/share").json()["key"]
     assert server.get(f"/analyses/{id_}", params={"share": key}).status_code == 200
-    assert server.post(None, f"/analyses/{NOBODY}/share").json()["code"] == "unknown-analysis"
+    assert server.post(None, f"/analyses/{UNKNOWN_ID}/share").json()["code"] == "unknown-analysis"
 
 
 @pytest.fixture(scope="module")
@@ -157,12 +159,12 @@ def study_key(lab: Users, study: str) -> Iterator[str]:
 def test_a_key_reads_all_of_one_study(lab: Users, study: str, study_key: str) -> None:
     """Its figures, heads, tables and examples, and how far it is; without a token, and with somebody else's; until it is taken back."""
     for path in STUDYING:
-        for who in (lab.nobody, lab.emmy):
+        for who in (lab.anonymous, lab.emmy):
             answer = ask(who, "GET", path, study, params={"share": study_key})
             assert answer.status_code == 200, answer.text
     assert lab.ada.delete(f"{API}/studies/{study}/share").status_code == 204
     for path in STUDYING:
-        refused(ask(lab.nobody, "GET", path, study, params={"share": study_key}))
+        refused(ask(lab.anonymous, "GET", path, study, params={"share": study_key}))
         assert ask(lab.emmy, "GET", path, study, params={"share": study_key}).json()["code"] == "unknown-study"
 
 
@@ -171,26 +173,26 @@ def test_a_key_to_a_study_does_nothing_else(lab: Users, adas: str, study: str, s
     sent = {"params": {"share": study_key}}
     for route in ROUTES:
         if route not in OPEN and route not in [("GET", path) for path in [*READING, *STUDYING]]:
-            refused(ask(lab.nobody, *route, study, **sent))
+            refused(ask(lab.anonymous, *route, study, **sent))
     for method, path in OF_STUDY:
         if method != "GET":
             assert ask(lab.emmy, method, path, study, **sent).json()["code"] == "unknown-study"
         else:
-            refused(ask(lab.nobody, method, path, NOBODY, **sent))
+            refused(ask(lab.anonymous, method, path, UNKNOWN_ID, **sent))
     for path in READING:
-        refused(ask(lab.nobody, "GET", path, adas, **sent))
+        refused(ask(lab.anonymous, "GET", path, adas, **sent))
     data = lab.ada.get(f"{API}/studies/{study}").json()["dataset"]["id"]
     assert lab.ada.get(f"{API}/datasets/{data}").status_code == 200
-    refused(lab.nobody.get(f"{API}/datasets/{data}", **sent))
+    refused(lab.anonymous.get(f"{API}/datasets/{data}", **sent))
     assert study not in [item["id"] for item in lab.emmy.get(f"{API}/studies", **sent).json()["items"]]
 
 
 def test_a_key_opens_one_kind_of_thing(lab: Users, adas: str, key: str, study: str, study_key: str) -> None:
     """A key to an analysis finds no study of that id, nor the other way round."""
     for path in STUDYING:
-        assert ask(lab.nobody, "GET", path, adas, params={"share": key}).json()["code"] == "unknown-study"
+        assert ask(lab.anonymous, "GET", path, adas, params={"share": key}).json()["code"] == "unknown-study"
     for path in READING:
-        answer = ask(lab.nobody, "GET", path, study, params={"share": study_key, **query_of(path)})
+        answer = ask(lab.anonymous, "GET", path, study, params={"share": study_key, **query_of(path)})
         assert answer.json()["code"] == "unknown-analysis"
 
 
@@ -200,6 +202,6 @@ def test_a_forgotten_study_takes_its_key_along(lab: Users) -> None:
     id_ = lab.ada.post(f"{API}/studies", json=body, headers={"Prefer": "wait=60"}).json()["id"]
     address = f"{API}/studies/{id_}"
     key = lab.ada.post(f"{address}/share").json()["key"]
-    assert lab.nobody.get(address, params={"share": key}).status_code == 200
+    assert lab.anonymous.get(address, params={"share": key}).status_code == 200
     assert lab.ada.delete(address).status_code == 204
-    refused(lab.nobody.get(address, params={"share": key}))
+    refused(lab.anonymous.get(address, params={"share": key}))

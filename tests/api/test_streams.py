@@ -32,7 +32,7 @@ def test_streams_end_with_the_right_to_read_them(stopped: tuple[Users, str]) -> 
     lab, id_ = stopped
     address = f"{API}/analyses/{id_}"
     key = lab.ada.post(f"{address}/share").json()["key"]
-    readers = {"emmy": (lab.emmy, {}), "key": (lab.nobody, {"share": key}), "ada": (lab.ada, {})}
+    readers = {"emmy": (lab.emmy, {}), "key": (lab.anonymous, {"share": key}), "ada": (lab.ada, {})}
     with ThreadPoolExecutor() as pool, ExitStack() as stack:
         streams = {
             name: stack.enter_context(who.stream("GET", f"{address}/events", params=params))

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.api.test_bad_input import check_problem
-from tests.api.users import API, NOBODY, OF_STUDY, Users, ask
+from tests.api.users import API, OF_STUDY, UNKNOWN_ID, Users, ask
 from tests.support import studies
 from tests.support.cluster import Cluster, both_deployments
 from tests.support.server import Server, eventually
@@ -234,7 +234,7 @@ def test_it_is_shared(server: Server) -> None:
     assert server.client.delete(f"{API}/studies/{id_}/share").status_code == 204
     assert server.post(None, f"/studies/{id_}/share").json()["key"] != key
     analysis = server.analyse(model="bert", text="No study to share.", lenses=["weights"])["id"]
-    for wrong in (analysis, NOBODY):
+    for wrong in (analysis, UNKNOWN_ID):
         assert server.post(None, f"/studies/{wrong}/share").json()["code"] == "unknown-study"
 
 
@@ -324,7 +324,7 @@ def test_somebody_elses_is_as_if_it_were_not_there(lab: Users, route: tuple[str,
     """404 in the same words as for an id that nobody has."""
     made = lab.ada.post(f"{API}/studies", json=ASKED, headers={"Prefer": "wait=60"})
     assert made.status_code == 200, made.text
-    theirs, none = ask(lab.emmy, *route, made.json()["id"]), ask(lab.emmy, *route, NOBODY)
+    theirs, none = ask(lab.emmy, *route, made.json()["id"]), ask(lab.emmy, *route, UNKNOWN_ID)
     assert (theirs.status_code, theirs.json()["code"]) == (404, "unknown-study")
     assert theirs.json()["detail"] == none.json()["detail"]
     assert lab.emmy.get(f"{API}/studies").json()["items"] == []

@@ -16,7 +16,7 @@ from headscope.server.accounts import FILE, Accounts
 from tests.api.test_bad_input import check_problem
 from tests.support.server import API, Server
 
-NOBODY = "0" * 32
+UNKNOWN_ID = "0" * 32
 NAMES = {
     "model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy", "table": "heads", "layer": "0", "head": "0",
 }  # fmt: skip
@@ -31,11 +31,11 @@ STUDYING = [path for method, path in OF_STUDY if method == "GET"]
 
 @dataclass
 class Users:
-    """The server, asked by nobody, by two users, and by whoever else is wanted."""
+    """The server, asked by anonymous, by two users, and by whoever else is wanted."""
 
     server: Server
     tokens: dict[str, str]
-    nobody: httpx.Client
+    anonymous: httpx.Client
     ada: httpx.Client
     emmy: httpx.Client
 
@@ -59,14 +59,14 @@ def users(home: Path, models: Path, kind: type[Server] = Server, **settings: Any
     tokens = {name: accounts.create(name) for name in ("ada", "emmy")}
     with ExitStack() as stack:
         server = stack.enter_context(kind(home, models, token=tokens["ada"], **settings))
-        nobody, ada, emmy = (
+        anonymous, ada, emmy = (
             stack.enter_context(server.visitor(token)) for token in (None, tokens["ada"], tokens["emmy"])
         )
-        yield Users(server, tokens, nobody, ada, emmy)
+        yield Users(server, tokens, anonymous, ada, emmy)
 
 
 def ask(
-    who: httpx.Client, method: str, path: str, id_: str = NOBODY, other: str | None = None, **more: Any
+    who: httpx.Client, method: str, path: str, id_: str = UNKNOWN_ID, other: str | None = None, **more: Any
 ) -> httpx.Response:
     """A good request to a route, about that analysis."""
     filled = path.format(**NAMES, id=id_, other=other or id_)

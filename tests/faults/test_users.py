@@ -47,7 +47,7 @@ def test_every_server_knows_who_may_read_what(lab: Users) -> None:
         for route in OF_ONE:
             assert ask(emmy, *route, id_).status_code == 404
         key = ada.post(f"{address}/share").json()["key"]
-        for stranger in (nobody, lab.nobody):
+        for stranger in (nobody, lab.anonymous):
             assert stranger.get(f"{address}/grid/weights", params={"share": key}).status_code == 200
             refused(stranger.get(f"{API}/analyses", params={"share": key}))
         assert lab.submit(emmy, "Ada asks the first server.") == id_
@@ -64,7 +64,7 @@ def test_a_key_to_a_study_opens_it_on_every_server(lab: Users) -> None:
     address = f"{API}/studies/{made.json()['id']}"
     key = lab.ada.post(f"{address}/share").json()["key"]
     with elsewhere(lab, "emmy") as emmy, elsewhere(lab, None) as nobody:
-        for stranger in (nobody, lab.nobody, emmy):
+        for stranger in (nobody, lab.anonymous, emmy):
             assert stranger.get(f"{address}/heads", params={"share": key}).status_code == 200
         assert lab.ada.delete(f"{address}/share").status_code == 204
         refused(nobody.get(address, params={"share": key}))
@@ -93,13 +93,13 @@ def test_nothing_is_let_out_while_the_record_is_away(lab: Users) -> None:
     try:
         for route in reading:
             answers = [ask(who, *route, id_) for who in (lab.ada, lab.emmy)]
-            answers.append(ask(lab.nobody, *route, id_, params={"share": key}))
+            answers.append(ask(lab.anonymous, *route, id_, params={"share": key}))
             assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "broker-unavailable")}
-            refused(ask(lab.nobody, *route, id_))
-        assert lab.nobody.get("/healthz").status_code == 200
+            refused(ask(lab.anonymous, *route, id_))
+        assert lab.anonymous.get("/healthz").status_code == 200
     finally:
         cluster(lab).broker.start()
     cluster(lab).back()
     assert lab.ada.get(f"{API}/analyses/{id_}").json()["status"] == "done"
     assert lab.emmy.get(f"{API}/analyses/{id_}").status_code == 404
-    assert lab.nobody.get(f"{API}/analyses/{id_}", params={"share": key}).status_code == 200
+    assert lab.anonymous.get(f"{API}/analyses/{id_}", params={"share": key}).status_code == 200

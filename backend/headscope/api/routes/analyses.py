@@ -38,7 +38,7 @@ ACCEPTS = raises(Unknown, ModelUnavailable, QueueFull)
 async def create(
     body: AnalysisRequest, response: Response, service: ServiceDep, visitor: VisitorDep, seconds: WaitSeconds
 ) -> AnalysisDocument:
-    """Submit an analysis. The status is 200 if its result is stored already or ready within `Prefer: wait=N` seconds, and 202 otherwise. Identical requests have the same id."""
+    """Submit an analysis. The status is 200 if its result is stored or ready within `Prefer: wait=N` seconds, and 202 otherwise. Identical requests have the same id."""
     owner = visitor.owner
 
     async def enqueue() -> str:

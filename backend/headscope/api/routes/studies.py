@@ -27,7 +27,7 @@ ACCEPTS = raises(Unknown, ModelUnavailable, DatasetUnavailable, QueueFull)
 async def create(
     body: StudyRequest, response: Response, service: ServiceDep, visitor: VisitorDep, seconds: WaitSeconds
 ) -> StudyDocument:
-    """Submit a study. The status is 200 if its result is stored already or ready within `Prefer: wait=N` seconds, and 202 otherwise. Identical requests for the same data have the same id."""
+    """Submit a study. The status is 200 if its result is stored or ready within `Prefer: wait=N` seconds, and 202 otherwise. Identical requests have the same id."""
     owner = visitor.owner
     return await ROUTES.submit(
         service,
