@@ -35,7 +35,7 @@ FILE = {"Content-Type": "application/octet-stream"}
 
 
 def fuzz(lab: Users, folder: Path, seed: int, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run Schemathesis once with a configuration in `folder`; its exit status is 0 where every check of every request has passed."""
+    """Run Schemathesis once with a configuration in `folder`. Its exit status is 0 if every check of every request passed."""
     config = folder / "schemathesis.toml"
     config.write_text(configuration(lab))
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", config, "run", f"--seed={seed}", *options]
@@ -51,7 +51,7 @@ def configuration(lab: Users) -> str:
 
 
 def names(lab: Users) -> dict[str, list[Any]]:
-    """Fill the server; the names and ids there are, by what they are of."""
+    """Fill the server, and return the names and ids to use, by path parameter."""
     analyses = [
         lab.submit(lab.ada, "The cat sat.", lenses=["weights", "effective"], measures=["entropy", "patterns"]),
         lab.submit(lab.ada, "The dog sat.", measures=["entropy", "head_roles", "qk_distance", "max_activation"]),
@@ -80,19 +80,19 @@ def names(lab: Users) -> dict[str, list[Any]]:
 
 
 def listed(lab: Users, kind: str) -> list[Any]:
-    """The names of the lenses, measures or figures of the server."""
+    """Return the names of the server's lenses, measures or figures."""
     return [item["name"] for item in lab.ada.get(f"{API}/{kind}").json()["items"]]
 
 
 def picture() -> str:
-    """A PNG in base64."""
+    """Return a PNG in base64."""
     written = io.BytesIO()
     Image.new("RGB", (32, 32), "orange").save(written, "PNG")
     return base64.b64encode(written.getvalue()).decode()
 
 
 def answered(lab: Users) -> Counter[tuple[str, str, str]]:
-    """Number of requests that the server has answered, by route, method and class of status."""
+    """Return the number of requests that the server has answered, by route, method and class of status."""
     found = re.findall(
         r'^headscope_http_requests_total{method="(.+?)",route="(.+?)",status="(.+?)"} (.+)$',
         lab.ada.get("/metrics").text,
@@ -102,7 +102,7 @@ def answered(lab: Users) -> Counter[tuple[str, str, str]]:
 
 
 def main(argv: Iterable[str] | None = None) -> int:
-    """Fuzz until so many requests are sent, or a check has failed; the exit status."""
+    """Fuzz until that many requests are sent or a check fails, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)

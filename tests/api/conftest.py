@@ -1,4 +1,4 @@
-"""The server with users that the tests of this folder share."""
+"""The server with users that the tests in this folder share."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.api.users import Users, users
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Users]:
-    """A server with two users, for tests that leave it as they find it."""
+    """A server with two users, for tests that leave it unchanged."""
     with users(tmp_path_factory.mktemp("lab") / "home", models) as running:
         yield running
         log = running.server.log()
-        assert not [name for name, token in running.tokens.items() if token in log], "a token stands in the log"
+        assert not [name for name, token in running.tokens.items() if token in log], "a token was logged"

@@ -1,4 +1,4 @@
-"""Requests that make no sense, or look as if they did. Each holds MARK wherever it can, which no answer may repeat."""
+"""Invalid requests, and valid ones that look invalid. Each contains MARK wherever possible, which no response may echo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 MARK = "zq7mark"
 REFUSED = frozenset(range(400, 500))
-# Legal, if odd: accepted, or refused, but never a failure.
+# Valid but unusual: accepted or rejected, but never a server error.
 EITHER = REFUSED | {200, 202}
 GOOD: dict[str, Any] = {"model": "bert", "text": "The cat sat."}
 ANALYSES = "/api/v1/analyses"
@@ -29,27 +29,27 @@ class Case:
 
 
 def post(id_: str, body: Any, allowed: frozenset[int] = REFUSED, path: str = ANALYSES) -> Case:
-    """A POST of a JSON body."""
+    """Return a POST of a JSON body."""
     return Case(id_, path=path, body=json.dumps(body).encode(), allowed=allowed)
 
 
 def raw(id_: str, body: bytes) -> Case:
-    """A POST of bytes that call themselves JSON."""
+    """Return a POST of bytes with the media type of JSON."""
     return Case(id_, body=body)
 
 
 def get(id_: str, path: str, **headers: str) -> Case:
-    """A GET that can't be answered."""
+    """Return a GET that is rejected."""
     return Case(id_, "GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
 
 def with_(**change: Any) -> dict[str, Any]:
-    """The good request with fields changed."""
+    """Return the valid request with changed fields."""
     return {**GOOD, **change}
 
 
 def literal(text: str) -> bytes:
-    """The good request with an unquoted literal in a number's place."""
+    """Return the valid request with an unquoted literal in place of a number."""
     return b'{"model": "bert", "text": "' + MARK.encode() + b'", "max_tokens": ' + text.encode() + b"}"
 
 
@@ -283,7 +283,7 @@ FILES = [
 ]  # fmt: skip
 CASES = [*FILES, *TEXTS, *TOKENS, *FIELDS, *NAMES, *JSONS, *BATCHES, *PATHS, *METHODS, *HEADERS]
 
-# Accepted by any tokenizer that takes bytes, and given back as they are.
+# Accepted by any byte-level tokenizer, and returned unchanged.
 HOSTILE_TEXTS = {
     "img": "<img src=x onerror=alert(1)>",
     "script": "</script><script>alert(1)</script>",

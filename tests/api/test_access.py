@@ -1,4 +1,4 @@
-"""On a server with users nothing is answered before it is known who asks, and nobody sees what is somebody else's."""
+"""On a server with users, every request must be authenticated, and users only see their own data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CLOSED = [place for place in PLACES if place not in OPEN]
 
 
 def test_every_route_is_in_the_matrices(tmp_path: Path) -> None:
-    """What the application answers to is what stands in the tables below, and nothing else: routes that the OpenAPI document leaves out, too."""
+    """The application serves exactly the routes in the tables below, including those that the OpenAPI document omits."""
     found = iter_route_contexts(create(Settings(home=tmp_path)).routes)
     served = {(method, str(route.path).replace(":path}", "}")) for route in found for method in route.methods or ()}
     assert {place for place in served if place[0] != "HEAD"} == {*ROUTES, *OPEN, ("GET", f"{API}/openapi.json")}
@@ -45,7 +45,7 @@ def test_every_route_is_in_the_matrices(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", CLOSED, ids=" ".join)
 def test_nothing_without_a_token(lab: Users, place: tuple[str, str]) -> None:
-    """Every route but the page's files and /healthz, whether it exists or not, wants to know who asks."""
+    """Every route except for the page's files and /healthz requires a token, whether it exists or not."""
     refused(ask(lab.anonymous, *place))
 
 
@@ -67,7 +67,7 @@ WRONG: dict[str, Any] = {
 
 
 def test_nothing_with_a_wrong_one(lab: Users) -> None:
-    """Nor with half of one, nor in another place, nor with headers that a proxy might set; on every route."""
+    """Partial tokens, tokens in the wrong place and headers of proxies are rejected on every route."""
     tokens = lab.tokens
 
     def filled(sent: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_nothing_with_a_wrong_one(lab: Users) -> None:
      "http://evil.example/healthz", "/api/v1/session/", "/api/v1/session/../models", "*"],
 )  # fmt: skip
 def test_addresses_that_look_open(lab: Users, target: str) -> None:
-    """Only the path as it is routed counts; nothing of what is closed comes out under another spelling."""
+    """Only the routed path counts: no other spelling exposes a closed route."""
     answer = lab.anonymous.get("/", extensions={"target": target.encode()})
     assert answer.status_code in (400, 401, 404, 421), (target, answer.status_code, answer.text[:100])
     assert "headscope_jobs" not in answer.text
@@ -99,7 +99,7 @@ def test_addresses_that_look_open(lab: Users, target: str) -> None:
 
 
 def test_what_is_open(lab: Users) -> None:
-    """The page and its files, and whether the server lives."""
+    """The page, its files and the liveness probe are public."""
     for path in ("/healthz", "/"):
         assert lab.anonymous.get(path).status_code == 200
     assert lab.anonymous.get("/assets/nothing.js").json()["code"] == "not-found"
@@ -110,12 +110,12 @@ def test_what_is_open(lab: Users) -> None:
     "place", [place for place in ROUTES if place[0] == "GET" and "{id}" not in place[1]], ids=" ".join
 )
 def test_everything_with_a_token(lab: Users, place: tuple[str, str]) -> None:
-    """What is nobody's in particular is for every user."""
+    """Routes without an owner are open to every user."""
     assert ask(lab.emmy, *place).status_code == 200
 
 
-def test_a_wrong_token_takes_time_and_holds_nobody_up(lab: Users) -> None:
-    """A guess is answered late; those who know their token are not, in the midst of many guesses."""
+def test_an_invalid_token_takes_time_and_delays_no_other_user(lab: Users) -> None:
+    """An invalid token is rejected late; users with a valid one do not wait, even during many attempts."""
     guess = {"Authorization": "Bearer wrong"}
     first = lab.anonymous.get(f"{API}/lenses", headers=guess)
     assert first.elapsed.total_seconds() >= 0.3
@@ -126,7 +126,7 @@ def test_a_wrong_token_takes_time_and_holds_nobody_up(lab: Users) -> None:
 
 
 def test_a_user_who_is_revoked(lab: Users) -> None:
-    """Commands take effect at once, without a restart; a new token of the same name finds what the old one left."""
+    """Commands take effect at once, without a restart; a new token of the same name has access to the old one's data."""
     first = lab.server.visitor(lab.accounts.create("mary"))
     id_ = lab.submit(first, "Mary looks at a comma.")
     lab.accounts.revoke("mary")
@@ -144,15 +144,15 @@ def adas(lab: Users) -> str:
 
 
 def without_id(answer: httpx.Response) -> tuple[int, dict[str, Any], list[str]]:
-    """All that an answer says, but for what names the request."""
+    """Return everything that a response contains except for its request id."""
     document = answer.json()
     document.pop("request_id")
     return answer.status_code, document, sorted(set(answer.headers) - {"date"})
 
 
 @pytest.mark.parametrize("route", OF_ONE, ids=" ".join)
-def test_somebody_elses_is_as_if_it_were_not_there(lab: Users, adas: str, route: tuple[str, str]) -> None:
-    """404 and never 403, in the same words, of the same length, as for an id that nobody has; and nothing has happened."""
+def test_another_users_analysis_looks_unknown(lab: Users, adas: str, route: tuple[str, str]) -> None:
+    """The response is 404, never 403, with the detail and length of that for an unknown id; nothing else happens."""
     theirs, none = ask(lab.emmy, *route, adas), ask(lab.emmy, *route, UNKNOWN_ID)
     assert without_id(theirs) == without_id(none)
     assert theirs.status_code == 404
@@ -162,7 +162,7 @@ def test_somebody_elses_is_as_if_it_were_not_there(lab: Users, adas: str, route:
 
 
 def test_the_other_side_of_a_comparison(lab: Users, adas: str) -> None:
-    """One's own analysis can't be laid beside somebody else's."""
+    """An analysis cannot be compared with another user's."""
     own = lab.submit(lab.emmy, "Emmy sat on the mat.")
     route = ("GET", f"{API}/analyses/{{id}}/compare/{{other}}")
     theirs, none = (ask(lab.emmy, *route, own, other) for other in (adas, UNKNOWN_ID))
@@ -172,7 +172,7 @@ def test_the_other_side_of_a_comparison(lab: Users, adas: str) -> None:
 
 
 def test_lists_are_ones_own(lab: Users, adas: str) -> None:
-    """Also what was asked for in a batch; pages too."""
+    """Lists contain only the user's own analyses, also from batches and on every page."""
     inputs = [{"text": "One of Emmy's."}, {"text": "Two of Emmy's."}]
     batch = set(lab.emmy.post(f"{API}/analyses/batch", json={"model": "bert", "inputs": inputs}).json()["ids"])
     for id_ in batch:
@@ -191,7 +191,7 @@ def test_lists_are_ones_own(lab: Users, adas: str) -> None:
 
 
 def test_the_same_question_of_two_is_computed_once(lab: Users) -> None:
-    """Both may read it then, and it is gone when both have let it go."""
+    """Both users may read it; it is deleted once both have deleted it."""
     before = lab.server.settled("forward_passes_total")
     text = "Two ask the same."
     one, two = lab.submit(lab.ada, text), lab.submit(lab.emmy, text)
@@ -209,7 +209,7 @@ def test_the_same_question_of_two_is_computed_once(lab: Users) -> None:
 
 
 def test_a_running_analysis_of_two(lab: Users) -> None:
-    """Who cancels it withdraws; it stops when nobody wants it any more."""
+    """Cancelling withdraws one user's request; the job stops once no user wants it."""
     (id_,) = {who.post(f"{API}/analyses", json=SLOW).json()["id"] for who in (lab.ada, lab.emmy)}
     address = f"{API}/analyses/{id_}"
     assert lab.ada.delete(address).status_code == 204
@@ -220,7 +220,7 @@ def test_a_running_analysis_of_two(lab: Users) -> None:
 
 
 def test_a_user_can_not_fill_the_queue(tmp_path: Path, models: Path) -> None:
-    """Beyond the cap 429 with the time to wait, a batch as a whole; another user is not concerned."""
+    """Beyond the limit, submissions are 429 with Retry-After, a batch as a whole; other users are not affected."""
     with users(tmp_path / "home", models, user_queue=3) as lab:
         slow = lab.ada.post(f"{API}/analyses", json=SLOW).json()["id"]
         eventually(lambda: lab.ada.get(f"{API}/analyses/{slow}").json()["status"] == "running", "a busy worker")
@@ -242,7 +242,7 @@ def test_a_user_can_not_fill_the_queue(tmp_path: Path, models: Path) -> None:
 
 
 def test_a_damaged_file_of_tokens_closes_the_server(tmp_path: Path, models: Path) -> None:
-    """503 for everything that needs one, in words that say what to do; it opens again when the file is mended."""
+    """Every route that requires a token is 503 with what to do, until the file is repaired."""
     with users(tmp_path / "home", models) as lab:
         path = lab.server.home / "tokens.json"
         whole = path.read_bytes()
@@ -257,7 +257,7 @@ def test_a_damaged_file_of_tokens_closes_the_server(tmp_path: Path, models: Path
 
 
 def test_the_last_user_opens_nothing(tmp_path: Path, models: Path) -> None:
-    """A server whose users are all revoked lets nobody in; one that never had any lets everybody."""
+    """A server whose users are all revoked rejects every request; one that never had any accepts all."""
     with users(tmp_path / "home", models) as lab:
         for name in lab.tokens:
             lab.accounts.revoke(name)
@@ -266,7 +266,7 @@ def test_the_last_user_opens_nothing(tmp_path: Path, models: Path) -> None:
 
 
 def test_the_first_user_closes_a_running_server(tmp_path: Path, models: Path) -> None:
-    """What was asked for before belongs to nobody but a user called local."""
+    """Analyses from before the first user belong to the user named local."""
     with Server(tmp_path / "home", models) as server:
         id_ = server.submit(model="bert", text="Before there were users.")
         accounts = Accounts(server.home / FILE)

@@ -1,4 +1,4 @@
-"""Asking for analyses, following them, and what there is to ask for."""
+"""Submitting, following and listing analyses; models and declarations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_analysis_from_request_to_document(server: Server) -> None:
 
 
 def test_tokens_stand_where_they_say(server: Server) -> None:
-    """start and end cut the token's text out of the text; special tokens have none."""
+    """start and end slice the token out of the text; special tokens are empty."""
     text = "Die Katze, 猫 😀 saß."
     for model in ("bert", "gpt2", "llama"):
         for token in server.analyse(model=model, text=text)["tokens"]:
@@ -51,7 +51,7 @@ def test_tokens_stand_where_they_say(server: Server) -> None:
 
 
 def test_pairs_have_two_segments(server: Server) -> None:
-    """A second text is segment 1 and its offsets are its own."""
+    """A second text is segment 1 and has its own offsets."""
     tokens = server.analyse(model="bert", text="a cat", text_pair="the mat")["tokens"]
     assert {token["segment"] for token in tokens} == {0, 1}
     second = [token for token in tokens if token["segment"] == 1 and token["kind"] != "special"]
@@ -59,7 +59,7 @@ def test_pairs_have_two_segments(server: Server) -> None:
 
 
 def test_stored_is_answered_at_once(server: Server) -> None:
-    """What is stored already is 200 with the whole document."""
+    """A stored result is returned at once: 200 with the whole document."""
     body = {"model": "bert", "text": "Stored already."}
     document = server.analyse(**body)
     again = server.post(body)
@@ -67,7 +67,7 @@ def test_stored_is_answered_at_once(server: Server) -> None:
 
 
 def test_same_request_same_id(server: Server) -> None:
-    """Order of lenses, repetitions and spelled-out defaults are the same request; other models and texts are not."""
+    """The order of lenses, repetitions and explicit defaults do not change the id; other models and texts do."""
     base = {"model": "bert", "text": "Same.", "lenses": ["weights", "effective"], "measures": ["entropy", "leverage"]}
     same = [
         {**base, "lenses": ["effective", "weights"]},
@@ -91,7 +91,7 @@ def test_same_request_same_id(server: Server) -> None:
 
 
 def test_a_hundred_at_once_are_computed_once(server: Server) -> None:
-    """100 identical requests at the same time: one id, one forward pass, 100 answers."""
+    """100 concurrent identical requests have one id, one forward pass and 100 responses."""
     passes = server.settled("forward_passes_total")
     body = {"model": "bert", "text": "A hundred people ask the same."}
     with ThreadPoolExecutor(100) as threads:
@@ -102,7 +102,7 @@ def test_a_hundred_at_once_are_computed_once(server: Server) -> None:
 
 
 def test_different_requests_do_not_disturb_each_other(server: Server) -> None:
-    """Two clients at once each get their own text back, every time."""
+    """Two concurrent clients each get their own text back, every time."""
 
     def ask(number: int) -> tuple[str, str]:
         text = f"Client {number % 2} asks for number {number}."
@@ -114,7 +114,7 @@ def test_different_requests_do_not_disturb_each_other(server: Server) -> None:
 
 
 def test_the_library_computes_the_same(server: Server, models: Any) -> None:
-    """What the service stores is what the library computes, and under the same id."""
+    """The service stores what the library computes, under the same id."""
     import numpy as np
     from safetensors.numpy import load
 
@@ -130,21 +130,21 @@ def test_the_library_computes_the_same(server: Server, models: Any) -> None:
 
 @pytest.mark.parametrize("prefer", ["wait=30", "respond-async, wait=30", "wait=30; x=y", "Wait=30"])
 def test_prefer_wait(server: Server, prefer: str) -> None:
-    """Prefer: wait holds the answer back until the analysis is done, and says so."""
+    """Prefer: wait blocks until the analysis is done, and is confirmed in a header."""
     answer = server.post({"model": "bert", "text": f"Waiting {prefer}."}, headers={"Prefer": prefer})
     assert (answer.status_code, answer.json()["status"]) == (200, "done")
     assert answer.headers["preference-applied"] == "wait=30"
 
 
 def test_preferences_on_several_lines(server: Server) -> None:
-    """They count together, as RFC 7240 says."""
+    """Several Prefer headers count as one list (RFC 7240)."""
     lines = [("Prefer", "respond-async"), ("Prefer", "wait=30")]
     answer = server.client.post(f"{API}/analyses", json={"model": "bert", "text": "Two lines."}, headers=lines)
     assert (answer.status_code, answer.json()["status"]) == (200, "done")
 
 
 def test_prefer_wait_is_bounded(server: Server) -> None:
-    """After the time is up the answer is 202, with the progress so far."""
+    """After the timeout the response is 202, with the progress so far."""
     answer = server.post({**SLOW, "max_tokens": 277}, headers={"Prefer": "wait=0.2"})
     assert (answer.status_code, answer.json()["status"] in ("queued", "running")) == (202, True)
     server.client.delete(answer.headers["location"])
@@ -152,13 +152,13 @@ def test_prefer_wait_is_bounded(server: Server) -> None:
 
 @pytest.mark.parametrize("prefer", ["wait=0", "wait=-1", "wait=abc", "wait", "respond-async", "", "wait=1e9x"])
 def test_other_preferences_are_ignored(server: Server, prefer: str) -> None:
-    """A preference that can't be followed is no error."""
+    """An invalid preference is ignored."""
     answer = server.post({"model": "bert", "text": "The cat sat."}, headers={"Prefer": prefer})
     assert answer.status_code in (200, 202)
 
 
 def test_events_tell_the_whole_story(server: Server) -> None:
-    """Progress only grows, ids only grow, the one terminal event comes last and agrees with the document."""
+    """Progress and event ids only grow; the single terminal event comes last and agrees with the document."""
     id_ = server.submit(**{**SLOW, "max_tokens": 275})
     events = list(server.events(id_))
     fractions = [event["progress"]["fraction"] for event in events]
@@ -171,7 +171,7 @@ def test_events_tell_the_whole_story(server: Server) -> None:
 
 
 def test_events_resume(server: Server) -> None:
-    """Last-Event-ID continues after that event; with the last id the end is told once more."""
+    """Last-Event-ID resumes after that event; with the last id, the terminal event is sent again."""
     id_ = server.submit(**{**SLOW, "max_tokens": 276})
     first = list(itertools.islice(server.events(id_), 2))
     rest = list(server.events(id_, last=first[-1]["event_id"]))
@@ -190,7 +190,7 @@ def test_fifty_listeners_all_see_the_end(server: Server) -> None:
 
 
 def test_batch(server: Server) -> None:
-    """Many inputs in one request: ids in their order, the same input the same id, each like a single request."""
+    """A batch returns ids in the order of its inputs, identical inputs have the same id, and each matches a single request."""
     inputs = [{"text": f"Batch number {number}."} for number in (1, 2, 3, 1)]
     answer = server.post({"model": "bert", "lenses": ["weights"], "inputs": inputs}, "/analyses/batch")
     assert answer.status_code == 202
@@ -204,7 +204,7 @@ def test_batch(server: Server) -> None:
 
 
 def test_a_batch_is_accepted_whole_or_not_at_all(server: Server) -> None:
-    """One bad input refuses the batch, and nothing of it was queued."""
+    """One invalid input rejects the batch; none of it is queued."""
     good = {"text": "Never queued by a refused batch."}
     answer = server.post({"model": "bert", "inputs": [good, {"text": "   "}]}, "/analyses/batch")
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid-text")
@@ -213,7 +213,7 @@ def test_a_batch_is_accepted_whole_or_not_at_all(server: Server) -> None:
 
 
 def test_batch_takes_what_single_requests_take(server: Server) -> None:
-    """A bare mechanism name, token ids, and up to 1,000 inputs; not one more."""
+    """A bare mechanism name, token ids, and up to 1,000 inputs, but not 1,001."""
     body = {"model": "bert", "mechanism": "softmax", "inputs": [{"token_ids": [1, 2, 3]}]}
     assert server.post(body, "/analyses/batch").status_code == 202
     too_many = {"model": "bert", "inputs": [{"text": "a"}] * 1001}
@@ -221,7 +221,7 @@ def test_batch_takes_what_single_requests_take(server: Server) -> None:
 
 
 def test_queue_is_bounded(server: Server, models: Any, tmp_path: Any) -> None:
-    """More than max_queue waiting analyses are 429 with Retry-After; what is stored is still answered."""
+    """More than max_queue queued analyses are 429 with Retry-After; stored results are still returned."""
     with Server(tmp_path / "home", models, max_queue=2) as small:
         inputs = [{"text": f"Number {number}."} for number in range(3)]
         answer = small.post({"model": "bert", "inputs": inputs}, "/analyses/batch")
@@ -231,7 +231,7 @@ def test_queue_is_bounded(server: Server, models: Any, tmp_path: Any) -> None:
 
 
 def test_list_is_paginated(server: Server) -> None:
-    """Pages follow one another without gaps or repetitions, newest first."""
+    """Pages have no gaps or repetitions, newest first."""
     for number in range(5):
         server.analyse(model="bert", text=f"Page {number}.", lenses=["weights"])
     items, cursor = [], None
@@ -251,13 +251,13 @@ def test_list_is_paginated(server: Server) -> None:
 @pytest.mark.parametrize("cursor", ["nan", "inf", "-inf", "1e999", "-1", "1_0", "\u0663", " 1", "9" * 40, ""])
 @pytest.mark.parametrize("list_", ["analyses", "studies", "datasets"])
 def test_a_cursor_is_a_plain_number(server: Server, list_: str, cursor: str) -> None:
-    """Whatever else float() and int() take does not reach a database."""
+    """Values that only float() and int() accept never reach a database."""
     assert server.get(f"/{list_}", params={"cursor": cursor}).status_code == 422
 
 
 @pytest.mark.parametrize("list_", ["models", "lenses", "mechanisms", "measures", "figures"])
 def test_what_there_is_is_paginated(server: Server, list_: str) -> None:
-    """The same items in the same order, a page at a time."""
+    """Paging returns the same items in the same order."""
     whole = server.get(f"/{list_}").json()
     assert whole["next"] is None
     items, cursor = [], "0"
@@ -270,14 +270,14 @@ def test_what_there_is_is_paginated(server: Server, list_: str) -> None:
 
 @pytest.mark.parametrize("id_", ["nope", "0" * 32, "F" * 32, "0" * 31, "0" * 33])
 def test_what_is_no_id_is_unknown(server: Server, id_: str) -> None:
-    """Of nothing, whatever it looks like."""
+    """A malformed or unknown id is 404 with the same code."""
     for of, code in (("analyses", "unknown-analysis"), ("studies", "unknown-study")):
         answer = server.get(f"/{of}/{id_}")
         assert (answer.status_code, answer.json()["code"]) == (404, code)
 
 
 def test_models_are_described(server: Server) -> None:
-    """Catalogue and local models with their shapes; those that can't be analysed say why."""
+    """Catalogue and local models are listed with their dimensions; unavailable ones have a reason."""
     cards = {card["name"]: card for card in server.get("/models").json()["items"]}
     assert {"minilm", "bert", "gpt2", "llama", "slow", "t5-small"} <= set(cards)
     assert (cards["bert"]["layers"], cards["bert"]["heads"], cards["bert"]["head_width"]) == (2, 4, 8)
@@ -291,7 +291,7 @@ def test_models_are_described(server: Server) -> None:
 
 
 def test_models_are_paginated(server: Server) -> None:
-    """Pages of models put together are the list of models."""
+    """The pages of models together are the list of models."""
     whole = server.get("/models").json()["items"]
     names, cursor = [], "0"
     while cursor is not None:
@@ -307,7 +307,7 @@ def test_models_are_paginated(server: Server) -> None:
     ids=lambda p: str(p)[:10],
 )
 def test_declarations_are_those_of_the_registry(server: Server, path: str, registry: dict[str, Any]) -> None:
-    """Each lens, mechanism and measure says what it is, what it is not, and the schema of its parameters."""
+    """Every lens, mechanism and measure declares what it is, what it is not, and the schema of its parameters."""
     items = server.get(f"/{path}").json()["items"]
     assert [item["name"] for item in items] == list(registry)
     for item in items:
@@ -326,7 +326,7 @@ def test_the_interface_describes_itself(server: Server) -> None:
 
 
 def test_health(server: Server) -> None:
-    """Alive, ready, and numbers that Prometheus reads."""
+    """Liveness, readiness, and metrics that Prometheus can parse."""
     assert server.client.get("/healthz").json() == {"status": "ok"}
     ready = server.client.get("/readyz").json()
     assert (ready["status"], ready["version"]) == ("ok", headscope.__version__)
@@ -343,7 +343,7 @@ def test_health(server: Server) -> None:
 
 
 def test_minilm_end_to_end(server: Server) -> None:
-    """The default model, as it comes with the installation."""
+    """The default model that comes with the installation."""
     document = server.analyse(model="minilm", text="The cat sat on the mat.", measures=["entropy", "null_share"])
     assert (document["layers"], document["heads"], document["head_width"]) == (6, 12, 32)
     assert [token["text"] for token in document["tokens"]][:3] == ["[CLS]", "The", "cat"]

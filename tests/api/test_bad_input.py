@@ -1,4 +1,4 @@
-"""Bad input never gives 5xx, is answered by a problem document of our own words, and harms nobody."""
+"""Invalid input is never a 5xx: it is rejected with a problem document that echoes nothing, and affects no other request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMBERS = {"type", "title", "status", "detail", "code", "request_id", "errors"}
 
 
 def check_problem(answer: httpx.Response) -> None:
-    """A problem document: exactly its members, consistent, without what was sent."""
+    """Check a problem document: exactly its members, consistent, without input."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text[:300]
     document = answer.json()
     assert MEMBERS <= set(document) <= MEMBERS | {"limit", "actual"}
@@ -33,19 +33,19 @@ def check_problem(answer: httpx.Response) -> None:
 
 
 def send(server: Server, case: Case) -> httpx.Response:
-    """The case as it is: no client in between that tidies the path."""
+    """Send the case unchanged, without a client that normalises the path."""
     as_it_is = {"target": case.path.encode()}
     return server.client.request(case.method, "/", content=case.body or None, headers=case.headers, extensions=as_it_is)
 
 
 def test_the_corpus_is_large() -> None:
-    """As many cases as promised, each with a name of its own."""
+    """The corpus is as large as promised, and names are unique."""
     assert len({case.id for case in CASES}) == len(CASES) >= 300
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_bad_input(server: Server, case: Case) -> None:
-    """Refused with a problem document, or accepted where that is right; the server goes on."""
+    """Every case is rejected with a problem document, or accepted if valid; the server stays up."""
     answer = send(server, case)
     assert answer.status_code in case.allowed, answer.text[:300]
     if answer.status_code >= 400:
@@ -58,7 +58,7 @@ def test_bad_input(server: Server, case: Case) -> None:
 @pytest.mark.parametrize("model", ["gpt2", "bert", "llama"])
 @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
 def test_hostile_text_comes_back_as_it_is(server: Server, model: str, text: str) -> None:
-    """Markup, control characters and the like are text: analysed, and returned literally."""
+    """Markup and control characters are analysed as text and returned literally."""
     document = server.ended(server.submit(model=model, text=text))
     assert document["status"] == "done", document["error"]
     assert document["text"] == text
@@ -88,7 +88,7 @@ RELAXED = settings(derandomize=True, deadline=None, suppress_health_check=[Healt
 @settings(RELAXED, max_examples=400)
 @given(body=BODIES | JSON_VALUES, path=st.sampled_from(["", "/batch"]))
 def test_random_json(server: Server, body: Any, path: str) -> None:
-    """Whatever JSON is sent, the answer is no failure of the server."""
+    """No JSON body causes a server error."""
     data = json.dumps(body, ensure_ascii=True).encode()
     answer = server.client.post(f"/api/v1/analyses{path}", content=data, headers={"Content-Type": "application/json"})
     assert answer.status_code in EITHER, answer.text
@@ -99,7 +99,7 @@ def test_random_json(server: Server, body: Any, path: str) -> None:
 @settings(RELAXED, max_examples=200)
 @given(data=st.binary(max_size=60) | st.text(alphabet='{}[]",:01eE.-\\un \n', max_size=40).map(str.encode))
 def test_random_bytes(server: Server, data: bytes) -> None:
-    """Bytes that are hardly ever JSON are 4xx."""
+    """Random bytes, which are hardly ever JSON, are 4xx."""
     answer = server.client.post("/api/v1/analyses", content=data, headers={"Content-Type": "application/json"})
     assert 400 <= answer.status_code < 500
     check_problem(answer)
@@ -132,7 +132,7 @@ QUERIES = [
     ),
 )
 def test_random_queries(server: Server, route: str, query: dict[str, str]) -> None:
-    """Whatever is asked of a result, the answer is the result or 4xx."""
+    """Every read of a result returns the result or 4xx."""
     id_ = server.submit(**GOOD)
     if server.get(f"/analyses/{id_}").json()["status"] != "done":
         server.ended(id_)

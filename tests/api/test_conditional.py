@@ -1,4 +1,4 @@
-"""Answers that never change: named by an ETag, the same bytes from the hot cache as from the store."""
+"""Immutable responses: each has an ETag, and the cache and the store return the same bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from safetensors.numpy import load
 from tests.support.compose import Redis, redis_server
 from tests.support.server import Server
 
-# Every kind of answer that is kept, as often as its query changes what it says.
+# Every kind of cached response, once for each relevant query.
 PATHS = [
     "maps/weights?layer=0&dtype=float16",
     "maps/weights?layer=0&dtype=uint8",
@@ -32,14 +32,14 @@ BODY = {"model": "bert", "text": "The cat sat.", "lenses": ["weights", "effectiv
 
 @pytest.fixture(scope="module")
 def cache() -> Iterator[Redis]:
-    """A Redis that is only a cache."""
+    """A Redis that is only used as a cache."""
     with redis_server(service="cache") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def cached(tmp_path_factory: pytest.TempPathFactory, models: Path, cache: Redis) -> Iterator[Server]:
-    """A server with a hot cache."""
+    """A server with a cache."""
     with Server(tmp_path_factory.mktemp("cached") / "home", models, cache_url=cache.url) as running:
         yield running
 
@@ -51,21 +51,21 @@ def id_(cached: Server) -> str:
 
 
 def seen(server: Server, path: str, **headers: str) -> tuple[Any, ...]:
-    """All that a reader sees of an answer."""
+    """Return everything that a client sees of a response."""
     answer = server.get(path, headers=headers)
     assert answer.status_code == 200, answer.text
     return (*(answer.headers[name] for name in ("content-type", "etag", "cache-control", "vary")), answer.content)
 
 
 def hits(cache: Redis) -> int:
-    """How often the Redis has found what it was asked for."""
+    """Return the number of cache hits in Redis."""
     with cache.client() as client:
         return int(client.info("stats")["keyspace_hits"])
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_the_cache_answers_as_the_store_does(cached: Server, server: Server, cache: Redis, id_: str, path: str) -> None:
-    """A server that does not remember its answer has it from the cache, to the byte; a server without a cache says the same."""
+    """A restarted server responds from the cache with the same bytes, and so does a server without a cache."""
     first, before = seen(cached, f"/analyses/{id_}/{path}"), hits(cache)
     assert seen(cached, f"/analyses/{id_}/{path}") == first
     assert hits(cache) == before
@@ -83,14 +83,14 @@ def test_the_cache_answers_as_the_store_does(cached: Server, server: Server, cac
 
 
 def test_what_is_only_read_is_not_kept(cached: Server, cache: Redis, id_: str) -> None:
-    """A slice as it stands on this machine's disk comes from there each time."""
+    """A slice that is on the local disk is read from there each time."""
     path, before = f"/analyses/{id_}/maps/weights?layer=0", hits(cache)
     assert seen(cached, path) == seen(cached, path)
     assert hits(cache) == before
 
 
 def test_every_answer_has_a_name_of_its_own(cached: Server, id_: str) -> None:
-    """Other questions have other ETags, and so has the same question about another analysis."""
+    """ETags differ between requests, and between analyses for the same request."""
     other = cached.analyse(**{**BODY, "text": "The dog sat."})["id"]
     tags = [cached.get(f"/analyses/{named}/{path}").headers["etag"] for named in (id_, other) for path in PATHS]
     assert len(set(tags)) == 2 * len(PATHS)
@@ -102,8 +102,8 @@ def test_every_answer_has_a_name_of_its_own(cached: Server, id_: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_whoever_has_it_already_gets_304(server: Server, path: str) -> None:
-    """An answer that a reader names by its ETag is not sent again."""
+def test_a_current_etag_gets_304(server: Server, path: str) -> None:
+    """A response is not sent again to a client that sends its ETag."""
     path = f"/analyses/{server.analyse(**BODY)['id']}/{path}"
     tag = server.get(path).headers["etag"]
     for names, status in ((tag, 304), (f'"other", {tag.removeprefix("W/")}', 304), ('"other"', 200)):
@@ -113,7 +113,7 @@ def test_whoever_has_it_already_gets_304(server: Server, path: str) -> None:
 
 
 def test_refusals_are_not_kept(cached: Server, id_: str) -> None:
-    """What can't be answered is refused each time."""
+    """Errors are not cached."""
     for _ in range(2):
         answer = cached.get(f"/analyses/{id_}/grid/norm")
         assert (answer.status_code, answer.json()["code"]) == (404, "unknown-lens")
@@ -121,7 +121,7 @@ def test_refusals_are_not_kept(cached: Server, id_: str) -> None:
 
 
 def test_a_cache_is_never_stale(cached: Server, id_: str) -> None:
-    """A result that is forgotten is gone whatever the cache holds, and computed again its answers are new."""
+    """A deleted result is gone whatever the cache contains; a recomputed one has new responses."""
     body = {**BODY, "text": "Forgotten."}
     path = f"/analyses/{cached.analyse(**body)['id']}/grid/weights"
     first = cached.get(path)
@@ -134,7 +134,7 @@ def test_a_cache_is_never_stale(cached: Server, id_: str) -> None:
 
 
 def test_without_the_cache_everything_goes_on(cached: Server, cache: Redis, id_: str) -> None:
-    """The cache is killed: every answer is the same, from the store; back again, it is used again."""
+    """While the cache is down, every response is the same, from the store; afterwards it is used again."""
     path = f"/analyses/{id_}/edges/weights?layer=0&head=0"
     before = seen(cached, path)
     cache.kill()

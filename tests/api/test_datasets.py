@@ -1,4 +1,4 @@
-"""Data sets over REST: sent, listed, read with other columns, forgotten; from folders and from the hub; each user sees their own."""
+"""Data sets over REST: upload, list, parse with other columns, delete; folders and the hub; each user sees only their own."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ FOLDER = {"pairs.csv": TABLE, "deep/words.conll": "Cats O\nsleep O\n", "notes.md
 
 
 def send(client: httpx.Client, name: str, content: bytes | str, **query: Any) -> httpx.Response:
-    """Send a file as a data set."""
+    """Upload a file as a data set."""
     return client.post(DATASETS, params={"name": name, **query}, content=content, headers=OCTETS)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that an operator offers: files, one deep down, links into it and out of it."""
+    """A folder offered by the server: files, a nested one, links inside it and out of it."""
     folder = tmp_path_factory.mktemp("offered") / "corpora"
     for name, content in FOLDER.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -53,14 +53,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, models: Path, folder: Path) -> Iterator[Server]:
-    """A server that offers the folder; data sets of more than 100,000 bytes are too large for it."""
+    """A server that offers the folder and limits data sets to 100,000 bytes."""
     settings = {"data_dirs": [str(folder)], "dataset_bytes": 100_000, "text_bytes": 32_768}
     with Server(tmp_path_factory.mktemp("datasets") / "home", models, **settings) as running:
         yield running
 
 
 def test_sent_and_read(server: Server) -> None:
-    """What is sent is read at once: columns with reasons, bad rows with numbers, the first rows; the same file has the same id."""
+    """An upload is parsed at once: columns with reasons, bad rows with numbers, the first rows. The same file has the same id."""
     answer = send(server.client, "pairs.csv", TABLE)
     assert answer.status_code == 201, answer.text
     document = answer.json()
@@ -83,7 +83,7 @@ def test_sent_and_read(server: Server) -> None:
 
 
 def test_read_with_other_columns(server: Server) -> None:
-    """Columns and format can be tried before a study is asked for."""
+    """Columns and format can be tried before submitting a study."""
     place = f"{DATASETS}/{send(server.client, 'pairs.csv', TABLE).json()['id']}"
     other = server.client.get(place, params={"columns": '{"text": "sentence2"}'}).json()
     assert (other["chosen"], other["bad_count"]) == ({"text": "sentence2", "label": "label"}, 0)
@@ -99,7 +99,7 @@ def test_read_with_other_columns(server: Server) -> None:
 
 @pytest.mark.parametrize("case", CASES[::4], ids=lambda case: case.id)
 def test_files_as_people_have_them(server: Server, case: Case) -> None:
-    """Every malformed file is refused with a plain sentence, or read but for the rows that are named; the server goes on."""
+    """Every malformed file is rejected with an explanation, or parsed except for the rows that are reported; the server stays up."""
     content = case.content()
     query = {"format": case.format} if case.format else {}
     answer = send(server.client, case.file, content, **query)
@@ -116,7 +116,7 @@ def test_files_as_people_have_them(server: Server, case: Case) -> None:
 
 
 def test_what_unpacks_to_too_much(server: Server) -> None:
-    """A small Parquet file whose rows are large is refused; so is one that a limit of memory or time would not let through."""
+    """A small Parquet file with large rows is rejected, and so is one that exceeds the memory or time limit."""
     repeated = pa.DictionaryArray.from_arrays(pa.array([0] * 5000, pa.int32()), pa.array(["word " * 1000]))
     buffer = io.BytesIO()
     pq.write_table(pa.table({"text": repeated}), buffer)
@@ -128,7 +128,7 @@ def test_what_unpacks_to_too_much(server: Server) -> None:
 
 
 def test_only_files_are_taken(server: Server) -> None:
-    """The body is the file as it is: no form, no text of another site, nothing larger than is said, nothing without a name."""
+    """The body is the unchanged file: no form, no text/plain of another site, nothing larger than declared, nothing without a name."""
     for kind in ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded", "application/json"):
         answer = server.client.post(DATASETS, params={"name": "a.txt"}, content="One.", headers={"content-type": kind})
         assert answer.status_code == 415
@@ -143,7 +143,7 @@ def test_only_files_are_taken(server: Server) -> None:
 
 
 def test_folders_of_the_operator(server: Server) -> None:
-    """Files of the folder are listed by name and read; links that leave it, and paths out of it, are not there."""
+    """Files in the folder are listed by name and can be read; links and paths that leave it do not exist."""
     items = {item["id"] for item in server.client.get(DATASETS, params={"limit": 200}).json()["items"]}
     assert {one for one in items if "/" in one} == {
         "corpora/deep/words.conll",
@@ -163,7 +163,7 @@ def test_folders_of_the_operator(server: Server) -> None:
     "name", ["loop.csv", "a" * 300, "a/" * 400, "deep", "pairs.csv/a", "not-utf8-%FF.csv", "%ED%A0%80", "a%00b"]
 )
 def test_what_is_no_file_is_unknown(server: Server, name: str) -> None:
-    """A loop of links, a name that is too long, not UTF-8 or of a folder: 404, as a data set of a study too, and nothing in the log."""
+    """A symlink loop, a name that is too long, not UTF-8 or a folder is 404, also in a study, and logs nothing."""
     wanted = f"corpora/{unquote(name)}"
     study = server.post({"model": "bert", "dataset": wanted}, "/studies")
     for answer in (server.client.get(f"{DATASETS}/corpora/{name}"), study):
@@ -172,7 +172,7 @@ def test_what_is_no_file_is_unknown(server: Server, name: str) -> None:
 
 
 def test_pages(server: Server) -> None:
-    """A list of pages, the newest upload first, then the folder's files."""
+    """The list is paged: newest upload first, then the folder's files."""
     for number in range(3):
         send(server.client, f"page-{number}.txt", f"Page {number}.\n")
     names, cursor = list[str](), None
@@ -188,7 +188,7 @@ def test_pages(server: Server) -> None:
 
 
 def test_forgotten(server: Server) -> None:
-    """A data set that is forgotten is gone, for good and at once."""
+    """A deleted data set is gone at once and permanently."""
     id_ = send(server.client, "gone.txt", "Gone.\n").json()["id"]
     assert server.client.delete(f"{DATASETS}/{id_}").status_code == 204
     for answer in (server.client.get(f"{DATASETS}/{id_}"), server.client.delete(f"{DATASETS}/{id_}")):
@@ -196,7 +196,7 @@ def test_forgotten(server: Server) -> None:
 
 
 def test_kept_over_a_restart(new_server: Callable[..., Server]) -> None:
-    """A data set of several pieces is there after a kill, to the last byte; one that was damaged on disk is not there."""
+    """A data set of several pieces survives a kill, to the last byte; one damaged on disk is gone."""
     server = new_server()
     content = "".join(f"{'word ' * 200}{number}.\n" for number in range(6000))
     assert len(content) > 4 * 1024**2
@@ -214,7 +214,7 @@ def test_kept_over_a_restart(new_server: Callable[..., Server]) -> None:
 
 
 def test_users_see_their_own(tmp_path: Path, models: Path) -> None:
-    """Nobody sees another's data sets; who sent the same file keeps it when the other forgets it."""
+    """Users do not see each other's data sets; one who uploaded the same file keeps it when the other deletes it."""
     with users(tmp_path / "home", models) as lab:
         _users_see_their_own(lab)
 
@@ -234,7 +234,7 @@ def _users_see_their_own(lab: Users) -> None:
 
 
 def test_every_server_of_a_cluster_has_it(cluster: Cluster) -> None:
-    """What is sent to one server is listed and read by the other."""
+    """What is uploaded to one server is listed and read by the other."""
     one, other = cluster.servers
     document = send(one.client, "shared.csv", TABLE).json()
     assert other.client.get(f"{DATASETS}/{document['id']}").json() == document
@@ -247,7 +247,7 @@ def test_every_server_of_a_cluster_has_it(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """A hub with a data set of one file, and one of several."""
+    """A hub with a data set of one file and one of several."""
     top = tmp_path_factory.mktemp("hub")
     for name, files in {"one": ["data/pairs.csv", "README.md"], "many": ["a.csv", "b.csv"]}.items():
         for file in files:
@@ -259,7 +259,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 
 def test_from_the_hub(new_server: Callable[..., Server], hub: Hub) -> None:
-    """Where any hub id is allowed a data set is fetched by its name, once; what is not there, or not to be had now, is said."""
+    """If any hub id is allowed, a data set is downloaded once, by name; missing and unavailable ones are reported."""
     server = new_server(hub="any", HF_ENDPOINT=hub.url)
     for name in ("org/one", "org/one/data/pairs.csv", "org/many/b.csv"):
         answer = server.client.get(f"{DATASETS}/hub:{name}")
@@ -280,7 +280,7 @@ def test_from_the_hub(new_server: Callable[..., Server], hub: Hub) -> None:
 
 
 def test_the_library_fetches_too(hub: Hub, tmp_path: Path) -> None:
-    """Where a file is named, a data set of the hub may be."""
+    """The library accepts a hub data set in place of a file."""
     code = (
         "from headscope.studies.study import read\n"
         "print([row.text for row in read('hub:org/one', {'text': 'sentence2'}, 'skip').rows])"
@@ -291,7 +291,7 @@ def test_the_library_fetches_too(hub: Hub, tmp_path: Path) -> None:
 
 
 def test_the_hub_is_not_asked_where_it_may_not(server: Server) -> None:
-    """With the hub off a data set of it is refused, in a sentence that names the setting."""
+    """With the hub off, a hub data set is rejected, and the error names the setting."""
     answer = server.client.get(f"{DATASETS}/hub:org/one")
     assert (answer.status_code, answer.json()["code"]) == (404, "unknown-dataset")
     assert "HEADSCOPE_HUB" in answer.json()["detail"]

@@ -1,4 +1,4 @@
-"""Whole analyses as files: what each format holds, how exact it is, and what is refused."""
+"""Exports: the content and precision of each format, and what is rejected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BY_LAYER = ("rollout",)
 
 
 def made(n: int = 5, texts: list[str] | None = None, heads: tuple[int, ...] = (0, 2, 5)) -> Any:
-    """Something to export, with signed values, a lens of whole layers, and rows without a reading."""
+    """An analysis to export, with signed values, a lens with one map per layer, and undefined rows."""
     generator = np.random.default_rng(1)
     shapes = {lens: (LAYERS, min(count, len(heads))) for lens, (_, count) in SHAPES.items()}
     maps = {lens: generator.standard_normal((*shape, n, n)).astype(np.float32) for lens, shape in shapes.items()}
@@ -61,7 +61,7 @@ def made(n: int = 5, texts: list[str] | None = None, heads: tuple[int, ...] = (0
 
 @pytest.fixture
 def viewer(tmp_path: Path) -> Path:
-    """A viewer whose script would end its element, if it could."""
+    """A viewer whose script tries to close its element."""
     folder = tmp_path / "viewer"
     folder.mkdir()
     (folder / "viewer.js").write_text('const a = "</script><script>alert(1)</SCRIPT >"')
@@ -70,7 +70,7 @@ def viewer(tmp_path: Path) -> Path:
 
 
 def answers(text: str) -> dict[str, bytes]:
-    """What a page holds, by path."""
+    """Return the responses embedded in a page, by path."""
     found = re.findall(r'<script type="text/plain" data-answer="([^"]+)">([A-Za-z0-9+/=]*)</script>', text)
     return {html.unescape(name): gzip.decompress(base64.b64decode(packed)) for name, packed in found}
 
@@ -82,7 +82,7 @@ def page(source: Any, folder: Path, viewer: Path, **given: bytes) -> str:
 
 
 def test_page_holds_everything_exactly(tmp_path: Path, viewer: Path) -> None:
-    """A small analysis is in the page bit by bit."""
+    """A page contains a small analysis bit by bit."""
     source = made()
     found = answers(page(source, tmp_path, viewer, analysis=b'{"a": "</script>"}'))
     assert found["/analysis"] == b'{"a": "</script>"}'
@@ -96,7 +96,7 @@ def test_page_holds_everything_exactly(tmp_path: Path, viewer: Path) -> None:
 
 
 def test_page_is_one_document(tmp_path: Path, viewer: Path) -> None:
-    """Neither names nor the viewer itself can end an element early, and the policy knows the script by its digest."""
+    """Neither names nor the viewer can close an element early, and the policy contains the script's digest."""
     text = page(made(), tmp_path, viewer)
     assert "<b>model" not in text
     assert text.lower().count("</script") == text.count("<script type=")
@@ -109,7 +109,7 @@ def test_page_is_one_document(tmp_path: Path, viewer: Path) -> None:
 def test_large_maps_are_rounded_as_said(
     precision: str, bound: float, tmp_path: Path, viewer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What does not fit in one precision is kept in the next, within the error that is said."""
+    """Maps that are too large for one precision use the next, within its stated error."""
     source = made()
     entries = sum(array.size for array in source.all.values())
     limits = {name: (entries * standalone.WIDTH[name] if name == precision else 0) for name in standalone.MOST}
@@ -139,7 +139,7 @@ def test_values_too_large_for_half_precision_stay_exact(
 
 
 def test_too_much_is_refused_before_it_is_written(tmp_path: Path, viewer: Path) -> None:
-    """144 heads at 2,048 tokens are no page, and no table."""
+    """144 heads at 2,048 tokens are too large for a page and for a table."""
     source = made()
     source.document["shapes"] = {"weights": [12, 12, 2048, 2048]}
     source.document["kept"] = ["weights"]
@@ -158,7 +158,7 @@ def test_no_viewer_is_said(tmp_path: Path) -> None:
 
 
 def test_table_holds_hostile_tokens(tmp_path: Path) -> None:
-    """Every text comes back, no cell of the file begins as a formula does, and gaps have no line."""
+    """Every text is recovered, no cell begins like a formula, and undefined entries have no row."""
     source = made(len(HOSTILE), HOSTILE)
     path = tmp_path / "table.csv"
     save(export.stream_csv(source, BY_LAYER), path)
@@ -176,7 +176,7 @@ def test_table_holds_hostile_tokens(tmp_path: Path) -> None:
 
 
 def test_one_head_is_a_head(tmp_path: Path) -> None:
-    """Of an analysis of one head the table says which; of a whole layer it says none."""
+    """The table of a single head names it; that of a lens per layer names none."""
     source = made(heads=(5,))
     save(export.stream_csv(source, BY_LAYER), tmp_path / "table.csv")
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
@@ -185,7 +185,7 @@ def test_one_head_is_a_head(tmp_path: Path) -> None:
 
 
 def test_parquet_is_the_same_table_with_types(tmp_path: Path) -> None:
-    """Row by row what the table in text says, tokens as they are, a head of a whole layer null, and the document beside it."""
+    """Parquet has the same rows as CSV, raw tokens, null heads for lenses per layer, and the document as metadata."""
     source = made(len(HOSTILE), HOSTILE)
     save(export.stream_csv(source, BY_LAYER), tmp_path / "table.csv")
     save(export.stream_parquet(source, BY_LAYER), tmp_path / "table.parquet")

@@ -1,4 +1,4 @@
-"""What one client asks for keeps no other one waiting, and takes neither the server's disk nor its memory."""
+"""One client's requests neither delay other clients nor use up the server's disk or memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_LIMIT = (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY)
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Users]:
-    """A server with two users and a model whose maps do not fit into the buffers of a connection."""
+    """A server with two users and a model whose maps do not fit into a connection's buffers."""
     folder = tmp_path_factory.mktemp("fair")
     shutil.copytree(models, folder / "models")
     tiny_model(folder / "models" / "wide", "bert", layers=4, heads=16)
@@ -37,19 +37,19 @@ def lab(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[User
 
 
 def send(client: httpx.Client, name: str, content: str) -> str:
-    """Send a data set; its address."""
+    """Upload a data set and return its address."""
     answer = client.post(f"{API}/datasets", params={"name": name}, content=content, headers=OCTETS)
     assert answer.status_code == 201, answer.text
     return f"{API}/datasets/{answer.json()['id']}"
 
 
 def read(client: httpx.Client, place: str, column: int) -> httpx.Response:
-    """Have a data set read with that column as the text."""
+    """Parse a data set with this column as the text."""
     return client.get(place, params={"columns": json.dumps({"text": f"c{column}"})})
 
 
 def test_data_sets_of_one_user(lab: Users) -> None:
-    """Of 40 readings at once a few are done and the others rejected; another user's list does not wait for them, and the same reading again costs nothing."""
+    """Of 40 concurrent parses a few succeed and the others are rejected; another user's list does not wait, and repeating a parse is free."""
     columns = range(40)
     lines = (",".join(f"A cat {row} in {column}" for column in columns) for row in range(2000))
     place = send(lab.ada, "wide.csv", ",".join(f"c{column}" for column in columns) + "\n" + "\n".join(lines))
@@ -87,7 +87,7 @@ def _damage(server: Server) -> None:
 
 
 def test_readers_of_exports_that_stop_reading(lab: Users) -> None:
-    """With a share key alone: they hold four exports at most, no copy on the disk, and nobody else waits."""
+    """Readers with only a share key hold at most four exports and no copy on disk; other clients do not wait."""
     id_ = lab.submit(lab.ada, "The cat sat. " * 80, model="wide", max_tokens=256)
     key = lab.ada.post(f"{API}/analyses/{id_}/share").json()["key"]
     before = _stored(lab.server)
@@ -108,7 +108,7 @@ def test_readers_of_exports_that_stop_reading(lab: Users) -> None:
 
 
 def test_readers_of_maps_that_stop_reading(lab: Users) -> None:
-    """Answers that are not read fill the room of their reader, not the server's memory; afterwards the room is free again."""
+    """Unread responses count against their reader's limit, not the server's memory; the limit is free again afterwards."""
     id_ = lab.submit(lab.ada, "The cat sat. " * 80, model="wide", max_tokens=256)
     path = f"{API}/analyses/{id_}/maps/weights"
     key = lab.ada.post(f"{API}/analyses/{id_}/share").json()["key"]
@@ -138,7 +138,7 @@ def _reader(server: Server, path: str) -> socket.socket:
 
 
 def _statuses(sockets: list[socket.socket], count: int) -> Counter[str]:
-    """The statuses of those that were answered, once there are so many."""
+    """Return the statuses of the responses once there are enough."""
     found = Counter[str]()
     for one in sockets:
         try:
@@ -149,13 +149,13 @@ def _statuses(sockets: list[socket.socket], count: int) -> Counter[str]:
 
 
 def _stored(server: Server) -> int:
-    """Bytes below the server's home, but for its databases."""
+    """Return the bytes below the server's home, except for its databases."""
     paths = (path for path in server.home.rglob("*") if not path.match("*.db*"))
     return sum(path.stat().st_size for path in paths if path.is_file())
 
 
 def test_a_full_disk(lab: Users) -> None:
-    """Exports need no room. What has to be written first is refused with 507 and leaves nothing behind."""
+    """Exports need no disk space. Requests that have to write first are rejected with 507 and leave nothing behind."""
     id_ = lab.submit(lab.ada, "Before the disk was full.")
     place = send(lab.ada, "cats.csv", "text,label\nA cat.,0\n")
     process = psutil.Process(lab.server.process.pid)
@@ -173,7 +173,7 @@ def test_a_full_disk(lab: Users) -> None:
 
 
 def test_a_reader_ends_with_its_server(new_server: Callable[..., Server]) -> None:
-    """The process that reads a data set does not outlive a server that was killed."""
+    """The process that parses a data set ends with a server that is killed."""
     server = new_server()
     text = "text,label\n" + "".join(f"The cat number {row} sat,{row % 3}\n" for row in range(250_000))
     sending = threading.Thread(target=_send_in_vain, args=(server, text))
@@ -190,7 +190,7 @@ def _send_in_vain(server: Server, text: str) -> None:
 
 
 def _readers(server: Server) -> list[Any]:
-    """Processes that read, far enough to be busy with the file."""
+    """Return the parsing processes that are busy with the file."""
     children = psutil.Process(server.process.pid).children()
     reading = [child for child in children if "headscope.studies.data.reading" in " ".join(child.cmdline())]
     return [child for child in reading if child.cpu_times().user > 0.5]

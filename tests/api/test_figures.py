@@ -1,4 +1,4 @@
-"""Figures over HTTP: the same in both homes, as data, numbers and pictures; what can't be drawn says why; nothing waits for a picture."""
+"""Figures over HTTP: the same in both deployments, as JSON, CSV and images; failures say why; rendering delays no other request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT = "The cat sat on the mat because it was tired."
 
 
 def analysed(server: Server) -> str:
-    """Id of an analysis with everything that figures need."""
+    """The id of an analysis with everything that figures need."""
     return str(server.analyse(model="bert", text=TEXT, lenses=["weights"], measures=NEEDED)["id"])
 
 
@@ -39,7 +39,7 @@ def refusal(answer: Any) -> tuple[int, str]:
 
 @both_deployments
 def test_every_figure_in_every_form(server: Server) -> None:
-    """As declared; JSON that plotly takes, numbers as CSV, the same answer again for who has it."""
+    """Figures are as declared: JSON that plotly accepts, data as CSV, and 304 for clients that have them."""
     id_ = analysed(server)
     listed = server.get("/figures").json()["items"]
     declared = [item for item in listed if item["of"] == "analysis"]
@@ -59,7 +59,7 @@ def test_every_figure_in_every_form(server: Server) -> None:
 
 
 def test_a_picture(embedded: Server) -> None:
-    """A PNG of three pixels per px, by the browser of this machine; it is kept, with a name of its own for each size."""
+    """A PNG has three pixels per px, is rendered by the local browser, and is cached per size."""
     id_ = analysed(embedded)
     answer = ask(embedded, id_, "patterns", format="png", width=300, height=200)
     assert answer.status_code == 200, answer.text
@@ -72,7 +72,7 @@ def test_a_picture(embedded: Server) -> None:
 
 
 def test_vectors(embedded: Server) -> None:
-    """SVG with its words as text, PDF as PDF."""
+    """SVG contains its words as text; PDF is PDF."""
     id_ = analysed(embedded)
     drawn = ask(embedded, id_, "entropy", format="svg")
     assert drawn.content.startswith(b"<svg")
@@ -110,7 +110,7 @@ def test_a_measure_that_was_not_computed(embedded: Server) -> None:
 
 
 def test_without_a_browser(new_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine where none is found, the sentence says what to install; data and numbers come all the same."""
+    """Without a browser, the error says what to install; JSON and CSV still work."""
     monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "none"))
     server = new_server()
     id_ = analysed(server)
@@ -123,7 +123,7 @@ def test_without_a_browser(new_server: Callable[..., Server], tmp_path: Path, mo
 def test_nothing_waits_for_a_picture(
     new_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a browser hangs, everything else is answered; when it dies, so is the picture."""
+    """While a browser hangs, everything else responds; when it dies, rendering fails."""
     monkeypatch.setenv("BROWSER_PATH", str(hanging(tmp_path)))
     server = new_server()
     id_ = analysed(server)
@@ -139,7 +139,7 @@ def test_nothing_waits_for_a_picture(
 
 
 def test_plotly_for_the_page(embedded: Server) -> None:
-    """From here, compressed, and not again for who has it; it never asks for eval or for styles in the document."""
+    """plotly.js comes from this server, compressed and with an ETag, and needs neither eval nor inline styles."""
     with embedded.visitor() as visitor:
         answer = visitor.get("/assets/plotly.js")
         assert answer.status_code == 200

@@ -1,4 +1,4 @@
-"""Heads are found over REST as the library finds them, and sentences are understood or asked about."""
+"""Heads are found over REST as in the library, and sentences are interpreted or answered with a question."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def get(server: Server, document: dict[str, Any], path: str, **query: str) -> di
 
 
 def test_heads_that_satisfy_a_query(server: Server, document: dict[str, Any]) -> None:
-    """Those whose own numbers say so, ranked by the measure named last."""
+    """The heads whose own values satisfy the query, ranked by the measure named last."""
     values = np.array(get(server, document, "measures/entropy", summary="head", format="json")["values"])
     middle = float(np.median(values))
     found = get(server, document, "heads", where=f"entropy < {middle:.12f} and layer <= 1")
@@ -43,7 +43,7 @@ def test_the_lens_asked_about(server: Server, document: dict[str, Any]) -> None:
     under = get(server, document, "heads", where="order by entropy", lens="max-entropy")["heads"][0]["values"]
     named = get(server, document, "heads", where="order by entropy@max-entropy")["heads"][0]["values"]
     assert list(under.values()) == list(named.values())
-    # A measure of the weights alone is about these, whichever lens is open.
+    # A measure of the model's weights has the same value for every lens.
     assert get(server, document, "heads", where="order by null_share", lens="max-entropy")["ranked_by"] == "null_share"
     assert len(get(server, document, "heads")["heads"]) == 8
 

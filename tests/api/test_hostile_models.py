@@ -1,4 +1,4 @@
-"""Model folders that are damaged, or try to run code or to lead out: each refused with its own code, and every other model goes on."""
+"""Damaged models, and models that try to run code or to leave their folder: each is rejected with its own code, and every other model works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WEIGHTS = "model.safetensors"
 
 
 def change(name: str, **keys: Any) -> Callable[[Path], None]:
-    """Sets keys of a JSON file of the model."""
+    """Return a mutation that sets keys of a JSON file of the model."""
 
     def apply(folder: Path) -> None:
         document = json.loads((folder / name).read_text())
@@ -35,12 +35,12 @@ def change(name: str, **keys: Any) -> Callable[[Path], None]:
 
 
 def config(**keys: Any) -> Callable[[Path], None]:
-    """Sets keys of config.json."""
+    """Return a mutation that sets keys of config.json."""
     return change("config.json", **keys)
 
 
 def cut(name: str, keep: float) -> Callable[[Path], None]:
-    """Keeps only that share of a file."""
+    """Return a mutation that truncates a file to this share."""
 
     def apply(folder: Path) -> None:
         data = (folder / name).read_bytes()
@@ -50,19 +50,19 @@ def cut(name: str, keep: float) -> Callable[[Path], None]:
 
 
 def put(name: str, data: bytes) -> Callable[[Path], None]:
-    """Replaces a file."""
+    """Return a mutation that replaces a file."""
     return lambda folder: (folder / name).write_bytes(data) and None
 
 
 def pickle_only(folder: Path) -> None:
-    """Weights as a pickle that writes a file when it is loaded."""
+    """Replace the weights by a pickle that writes a file when it is loaded."""
     (folder / WEIGHTS).unlink()
     command = f"touch {folder.parent.parent / 'canary'}".encode()
     (folder / "pytorch_model.bin").write_bytes(b"cposix\nsystem\n(S'" + command + b"'\ntR.")
 
 
 def python_module(folder: Path) -> None:
-    """Code of its own for configuration, model and tokenizer."""
+    """Add custom code for configuration, model and tokenizer."""
     canary = folder.parent.parent / "canary"
     (folder / "evil.py").write_text(f"import pathlib; pathlib.Path({str(canary)!r}).touch()\n")
     auto = {"AutoConfig": "evil.Config", "AutoModel": "evil.Model", "AutoModelForCausalLM": "evil.Model"}
@@ -70,14 +70,14 @@ def python_module(folder: Path) -> None:
 
 
 def tokenizer_module(folder: Path) -> None:
-    """Code of its own for the tokenizer only."""
+    """Add custom code for the tokenizer only."""
     python_module(folder)
     config(auto_map=None)(folder)
     change("tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Tokenizer", None]})(folder)
 
 
 def sharded(index: dict[str, str]) -> Callable[[Path], None]:
-    """An index of weight files."""
+    """Return a mutation that writes an index of weight files."""
 
     def apply(folder: Path) -> None:
         (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
@@ -86,7 +86,7 @@ def sharded(index: dict[str, str]) -> Callable[[Path], None]:
 
 
 def header(change_header: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
-    """Changes the header of the weights and leaves their bytes."""
+    """Return a mutation that changes the header of the weights and keeps their bytes."""
 
     def apply(folder: Path) -> None:
         data = (folder / WEIGHTS).read_bytes()
@@ -99,19 +99,19 @@ def header(change_header: Callable[[dict[str, Any]], Any]) -> Callable[[Path], N
 
 
 def some_tensor(header_: dict[str, Any]) -> dict[str, Any]:
-    """One tensor's entry in a header."""
+    """Return the entry of one tensor in a header."""
     return next(entry for name, entry in header_.items() if name != "__metadata__")
 
 
 def without_tensor(folder: Path) -> None:
-    """Weights that lack one."""
+    """Remove one weight."""
     tensors = load_file(folder / WEIGHTS)
     del tensors["encoder.layer.1.attention.self.value.weight"]
     save_file(tensors, folder / WEIGHTS, {"format": "pt"})
 
 
 def nan_weights(folder: Path) -> None:
-    """Weights that compute NaN."""
+    """Replace the weights by ones that compute NaN."""
     tensors = load_file(folder / WEIGHTS)
     tensors["encoder.layer.1.attention.self.query.weight"][:] = np.nan
     save_file(tensors, folder / WEIGHTS, {"format": "pt"})
@@ -209,7 +209,7 @@ HOSTILE = {
 
 
 def link_out(models: Path) -> None:
-    """Folders and files that are links: those that lead out of the model folder are not offered."""
+    """Add folders and files that are links; those that leave the model folder are not offered."""
     outside = models.parent / "outside"
     shutil.copytree(models / "bert", outside)
     (models / "linked-folder").symlink_to(outside)
@@ -228,7 +228,7 @@ def link_out(models: Path) -> None:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server whose model folder holds one good model and every bad one."""
+    """A server whose model folder contains one valid model and every invalid one."""
     top = tmp_path_factory.mktemp("hostile")
     models = top / "models"
     good = tiny_model(models / "bert")
@@ -241,7 +241,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def outcome(server: Server, model: str) -> str:
-    """How an analysis with that model ends: done, or the code of the refusal."""
+    """Return how an analysis with this model ends: done, or the code of the error."""
     answer = server.post({"model": model, "text": "The cat sat."})
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400:
@@ -252,7 +252,7 @@ def outcome(server: Server, model: str) -> str:
 
 @pytest.mark.parametrize(("name", "code"), [(name, code) for name, (_, code) in HOSTILE.items()], ids=list(HOSTILE))
 def test_hostile_model(hostile: Server, name: str, code: str) -> None:
-    """Refused with its code, described without failing; no code ran."""
+    """An invalid model is rejected with its code, its description is available, and no code ran."""
     assert outcome(hostile, name) == code
     assert hostile.get(f"/models/{name}").status_code == 200
     assert not (hostile.home.parent / "canary").exists()
@@ -263,13 +263,13 @@ def test_hostile_model(hostile: Server, name: str, code: str) -> None:
     ["linked-folder", "linked-weights", "linked-config", "linked-tokenizer", "linked-nowhere", "outside", "../outside"],
 )
 def test_links_do_not_lead_out(hostile: Server, name: str) -> None:
-    """What lies outside the model folder can't be reached through it."""
+    """Files outside the model folder cannot be reached through it."""
     assert outcome(hostile, name) in ("unknown-model", "invalid-request")
     assert name not in [card["name"] for card in hostile.get("/models", params={"limit": 1000}).json()["items"]]
 
 
 def test_good_models_go_on(hostile: Server) -> None:
-    """Among all of these the good model, and a link to it inside the folder, are analysed; the list of models is whole."""
+    """The valid model, and a link to it inside the folder, can be analysed; the list of models is complete."""
     assert outcome(hostile, "bert") == outcome(hostile, "linked-inside") == "done"
     names = {card["name"] for card in hostile.get("/models", params={"limit": 1000}).json()["items"]}
     assert set(HOSTILE) <= names
@@ -278,14 +278,14 @@ def test_good_models_go_on(hostile: Server) -> None:
 
 @pytest.fixture(scope="module")
 def changing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
-    """A server, and its model folder to change while it runs."""
+    """A server whose model folder changes while it runs."""
     top = tmp_path_factory.mktemp("changing")
     with Server(top / "home", top / "models") as server:
         yield server, top / "models"
 
 
 def test_rewritten_model_is_another_model(changing: tuple[Server, Path]) -> None:
-    """New weights, new id, new numbers; the old result is still read under its old id."""
+    """New weights have a new id and new numbers; the old result is still readable under its old id."""
     server, models = changing
     tiny_model(models / "m", seed=1)
     first = server.analyse(model="m", text="The cat sat.")
@@ -299,7 +299,7 @@ def test_rewritten_model_is_another_model(changing: tuple[Server, Path]) -> None
 
 
 def test_rewritten_tokenizer_counts(changing: tuple[Server, Path]) -> None:
-    """The tokenizer that counts before a job is accepted is the one on disk now."""
+    """The tokens of a submitted text are counted with the tokenizer that is on disk now."""
     server, models = changing
     text = "z" * 300  # one unknown word to the one, 300 bytes to the other
     folder = tiny_model(models / "t", "bert", positions=256)
@@ -311,7 +311,7 @@ def test_rewritten_tokenizer_counts(changing: tuple[Server, Path]) -> None:
 
 
 def test_weights_damaged_after_loading(changing: tuple[Server, Path]) -> None:
-    """The warm model is not used once its files are others: damage is found, repair is a new start."""
+    """A loaded model is not used once its files have changed: damage is detected, and a repaired model is loaded again."""
     server, models = changing
     weights = tiny_model(models / "d") / WEIGHTS
     data = weights.read_bytes()
@@ -323,7 +323,7 @@ def test_weights_damaged_after_loading(changing: tuple[Server, Path]) -> None:
 
 
 def test_removed_model(changing: tuple[Server, Path]) -> None:
-    """Its results stay; new requests are unknown-model."""
+    """The results of a removed model stay; new requests are unknown-model."""
     server, models = changing
     folder = tiny_model(models / "r")
     id_ = server.analyse(model="r", text="The cat sat.")["id"]
@@ -333,7 +333,7 @@ def test_removed_model(changing: tuple[Server, Path]) -> None:
 
 
 def refusal(call: Callable[[], object]) -> str | None:
-    """The code of the HeadscopeError it raises, None if it raises nothing; other errors pass through."""
+    """Return the code of the HeadscopeError that is raised, or None; other errors pass through."""
     try:
         call()
     except HeadscopeError as error:
@@ -352,7 +352,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 @given(place=st.integers(0, 20_000), byte=st.integers(0, 255), keep=st.floats(0.0, 1.0))
 def test_mutated_weight_files_never_surprise(weights: Path, place: int, byte: int, keep: float) -> None:
-    """Any cut and any changed byte of the header: our check passes it or says model-corrupt, nothing else."""
+    """For any truncation and any changed byte of the header, the check passes or raises model-corrupt, nothing else."""
     path = weights / WEIGHTS
     data = path.read_bytes()
     changed = bytearray(data[: int(len(data) * max(keep, 0.1))] if keep < 0.5 else data)
@@ -373,7 +373,7 @@ CONFIGS = st.dictionaries(
 @settings(max_examples=500, derandomize=True, deadline=None)
 @given(CONFIGS)
 def test_random_configurations(document: dict[str, Any]) -> None:
-    """Whatever a config.json says, it gives usable numbers or a HeadscopeError."""
+    """Any config.json gives usable numbers or a HeadscopeError."""
     code = refusal(lambda: facts.read(document))
     assert code in (None, "unsafe-model")
     if code is None:

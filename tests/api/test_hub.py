@@ -1,4 +1,4 @@
-"""Models from a hub: fetched when that is allowed, refused clearly when it is not, and never a file that could run code."""
+"""Models from a hub: downloaded if allowed, rejected clearly if not, and never a file that could run code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.support.models import tiny_model
 from tests.support.server import Server, environment
 from tests.support.studies import asked, done, ended, submit
 
-# Files beside the weights that nobody may fetch.
+# Files beside the weights that must never be downloaded.
 UNWANTED = ("pytorch_model.bin", "model.pkl", "evil.py", "README.md")
 
 
 @pytest.fixture(scope="module")
 def module_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """A hub with a good model, one that has pickles and code beside it, one with pickles only, and one that wants code."""
+    """A hub with a valid model, one with pickles and code beside it, one with only pickles, and one that requires code."""
     top = tmp_path_factory.mktemp("hub")
     good = tiny_model(top / "org" / "tiny")
     for name in ("mixed", "pickled", "coded", "large", "late"):
@@ -40,21 +40,21 @@ def module_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 @pytest.fixture
 def hub(module_hub: Hub) -> Hub:
-    """The hub, which has been asked nothing yet."""
+    """The hub, with an empty request log."""
     module_hub.asked.clear()
     return module_hub
 
 
 @pytest.fixture(scope="module")
 def open_server(tmp_path_factory: pytest.TempPathFactory, module_hub: Hub, models: Path) -> Iterator[Server]:
-    """A server that may fetch any model from the hub."""
+    """A server that may download any model from the hub."""
     home = tmp_path_factory.mktemp("open") / "home"
     with Server(home, models, hub="any", HF_ENDPOINT=module_hub.url) as server:
         yield server
 
 
 def test_fetched_once_and_analysed(open_server: Server, hub: Hub) -> None:
-    """The first request fetches the model, all of a batch are done, later ones ask the hub nothing; pickles and code stay there."""
+    """The first request downloads the model, the whole batch succeeds, later ones send no request; pickles and code are never downloaded."""
     inputs = [{"text": f"Fetched {number}."} for number in range(3)]
     ids = open_server.post({"model": "org/mixed", "inputs": inputs}, "/analyses/batch").json()["ids"]
     documents = [open_server.ended(id_) for id_ in ids]
@@ -67,7 +67,7 @@ def test_fetched_once_and_analysed(open_server: Server, hub: Hub) -> None:
 
 
 def test_it_is_said_how_much_has_come(open_server: Server, hub: Hub) -> None:
-    """While the model is fetched, its progress is loading, with the bytes that have come and the bytes that there are."""
+    """During the download, the stage is loading, with downloaded and total bytes."""
     hub.held = "model.safetensors"
     try:
         id_ = open_server.submit(model="org/large", text="How much?")
@@ -80,7 +80,7 @@ def test_it_is_said_how_much_has_come(open_server: Server, hub: Hub) -> None:
 
 
 def test_what_is_not_safe_or_not_there(open_server: Server, hub: Hub) -> None:
-    """A hub model is checked like any other; one that does not exist is unavailable."""
+    """A hub model is checked like any other; a missing one is unavailable."""
     for name, code in (("pickled", "unsafe-weights"), ("coded", "unsafe-model"), ("absent", "model-unavailable")):
         error = open_server.ended(open_server.submit(model=f"org/{name}", text="Hello."))["error"]
         assert error["code"] == code, (name, error["detail"])
@@ -88,7 +88,7 @@ def test_what_is_not_safe_or_not_there(open_server: Server, hub: Hub) -> None:
 
 
 def test_hub_down_and_up_again(open_server: Server, hub: Hub) -> None:
-    """Nobody listens, an answer 503, a file cut off: model-unavailable each time, and the same request is done once all is well."""
+    """No listener, a 503, a truncated file: each is model-unavailable, and the same request succeeds once the hub works again."""
     body = {"model": "org/tiny", "text": "Down and up."}
 
     def outcome() -> str:
@@ -101,14 +101,14 @@ def test_hub_down_and_up_again(open_server: Server, hub: Hub) -> None:
     hub.down = True
     assert outcome() == "model-unavailable"
     hub.down = False
-    hub.broken = "tokenizer.json"  # the weights may be here by then; a model without its tokenizer is not
+    hub.broken = "tokenizer.json"  # the weights may have been downloaded by then, but not the tokenizer
     assert outcome() == "model-unavailable"
     hub.broken = None
     assert outcome() == "done"
 
 
 def test_a_study_waits_once_for_a_hub_that_is_down(open_server: Server, hub: Hub) -> None:
-    """Its first chunk does, whatever their number, and the study fails with that reason; sent again, it is done once all is well."""
+    """The first chunk downloads the model, and its failure fails the study with that reason; sent again, it succeeds once the hub works."""
     body = asked(600, model="org/late", measures=["entropy"])
     before, hub.down = open_server.settled("model_loads_total"), True
     document = ended(open_server, submit(open_server, body))
@@ -129,7 +129,7 @@ def test_a_study_waits_once_for_a_hub_that_is_down(open_server: Server, hub: Hub
 def test_refused_where_not_allowed(
     new_server: Callable[..., Server], hub: Hub, setting: str, model: str, status: int, code: str
 ) -> None:
-    """What may not be fetched is refused at once, in a sentence that names the setting; the hub is not asked."""
+    """What must not be downloaded is rejected at once, and the error names the setting; the hub gets no request."""
     server = new_server(hub=setting, HF_ENDPOINT=hub.url)
     answer = server.post({"model": model, "text": "Hello."})
     assert (answer.status_code, answer.json()["code"]) == (status, code)
@@ -142,7 +142,7 @@ ODD = ["org--x/name", "org/name.git", "org/na--me", "org/name-", "org/-name", "o
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_hub_ids(open_server: Server, hub: Hub, name: str) -> None:
-    """Names that the hub does not allow are refused, not a failure; the hub is not asked."""
+    """Names that the hub does not allow are rejected without a server error; the hub gets no request."""
     answer = open_server.post({"model": name, "text": "Hello."})
     assert answer.status_code in (404, 422)
     assert open_server.get(f"/models/{name}").status_code in (404, 422)
@@ -150,7 +150,7 @@ def test_odd_hub_ids(open_server: Server, hub: Hub, name: str) -> None:
 
 
 def test_the_library_fetches_too(hub: Hub, tmp_path: Path) -> None:
-    """headscope.load takes a hub id and fetches safetensors only."""
+    """headscope.load accepts a hub id and downloads only safetensors."""
     code = (
         "import headscope; print(headscope.analyze(headscope.load('org/mixed'), 'The cat sat.').maps['weights'].shape)"
     )

@@ -1,4 +1,4 @@
-"""Images over the REST interface: whole ones are analysed, everything else is one clear error, and the server goes on."""
+"""Images over REST: valid ones are analysed, all others are one clear error, and the server stays up."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.unit import pictures
 
 
 def asked(server: Server, image: str, **more: Any) -> tuple[int, dict[str, Any]]:
-    """Status and document of an analysis of the tiny vision model, once it has ended."""
+    """Return status and document of an analysis with the tiny vision model, once it has ended."""
     body = {"model": "vit", "image": image, "lenses": ["weights"], **more}
     answer = server.post(body, headers={"Prefer": "wait=60"})
     return answer.status_code, answer.json()
 
 
 def code(found: tuple[int, dict[str, Any]]) -> str | None:
-    """The error's code, whether the request was refused or the analysis failed."""
+    """Return the error's code, whether the request was rejected or the analysis failed."""
     status, document = found
     if status >= 400:
         return str(document["code"])
@@ -41,7 +41,7 @@ def test_whole_images_are_analysed(server: Server, name: str) -> None:
 
 
 def test_what_the_model_sees(server: Server) -> None:
-    """The image scaled and cut, in its own colours; a text has none."""
+    """The image is scaled and cropped, in its original colours; a text has none."""
     original = Image.open(io.BytesIO(pictures.GOOD["png"][0]())).convert("RGB")
     _, document = asked(server, base64.b64encode(pictures.GOOD["png"][0]()).decode())
     answer = server.get(f"/analyses/{document['id']}/image")
@@ -55,7 +55,7 @@ def test_what_the_model_sees(server: Server) -> None:
 
 
 def test_an_image_is_sent_once(server: Server) -> None:
-    """Another question about it names it as the document does; a name that stands for nothing is one clear error."""
+    """Later requests may send the name from the document; an unknown name is one clear error."""
     _, first = asked(server, base64.b64encode(pictures.GOOD["jpeg"][0]()).decode())
     _, again = asked(server, first["image"])
     assert again["id"] == first["id"]
@@ -67,24 +67,24 @@ def test_an_image_is_sent_once(server: Server) -> None:
 
 @pytest.mark.parametrize("name", [name for name in pictures.BAD if name != "too-many-bytes"])
 def test_anything_else_is_one_clear_error(server: Server, name: str) -> None:
-    """Refused at once where its first bytes tell, else once the worker has tried to read it."""
+    """An invalid image is rejected at once if its first bytes are wrong, otherwise when the worker decodes it."""
     image = base64.b64encode(pictures.BAD[name]()).decode()
     assert code(asked(server, image)) in ("invalid-image", "invalid-request")
 
 
 def test_the_server_goes_on(server: Server) -> None:
-    """After all of these the same worker still answers."""
+    """After all of these, the same worker still responds."""
     test_whole_images_are_analysed(server, "png")
 
 
 def test_too_many_bytes(server: Server) -> None:
-    """More than 10 MB: refused as a whole before it is read, or by its size."""
+    """More than 10 MB is rejected before it is received, or by its size."""
     image = base64.b64encode(pictures.BAD["too-many-bytes"]()).decode()
     assert code(asked(server, image)) in ("invalid-image", "too-large", "invalid-request")
 
 
-def test_no_address_is_followed(server: Server) -> None:
-    """A server that waits to be asked never is."""
+def test_no_url_is_requested(server: Server) -> None:
+    """An image URL is never requested by the server."""
     asked_for: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.2)
@@ -117,12 +117,12 @@ def test_no_address_is_followed(server: Server) -> None:
     "image", ["/etc/hostname", "../../etc/passwd", "data:image/png;base64,", "data:image/png,x", "", "🦩"]
 )
 def test_text_is_never_a_path(server: Server, image: str) -> None:
-    """Nor anything but base64."""
+    """Anything but base64 is rejected."""
     assert code(asked(server, image)) in ("invalid-image", "invalid-request")
 
 
 def test_images_belong_to_vision_models(server: Server) -> None:
-    """And texts to the others."""
+    """Text models reject images, and a request has either a text or an image."""
     image = base64.b64encode(pictures.GOOD["png"][0]()).decode()
     assert code(asked(server, image, model="bert")) == "unsupported"
     assert code(asked(server, image, text="a cat")) == "invalid-request"

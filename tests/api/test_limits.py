@@ -1,4 +1,4 @@
-"""Bodies, heads and connections have limits: how large, how slow and how many."""
+"""Limits on the size, duration and number of bodies, heads and connections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEAD = b"POST /api/v1/analyses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appl
 )
 @pytest.mark.parametrize("announced", [True, False])
 def test_each_route_has_a_body_limit(lab: Users, path: str, limit: int, announced: bool) -> None:
-    """A larger body is 413 with or without a Content-Length, for strangers before any of it is read."""
+    """A larger body is 413 with or without Content-Length, without a token before any of it is read."""
     body = b" " * (limit + 1)
     who = lab.anonymous if path == "session" else lab.ada
     answer = who.post(f"{API}/{path}", content=body if announced else iter([body]), headers=JSON)
@@ -37,14 +37,14 @@ def test_each_route_has_a_body_limit(lab: Users, path: str, limit: int, announce
 
 
 def test_strangers_send_no_body(lab: Users) -> None:
-    """A request without a token is refused by its head: the answer comes although the body does not."""
+    """A request without a token is rejected by its head, without waiting for the body."""
     with socket.create_connection(lab.server.url.split(":"), timeout=BODY_SECONDS / 2) as connection:
         connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
         assert b" 401 " in connection.recv(1000)
 
 
 def test_invented_keys_and_errors_cost_nothing(lab: Users) -> None:
-    """A request with 700,000 keys, and one with 100,000 faults, are 4xx while another user is served."""
+    """A request with 700,000 keys, and one with 100,000 errors, are 4xx while another user is served."""
     keys = b"{" + b",".join(b'"%d":0' % key for key in range(700_000)) + b"}"
     assert lab.ada.post(f"{API}/analyses", content=keys, headers=JSON).json()["limit"] == 500_000
     answer = lab.ada.post(f"{API}/analyses", json={"model": "bert", "token_ids": ["x"] * 100_000})
@@ -52,7 +52,7 @@ def test_invented_keys_and_errors_cost_nothing(lab: Users) -> None:
 
 
 def test_slow_clients(server: Server) -> None:
-    """Heads and bodies that do not arrive, and unread bodies, end their connections in time."""
+    """Heads and bodies that do not arrive, and unread responses, end their connections in time."""
     begun = time.monotonic()
     sent = {
         "no head": b"",
@@ -83,14 +83,14 @@ def _connected(server: Server) -> socket.socket:
 
 
 class FewDescriptors(Server):
-    """A server that may have 256 descriptors."""
+    """A server that may have 256 file descriptors."""
 
     def launch(self, command: Any, **options: Any) -> None:
         super().launch(["prlimit", "--nofile=256", *command], **options)
 
 
 def test_more_connections_than_descriptors(tmp_path: Path, models: Path) -> None:
-    """300 connections that never finish their head keep nobody out, and nothing is logged about them."""
+    """300 connections that never complete their head do not block other clients, and log nothing."""
     with FewDescriptors(tmp_path / "home", models) as server, ExitStack() as stack:
         for _ in range(300):
             stack.enter_context(_connected(server)).sendall(b"GET /healthz HTTP/1.1\r\n")
@@ -101,7 +101,7 @@ def test_more_connections_than_descriptors(tmp_path: Path, models: Path) -> None
 
 
 def test_what_strangers_have_logged() -> None:
-    """Once a second at most, as one line without a trace."""
+    """Invalid HTTP is logged at most once a second, as one line without a traceback."""
     log, seldom = logging.getLogger("test"), _OncePerSecond()
     records = [
         log.makeRecord("asyncio", logging.ERROR, "", 0, f"{PROVOKED[0]}\nsocket: {n}", (), None) for n in range(3)
@@ -113,7 +113,7 @@ def test_what_strangers_have_logged() -> None:
 
 
 def test_connections_leave_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three quarters at most, and never more than 4096."""
+    """At most three quarters of the descriptors, and never more than 4096."""
     for limit, most in ((256, 160), (1024, 768), (65536, 4096), (resource.RLIM_INFINITY, 4096), (64, 1)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
         assert max_connections() == most

@@ -1,4 +1,4 @@
-"""The log under hostile requests: every line is one event, nothing of what was sent is in it, and one id leads from the answer to the worker."""
+"""The log under hostile requests: every line is one event and contains no input, and one request id leads from the response to the worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JSON_LOG = {"log_format": "json", "log_level": "debug"}
 
 
 def events(program: Program) -> list[dict[str, Any]]:
-    """The log, each line of which is one event."""
+    """Return the events of the log, one per line."""
     lines = program.log().split("\n")
     assert lines.pop() == ""
     assert all(line.isascii() and line.isprintable() for line in lines)
@@ -35,7 +35,7 @@ def test_bad_input_leaves_one_line_each_and_nothing_of_itself(new_server: Callab
     for text in HOSTILE_TEXTS.values():
         server.post({"model": "bert", "text": text, "text_pair": MARK, "lenses": []})
         server.ended(server.submit(model="bert", text=text, lenses=["weights"], maps=False))
-    del ids[""]  # what the protocol itself refuses never gets to the application
+    del ids[""]  # what the HTTP parser rejects never reaches the application
     assert ids.total() > len(CASES)
     logged = events(server)
     answered = Counter(event["request_id"] for event in logged if event["event"] == "answered")

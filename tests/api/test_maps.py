@@ -1,4 +1,4 @@
-"""The numbers of a finished analysis: any slice, any format, any precision, and the same numbers everywhere."""
+"""The numbers of a finished analysis: any slice, format and precision, and the same numbers everywhere."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ TEXT = "The cat sat on the mat because it was tired, and the mat was warm."
 
 @pytest.fixture(scope="module", params=["bert", "gpt2"])
 def document(server: Server, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """A finished analysis with every lens and measure, of an encoder and of a decoder."""
+    """Finished analyses of an encoder and a decoder, with every lens and measure."""
     measures = ["entropy", "null_share", "null_share_rows", "leverage", "qk_distance"]
     return server.analyse(model=request.param, text=TEXT, lenses=LENSES, measures=measures)
 
 
 @pytest.fixture(scope="module")
 def part(server: Server) -> dict[str, Any]:
-    """An analysis of some layers and heads only."""
+    """An analysis of only some layers and heads."""
     return server.analyse(model="bert", text=TEXT, layers=[1], heads=[1, 3])
 
 
 def fetch(server: Server, document: dict[str, Any], path: str, **query: Any) -> dict[str, np.ndarray]:
-    """Tensors of a route below an analysis."""
+    """Return the tensors of a route below an analysis."""
     answer = server.get(f"/analyses/{document['id']}/{path}", params=query)
     assert answer.status_code == 200, answer.text
     return load(answer.content)
 
 
 def problem(server: Server, document: dict[str, Any], path: str, **query: Any) -> tuple[int, str]:
-    """Status and code of a refusal."""
+    """Return status and code of a rejected request."""
     answer = server.get(f"/analyses/{document['id']}/{path}", params=query)
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     return answer.status_code, answer.json()["code"]
 
 
 def test_weights_are_attention(server: Server, document: dict[str, Any]) -> None:
-    """Float32 [L, H, Q, K], rows sum to one, nothing above the diagonal of a decoder."""
+    """Float32 [L, H, Q, K]; rows sum to one, and a decoder has nothing above the diagonal."""
     whole = fetch(server, document, "maps/weights")["map"]
     n = len(document["tokens"])
     assert (whole.dtype, whole.shape) == (np.float32, (2, 4, n, n))
@@ -83,13 +83,13 @@ def test_weights_are_attention(server: Server, document: dict[str, Any]) -> None
     ids=lambda value: "&".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else "",
 )
 def test_slices(server: Server, document: dict[str, Any], lens: str, query: dict[str, str], cut: Any) -> None:
-    """A slice is that part of the whole, bit by bit."""
+    """A slice is that part of the whole map, bit by bit."""
     whole = fetch(server, document, f"maps/{lens}")["map"]
     assert np.array_equal(fetch(server, document, f"maps/{lens}", **query)["map"], whole[cut])
 
 
 def test_slices_speak_of_the_models_numbers(server: Server, part: dict[str, Any]) -> None:
-    """With some layers and heads analysed, a number still means the model's layer and head."""
+    """If only some layers and heads were analysed, indices still refer to the model's layers and heads."""
     whole = fetch(server, part, "maps/weights")["map"]
     assert whole.shape[:2] == (1, 2)
     assert (part["layer_numbers"], part["head_numbers"]) == ([1], [1, 3])
@@ -107,7 +107,7 @@ def test_float16_is_rounding(server: Server, document: dict[str, Any], lens: str
 
 @pytest.mark.parametrize("lens", LENSES)
 def test_uint8_keeps_its_promise(server: Server, document: dict[str, Any], lens: str) -> None:
-    """offset + scale * byte is off by at most the stated error, and zeros stay exactly zero."""
+    """offset + scale * byte is off by at most the stated error, and zeros are exact."""
     whole = fetch(server, document, f"maps/{lens}")["map"]
     small = fetch(server, document, f"maps/{lens}", dtype="uint8")
     assert small["map"].dtype == np.uint8
@@ -147,13 +147,13 @@ def test_formats_hold_the_same_numbers(server: Server, document: dict[str, Any],
     ],
 )
 def test_what_is_preferred(server: Server, document: dict[str, Any], accept: str, expected: str) -> None:
-    """The media type of the largest weight, however it is written."""
+    """The media type with the largest weight is chosen, however it is written."""
     answer = server.get(f"/analyses/{document['id']}/grid/weights", headers={"Accept": accept})
     assert expected in answer.headers["content-type"]
 
 
 def test_a_slice_of_maps_that_are_too_large(document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What counts is the answer, not what it is cut from; and no more than a layer is read at once."""
+    """The size of the response is limited, not that of the maps it is sliced from; only one layer is read at a time."""
     maps = np.random.default_rng(0).random((3, 4, 64, 64), np.float32)
     read: list[int] = []
     room = Limiters().memory
@@ -188,7 +188,7 @@ def test_results_may_be_kept_for_ever(server: Server, document: dict[str, Any]) 
 @pytest.mark.parametrize("lens", LENSES)
 @pytest.mark.parametrize("tile", [1, 2, 5, 8, 32])
 def test_grid_is_max_pooled(server: Server, document: dict[str, Any], lens: str, tile: int) -> None:
-    """Each cell of a thumbnail holds the entry of largest magnitude of its patch, within a step or two."""
+    """A cell of a thumbnail has the entry of largest magnitude of its patch, within a step or two."""
     whole = fetch(server, document, f"maps/{lens}")["map"]
     grid = fetch(server, document, f"grid/{lens}", tile=tile)
     n = whole.shape[-1]
@@ -196,7 +196,7 @@ def test_grid_is_max_pooled(server: Server, document: dict[str, Any], lens: str,
     assert grid["tiles"].shape == (2, 4, size, size)
     assert grid["tiles"].dtype == np.uint8
     shown = grid["offset"][:, :, None, None] + grid["scale"][:, :, None, None] * grid["tiles"]
-    # A smaller thumbnail is pooled from the stored one, whose patches may reach a little over this patch's edge.
+    # A smaller thumbnail is pooled from the stored one, whose patches may extend slightly beyond this patch.
     stored = min(32, n)
     edges = [(i * stored // size, -(-(i + 1) * stored // size)) for i in range(size)]
     spans = [(low * n // stored, -(-high * n // stored)) for low, high in edges]
@@ -207,7 +207,7 @@ def test_grid_is_max_pooled(server: Server, document: dict[str, Any], lens: str,
 
 
 def naive_edges(weights: np.ndarray, rule: str, k: int, mass: float, value: float) -> set[tuple[int, int]]:
-    """The rules once more, in the most obvious way."""
+    """Select edges in the most obvious way."""
     chosen = set()
     counted = weights[weights != 0].astype(np.float64)
     mean, std = counted.mean(), counted.std()
@@ -238,7 +238,7 @@ def naive_edges(weights: np.ndarray, rule: str, k: int, mass: float, value: floa
 def test_edges_by_every_rule(
     server: Server, document: dict[str, Any], lens: str, rule: str, more: dict[str, float]
 ) -> None:
-    """The connection graph is what an obvious loop over the map gives, strongest first."""
+    """The connection graph equals that of an obvious loop over the map, strongest first."""
     weights = fetch(server, document, f"maps/{lens}", layer="1", head="2")["map"][0, 0]
     parameters = {"k": 3, "mass": 0.7, "value": 0.1, **more}
     query = {"layer": 1, "head": 2, "rule": rule, "limit": 20_000, **more}
@@ -252,13 +252,13 @@ def test_edges_by_every_rule(
 
 
 def test_a_rule_typed_into_an_address(server: Server, document: dict[str, Any]) -> None:
-    """There a plus is a space."""
+    """In a URL, a plus is a space."""
     path = f"/analyses/{document['id']}/edges/weights?layer=1&head=2&rule="
     assert server.get(f"{path}mean+std").json() == server.get(f"{path}mean%2Bstd").json()
 
 
 def test_edges_are_bounded(server: Server, document: dict[str, Any]) -> None:
-    """limit cuts the list to the strongest and leaves the total."""
+    """limit keeps the strongest edges and does not change the total."""
     path, query = f"/analyses/{document['id']}/edges/weights", {"layer": 0, "head": 0, "rule": "value", "value": 0}
     whole = server.get(path, params=query).json()
     cut = server.get(path, params={**query, "limit": 5}).json()
@@ -266,7 +266,7 @@ def test_edges_are_bounded(server: Server, document: dict[str, Any]) -> None:
 
 
 def test_entropy_in_every_unit(server: Server, document: dict[str, Any]) -> None:
-    """Nats from the map itself; bits, perplexity and normalised from the nats."""
+    """Nats are computed from the map itself; bits, perplexity and normalised from nats."""
     weights = fetch(server, document, "maps/weights")["map"].astype(np.float64)
     nats = -np.where(weights > 0, weights * np.log(np.where(weights > 0, weights, 1)), 0).sum(-1)
     get = lambda **query: fetch(server, document, "measures/entropy", **query)["values"]  # noqa: E731
@@ -281,7 +281,7 @@ def test_entropy_in_every_unit(server: Server, document: dict[str, Any]) -> None
 
 
 def test_measures_in_short(server: Server, document: dict[str, Any]) -> None:
-    """summary=head is the mean over tokens; the document's summaries are over everything."""
+    """summary=head is the mean over tokens; the document's summaries cover all values."""
     for name in ("entropy", "null_share_rows", "leverage", "null_share"):
         values = fetch(server, document, f"measures/{name}")["values"]
         means = fetch(server, document, f"measures/{name}", summary="head")["values"]
@@ -293,7 +293,7 @@ def test_measures_in_short(server: Server, document: dict[str, Any]) -> None:
 
 
 def test_every_column_has_its_unit(server: Server, document: dict[str, Any]) -> None:
-    """Of one measure, distances are in tokens and shares have no unit, wherever they are told."""
+    """In one measure, distances are in tokens and shares have no unit, in every format."""
     body = server.get(f"/analyses/{document['id']}/measures/qk_distance", params={"format": "json"}).json()
     told = dict(zip(body["columns"], body["units"], strict=True))
     assert (told["mean"], told["from_4"]) == ("tokens", "1")
@@ -302,7 +302,7 @@ def test_every_column_has_its_unit(server: Server, document: dict[str, Any]) -> 
 
 
 def test_measures_as_json_name_themselves(server: Server, document: dict[str, Any]) -> None:
-    """JSON comes with name, lens, unit and shape; what is undefined is null, never NaN."""
+    """JSON has name, lens, unit and shape; undefined values are null, never NaN."""
     query = {"format": "json", "unit": "normalised", "layer": "1", "head": "0:2"}
     answer = server.get(f"/analyses/{document['id']}/measures/entropy", params=query)
     body = json.loads(answer.text, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
@@ -314,7 +314,7 @@ def test_measures_as_json_name_themselves(server: Server, document: dict[str, An
 
 @pytest.mark.parametrize("kind", ["safetensors", "npz"])
 def test_export_is_everything(server: Server, document: dict[str, Any], kind: str, tmp_path: Path) -> None:
-    """One file with the document and every tensor, under a name the server made."""
+    """One file with the document and every tensor; the server chooses its name."""
     answer = server.get(f"/analyses/{document['id']}/export", params={"format": kind})
     assert answer.headers["content-disposition"] == f'attachment; filename="headscope-{document["id"][:8]}.{kind}"'
     path = tmp_path / f"export.{kind}"
@@ -337,7 +337,7 @@ def test_export_is_everything(server: Server, document: dict[str, Any], kind: st
 
 
 def test_without_maps(server: Server) -> None:
-    """maps: false keeps thumbnails and measures; the maps themselves are 409 with what to do."""
+    """maps: false keeps thumbnails and measures; maps are 409 with what to do."""
     document = server.analyse(model="bert", text="No maps kept.", maps=False)
     assert document["maps"]["weights"]["stored"] is False
     assert fetch(server, document, "grid/weights")["tiles"].shape[:2] == (2, 4)
@@ -402,6 +402,6 @@ def test_before_the_end_there_is_nothing_to_read(server: Server, path: str) -> N
     ids=str,
 )
 def test_refusals(server: Server, part: dict[str, Any], path: str, query: dict[str, str], expected: Any) -> None:
-    """What is not there, or makes no sense, has its own code."""
+    """Every missing or invalid part of a request has its own code."""
     whole = {**part, "id": server.analyse(model="bert", text="Refusals.")["id"]}
     assert problem(server, whole, path, **query) == expected

@@ -1,4 +1,4 @@
-"""Mechanisms, lenses and measures of every shape over the interface: with parameters, by word, across attention, on images; and what is refused."""
+"""Mechanisms, lenses and measures of every shape over REST: with parameters, by word, for cross-attention and images; and what is rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = "The cat sat on the mat because it was tired."
 
 
 def picture(side: int = 40, kind: str = "PNG") -> str:
-    """A random image in base64."""
+    """Return a random image in base64."""
     pixels = np.random.default_rng(side).integers(0, 256, (side, side, 3), dtype=np.uint8)
     written = io.BytesIO()
     Image.fromarray(pixels).save(written, kind)
@@ -30,14 +30,14 @@ def picture(side: int = 40, kind: str = "PNG") -> str:
 
 
 def fetch(server: Server, document: dict[str, Any], path: str, **query: Any) -> dict[str, np.ndarray]:
-    """Tensors of a route below an analysis."""
+    """Return the tensors of a route below an analysis."""
     answer = server.get(f"/analyses/{document['id']}/{path}", params=query)
     assert answer.status_code == 200, answer.text
     return load(answer.content)
 
 
 def refused(server: Server, path: str = "/analyses", **body: Any) -> tuple[int, str, str | None]:
-    """Status, code and pointer of a request that is refused before it is queued."""
+    """Return status, code and pointer of a request that is rejected before it is queued."""
     answer = server.post({"model": "bert", "text": TEXT, **body} if path == "/analyses" else body, path)
     problem = answer.json()
     return answer.status_code, problem["code"], problem["errors"][0]["pointer"] if problem["errors"] else None
@@ -65,7 +65,7 @@ def refused(server: Server, path: str = "/analyses", **body: Any) -> tuple[int, 
 def test_the_library_and_the_service_agree(
     server: Server, models: Path, model: str, mechanism: Any, lens: Any, measure: Any
 ) -> None:
-    """Any mechanism, lens and measure with parameters: the same numbers, the same id, and every shape as declared."""
+    """Any mechanism, lens and measure with parameters has the same numbers and id as in the library, and the declared shape."""
     asked: dict[str, Any] = {"mechanism": mechanism, "lenses": [lens], "measures": [measure]}
     document = server.analyse(model=model, text=TEXT, **asked)
     a = headscope.analyze(headscope.load(models / model), TEXT, **asked)
@@ -84,7 +84,7 @@ def test_the_library_and_the_service_agree(
 
 
 def check_json(server: Server, document: dict[str, Any], measure: str, lens: str, values: np.ndarray) -> None:
-    """The JSON of a measure names its axes and columns, and its mean over tokens has neither Q nor K."""
+    """The JSON of a measure names its axes and columns; its mean over tokens has neither Q nor K."""
     declared = headscope.MEASURES[measure]
     for asked in ("none", "head"):
         query = {"lens": lens, "format": "json", "summary": asked}
@@ -103,14 +103,14 @@ def check_json(server: Server, document: dict[str, Any], measure: str, lens: str
 
 @pytest.fixture(scope="module")
 def layered(server: Server) -> dict[str, Any]:
-    """An analysis with a lens of whole layers and a measure without heads."""
+    """An analysis with a lens per layer and a measure without heads."""
     return server.analyse(
         model="bert", text=TEXT, lenses=["weights", "rollout"], measures=["residual_ratio"], heads=[1, 3]
     )
 
 
 def test_lenses_of_whole_layers_have_one_map_per_layer(server: Server, layered: dict[str, Any]) -> None:
-    """H is 1: the only head is 0, whichever heads were chosen, in maps, grid and edges."""
+    """H is 1 and the only head is 0, whichever heads were selected, in maps, grid and edges."""
     n = len(layered["tokens"])
     assert fetch(server, layered, "maps/rollout")["map"].shape == (2, 1, n, n)
     assert fetch(server, layered, "maps/rollout", layer=1, head=0)["map"].shape == (1, 1, n, n)
@@ -125,7 +125,7 @@ def test_lenses_of_whole_layers_have_one_map_per_layer(server: Server, layered: 
 
 @pytest.fixture(scope="module")
 def gaps(server: Server) -> dict[str, Any]:
-    """An analysis of which some rows have no reading: one Newton step is too few."""
+    """An analysis with undefined rows: one Newton step is too few."""
     lens = {"name": "max-entropy", "iterations": 1}
     document = server.analyse(
         model="minilm", text=f"{TEXT} {TEXT} {TEXT} {TEXT}", lenses=["weights", lens], layers=[0, 1], heads=[0, 1, 2]
@@ -135,7 +135,7 @@ def gaps(server: Server) -> dict[str, Any]:
 
 
 def test_rows_without_a_reading(server: Server, gaps: dict[str, Any]) -> None:
-    """NaN in floats, null in JSON, 0 and marked in bytes, no edges, counted in the document."""
+    """Undefined rows are NaN in floats, null in JSON, 0 and marked in bytes, without edges, and counted in the document."""
     exact = fetch(server, gaps, "maps/max-entropy")["map"]
     missing = np.isnan(exact).all(-1)
     assert np.array_equal(missing, np.isnan(exact).any(-1))
@@ -160,7 +160,7 @@ def test_rows_without_a_reading(server: Server, gaps: dict[str, Any]) -> None:
 
 
 def test_maps_by_word(server: Server) -> None:
-    """Pieces of a word summed over keys, averaged over queries: as the library does it, in maps and edges, with the words in the document."""
+    """Tokens of a word are summed over keys and averaged over queries, as in the library, in maps and edges; the document lists the words."""
     text = "The researcher researches; heads attend."
     document = server.analyse(model="bert", text=text, lenses=["weights"])
     words = document["words"]
@@ -182,7 +182,7 @@ def test_maps_by_word(server: Server) -> None:
 
 
 def test_maps_by_groups(server: Server, layered: dict[str, Any]) -> None:
-    """Any neighbours can be read together; what is not named stands alone."""
+    """Any contiguous tokens can be merged; all others stay separate."""
     exact, n = fetch(server, layered, "maps/weights")["map"], len(layered["tokens"])
     grouped = fetch(server, layered, "maps/weights", groups="0,1|2|4-6")["map"]
     sizes = [2, 1, 1, 3] + [1] * (n - 7)
@@ -211,7 +211,7 @@ def test_cross_attention(server: Server, models: Path) -> None:
 
 
 def test_generated_text(server: Server) -> None:
-    """The model continues the text, and all of it is analysed."""
+    """The model continues the text, and the whole text is analysed."""
     before = server.analyse(model="gpt2", text="The cat")
     document = server.analyse(model="gpt2", text="The cat", generate={"max_new_tokens": 3})
     assert len(before["tokens"]) < len(document["tokens"]) <= len(before["tokens"]) + 3
@@ -224,7 +224,7 @@ def test_generated_text(server: Server) -> None:
 
 
 def test_an_image(server: Server) -> None:
-    """Patches are tokens with a place; what is stored names the image by its digest and does not hold it."""
+    """Patches are tokens with a position; the stored result names the image by its digest and does not contain it."""
     image = picture()
     document = server.analyse(model="vit", image=image, lenses=["weights", "rollout"])
     assert len(document["tokens"]) == 1 + 16
@@ -242,7 +242,7 @@ def test_an_image(server: Server) -> None:
 
 
 def test_a_large_image_fits_a_larger_one_does_not(server: Server) -> None:
-    """10 MB of image are taken in base64; beyond the limit is 413."""
+    """An image of 10 MB is accepted in base64; beyond the limit is 413."""
     noise = np.random.default_rng(0).integers(0, 256, (1800, 1800, 3), dtype=np.uint8)
     written = io.BytesIO()
     Image.fromarray(noise).save(written, "PNG", compress_level=0)
@@ -257,7 +257,7 @@ def test_a_large_image_fits_a_larger_one_does_not(server: Server) -> None:
 
 
 def test_a_batch_of_everything(server: Server) -> None:
-    """Every input has its own annotations, target or image, and errors point to the input that is wrong."""
+    """Every input has its own annotations, target or image, and errors point to the invalid input."""
     texts = {"model": "bert", "inputs": [{"text": "The cat.", "pos": ["DET", "NOUN", "PUNCT"]}, {"text": "A dog", "labels": ["O", "ANIMAL"]}]}  # fmt: skip
     ids = server.post(texts, "/analyses/batch").json()["ids"]
     documents = [server.ended(id_) for id_ in ids]
@@ -290,7 +290,7 @@ def test_a_batch_of_everything(server: Server) -> None:
     ids=str,
 )
 def test_wrong_parameters(server: Server, change: dict[str, Any], pointer: str) -> None:
-    """A wrong parameter is 422, and the pointer names its place in the request."""
+    """An invalid parameter is 422, and the pointer names it."""
     assert refused(server, **change) == (422, "invalid-request", pointer)
 
 
@@ -312,14 +312,14 @@ def test_wrong_parameters(server: Server, change: dict[str, Any], pointer: str) 
     ids=str,
 )  # fmt: skip
 def test_what_can_not_be_combined(server: Server, change: dict[str, Any], expected: Any) -> None:
-    """What this kind of model can't do is refused before anything is queued."""
+    """What this kind of model does not support is rejected before anything is queued."""
     queued = len(server.get("/analyses", params={"limit": 200}).json()["items"])
     assert refused(server, **change) == expected
     assert len(server.get("/analyses", params={"limit": 200}).json()["items"]) == queued
 
 
 def test_support_by_model_and_kind(server: Server) -> None:
-    """What a model supports, with the reason where it does not, for each kind of attention it has."""
+    """A model lists what it supports for each kind of its attention, and why it does not support the rest."""
     bert, gpt2, t5 = (server.get(f"/models/{name}").json() for name in ("bert", "gpt2", "t5"))
     reason = lambda card, group, name: next(item["reason"] for item in card[group] if item["name"] == name)  # noqa: E731
     assert all(item["supported"] for item in bert["lenses"])
@@ -340,7 +340,7 @@ def test_support_by_model_and_kind(server: Server) -> None:
 
 
 def test_what_is_called_supported_runs(server: Server) -> None:
-    """Every lens that a model is said to support can be had from it, all in one analysis."""
+    """A model computes every lens that it is listed to support, all in one analysis."""
     for name, more in (("bert", {}), ("gpt2", {}), ("t5", {"text_pair": "A dog.", "kind": "cross"})):
         kinds = {kind["kind"]: kind for kind in server.get(f"/models/{name}").json()["kinds"]}
         support = kinds[more.get("kind", next(iter(kinds)))]
@@ -369,7 +369,7 @@ def test_compare(server: Server, layered: dict[str, Any]) -> None:
 
 
 def test_compare_words(server: Server, layered: dict[str, Any]) -> None:
-    """Two texts are compared word by word; one head is compared with every head of an analysis with more of them."""
+    """Two texts are compared by word; one head is compared with every head of a larger analysis."""
     path = f"/analyses/{layered['id']}/compare"
     other = server.analyse(model="bert", text="The small cat sat on a mat because it was tired.", lenses=["weights"])
     tokens = server.get(f"{path}/{other['id']}/tokens").json()
@@ -393,7 +393,7 @@ def test_compare_words(server: Server, layered: dict[str, Any]) -> None:
 
 
 def test_compare_refuses(server: Server, layered: dict[str, Any]) -> None:
-    """Other tokens, other heads, lenses of different shapes: 422 with a sentence; what is not there is 404."""
+    """Different tokens, heads or kinds of lenses are 422 with an explanation; missing ones are 404."""
     others = {
         "tokens": server.analyse(model="bert", text="Something else."),
         "heads": server.analyse(model="bert", text=TEXT),

@@ -1,4 +1,4 @@
-"""The metrics: what they count, that strangers can't make them grow, and that the dashboard and the alerts ask for what there is."""
+"""Metrics: what they count, that clients cannot add series, and that the dashboard and the alerts only use existing ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Labels = frozenset[tuple[str, str]]
 
 
 def samples(server: Server) -> dict[tuple[str, Labels], float]:
-    """Every sample of /metrics by name and labels."""
+    """Return every sample of /metrics by name and labels."""
     text = server.client.get("/metrics").text
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -33,13 +33,13 @@ def samples(server: Server) -> dict[tuple[str, Labels], float]:
 
 
 def by_name(server: Server, name: str, **labels: str) -> float:
-    """The sum of the samples of that name that have these labels."""
+    """Return the sum of the samples with this name and these labels."""
     return sum(value for (found, has), value in samples(server).items() if found == name and labels.items() <= has)
 
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory, models: Path):
-    """A server that has analysed three texts, the last of which it had already."""
+    """A server that has analysed three texts, the last of which was stored."""
     with Server(tmp_path_factory.mktemp("metrics") / "home", models) as server:
         for text, lens in (("The cat sat.", "weights"), ("The dog sat.", "effective"), ("The dog sat.", "effective")):
             server.analyse(model="bert", text=text, lenses=[lens])
@@ -59,7 +59,7 @@ def test_what_was_done(used: Server) -> None:
 
 @pytest.mark.parametrize("name", HISTOGRAMS)
 def test_where_the_time_went(used: Server, name: str) -> None:
-    """Each analysis that was computed is observed once, under its model and its first lens."""
+    """Each computed analysis is observed once, under its model and its first lens."""
     for lens in ("weights", "effective"):
         assert by_name(used, f"headscope_{name}_count", model="bert", lens=lens) == 1
         assert 0 <= by_name(used, f"headscope_{name}_sum", model="bert", lens=lens) < 60
@@ -71,7 +71,7 @@ def test_where_the_time_went(used: Server, name: str) -> None:
 
 
 def test_each_class_of_device_has_a_queue(cluster: Cluster) -> None:
-    """Of a cluster; it is as long as what waits for its workers, and empty in the end."""
+    """The queue of a cluster is as long as the number of waiting jobs, and empty in the end."""
 
     def depth() -> float | None:
         return samples(cluster).get(("headscope_queue_depth", frozenset({("device", "cpu")})))
@@ -98,7 +98,7 @@ def test_requests_are_counted_by_template(used: Server) -> None:
     used.post({"model": "bert"})
     used.client.post(
         "/api/v1/analyses", content=b"x", headers={"Origin": "https://elsewhere.example"}
-    )  # refused by the guard
+    )  # rejected by the security middleware
     used.client.get("/nothing/here")
     after = (
         counted("/api/v1/models/{model}", "2xx"),
@@ -111,7 +111,7 @@ def test_requests_are_counted_by_template(used: Server) -> None:
 
 
 def test_two_thousand_odd_requests_add_no_series(used: Server) -> None:
-    """Random paths, methods, models, lenses and hosts: after one of each kind, none adds anything."""
+    """After one request of each kind, random paths, methods, models, lenses and hosts add no series."""
 
     def odd(number: int) -> None:
         kinds: list[Callable[[], httpx.Response]] = [
@@ -138,7 +138,7 @@ def test_two_thousand_odd_requests_add_no_series(used: Server) -> None:
 
 
 def test_labels_of_analyses_are_names_of_the_catalogue(new_server: Callable[..., Server]) -> None:
-    """Histograms have a series for a model on offer and a lens, and one for all other models."""
+    """Histograms have a series per catalogue model and lens, and one for all other models."""
     server = new_server()
     server.analyse(model="bert", text="The cat sat.", lenses=["effective", "weights"])
     names = {model["name"] for model in server.get("/models").json()["items"]} | {"other"}
@@ -148,7 +148,7 @@ def test_labels_of_analyses_are_names_of_the_catalogue(new_server: Callable[...,
 
 
 def _asked() -> list[str]:
-    """Every expression of the dashboard and the alerts."""
+    """Return every expression of the dashboard and the alerts."""
     panels = json.loads((DEPLOY / "grafana" / "headscope.json").read_text("utf-8"))["panels"]
     rules = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text("utf-8"))["groups"]
     targets = [target["expr"] for panel in panels for target in panel.get("targets", [])]
@@ -170,7 +170,7 @@ def test_dashboard_and_alerts_ask_for_what_there_is(used: Server) -> None:
 
 
 def test_everything_that_is_told_is_asked_for() -> None:
-    """A metric that no panel shows is one that nobody sees."""
+    """Every metric is shown in a panel."""
     asked = " ".join(_asked())
     for name in COUNTERS:
         assert f"headscope_{name}_total" in asked

@@ -1,4 +1,4 @@
-"""The OpenAPI document declares what the server answers."""
+"""The OpenAPI document declares what the server responds."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ OPERATIONS = [
 
 
 def resolved(response: dict[str, Any]) -> dict[str, Any]:
-    """A response itself, where it is only named."""
+    """Resolve a reference to a response."""
     name = response.get("$ref", "").removeprefix("#/components/responses/")
     return DOCUMENT["components"]["responses"][name] if name else response
 
 
 def numbers(schema: Any) -> Iterator[dict[str, Any]]:
-    """Every number in a schema."""
+    """Yield every number in a schema."""
     if isinstance(schema, dict):
         if schema.get("type") in ("integer", "number"):
             yield schema
@@ -37,7 +37,7 @@ def numbers(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_errors_are_problem_documents() -> None:
-    """Every operation declares errors, each as a problem document; a 400 may come from the HTTP parser, and readiness has a 503 of its own."""
+    """Every operation declares its errors as problem documents; a 400 may come from the HTTP parser, and readiness has its own 503."""
     for path, method, operation in OPERATIONS:
         errors = {status: resolved(one) for status, one in operation["responses"].items() if status >= "400"}
         assert {"400", "421", "500"} <= errors.keys(), (method, path)
@@ -50,7 +50,7 @@ def test_errors_are_problem_documents() -> None:
 
 
 def test_success_has_a_media_type() -> None:
-    """What is not empty has at least one."""
+    """Every successful response with a body declares its media type."""
     for path, method, operation in OPERATIONS:
         for status, response in operation["responses"].items():
             if status in ("200", "201", "202"):
@@ -58,7 +58,7 @@ def test_success_has_a_media_type() -> None:
 
 
 def test_numbers_have_bounds() -> None:
-    """No number of a request can be larger than what Redis, SQLite and JavaScript keep exactly."""
+    """No number in a request can exceed what Redis, SQLite and JavaScript represent exactly."""
     for path, method, operation in OPERATIONS:
         for parameter in operation.get("parameters", []):
             for number in numbers(parameter["schema"]):
@@ -68,7 +68,7 @@ def test_numbers_have_bounds() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENT["paths"])
 def test_methods(embedded: Server, path: str) -> None:
-    """A method that an address does not take is 405, with all methods that it does take."""
+    """An unsupported method is 405, and Allow lists all supported ones."""
     filled = path.format(**NAMES, id=UNKNOWN_ID, other=UNKNOWN_ID)
     for method in ("PUT", "OPTIONS", "TRACE"):
         answer = embedded.client.request(method, filled)
@@ -77,7 +77,7 @@ def test_methods(embedded: Server, path: str) -> None:
 
 
 def test_generated_requests(tmp_path: Path, models: Path) -> None:
-    """The short form of `make fuzz`: none of Schemathesis' checks fails, and the larger part of the operations has succeeded at least once."""
+    """The short form of `make fuzz`: no check of Schemathesis fails, and most operations have succeeded at least once."""
     with laboratory(tmp_path, models) as lab:
         done = fuzz(lab, tmp_path, 1, "--phases=fuzzing,stateful", "--max-examples=4")
         assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""What is answered from memory or straight from a file is what the route says, for as long as that is still true, and to nobody who may not ask it."""
+"""Responses from memory or straight from a file equal those of the route, stay valid only while they are true, and respect access."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PATHS = ["", "/maps/weights?layer=0", "/maps/weights?layer=0&format=json", "/gri
 
 
 def shown(answer: httpx.Response) -> tuple[Any, ...]:
-    """All that an answer says, but for what names the request."""
+    """Return everything that a response contains except for its request id."""
     headers = {name: value for name, value in answer.headers.items() if name not in ("date", "x-request-id")}
     return answer.status_code, headers, answer.content
 
 
 def test_a_long_document_travels_compressed(embedded: Server) -> None:
-    """To whoever takes it so, the first time and again; to others as it is."""
+    """Documents are compressed for clients that accept gzip, the first time and again, and plain for all others."""
     id_ = embedded.analyse(**BODY, text="The cat sat on the mat because it was tired. " * 20)["id"]
     plain, zipped = ({"Accept-Encoding": coding} for coding in ("identity", "gzip"))
     told = [embedded.get(f"/analyses/{id_}", headers=headers) for headers in (zipped, plain) * 2]
@@ -39,12 +39,12 @@ def test_a_long_document_travels_compressed(embedded: Server) -> None:
 @both_deployments
 @pytest.mark.parametrize("path", PATHS)
 def test_the_second_answer_is_the_first(server: Server, path: str) -> None:
-    """To the byte, with all headers and an id of its own; and it is counted as the first was."""
+    """A repeated read has the same bytes and headers, its own request id, and is counted under the same route."""
     address = f"/analyses/{server.analyse(**BODY, text='Asked again.')['id']}{path}"
     first, second, third = (server.get(address) for _ in range(3))
     assert first.status_code == 200
     assert shown(second)[:2] == shown(third)[:2] == shown(first)[:2]
-    if "safetensors" not in first.headers["content-type"]:  # which puts names into any order
+    if "safetensors" not in first.headers["content-type"]:  # safetensors orders tensors arbitrarily
         assert second.content == third.content == first.content
     assert len({answer.headers["x-request-id"] for answer in (first, second, third)}) == 3
     if path:
@@ -56,7 +56,7 @@ def test_the_second_answer_is_the_first(server: Server, path: str) -> None:
 
 
 def test_every_server_knows_at_once_what_is_gone(cluster: Cluster) -> None:
-    """Whatever one server has answered before: forgotten at another one, it is gone at both."""
+    """A result that is deleted on one server is gone on both, even if one has it in memory."""
     id_ = cluster.analyse(**BODY, text="Forgotten elsewhere.")["id"]
     one, other = cluster.servers
     for path in PATHS:
@@ -67,7 +67,7 @@ def test_every_server_knows_at_once_what_is_gone(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_what_one_user_asks_again_stays_theirs(lab: Users, path: str) -> None:
-    """Somebody else gets no answer that was given before, a share key opens it until it is taken back, and a lost grant ends it."""
+    """Another user gets no cached response, a share key works until it is revoked, and a lost grant ends access."""
     id_ = lab.submit(lab.ada, f"Ada asks again for {path}.")
     address, share = f"{API}/analyses/{id_}{path}", f"{API}/analyses/{id_}/share"
     with_key = f"{address}{'&' if '?' in path else '?'}share={lab.ada.post(share).json()['key']}"
@@ -84,7 +84,7 @@ def test_what_one_user_asks_again_stays_theirs(lab: Users, path: str) -> None:
 
 @both_deployments
 def test_a_slice_is_cut_as_the_route_cuts_it(server: Server) -> None:
-    """Whoever has read the analysis before is answered without the route: with the same bytes."""
+    """A client that has read the analysis before gets the same bytes without the route."""
     document = f"/analyses/{server.analyse(**BODY, text='Cut in slices.')['id']}"
     assert {server.get(document).status_code for _ in range(2)} == {200}
     slices = ("", "layer=1&head=2", "head=0:2", "query=1:3&layer=0", "key=2", "layer=0%3A1")
@@ -98,7 +98,7 @@ def test_a_slice_is_cut_as_the_route_cuts_it(server: Server) -> None:
 
 
 def test_refusals_are_those_of_the_route(embedded: Server) -> None:
-    """What a simple question gets wrong is said as ever."""
+    """Invalid requests are rejected as by the route."""
     document = f"/analyses/{embedded.analyse(**BODY, text='Cut wrongly.')['id']}"
     assert {embedded.get(document).status_code for _ in range(2)} == {200}
     wrong = {
@@ -115,13 +115,13 @@ def test_refusals_are_those_of_the_route(embedded: Server) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_what_is_in_memory_does_not_hide_damage(embedded: Server, path: str) -> None:
-    """A file that has changed since an answer was given is looked at, put aside, and computed again; the answer is the same."""
+    """A file that has changed since it was cached is verified, quarantined and computed again; the response is the same."""
     id_ = embedded.analyse(**BODY, text=f"Damaged behind {path}.")["id"]
     address, counted = f"/analyses/{id_}{path}", embedded.settled("corrupt_results_total")
     before = [embedded.get(address) for _ in range(3)][-1]
     small = path in ("", "/grid/weights", "/measures/entropy")
     (folder(embedded, id_) / ("small.safetensors" if small else "weights.safetensors")).write_bytes(b"cut")
-    embedded.get(f"/analyses/{id_}/{'maps/weights?layer=1' if small else 'grid/weights'}")  # which is well
+    embedded.get(f"/analyses/{id_}/{'maps/weights?layer=1' if small else 'grid/weights'}")  # which is intact
     embedded.get(address)
     embedded.ended(id_)
     after = embedded.get(address)
@@ -133,10 +133,10 @@ def test_what_is_in_memory_does_not_hide_damage(embedded: Server, path: str) -> 
 
 
 def test_what_may_still_be_cancelled_is_asked_of_the_record(embedded: Server) -> None:
-    """A result is there before its job has ended; if that is cancelled then, there is none."""
+    """A result may exist before its job has ended; if the job is then cancelled, there is no result."""
     body = {**BODY, "text": "Cancelled at the last moment."}
     asked = embedded.client.post(f"{API}/analyses", json=body, headers={"Prefer": "wait=60"})
-    assert asked.status_code == 200  # and nobody has read it yet
+    assert asked.status_code == 200  # the first read
     id_ = asked.json()["id"]
     paths = [f"/analyses/{id_}{path}" for path in PATHS]
 
@@ -152,7 +152,7 @@ def test_what_may_still_be_cancelled_is_asked_of_the_record(embedded: Server) ->
 
 
 def test_questions_asked_again_are_counted_and_logged(tmp_path: Path, models: Path) -> None:
-    """Under the route that answered them first."""
+    """Cached responses are counted under the route that answered first."""
     with Server(tmp_path / "home", models, log_format="json", log_level="debug") as server:
         path = f"/analyses/{server.analyse(**BODY, text='Counted.')['id']}/grid/weights"
         for number in range(3):

@@ -1,4 +1,4 @@
-"""Who may ask, and what a browser may do with the answer. The matrices are made from the route table, so that no route can be forgotten."""
+"""Host, origin and body checks, and security headers. The cases are generated from the route table, so that no route is missing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CROSS_SITE = [
 
 
 def ask(server: Server, method: str, path: str, **headers: str) -> Any:
-    """A request with these headers; bodies are good requests."""
+    """Send a request with these headers and, if needed, a valid body."""
     body = json.dumps({"model": "bert", "text": "The cat sat."}).encode() if method == "POST" else None
     filled = {name.replace("_", "-"): value.format(url=server.url) for name, value in headers.items()}
     media = {"Content-Type": "application/json"} if body else {}
@@ -55,14 +55,14 @@ def ask(server: Server, method: str, path: str, **headers: str) -> Any:
 
 
 def test_the_route_table_is_not_empty() -> None:
-    """The matrices below have something to work on."""
+    """The tables below are not empty."""
     assert len(ROUTES) >= 15
     assert {method for method, _ in CHANGES} == {"POST", "DELETE"}
 
 
 @pytest.mark.parametrize("route", [*ROUTES, *PAGE], ids=lambda route: f"{route[0]} {route[1].replace(ID, 'id')}")
 def test_only_our_own_host_names(server: Server, route: tuple[str, str]) -> None:
-    """A rebound name reaches nothing: every route and method answers 421 to any Host that is not ours."""
+    """Every route and method responds with 421 to any other Host, so a rebound name reaches nothing."""
     for host in WRONG_HOSTS:
         answer = ask(server, *route, Host=host)
         assert answer.status_code == 421, (host, answer.text[:200])
@@ -71,7 +71,7 @@ def test_only_our_own_host_names(server: Server, route: tuple[str, str]) -> None
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "LocalHost", "localhost:1234", "127.0.0.1:8000"])
 def test_loopback_names_are_ours(server: Server, host: str) -> None:
-    """Loopback names are answered, with any port."""
+    """Loopback names are accepted, with any port."""
     assert ask(server, "GET", "/healthz", Host=host).status_code == 200
 
 
@@ -85,7 +85,7 @@ def test_host_names_can_be_added(models: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("route", CHANGES, ids=lambda route: f"{route[0]} {route[1].replace(ID, 'id')}")
 @pytest.mark.parametrize("headers", CROSS_SITE, ids=lambda headers: ",".join(map("=".join, headers.items())))
 def test_other_sites_change_nothing(server: Server, route: tuple[str, str], headers: dict[str, str]) -> None:
-    """What changes something is refused when it comes from another site's page."""
+    """Requests with side effects are rejected from another site's page."""
     answer = ask(server, *route, **headers)
     assert (answer.status_code, answer.json()["code"]) == (403, "cross-site")
     check_problem(answer)
@@ -95,11 +95,11 @@ def test_other_sites_change_nothing(server: Server, route: tuple[str, str], head
     "headers", [{}, {"Origin": "http://{url}"}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}], ids=str
 )
 def test_our_own_page_may(server: Server, headers: dict[str, str]) -> None:
-    """The page itself and clients that are no browsers are served."""
+    """The page itself and clients other than browsers are served."""
     assert ask(server, "POST", "/api/v1/analyses", **headers).status_code in (200, 202)
 
 
-# A data set is a file as it is; its own tests say what else is refused.
+# Data sets are unparsed files; test_datasets.py covers what they reject.
 JSON_BODIES = [path for method, path in CHANGES if method == "POST" and not path.endswith("/datasets")]
 
 
@@ -110,7 +110,7 @@ JSON_BODIES = [path for method, path in CHANGES if method == "POST" and not path
      "application/xml", "application/octet-stream", "application/jsonx", "application/json+x", "*/*", ""],
 )  # fmt: skip
 def test_bodies_are_json(server: Server, path: str, media: str) -> None:
-    """What a form could send without asking first is 415."""
+    """What a form could send without a preflight request is 415."""
     answer = ask(server, "POST", path, Content_Type=media)
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported-media-type")
     check_problem(answer)
@@ -118,19 +118,19 @@ def test_bodies_are_json(server: Server, path: str, media: str) -> None:
 
 @pytest.mark.parametrize("media", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
 def test_json_is_json(server: Server, media: str) -> None:
-    """However it is spelled."""
+    """JSON is accepted however its media type is spelled."""
     assert ask(server, "POST", "/api/v1/analyses", Content_Type=media).status_code in (200, 202)
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "identity", "x"])
 def test_compressed_bodies_are_refused(server: Server, coding: str) -> None:
-    """No decompression bombs: a Content-Encoding is 415."""
+    """A Content-Encoding is 415, so there are no decompression bombs."""
     assert ask(server, "POST", "/api/v1/analyses", Content_Encoding=coding).status_code == 415
 
 
 @pytest.mark.parametrize("route", [*ROUTES, *PAGE], ids=lambda route: f"{route[0]} {route[1].replace(ID, 'id')}")
 def test_every_answer_says_what_a_browser_may_do(server: Server, route: tuple[str, str]) -> None:
-    """Security headers everywhere, errors included, and never a permission for another origin."""
+    """Every response has security headers, including errors, and none allows another origin."""
     for headers in (
         {},
         {"Host": "evil.example"},
@@ -153,7 +153,7 @@ def test_every_answer_says_what_a_browser_may_do(server: Server, route: tuple[st
 
 
 def test_a_fault_of_ours_says_it_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """An error that no handler knows is a plain problem with the same headers; only the log has its text."""
+    """An unexpected exception is a plain problem with the same headers; only the log has its text."""
     app = create(Settings(home=tmp_path, prewarm=False))
 
     @app.get("/fault")
@@ -175,14 +175,14 @@ def test_a_fault_of_ours_says_it_too(tmp_path: Path, caplog: pytest.LogCaptureFi
     [("abc-123", True), ("a" * 64, True), ("a" * 65, False), ("a b", False), ("<b>", False), ("é", False), ("a_b", False), ("", False)],
 )  # fmt: skip
 def test_request_ids(server: Server, given: str, taken: bool) -> None:
-    """A caller's id is used if it is one; every answer has one."""
+    """A valid request id is kept; every response has one."""
     answer = server.client.get("/nothing", headers={"X-Request-ID": given.encode()})
     assert (answer.headers["x-request-id"] == given) == taken
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
 
 
 def test_no_schema_is_open() -> None:
-    """No request takes a free dictionary: nothing unchecked gets through."""
+    """No request schema accepts undeclared fields."""
     schemas = document()["components"]["schemas"]
     for name in ("AnalysisRequest", "BatchRequest", "BatchInput"):
         assert schemas[name]["additionalProperties"] is False
@@ -193,7 +193,7 @@ def test_no_schema_is_open() -> None:
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "POST", "HEAD", "OPTIONS", "TRACE"])
 def test_methods_that_do_not_exist(server: Server, method: str) -> None:
-    """405 as a problem document on a route that has only GET."""
+    """An unsupported method is 405 as a problem document."""
     answer = server.client.request(method, "/api/v1/lenses")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
     if method != "HEAD":

@@ -1,4 +1,4 @@
-"""Signing in on the page: a cookie that scripts can't read, that other sites can't use, and that is gone after signing out."""
+"""Signing in on the page: the cookie is out of reach of scripts and other sites, and is deleted on signing out."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ SESSION = f"{API}/session"
 
 @pytest.fixture
 def browser(lab: Users) -> Iterator[httpx.Client]:
-    """Somebody who keeps cookies and has no token yet."""
+    """A client that keeps cookies and has no token yet."""
     with lab.server.visitor() as client:
         yield client
 
 
 def sign_in(client: httpx.Client, token: str, **headers: str) -> httpx.Response:
-    """What the page sends."""
+    """Send what the page sends."""
     return client.post(SESSION, json={"token": token}, headers=headers)
 
 
 def cookie(answer: httpx.Response) -> Morsel[str]:
-    """The one cookie that an answer sets."""
+    """Return the single cookie that a response sets."""
     (found,) = SimpleCookie(answer.headers["set-cookie"]).values()
     return found
 
 
 def test_in_and_out(lab: Users, browser: httpx.Client) -> None:
-    """The cookie stands for the token on every route, the stream of events too, until it is given back."""
+    """The cookie replaces the token on every route, event streams included, until it is deleted."""
     refused(browser.get(SESSION))
     answer = sign_in(browser, lab.tokens["ada"])
     assert (answer.status_code, answer.json()) == (200, {"user": "ada", "home": "embedded"})
@@ -49,7 +49,7 @@ def test_in_and_out(lab: Users, browser: httpx.Client) -> None:
 
 
 def test_the_cookie(lab: Users, browser: httpx.Client) -> None:
-    """Not for scripts, not for other sites, for the interface only, and under a name of this server's own."""
+    """The cookie is not for scripts or other sites, restricted to the API, and named after this server's port."""
     found = cookie(sign_in(browser, lab.tokens["ada"]))
     assert found.key == f"headscope-{lab.server.url.split(':')[1]}"
     assert (found["httponly"], found["samesite"].lower(), found["path"], found["domain"]) == (True, "strict", API, "")
@@ -58,14 +58,14 @@ def test_the_cookie(lab: Users, browser: httpx.Client) -> None:
 
 
 def test_the_cookie_of_a_page_behind_a_proxy_with_tls(lab: Users, browser: httpx.Client) -> None:
-    """It never goes out over plain HTTP when the page came by HTTPS."""
+    """A cookie set over HTTPS is never sent over plain HTTP."""
     assert cookie(sign_in(browser, lab.tokens["ada"], Origin=f"https://{lab.server.url}"))["secure"]
     assert not cookie(sign_in(browser, lab.tokens["ada"], Origin=f"http://{lab.server.url}"))["secure"]
 
 
 @pytest.mark.parametrize("token", ["x", "x" * 43, "ada", "x" * 200, "\u00e9", "headscope"])
 def test_a_wrong_token(browser: httpx.Client, token: str) -> None:
-    """401 after a moment, no cookie, and never an echo."""
+    """401 after a delay, no cookie, and no echo."""
     answer = sign_in(browser, token)
     refused(answer)
     assert answer.elapsed.total_seconds() >= 0.3
@@ -88,7 +88,7 @@ def test_a_wrong_token(browser: httpx.Client, token: str) -> None:
     ],
 )
 def test_a_bad_body(browser: httpx.Client, body: str) -> None:
-    """Refused as any other."""
+    """An invalid body is rejected."""
     answer = browser.post(SESSION, content=body.encode(), headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 401, 415, 422)
     check_problem(answer)
@@ -97,8 +97,8 @@ def test_a_bad_body(browser: httpx.Client, body: str) -> None:
 @pytest.mark.parametrize(
     "headers", [{"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}], ids=str
 )
-def test_no_other_site_signs_anybody_in_or_out(lab: Users, browser: httpx.Client, headers: dict[str, str]) -> None:
-    """Neither under a name of its choice, nor out."""
+def test_another_site_cannot_sign_in_or_out(lab: Users, browser: httpx.Client, headers: dict[str, str]) -> None:
+    """Another site can sign a browser neither in nor out."""
     assert sign_in(browser, lab.tokens["emmy"], **headers).status_code == 403
     sign_in(browser, lab.tokens["ada"])
     assert browser.delete(SESSION, headers=headers).status_code == 403
@@ -106,7 +106,7 @@ def test_no_other_site_signs_anybody_in_or_out(lab: Users, browser: httpx.Client
 
 
 def test_a_header_goes_before_the_cookie(lab: Users, browser: httpx.Client) -> None:
-    """Whoever sends a token means that one, also when it is wrong."""
+    """A token in the header takes precedence over the cookie, even if it is invalid."""
     sign_in(browser, lab.tokens["ada"])
     emmy = {"Authorization": f"bearer  {lab.tokens['emmy']}"}
     assert browser.get(SESSION, headers=emmy).json() == {"user": "emmy", "home": "embedded"}
@@ -115,20 +115,20 @@ def test_a_header_goes_before_the_cookie(lab: Users, browser: httpx.Client) -> N
 
 
 def test_a_revoked_token_ends_its_sessions(lab: Users, browser: httpx.Client) -> None:
-    """At once, everywhere."""
+    """A revoked token ends all its sessions at once."""
     assert sign_in(browser, lab.accounts.create("grace")).json() == {"user": "grace", "home": "embedded"}
     lab.accounts.revoke("grace")
     refused(browser.get(SESSION))
 
 
 def test_what_a_browser_keeps_is_for_that_user_only(lab: Users) -> None:
-    """Answers that depend on who asks say so, so that the next one to sign in gets none of them from the browser's own store."""
+    """Responses that depend on the user have a Vary header, so that browsers do not reuse them for the next user."""
     answer = lab.ada.get(f"{API}/analyses")
     assert {"authorization", "cookie"} <= {name.strip().lower() for name in answer.headers["vary"].split(",")}
 
 
 def test_a_server_without_users(server: Server) -> None:
-    """Nobody is anybody there, and nothing is kept."""
+    """On a server without users there is no user, and no cookie is set."""
     assert server.get("/session").json() == {"user": None, "home": "embedded"}
     answer = server.post({"token": "anything"}, "/session")
     assert (answer.status_code, answer.json()) == (200, {"user": None, "home": "embedded"})

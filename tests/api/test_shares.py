@@ -1,4 +1,4 @@
-"""A share key: one analysis or one study, for reading, for anybody, until it is taken back."""
+"""Share keys: read access to one analysis or one study, without a token, until revoked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support import studies
 from tests.support.server import API, Server
 
 AROUND = [f"{API}/{part}" for part in ("lenses", "mechanisms", "measures", "figures", "session")]
-# What anybody may do, with a key or without.
+# What is accessible with a key.
 OPEN = [*(("GET", path) for path in AROUND), ("GET", "/healthz"), ("POST", f"{API}/session")]
 
 
@@ -23,7 +23,7 @@ def adas(lab: Users) -> str:
 
 @pytest.fixture
 def key(lab: Users, adas: str) -> Iterator[str]:
-    """A key to it."""
+    """A share key of the analysis."""
     made = lab.ada.post(f"{API}/analyses/{adas}/share")
     assert made.status_code == 201
     assert made.json()["link"] == f"/#analysis={adas}&share={made.json()['key']}"
@@ -32,14 +32,14 @@ def key(lab: Users, adas: str) -> Iterator[str]:
 
 
 def query_of(path: str) -> dict[str, str]:
-    """What a route wants to be asked, where it wants anything."""
+    """Return the query that a route requires."""
     more = {"/edges/": {"layer": "0", "head": "0"}, "/ask": {"q": "vertical"}}
     return next((fields for part, fields in more.items() if part in path), {})
 
 
 @pytest.mark.parametrize("path", READING)
 def test_a_key_reads_all_of_one_analysis(lab: Users, adas: str, key: str, path: str) -> None:
-    """Without a token, and with somebody else's. There is no image to read in a text, which is no secret either."""
+    """A key works without a token and with another user's. A text has no image, which is 409."""
     for who in (lab.anonymous, lab.emmy):
         answer = ask(who, "GET", path, adas, params={"share": key, **query_of(path)})
         assert answer.status_code == (409 if path.endswith("/image") else 200), answer.text
@@ -47,7 +47,7 @@ def test_a_key_reads_all_of_one_analysis(lab: Users, adas: str, key: str, path: 
 
 @pytest.mark.parametrize("path", AROUND)
 def test_a_key_reads_what_the_page_needs_around_it(lab: Users, key: str, path: str) -> None:
-    """What the methods are called, and that nobody is signed in."""
+    """A key grants the declarations of methods, and a session without a user."""
     assert lab.anonymous.get(path, params={"share": key}).status_code == 200
 
 
@@ -57,13 +57,13 @@ def test_a_key_reads_what_the_page_needs_around_it(lab: Users, key: str, path: s
     ids=" ".join,
 )
 def test_a_key_does_nothing_else(lab: Users, adas: str, key: str, route: tuple[str, str]) -> None:
-    """No list, no model, no metrics, and nothing that changes anything."""
+    """A key grants no lists, models or metrics, and no changes."""
     refused(ask(lab.anonymous, *route, adas, params={"share": key}))
     assert lab.ada.get(f"{API}/analyses/{adas}").status_code == 200
 
 
 def test_a_key_changes_nothing_for_another_user(lab: Users, adas: str, key: str) -> None:
-    """Who has a token of their own and a key reads the analysis, and can't delete, share or withdraw it."""
+    """Another user with a key can read the analysis, but not delete, share or unshare it."""
     for method, path in OF_ONE:
         if method != "GET":
             answer = ask(lab.emmy, method, path, adas, params={"share": key})
@@ -72,7 +72,7 @@ def test_a_key_changes_nothing_for_another_user(lab: Users, adas: str, key: str)
 
 
 def test_a_key_opens_no_other_analysis(lab: Users, adas: str, key: str) -> None:
-    """Neither alone nor as the other side of a comparison; whether there is one can't be told."""
+    """A key grants no other analysis, not even as the other side of a comparison, and does not reveal whether it exists."""
     private = lab.submit(lab.ada, "Ada keeps this one.")
     for path in READING:
         for other in (private, UNKNOWN_ID):
@@ -86,7 +86,7 @@ def test_a_key_opens_no_other_analysis(lab: Users, adas: str, key: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["", "0" * 32, "f" * 31, "x" * 32, "\x00", "' OR 1=1 --", "*"])
 def test_a_wrong_key(lab: Users, adas: str, key: str, wrong: str) -> None:
-    """Opens nothing; the right one behind it does not count."""
+    """An invalid key grants nothing, even if a valid one follows it."""
     address = f"{API}/analyses/{adas}"
     refused(lab.anonymous.get(address, params={"share": wrong}))
     refused(lab.anonymous.get(address, params=[("share", wrong), ("share", key)]))
@@ -95,7 +95,7 @@ def test_a_wrong_key(lab: Users, adas: str, key: str, wrong: str) -> None:
 
 
 def test_a_key_is_long_and_the_same_each_time(lab: Users, adas: str, key: str) -> None:
-    """128 bits; asking again gives the same one; after taking it back another."""
+    """A key has 128 bits; it stays the same until it is revoked."""
     address = f"{API}/analyses/{adas}/share"
     assert len(bytes.fromhex(key)) == 16
     assert lab.ada.post(address).json()["key"] == key
@@ -108,7 +108,7 @@ def test_a_key_is_long_and_the_same_each_time(lab: Users, adas: str, key: str) -
 
 
 def test_each_user_has_a_key_of_their_own(lab: Users) -> None:
-    """Two who asked for the same analysis share it, and take it back, without each other; forgetting it takes one's key back."""
+    """Users who submitted the same analysis share and revoke independently; deleting the analysis revokes the user's key."""
     text = "Both of them share this one."
     id_ = lab.submit(lab.ada, text)
     assert lab.submit(lab.emmy, text) == id_
@@ -123,15 +123,15 @@ def test_each_user_has_a_key_of_their_own(lab: Users) -> None:
 
 
 def test_keys_outlive_the_server(lab: Users, adas: str, key: str) -> None:
-    """They are kept in the record of jobs."""
+    """Keys are kept in the job database."""
     from headscope.jobs import SqliteJobDatabase
 
     assert SqliteJobDatabase(lab.server.home / "jobs.db").shared(key) == adas
 
 
 def test_on_a_server_without_users(server: Server) -> None:
-    """A key can be had and is not needed."""
-    id_ = server.analyse(model="bert", text="Nobody minds.")["id"]
+    """Without users, a key can be created but is not needed."""
+    id_ = server.analyse(model="bert", text="No user needs a key.")["id"]
     key = server.post(None, f"/analyses/{id_}/share").json()["key"]
     assert server.get(f"/analyses/{id_}", params={"share": key}).status_code == 200
     assert server.post(None, f"/analyses/{UNKNOWN_ID}/share").json()["code"] == "unknown-analysis"
@@ -139,7 +139,7 @@ def test_on_a_server_without_users(server: Server) -> None:
 
 @pytest.fixture(scope="module")
 def study(lab: Users) -> str:
-    """A study of Ada's, with the figure that is asked for."""
+    """A study of Ada's, with the figure that the routes request."""
     body = studies.asked(12, figures=["entropy"], seed=9)
     made = lab.ada.post(f"{API}/studies", json=body, headers={"Prefer": "wait=60"})
     assert made.status_code == 200, made.text
@@ -148,7 +148,7 @@ def study(lab: Users) -> str:
 
 @pytest.fixture
 def study_key(lab: Users, study: str) -> Iterator[str]:
-    """A key to it."""
+    """A share key of the study."""
     made = lab.ada.post(f"{API}/studies/{study}/share")
     assert made.status_code == 201
     assert made.json()["link"] == f"/?studies#study={study}&share={made.json()['key']}"
@@ -157,7 +157,7 @@ def study_key(lab: Users, study: str) -> Iterator[str]:
 
 
 def test_a_key_reads_all_of_one_study(lab: Users, study: str, study_key: str) -> None:
-    """Its figures, heads, tables and examples, and how far it is; without a token, and with somebody else's; until it is taken back."""
+    """A key grants figures, heads, tables, examples and progress, without a token and with another user's, until it is revoked."""
     for path in STUDYING:
         for who in (lab.anonymous, lab.emmy):
             answer = ask(who, "GET", path, study, params={"share": study_key})
@@ -169,7 +169,7 @@ def test_a_key_reads_all_of_one_study(lab: Users, study: str, study_key: str) ->
 
 
 def test_a_key_to_a_study_does_nothing_else(lab: Users, adas: str, study: str, study_key: str) -> None:
-    """Neither its data set nor any list can be read with it, nothing can be changed, and no other study or analysis is there."""
+    """A key grants neither the data set nor lists nor changes, and no other study or analysis."""
     sent = {"params": {"share": study_key}}
     for route in ROUTES:
         if route not in OPEN and route not in [("GET", path) for path in [*READING, *STUDYING]]:
@@ -188,7 +188,7 @@ def test_a_key_to_a_study_does_nothing_else(lab: Users, adas: str, study: str, s
 
 
 def test_a_key_opens_one_kind_of_thing(lab: Users, adas: str, key: str, study: str, study_key: str) -> None:
-    """A key to an analysis finds no study of that id, nor the other way round."""
+    """A key of an analysis is not valid for a study of that id, and vice versa."""
     for path in STUDYING:
         assert ask(lab.anonymous, "GET", path, adas, params={"share": key}).json()["code"] == "unknown-study"
     for path in READING:
@@ -197,7 +197,7 @@ def test_a_key_opens_one_kind_of_thing(lab: Users, adas: str, key: str, study: s
 
 
 def test_a_forgotten_study_takes_its_key_along(lab: Users) -> None:
-    """The link opens nothing any more."""
+    """The link no longer works."""
     body = studies.asked(12, seed=10)
     id_ = lab.ada.post(f"{API}/studies", json=body, headers={"Prefer": "wait=60"}).json()["id"]
     address = f"{API}/studies/{id_}"

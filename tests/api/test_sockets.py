@@ -1,4 +1,4 @@
-"""Bytes on a socket that no HTTP client would send: no failure of the server, and everybody else is served."""
+"""Bytes that no HTTP client would send: no server error, and other clients are served."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ BYTES = {
 
 @contextmanager
 def connected(server: Server) -> Iterator[socket.socket]:
-    """A plain connection that gives up after ten seconds."""
+    """Open a plain connection with a timeout of ten seconds."""
     host, port = server.url.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         yield connection
 
 
 def answers(connection: socket.socket) -> bytes:
-    """Everything the server says until it closes."""
+    """Return everything the server sends until it closes."""
     data = b""
     try:
         while chunk := connection.recv(65536):
@@ -76,19 +76,19 @@ def answers(connection: socket.socket) -> bytes:
 
 
 def statuses(data: bytes) -> list[int]:
-    """Status codes of the answers in it."""
+    """Return the status codes of the responses."""
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3})", data)]
 
 
 @pytest.mark.parametrize("data", BYTES.values(), ids=BYTES)
 def test_odd_bytes(server: Server, data: bytes) -> None:
-    """Never 5xx, never an echo, and a good request right after is answered."""
+    """Never 5xx, never an echo, and a valid request right after succeeds."""
     with connected(server) as connection:
         try:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # refused, and closed, before everything was sent
+            pass  # rejected and closed before everything was sent
         answered = answers(connection)
     assert all(status < 500 for status in statuses(answered)), answered[:300]
     assert b"evil" not in answered
@@ -97,7 +97,7 @@ def test_odd_bytes(server: Server, data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [BYTES["two-hosts"], BYTES["no-host"], BYTES["host-with-path"], BYTES["empty-host"]])
 def test_odd_hosts_reach_nothing(server: Server, data: bytes) -> None:
-    """None of them is answered as if it were for this server."""
+    """None of them is accepted as a request to this server."""
     with connected(server) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
@@ -120,8 +120,8 @@ def test_endless_chunks_are_cut_off(server: Server) -> None:
     assert server.client.get("/healthz").status_code == 200
 
 
-def test_idle_connections_keep_nobody_out(server: Server) -> None:
-    """200 connections that never finish their request; another client is served at once."""
+def test_idle_connections_do_not_block_others(server: Server) -> None:
+    """200 connections that never complete their request; another client is served at once."""
     lazy = [socket.create_connection(tuple(server.url.split(":")), timeout=10) for _ in range(200)]
     try:
         for connection in lazy:
@@ -134,7 +134,7 @@ def test_idle_connections_keep_nobody_out(server: Server) -> None:
 
 
 def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
-    """Two requests at once on one connection get two answers."""
+    """Two pipelined requests on one connection get two responses."""
     with connected(server) as connection:
         connection.sendall(GET + HOST + b"\r\n" + b"GET /nothing HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
         assert statuses(answers(connection)) == [200, 404]

@@ -1,4 +1,4 @@
-"""The page's files: compressed for whoever can read that, kept for ever by name."""
+"""The page's files: compressed for clients that accept it, and cached forever by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.server import Server
 
 
 def test_files_of_the_page(embedded: Server) -> None:
-    """Every file that the page names is there, in fewer bytes where the browser takes them so."""
+    """Every file that the page references exists, and is smaller for clients that accept gzip."""
     with embedded.visitor() as visitor:
         page = visitor.get("/")
         assert page.headers["cache-control"] == "no-cache"

@@ -17,7 +17,7 @@ from tests.support.server import API, SLOW
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[tuple[Users, str]]:
-    """A server whose worker process stands still, and the events of an analysis of Ada's and Emmy's that does not end."""
+    """A server whose worker process is stopped, and the events of an analysis of Ada's and Emmy's that does not end."""
     with users(tmp_path_factory.mktemp("stopped") / "home", models) as lab:
         id_ = lab.ada.post(f"{API}/analyses", json=SLOW).json()["id"]
         assert lab.emmy.post(f"{API}/analyses", json=SLOW).json()["id"] == id_
@@ -28,7 +28,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[
 
 
 def test_streams_end_with_the_right_to_read_them(stopped: tuple[Users, str]) -> None:
-    """A revoked token and a withdrawn share key end the streams opened with them, as complete answers; another user's goes on."""
+    """A revoked token and a revoked share key end their streams as complete responses; another user's continues."""
     lab, id_ = stopped
     address = f"{API}/analyses/{id_}"
     key = lab.ada.post(f"{address}/share").json()["key"]
@@ -50,5 +50,5 @@ def test_streams_end_with_the_right_to_read_them(stopped: tuple[Users, str]) -> 
 
 
 def _read(stream: httpx.Response) -> str:
-    """All of a stream; raises if it is cut off instead of ended."""
+    """Read a whole stream; raise if it is cut off."""
     return "".join(stream.iter_text())

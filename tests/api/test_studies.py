@@ -1,4 +1,4 @@
-"""Studies over HTTP: asked for, followed, read, cancelled, forgotten; in both homes, with the same numbers to the last bit."""
+"""Studies over HTTP: submit, follow, read, cancel, delete; in both deployments, with the same numbers to the last bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ASKED = studies.asked(40, figures=["entropy"])
 
 @both_deployments
 def test_a_study(server: Server) -> None:
-    """202 and a place; done, it says what went in; the same request has the same id and is there at once."""
+    """202 with a Location; once done, it describes its inputs; the same request has the same id and is done at once."""
     answer = server.post(ASKED, "/studies")
     id_ = answer.json()["id"]
     assert answer.status_code in (200, 202)
@@ -47,7 +47,7 @@ def test_a_study(server: Server) -> None:
 
 @both_deployments
 def test_what_it_found(server: Server) -> None:
-    """Heads by a query, one head with its distribution, classes, examples and neighbours, figures and tables."""
+    """Heads by a query; one head with its distribution, classes, examples and neighbours; figures and tables."""
     id_ = studies.done(server, ASKED)["id"]
     found = server.get(f"/studies/{id_}/heads", params={"where": "entropy > 0 order by entropy"}).json()
     assert (found["of"], len(found["heads"])) == (8, 8)
@@ -69,7 +69,7 @@ def test_what_it_found(server: Server) -> None:
 
 @both_deployments
 def test_heads_by_a_measure_that_another_lens_has(server: Server) -> None:
-    """Entropy is none of the effective map's: whoever looks through that lens gets the entropy of the weights."""
+    """Entropy is not defined for the effective map: with that lens, the entropy of the weights is used."""
     id_ = studies.done(server, studies.asked(12, lenses=["weights", "effective"], measures=["entropy"]))["id"]
     query = {"where": "entropy > 0 order by entropy"}
     found, through = (
@@ -82,7 +82,7 @@ def test_heads_by_a_measure_that_another_lens_has(server: Server) -> None:
 
 @both_deployments
 def test_figures_and_tables(server: Server) -> None:
-    """Whatever it says can be drawn or listed can be, in every form."""
+    """Every listed figure and table is available in every format."""
     document = studies.done(server, ASKED)
     id_ = document["id"]
     assert {"entropy", "pattern-shares", "special-maps"} <= set(document["figures"])
@@ -109,7 +109,7 @@ FORMS: dict[str, Callable[[bytes], int]] = {
 
 
 def test_for_headvis(embedded: Server) -> None:
-    """A zip, of a study that was asked for its metrics; any other is told what it lacks."""
+    """A zip file, for a study with the required measures; for others, the error names the missing ones."""
     id_ = studies.done(embedded, studies.asked(12, figures=["head-metrics"]))["id"]
     answer = embedded.get(f"/studies/{id_}/export", params={"format": "headvis"})
     assert answer.status_code == 200
@@ -119,7 +119,7 @@ def test_for_headvis(embedded: Server) -> None:
 
 
 def test_an_analysis_for_headvis(embedded: Server) -> None:
-    """The same files as of a study of that one text, however long it is; without its measures it is told which."""
+    """The same files as for a study of that one text, of any length; without the measures, the error names them."""
     text = "The boats lay by the river bank all winter, and the bank in town kept the money. " * 8
     asked = {"text": text, "model": "bert", "max_tokens": 120}
     names = ["head_roles", "qk_distance", "entropy", "max_activation"]
@@ -146,7 +146,7 @@ def test_an_analysis_for_headvis(embedded: Server) -> None:
 
 
 def files_for_headvis(server: Server, path: str) -> dict[str, Any]:
-    """What is in the zip."""
+    """Return the content of the zip file."""
     answer = server.get(f"{path}/export", params={"format": "headvis"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip")
     assert answer.headers["content-disposition"].endswith('-headvis.zip"')
@@ -155,7 +155,7 @@ def files_for_headvis(server: Server, path: str) -> dict[str, Any]:
 
 
 def test_both_deployments_give_the_same_numbers(embedded: Server, cluster: Cluster, tmp_path: Path) -> None:
-    """One child, or two workers that take chunks as they come: the same arrays, bit by bit."""
+    """One child process, or two workers that share chunks: the same arrays, bit by bit."""
     body = studies.asked(700, seed=1)
     ids = [studies.done(server, body)["id"] for server in (embedded, cluster)]
     assert ids[0] == ids[1]
@@ -164,7 +164,7 @@ def test_both_deployments_give_the_same_numbers(embedded: Server, cluster: Clust
 
 @both_deployments
 def test_two_variants(server: Server) -> None:
-    """Compared input by input."""
+    """Two variants are compared input by input."""
     body = studies.asked(20, against={"mechanism": {"name": "hopfield", "alpha": 0.5}}, figures=["tuning"])
     document = studies.done(server, body)
     assert [one["mechanism"]["name"] for one in document["variants"]] == ["softmax", "hopfield"]
@@ -176,7 +176,7 @@ def test_two_variants(server: Server) -> None:
 
 @both_deployments
 def test_its_progress_can_be_followed(server: Server) -> None:
-    """Inputs done only grow; events come in order; whoever lost the connection goes on where it was."""
+    """The number of finished inputs only grows, events come in order, and a lost connection can be resumed."""
     id_ = studies.submit(server, studies.asked(900, seed=2))
     events = list(server.events(id_, of="studies"))
     inputs = [event["progress"]["inputs"] for event in events]
@@ -190,7 +190,7 @@ def test_its_progress_can_be_followed(server: Server) -> None:
 
 
 def test_an_analysis_sent_meanwhile_does_not_wait_for_it(embedded: Server) -> None:
-    """It goes before the chunks that wait."""
+    """An analysis runs before the queued chunks of a study."""
     id_ = studies.submit(embedded, studies.asked(2_000, seed=3))
     studies.midway(embedded, id_)
     embedded.analyse(model="bert", text="Who is in a hurry?", lenses=["weights"])
@@ -200,7 +200,7 @@ def test_an_analysis_sent_meanwhile_does_not_wait_for_it(embedded: Server) -> No
 
 @both_deployments
 def test_cancel(server: Server) -> None:
-    """Its chunks go with it, what runs is stopped; sent again it goes on."""
+    """Its chunks are cancelled with it, the running one is stopped; sent again, the study continues."""
     body = studies.asked(600, model="slow", measures=["entropy"], seed=4)
     id_ = studies.submit(server, body)
     eventually(lambda: studies.shown(server, id_)["status"] == "running", "the first chunk")
@@ -213,9 +213,9 @@ def test_cancel(server: Server) -> None:
 
 @both_deployments
 def test_forget(server: Server) -> None:
-    """It is no more, and neither is anything of it."""
+    """A deleted study is gone, with everything that belongs to it."""
     id_ = studies.done(server, studies.asked(10, seed=5))["id"]
-    server.idle()  # its result is there a moment before its job has ended
+    server.idle()  # its result exists a moment before its job has ended
     assert server.client.delete(f"{API}/studies/{id_}").status_code == 204
     assert server.get(f"/studies/{id_}").json()["code"] == "unknown-study"
     assert id_ not in [item["id"] for item in server.get("/studies").json()["items"]]
@@ -223,7 +223,7 @@ def test_forget(server: Server) -> None:
 
 @both_deployments
 def test_it_is_shared(server: Server) -> None:
-    """A key and the address that opens with it, the same each time; an analysis, or nothing, is no study to share."""
+    """A key and the URL that opens with it, the same each time; an analysis or an unknown id cannot be shared as a study."""
     id_ = studies.done(server, ASKED)["id"]
     made = server.post(None, f"/studies/{id_}/share")
     key = made.json()["key"]
@@ -239,10 +239,10 @@ def test_it_is_shared(server: Server) -> None:
 
 
 def test_nothing_is_left_of_its_chunks(new_server: Callable[..., Server]) -> None:
-    """In the store there is one result, and in the record one job."""
+    """The store has one result, and the job database one job."""
     server = new_server()
     studies.done(server, studies.asked(600))
-    server.idle()  # its result is there a moment before its job has ended
+    server.idle()  # its result exists a moment before its job has ended
     lines = server.client.get("/metrics").text.splitlines()
     assert "headscope_results 1.0" in lines
     assert 'headscope_jobs{status="done"} 1.0' in lines
@@ -250,7 +250,7 @@ def test_nothing_is_left_of_its_chunks(new_server: Callable[..., Server]) -> Non
 
 
 def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:
-    """A row that can't be read and an input that is too long are named, and the others go on."""
+    """A row that cannot be read and an input that is too long are reported, and the others are analysed."""
     data = "sentence\nThe cat sat.\n\x00\n" + "cat " * 300 + "\nA mat.\n"
     body = {**ASKED, "dataset": {"name": "cats.tsv", "data": data}, "figures": []}
     document = studies.done(embedded, body)
@@ -266,12 +266,12 @@ def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:
 @pytest.mark.parametrize(
     ("more", "status", "code", "pointer"),
     [
-        ({"model": "nobody"}, 404, "unknown-model", "/model"),
+        ({"model": "missing"}, 404, "unknown-model", "/model"),
         ({"lenses": ["sight"]}, 404, "unknown-lens", "/lenses"),
         ({"measures": ["joy"]}, 404, "unknown-measure", "/measures"),
         ({"figures": ["smile"]}, 404, "unknown-figure", "/figures"),
         ({"against": {}}, 422, "invalid-request", "/against"),
-        ({"against": {"model": "nobody"}}, 404, "unknown-model", "/model"),
+        ({"against": {"model": "missing"}}, 404, "unknown-model", "/model"),
         ({"model": "vit"}, 422, "invalid-request", "/image"),
         ({"mechanism": "jump", "model": "gpt2", "kind": "cross"}, 422, "unsupported", "/kind"),
         ({"limit": 0}, 422, "invalid-request", "/limit"),
@@ -289,7 +289,7 @@ def test_what_is_wrong_with_a_row_stays_with_that_row(embedded: Server) -> None:
     ],
 )
 def test_what_is_refused(embedded: Server, more: dict[str, object], status: int, code: str, pointer: str) -> None:
-    """Before anything is queued, with the field that is wrong."""
+    """An invalid request is rejected before anything is queued, with the field."""
     answer = embedded.post({**ASKED, **more}, "/studies")
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
     check_problem(answer)
@@ -297,7 +297,7 @@ def test_what_is_refused(embedded: Server, more: dict[str, object], status: int,
 
 
 def test_too_much(new_server: Callable[..., Server]) -> None:
-    """More inputs than a study may have, or than may wait, or longer ones than memory may take."""
+    """Too many inputs for a study or for the queue, or inputs too long for the memory, are rejected."""
     server = new_server(study_inputs=100, job_bytes=1_000_000)
     answer = server.post(studies.asked(101), "/studies")
     assert (answer.json()["code"], answer.json()["limit"]) == ("attention-budget-exceeded", 100)
@@ -309,7 +309,7 @@ def test_too_much(new_server: Callable[..., Server]) -> None:
 
 
 def test_an_analysis_is_no_study(embedded: Server) -> None:
-    """Nor the other way round: each is found at its own place only."""
+    """Analyses and studies are only found at their own path."""
     analysis = embedded.analyse(model="bert", text="No study.", lenses=["weights"])["id"]
     study = studies.done(embedded, ASKED)["id"]
     for path, code in ((f"/studies/{analysis}", "unknown-study"), (f"/analyses/{study}", "unknown-analysis")):
@@ -320,8 +320,8 @@ def test_an_analysis_is_no_study(embedded: Server) -> None:
 
 
 @pytest.mark.parametrize("route", OF_STUDY, ids=" ".join)
-def test_somebody_elses_is_as_if_it_were_not_there(lab: Users, route: tuple[str, str]) -> None:
-    """404 in the same words as for an id that nobody has."""
+def test_another_users_study_looks_unknown(lab: Users, route: tuple[str, str]) -> None:
+    """Another user's study is 404 with the same detail as an unknown id."""
     made = lab.ada.post(f"{API}/studies", json=ASKED, headers={"Prefer": "wait=60"})
     assert made.status_code == 200, made.text
     theirs, none = ask(lab.emmy, *route, made.json()["id"]), ask(lab.emmy, *route, UNKNOWN_ID)

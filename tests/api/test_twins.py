@@ -1,4 +1,4 @@
-"""Models with a mechanism of their own, over HTTP: told in the list, used where none is named, in both homes."""
+"""Models with a mechanism of their own, over HTTP: listed, used by default, in both deployments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEXT = "The cat sat on the mat."
 
 
 def test_what_is_on_offer(server: Server) -> None:
-    """Cards tell the mechanism and the siblings; of ordinary models softmax and none."""
+    """Cards list the mechanism and the siblings; ordinary models have softmax and none."""
     cards = {card["name"]: card for card in server.get("/models").json()["items"]}
     assert cards[TWIN]["mechanism"] == HOPFIELD_IN_FULL
     assert cards[PLAIN]["mechanism"] == cards["bert"]["mechanism"] == {"name": "softmax"}
@@ -24,7 +24,7 @@ def test_what_is_on_offer(server: Server) -> None:
 
 @both_deployments
 def test_its_own_mechanism_is_the_default(server: Server) -> None:
-    """Without a mechanism, with null and with its own by name it is one analysis; softmax is another, and says that it is a what-if."""
+    """No mechanism, null and its own by name are the same analysis; softmax is another one, with a warning that it is hypothetical."""
     asked = {"model": TWIN, "text": TEXT, "lenses": ["weights"]}
     document = server.analyse(**asked)
     assert document["mechanism"] == HOPFIELD_IN_FULL
@@ -39,7 +39,7 @@ def test_its_own_mechanism_is_the_default(server: Server) -> None:
 
 
 def test_ordinary_models_are_as_ever(server: Server) -> None:
-    """No mechanism is softmax, with the same id, and no new warning."""
+    """For ordinary models, no mechanism means softmax, with the same id and no new warning."""
     asked = {"model": "bert", "text": TEXT, "lenses": ["weights"]}
     document = server.analyse(**asked)
     assert (document["mechanism"], document["warnings"]) == ({"name": "softmax"}, [])
@@ -49,7 +49,7 @@ def test_ordinary_models_are_as_ever(server: Server) -> None:
 
 @both_deployments
 def test_a_study_of_twins(server: Server) -> None:
-    """Variants attend as their models were trained, before and after the study is done; the same twice is refused, however it is said."""
+    """Variants attend as their models were trained, before and after the study is done; two identical variants are rejected, however they are written."""
     asked = {**studies.asked(10, figures=["entropy"]), "model": TWIN}
     accepted = server.post({**asked, "against": {"model": PLAIN}}, "/studies").json()
     mechanisms = [HOPFIELD_IN_FULL, {"name": "softmax"}]

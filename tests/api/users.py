@@ -31,7 +31,7 @@ STUDYING = [path for method, path in OF_STUDY if method == "GET"]
 
 @dataclass
 class Users:
-    """The server, asked by anonymous, by two users, and by whoever else is wanted."""
+    """A server and its clients: without a token, and as two users."""
 
     server: Server
     tokens: dict[str, str]
@@ -41,11 +41,11 @@ class Users:
 
     @property
     def accounts(self) -> Accounts:
-        """The server's users, as the command has them."""
+        """The server's accounts, as the command line edits them."""
         return Accounts(self.server.home / FILE)
 
     def submit(self, who: httpx.Client, text: str, **more: Any) -> str:
-        """Ask for an analysis and wait for its end; its id."""
+        """Submit an analysis, wait until it is done, and return its id."""
         body = {"model": "bert", "text": text, "lenses": ["weights"], "measures": ["entropy"], **more}
         answer = who.post(f"{API}/analyses", json=body, headers={"Prefer": "wait=60"})
         assert answer.status_code == 200, answer.text
@@ -54,7 +54,7 @@ class Users:
 
 @contextmanager
 def users(home: Path, models: Path, kind: type[Server] = Server, **settings: Any) -> Iterator[Users]:
-    """Ada, Emmy, and a server (or a cluster) that knows them."""
+    """Start a server (or a cluster) with the users Ada and Emmy."""
     accounts = Accounts(home / FILE)
     tokens = {name: accounts.create(name) for name in ("ada", "emmy")}
     with ExitStack() as stack:
@@ -68,7 +68,7 @@ def users(home: Path, models: Path, kind: type[Server] = Server, **settings: Any
 def ask(
     who: httpx.Client, method: str, path: str, id_: str = UNKNOWN_ID, other: str | None = None, **more: Any
 ) -> httpx.Response:
-    """A good request to a route, about that analysis."""
+    """Send a valid request to a route, about this analysis or study."""
     filled = path.format(**NAMES, id=id_, other=other or id_)
     filled += next((query for part, query in QUERY.items() if part in path), "")
     body = json.dumps(body_for(path)).encode() if method == "POST" and "{id}" not in path else None
@@ -83,7 +83,7 @@ def ask(
 
 
 def body_for(path: str) -> dict[str, Any]:
-    """A good body for a route that takes one."""
+    """Return a valid body for a route that accepts one."""
     if path.endswith("/session"):
         return {"token": "x" * 43}
     request = {"model": "bert", "measures": ["entropy"]}
@@ -93,7 +93,7 @@ def body_for(path: str) -> dict[str, Any]:
 
 
 def refused(answer: httpx.Response) -> None:
-    """401, as a problem, with the way in."""
+    """Check that the response is a 401 problem with WWW-Authenticate."""
     assert answer.status_code == 401, (str(answer.url), answer.status_code)
     check_problem(answer)
     assert answer.json()["code"] == "unauthorized"

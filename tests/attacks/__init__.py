@@ -1,1 +1,1 @@
-"""Attacks by strangers, users and holders of share keys, and what other users notice of them."""
+"""Attacks by anonymous clients, users and holders of share keys, and their effect on other users."""

@@ -1,4 +1,4 @@
-"""python -m tests.attacks [--seconds N] [--attack NAME]: what another user notices of each attack, as a table. Exit status 1 if one is noticed too much."""
+"""python -m tests.attacks [--seconds N] [--attack NAME]: the effect of each attack on another user, as a table. Exit status 1 if it is too large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The attacks. Each goes on for about so many seconds and takes whatever it is answered: what counts is what other users notice."""
+"""The attacks. Each runs for about the given number of seconds and ignores its responses: only the effect on other users counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def attack(made: Attack) -> Attack:
 
 
 def connect(target: Target, stack: ExitStack) -> socket.socket:
-    """Open a connection that receives little at a time, and is closed with the stack."""
+    """Open a connection with a small receive buffer; the stack closes it."""
     connection = stack.enter_context(socket.socket())
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.settimeout(1)
@@ -43,14 +43,14 @@ def connect(target: Target, stack: ExitStack) -> socket.socket:
 
 
 def head(target: Target, line: str, length: int = 0, *, token: bool = True) -> bytes:
-    """Return the head of a request, of Ada or of a stranger."""
+    """Return the head of a request, from Ada or without a token."""
     sent = [f"{line} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", f"Content-Length: {length}"]
     sent += [f"Authorization: Bearer {target.token}"] if token else []
     return "\r\n".join([*sent, "", ""]).encode()
 
 
 def flood(target: Target, seconds: float, send: Callable[[httpx.Client], object], threads: int = 4) -> None:
-    """Send a request again and again, in several threads."""
+    """Send a request repeatedly in several threads."""
     deadline = time.monotonic() + seconds
 
     def repeat() -> None:
@@ -66,19 +66,19 @@ def flood(target: Target, seconds: float, send: Callable[[httpx.Client], object]
 
 
 def posting(body: bytes, path: str = "analyses") -> Callable[[httpx.Client], object]:
-    """Return what posts a body to a route."""
+    """Return a function that posts a body to a route."""
     return lambda client: client.post(f"{API}/{path}", content=body, headers=JSON)
 
 
 @attack
 def strangers_withhold_bodies(target: Target, seconds: float) -> None:
-    """160 connections announce 8 MiB to the route that needs no token, and hold back two bytes."""
+    """160 connections announce 8 MiB to the route that needs no token, and withhold two bytes."""
     _withhold(target, seconds, "session", 160, 8 * MIB, token=False)
 
 
 @attack
 def users_withhold_bodies(target: Target, seconds: float) -> None:
-    """80 connections of one user announce 16 MiB, and hold back two bytes."""
+    """80 connections of one user announce 16 MiB, and withhold two bytes."""
     _withhold(target, seconds, "analyses", 80, 16 * MIB, token=True)
 
 
@@ -88,14 +88,14 @@ def _withhold(target: Target, seconds: float, path: str, count: int, size: int, 
     with ExitStack() as stack:
         for _ in range(count):
             connection = connect(target, stack)
-            with suppress(OSError):  # refused before all of it was sent
+            with suppress(OSError):  # rejected before all of it was sent
                 connection.sendall(head(target, f"POST {API}/{path}", size, token=token) + body)
         time.sleep(max(deadline - time.monotonic(), 0))
 
 
 @attack
 def slow_heads(target: Target, seconds: float) -> None:
-    """1,000 connections send 16 KB of a head, and then a byte now and then."""
+    """1,000 connections send 16 KB of a head, then single bytes slowly."""
     deadline = time.monotonic() + seconds
     with ExitStack() as stack:
         connections = [connect(target, stack) for _ in range(1000)]
@@ -134,35 +134,35 @@ def many_keys(target: Target, seconds: float) -> None:
 
 @attack
 def many_faults(target: Target, seconds: float) -> None:
-    """1,000 inputs with 400,000 entries of the wrong type, as many as are read at all."""
+    """1,000 inputs with 400,000 entries of the wrong type, the most that is parsed."""
     inputs = [{"token_ids": ["x"] * 100, "pos": [0] * 300}] * 1000
     flood(target, seconds, posting(json.dumps({"model": "bert", "inputs": inputs}).encode(), "analyses/batch"))
 
 
 @attack
 def many_numbers(target: Target, seconds: float) -> None:
-    """Numbers that take long to read, up to the bound on them."""
+    """Numbers that are slow to parse, up to their limit."""
     numbers = b"1.2345678901234567e-300," * 170_000
     flood(target, seconds, posting(b'{"model": "bert", "token_ids": [' + numbers + b"1]}"))
 
 
 @attack
 def large_strings(target: Target, seconds: float) -> None:
-    """Texts of 15 MiB with one character that makes them four times as large in memory."""
+    """Texts of 15 MiB with one character that makes them four times larger in memory."""
     text = "\U0001f600" + "a" * (15 * MIB)
     flood(target, seconds, posting(json.dumps({"model": "bert", "text": text}, ensure_ascii=False).encode()))
 
 
 @attack
 def deep_nesting(target: Target, seconds: float) -> None:
-    """16 MiB of opening brackets, and a million within a field."""
+    """16 MiB of opening brackets, and a million inside a field."""
     flood(target, seconds, posting(b"[" * (16 * MIB - 1)), 2)
     flood(target, 0.5, posting(b'{"model": "bert", "lenses": ' + b"[" * MIB + b"]" * MIB + b"}"), 2)
 
 
 @attack
 def image_bombs(target: Target, seconds: float) -> None:
-    """Images of few bytes and far too many pixels."""
+    """Images of a few bytes and far too many pixels."""
     images = [base64.b64encode(make()).decode() for make in (pictures.bomb, pictures.text_bomb)]
     bodies = [json.dumps({"model": "vit", "image": image, "lenses": ["weights"]}).encode() for image in images]
     for body in bodies:
@@ -171,7 +171,7 @@ def image_bombs(target: Target, seconds: float) -> None:
 
 @attack
 def slow_map_readers(target: Target, seconds: float) -> None:
-    """40 readers of 48 MiB of maps, half of them with the token and half with a share key, take nothing of it."""
+    """40 clients request 48 MiB of maps, half with the token and half with a share key, and read nothing."""
     path = f"GET {API}/analyses/{target.analysis}/maps/weights"
     _stall(target, seconds, [head(target, path), head(target, f"{path}?share={target.key}", token=False)] * 20)
 
@@ -186,7 +186,7 @@ def _stall(target: Target, seconds: float, heads: list[bytes]) -> None:
 
 @attack
 def many_streams(target: Target, seconds: float) -> None:
-    """600 event streams of an analysis that waits, half of them by one user and half with a share key."""
+    """600 event streams of a queued analysis, half from one user and half with a share key."""
     deadline = time.monotonic() + seconds
     with _waiting(target) as (id_, key), ExitStack() as stack:
         path = f"GET {API}/analyses/{id_}/events"
@@ -199,7 +199,7 @@ def many_streams(target: Target, seconds: float) -> None:
 
 @contextmanager
 def _waiting(target: Target) -> Iterator[tuple[str, str]]:
-    """An analysis of Ada's for which there is no worker, and a key to it."""
+    """An analysis of Ada's that no worker can run, and a share key of it."""
     worker, ada = target.server.workers[0], target.lab.ada
     worker.pause()
     try:
@@ -215,7 +215,7 @@ COLUMNS = 40
 
 @attack
 def data_set_columns(target: Target, seconds: float) -> None:
-    """A data set of 800 kB is read with another column as its text by each of 40 threads."""
+    """Each of 40 threads parses a data set of 800 kB with a different column as its text."""
     rows = (",".join(f"A cat {row} in {column}" for column in range(COLUMNS)) for row in range(1200))
     file = "\n".join([",".join(f"c{column}" for column in range(COLUMNS)), *rows])
     sent = target.lab.ada.post(f"{API}/datasets?name=wide.csv", content=file, headers=OCTETS).raise_for_status()
@@ -230,7 +230,7 @@ def data_set_columns(target: Target, seconds: float) -> None:
 
 @attack
 def parquet_bombs(target: Target, seconds: float) -> None:
-    """A file of less than a kilobyte with 5 GB of text."""
+    """A file of less than 1 kB that decompresses to 5 GB of text."""
     text = pa.array(["word " * 1000])
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1_000_000, np.int32)), text)
     file = io.BytesIO()
@@ -242,6 +242,6 @@ def parquet_bombs(target: Target, seconds: float) -> None:
 
 @attack
 def slow_export_readers(target: Target, seconds: float) -> None:
-    """40 readers of exports of 48 MiB, in two formats and with a share key alone, take nothing of them."""
+    """40 clients with only a share key request exports of 48 MiB in two formats, and read nothing."""
     path = f"GET {API}/analyses/{target.analysis}/export?share={target.key}&format="
     _stall(target, seconds, [head(target, path + name, token=False) for name in ("safetensors", "npz")] * 20)

@@ -1,4 +1,4 @@
-"""The server that is attacked, with the limits of docker-compose.yml, and a user who measures it meanwhile."""
+"""The attacked server, with the limits of docker-compose.yml, and a user who measures it during attacks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.cluster import Cluster
 from tests.support.models import tiny_model
 from tests.support.server import API
 
-# What the server may take, as `mem_limit` in docker-compose.yml has it; and the longest another user waits, in s.
+# The server's memory, `mem_limit` in docker-compose.yml; and the maximum latency of another user, in s.
 MEMORY_BYTES = 1024**3
 LATENCY_SECONDS = 1.0
 DESCRIPTORS = 65536
@@ -30,7 +30,7 @@ PAUSE = 0.02
 
 
 class Lab(Cluster):
-    """A server, a worker and a broker. The server's temporary files count as memory: compose keeps them there."""
+    """A server, a worker and a broker. The server's temporary files count as memory, because compose mounts them as tmpfs."""
 
     def __init__(self, home: Path, models: Path | None = None, **settings: Any) -> None:
         super().__init__(home, models, **settings)
@@ -39,12 +39,12 @@ class Lab(Cluster):
         self._environment["TMPDIR"] = str(self.temporary)
 
     def launch(self, command: Sequence[str | Path], **options: Any) -> None:
-        """Start the server with the descriptors that compose gives it, or as many as this machine allows."""
+        """Start the server with the file descriptors that compose allows, or as many as this machine does."""
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         super().launch(["prlimit", f"--nofile={min(DESCRIPTORS, most)}", *command], **options)
 
     def memory(self) -> int:
-        """Bytes of the server, of the processes below it, and of its temporary files."""
+        """Return the memory of the server, its child processes and its temporary files, in bytes."""
         server = psutil.Process(self.process.pid)
         processes = sum(map(_resident, [server, *server.children(recursive=True)]))
         return processes + sum(_size(file) for file in self.temporary.rglob("*"))
@@ -66,7 +66,7 @@ def _size(file: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is attacked: `lab` with the attacker Ada and the user Emmy, and what Ada has there."""
+    """The target: `lab` with the attacker Ada and the user Emmy, and Ada's data."""
 
     lab: Users
     server: Lab
@@ -99,7 +99,7 @@ def target(folder: Path) -> Iterator[Target]:
 
 
 class Watch:
-    """Emmy, who lists her analyses again and again in a thread, and the largest latency (s) and memory (bytes) that she saw."""
+    """Emmy, who lists her analyses repeatedly in a thread, and the largest latency (s) and memory (bytes) measured."""
 
     def __init__(self, attacked: Target) -> None:
         self._target = attacked

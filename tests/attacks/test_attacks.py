@@ -1,4 +1,4 @@
-"""While a server is attacked, another user is served and its memory stays within its limit."""
+"""During attacks, other users are served and the server's memory stays within its limit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.attacks.attacks import ATTACKS
 from tests.attacks.stage import LATENCY_SECONDS, MEMORY_BYTES, Target, Watch, target
 
 SECONDS = 3.0
-# Without the limits others wait for 6 to 85 s; a machine that runs other tests beside may well take three times as long.
+# Without the limits, others wait for 6 to 85 s. The bound is three times the target, because other tests may run on the machine.
 BUSY = 3
 
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """A server that outlives all attacks."""
+    """A server that survives all attacks."""
     with target(tmp_path_factory.mktemp("attacked")) as running:
         yield running
         assert running.server.process.poll() is None
@@ -24,7 +24,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_others_are_served(attacked: Target, name: str) -> None:
-    """Every request of another user is answered in time."""
+    """Every request of another user is answered within the bound."""
     with Watch(attacked) as seen:
         ATTACKS[name](attacked, SECONDS)
     assert not seen.failures
