@@ -1,4 +1,4 @@
-"""python -m headscope is the command line."""
+"""Run the command line with python -m headscope."""
 
 from .cli.main import main
 

@@ -50,7 +50,7 @@ def users_of_broker(folder: Path, *users: str, policy: str = "noeviction") -> It
 
 def found(home: Path, **settings: str) -> dict[str, tuple[bool, str]]:
     """What is found around a server with these settings, by name."""
-    return {one.name: (one.ok, one.message) for one in doctor.findings(Settings(home=home, **settings))}
+    return {one.name: (one.ok, one.message) for one in doctor.check_services(Settings(home=home, **settings))}
 
 
 def test_nothing_is_looked_for_that_is_not_set(tmp_path: Path) -> None:

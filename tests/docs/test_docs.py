@@ -21,7 +21,7 @@ from safetensors import safe_open
 import headscope
 from headscope import errors
 from headscope.api.schemas.analyses import AnalysisDocument
-from headscope.cli import main as cli
+from headscope.cli.main import COMMANDS
 from headscope.figures import FIGURES
 from headscope.figures.studies import STUDY_FIGURES
 from headscope.lenses import LENSES
@@ -142,9 +142,9 @@ def test_generated_parts_are_as_the_code_would_have_them(path):
     assert generate.render(page) == page, "run: python docs/generate.py"
 
 
-@pytest.mark.parametrize("command", ["", *sorted(cli.main.commands)])
+@pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
 def test_help_in_the_docs_is_the_real_help(command):
-    headscope = [sys.executable, "-c", "from headscope.cli import main; main(prog_name='headscope')"]
+    headscope = [sys.executable, "-c", "from headscope.cli.main import main; main(prog_name='headscope')"]
     words = [command] if command else []
     real = subprocess.run(
         [*headscope, *words, "--help"], capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"}
@@ -260,7 +260,7 @@ def test_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path)
 def address(tmp_path_factory):
     """The real server, as its command starts it, on a free port."""
     environment = {**os.environ, "HEADSCOPE_HOME": str(tmp_path_factory.mktemp("home")), "HEADSCOPE_HUB": "off"}
-    command = [sys.executable, "-c", "from headscope.cli import main; main()", "serve", "--port", "0", "--no-open"]
+    command = [sys.executable, "-c", "from headscope.cli.main import main; main()", "serve", "--port", "0", "--no-open"]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:

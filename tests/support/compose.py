@@ -199,7 +199,7 @@ class Stack:
         if constants:
             modules = "".join(f"import headscope.jobs.{constant.split('.')[0]}\n" for constant in constants)
             values = "".join(f"headscope.jobs.{constant} = {value}\n" for constant, value in constants.items())
-            words[:1] = [sys.executable, "-c", f"{modules}{values}from headscope.cli import main\nmain()"]
+            words[:1] = [sys.executable, "-c", f"{modules}{values}from headscope.cli.main import main\nmain()"]
         environment = {**self.environment("worker"), **variables(**settings)}
         made = self._programs[name] = Worker(self.log(name), words, environment, name)
         return made

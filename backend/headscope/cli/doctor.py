@@ -1,22 +1,24 @@
-"""headscope doctor: what is wrong with this machine, and what to change."""
+"""headscope doctor: checks of this machine and of the services that the settings name."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from ..api.documents.standalone import page_folder
 from ..models.catalog import Catalog
-from ..server import doctor as outside
-from ..server.doctor import Finding
+from ..server.doctor import Finding, check_services
 from ..settings import Settings
 from .output import JSON
 
-# Before these, transformers could be made to run code by a model's configuration, and Celery's workers could stay idle after Redis was away.
+# Older releases of transformers can be made to run code by a model's configuration, and Celery's workers may stay idle after Redis was down.
 OLDEST = {
     "torch": (2, 10),
     "transformers": (5, 3),
@@ -34,7 +36,7 @@ OLDEST = {
 def doctor(as_json: bool) -> None:
     """Check this machine and say what to change."""
     settings = Settings()
-    found = [*(check(settings) for check in CHECKS), *outside.findings(settings)]
+    found = [*(check(settings) for check in CHECKS), *check_services(settings)]
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in found]))
     else:
@@ -49,7 +51,9 @@ def _check_versions(_: Settings) -> Finding:
     listed = ", ".join(f"{name} {number}" for name, number in found.items())
     old = [name for name, oldest in OLDEST.items() if tuple(map(int, found[name].split(".")[:2])) < oldest]
     needed = ", ".join(f"{name} {'.'.join(map(str, OLDEST[name]))} or newer" for name in old)
-    return Finding("versions", not old, f"{listed}. Older ones have known faults: install {needed}." if old else listed)
+    return Finding(
+        "versions", not old, f"{listed}. Older releases have known faults: install {needed}." if old else listed
+    )
 
 
 def _check_kernels(_: Settings) -> Finding:
@@ -58,20 +62,19 @@ def _check_kernels(_: Settings) -> Finding:
     except PackageNotFoundError:
         return Finding("kernels", True, "the package kernels, which downloads code, is not installed")
     return Finding(
-        "kernels", False, "the package kernels downloads code that models name. Uninstall it: pip uninstall kernels"
+        "kernels",
+        False,
+        "the package kernels downloads and runs code named by models. Uninstall it: pip uninstall kernels",
     )
 
 
 def _check_home(settings: Settings) -> Finding:
-    import shutil
-    import tempfile
-
     try:
         settings.home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=settings.home):
             free = shutil.disk_usage(settings.home).free
     except OSError:
-        return Finding("home", False, f"{settings.home} can't be written to. Set HEADSCOPE_HOME to a folder that can.")
+        return Finding("home", False, f"{settings.home} is not writable. Set HEADSCOPE_HOME to a writable folder.")
     enough = free > settings.quota_bytes
     note = (
         "" if enough else f", less than the quota of {settings.quota_bytes / 1e9:.0f} GB: lower HEADSCOPE_QUOTA_BYTES"
@@ -92,8 +95,6 @@ def _check_model(settings: Settings) -> Finding:
 
 
 def _check_page(_: Settings) -> Finding:
-    from ..api.documents.standalone import page_folder
-
     built = (page_folder() / "index.html").is_file()
     return Finding("page", built, "built" if built else "not built. In a checkout: make page")
 

@@ -1,4 +1,4 @@
-"""headscope study: a data set through one model or two variants, and the figures and tables of it."""
+"""headscope study: a data set through one model or two variants, with figures and tables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 from pydantic import ValidationError
+
+import headscope
 
 from ..errors import HeadscopeError
 from ..figures.rendering import MEDIA, Renderer
@@ -22,23 +24,20 @@ from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
 from ..settings import Settings
 from ..studies.results import tables, writing
-from .output import JSON, KIND, MODEL, Bar, MethodType, pair
+from .output import JSON, KIND, MODEL, MethodType, format_number, parse_parameter, print_table, progress_bar
 
-if TYPE_CHECKING:
-    from ..studies.study import Study
-
-# Of a picture, in px of 1/96 inch.
+# Size of a picture in px of 1/96 inch.
 WIDTH, HEIGHT = 640, 400
 FIGURE_FORMATS = (*MEDIA, "json", "csv")
 FORMATS = tuple(dict.fromkeys((*FIGURE_FORMATS, *writing.WRITERS)))
-# Bad rows and failed inputs that are named; the table `failed` has more.
-NAMED = 5
+# Bad rows and failed inputs that are listed; the table `failed` has more.
+LISTED = 5
 
 
 @click.command()
 @click.argument("dataset")
 @MODEL
-@click.option("--against", metavar="MODEL", help="A second model, compared with the first input by input.")
+@click.option("--against", metavar="MODEL", help="A second model to compare with the first one, input by input.")
 @click.option(
     "--mechanism",
     type=MethodType("mechanism", MECHANISMS),
@@ -47,7 +46,7 @@ NAMED = 5
 @click.option(
     "--against-mechanism",
     type=MethodType("mechanism", MECHANISMS),
-    help="How the second variant attends; the model is the same without --against.",
+    help="How the second variant attends; without --against, both variants use the same model.",
 )
 @click.option(
     "-l",
@@ -55,7 +54,7 @@ NAMED = 5
     "lenses",
     multiple=True,
     type=MethodType("lens", LENSES),
-    help="Lens; may be given several times.  [default: weights, effective]",
+    help="Lens; may be repeated.  [default: weights, effective]",
 )
 @click.option(
     "-x",
@@ -63,14 +62,14 @@ NAMED = 5
     "measures",
     multiple=True,
     type=MethodType("measure", MEASURES),
-    help="Measure; may be given several times.  [default: entropy, patterns, special_tokens]",
+    help="Measure; may be repeated.  [default: entropy, patterns, special_tokens]",
 )
 @click.option(
     "--figure",
     "figures",
     multiple=True,
     type=MethodType("figure", STUDY_FIGURES),
-    help="Figure to draw; what it needs is measured. May be given several times.",
+    help="Figure to draw; the lenses and measures it needs are added. May be repeated.",
 )
 @click.option(
     "--table",
@@ -78,14 +77,14 @@ NAMED = 5
     multiple=True,
     type=click.Choice([*tables.OWN, *STUDY_FIGURES]),
     metavar="NAME",
-    help="Table to write: heads, inputs, failed, or the numbers of a figure. May be given several times.",
+    help="Table to write: heads, inputs, failed, or the numbers of a figure. May be repeated.",
 )
 @click.option(
     "--format",
     "formats",
     multiple=True,
     type=click.Choice(FORMATS),
-    help="Of figures and tables; may be given several times.  [default: svg for figures, csv for tables]",
+    help="Format of figures and tables; may be repeated.  [default: svg for figures, csv for tables]",
 )
 @click.option(
     "-o",
@@ -96,23 +95,23 @@ NAMED = 5
     help="Folder to write to.",
 )
 @click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Save the study as a safetensors file.")
-@click.option("--limit", type=click.IntRange(1), help="Draw so many inputs from the whole data set.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which inputs are drawn.")
+@click.option("--limit", type=click.IntRange(1), help="Sample that many inputs from the whole data set.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the sample.")
 @click.option(
     "--column",
     "columns",
     multiple=True,
     metavar="ROLE=COLUMN",
-    help="Which column is which: text, text_pair, words, pos, labels, label.",
+    help="Column for a role: text, text_pair, words, pos, labels or label. May be repeated.",
 )
 @click.option(
     "--bad-rows",
     type=click.Choice(["skip", "fail"]),
     default="skip",
     show_default=True,
-    help="Leave rows out that can't be read, or stop.",
+    help="Skip rows that cannot be read, or fail.",
 )
-@click.option("--max-tokens", type=click.IntRange(1), help="Cut every input to that many tokens.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Truncate every input to that many tokens.")
 @KIND
 @JSON
 def study(
@@ -123,83 +122,82 @@ def study(
     out: Path,
     save: Path | None,
     as_json: bool,
-    **asked: Any,
+    **options: Any,
 ) -> None:
-    """Run a data set through a model; figures and tables of it.
+    """Run a data set through a model, and write figures and tables.
 
-    DATASET is a file, or hub: and the name of one of the hub. A study that was stopped goes on where it was when it is started again in the same way.
+    DATASET is a file, or hub: and the name of a data set on the hub. Run the same command again to resume a study that was interrupted.
     """
-    drawn = _figures(figures)
+    drawn = _parse_figures(figures)
     tabled = [name for name in listed if name in STUDY_FIGURES]
-    wanted = _wanted(asked, only_figures=len(drawn) + len(listed) > 0 and tabled == list(listed))
-    found = _run(dataset, {**wanted, "figures": [*(name for name, _ in drawn), *tabled]}, quiet=as_json)
+    arguments = _arguments(options, only_figures=len(drawn) + len(listed) > 0 and tabled == list(listed))
+    result = _run(dataset, {**arguments, "figures": [*(name for name, _ in drawn), *tabled]}, quiet=as_json)
     files = [
-        *_drawings(found, drawn, [name for name in formats if name in FIGURE_FORMATS] or ["svg"]),
-        *_tables(found, listed, [name for name in formats if name in writing.WRITERS] or ["csv"]),
+        *_draw(result, drawn, [name for name in formats if name in FIGURE_FORMATS] or ["svg"]),
+        *_tabulate(result, listed, [name for name in formats if name in writing.WRITERS] or ["csv"]),
     ]
     try:
-        for path in _written(found, out, files, save):
+        for path in _write(result, out, files, save):
             click.echo(str(path), err=as_json)
     except OSError as error:
         raise HeadscopeError("The files could not be written. Choose another place with --out or --save.") from error
-    shown = json.dumps({**found.document, "id": found.id}) if as_json else _summary(found, heads=not (drawn or listed))
-    click.echo(shown)
+    if as_json:
+        click.echo(json.dumps({**result.document, "id": result.id}))
+        return
+    click.echo("\n".join(_summary(result)))
+    if not (drawn or listed):
+        _print_heads(result)
 
 
-def _written(found: Study, out: Path, files: Sequence[tuple[str, bytes]], save: Path | None) -> Iterator[Path]:
-    """Write everything; the names of the files."""
+def _write(result: headscope.Study, out: Path, files: Sequence[tuple[str, bytes]], save: Path | None) -> Iterator[Path]:
+    """Write all files, and yield their paths."""
     for name, data in files:
         out.mkdir(parents=True, exist_ok=True)
         (out / name).write_bytes(data)
         yield out / name
     if save is not None:
-        found.save(save)
+        result.save(save)
         yield save
 
 
-def _figures(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
-    """Names and parameters of the figures. A usage error for parameters that a figure does not take."""
-    found = []
+def _parse_figures(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+    """Return names and parameters of the figures. Invalid parameters are a usage error."""
+    parsed = []
     for figure in figures:
-        given = {name: value for name, value in figure.items() if name != "name"}
+        name, given = figure["name"], {key: value for key, value in figure.items() if key != "name"}
         try:
-            found.append((figure["name"], STUDY_FIGURES[figure["name"]].params.model_validate(given)))
+            parsed.append((name, STUDY_FIGURES[name].params.model_validate(given)))
         except ValidationError as error:
             raise click.UsageError(
-                f"The figure {figure['name']} does not take that: {error.errors()[0]['msg']}."
+                f"The parameters of figure {name} are not valid: {error.errors()[0]['msg']}."
             ) from None
-    return found
+    return parsed
 
 
-def _wanted(asked: Mapping[str, Any], *, only_figures: bool) -> dict[str, Any]:
-    """The options as the library takes them; where nothing but figures is wanted, what they need is enough."""
-    columns = dict(pair(one) for one in asked["columns"])
-    given = {**asked, "columns": {role: str(column) for role, column in columns.items()} or None}
-    chosen = {name: value for name, value in given.items() if value not in ((), None)}
-    return {"lenses": (), "measures": (), **chosen} if only_figures else chosen
+def _arguments(options: Mapping[str, Any], *, only_figures: bool) -> dict[str, Any]:
+    """Return the options as arguments of headscope.study. With `only_figures` the lenses and measures are those that the figures need."""
+    columns = {role: str(column) for role, column in map(parse_parameter, options["columns"])}
+    given = {name: value for name, value in {**options, "columns": columns}.items() if value not in ((), {}, None)}
+    return {"lenses": (), "measures": (), **given} if only_figures else given
 
 
-def _run(dataset: str, wanted: dict[str, Any], *, quiet: bool) -> Study:
-    """The study, from its last finished chunk on if it was stopped before."""
-    # Only now: torch takes seconds to load.
-    from ..library.analysis import study as run
-
-    named = json.dumps([str(Path(dataset).resolve()), wanted], sort_keys=True)
+def _run(dataset: str, arguments: dict[str, Any], *, quiet: bool) -> headscope.Study:
+    """Run the study, from the last finished chunk of an interrupted run."""
+    named = json.dumps([str(Path(dataset).resolve()), arguments], sort_keys=True)
     checkpoint = Settings().home / "studies" / hashlib.sha256(named.encode()).hexdigest()[:32]
-    bar = Bar(quiet=quiet)
-    found = run(
-        wanted.pop("model"), dataset, wanted.pop("against", None), **wanted, checkpoint=checkpoint, progress=bar
-    )
-    bar.close()
+    model, against = arguments.pop("model"), arguments.pop("against", None)
+    with progress_bar(quiet=quiet) as progress:
+        result = headscope.study(model, dataset, against, **arguments, checkpoint=checkpoint, progress=progress)
     shutil.rmtree(checkpoint, ignore_errors=True)
-    return found
+    return result
 
 
-def _drawings(found: Study, drawn: Sequence[tuple[str, Any]], formats: Sequence[str]) -> list[tuple[str, bytes]]:
-    """Figures as files: their names and contents."""
-    files = []
-    for name, params in drawn:
-        drawing = STUDY_FIGURES[name].drawn(found, params)
+def _draw(
+    result: headscope.Study, figures: Sequence[tuple[str, Any]], formats: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the figures' files."""
+    for name, params in figures:
+        drawing = STUDY_FIGURES[name].drawn(result, params)
         for format_ in formats:
             if format_ == "csv":
                 data = drawing.csv().encode()
@@ -207,53 +205,52 @@ def _drawings(found: Study, drawn: Sequence[tuple[str, Any]], formats: Sequence[
                 data = json.dumps(drawing.figure(), allow_nan=False).encode()
             else:
                 data = asyncio.run(Renderer().render(drawing.figure(), format_, WIDTH, HEIGHT))  # type: ignore[arg-type]
-            files.append((f"{name}.{format_}", data))
-    return files
+            yield f"{name}.{format_}", data
 
 
-def _tables(found: Study, listed: Sequence[str], formats: Sequence[str]) -> list[tuple[str, bytes]]:
-    """Tables as files: their names and contents."""
-    made = [tables.table(found, name) for name in listed]
-    return [
-        (f"{table.name}.{writing.SUFFIXES[name]}", writing.WRITERS[name](table))  # type: ignore[index]
-        for table in made
-        for name in formats
-    ]
+def _tabulate(result: headscope.Study, names: Sequence[str], formats: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the tables' files."""
+    for name in names:
+        table = tables.table(result, name)
+        for format_ in formats:
+            yield f"{table.name}.{writing.SUFFIXES[format_]}", writing.WRITERS[format_](table)  # type: ignore[index]
 
 
-def _summary(found: Study, *, heads: bool) -> str:
-    """What went in and what was left out; with `heads` a line per head and a column per measure."""
-    document = found.document
+def _summary(result: headscope.Study) -> list[str]:
+    """Return lines that say what was read, and what was left out."""
+    document = result.document
     data = document["dataset"]
-    lines = [f"{found.inputs} inputs of {data['name']}, {document['tokens']} tokens"]
+    lines = [f"{result.inputs} inputs of {data['name']}, {document['tokens']} tokens"]
     if data["chosen"]:
         lines.append("columns: " + ", ".join(f"{role} is {column}" for role, column in data["chosen"].items()))
-    lines += _left_out(
-        "rows can't be used", data["bad_count"], [(bad["row"], bad["problem"]) for bad in data["bad_rows"]]
+    bad, failed = (
+        [(row["row"], row["problem"]) for row in data["bad_rows"]],
+        [(row["row"], row["detail"]) for row in result.failed],
     )
-    lines += _left_out("inputs failed", document["failed_count"], [(one["row"], one["detail"]) for one in found.failed])
+    lines += _left_out("rows cannot be used", data["bad_count"], bad)
+    lines += _left_out("inputs failed", document["failed_count"], failed)
     if document["cut"]:
-        lines.append(f"{document['cut']} inputs were cut")
-    return "\n".join([*lines, *(_heads(found) if heads else ())])
+        lines.append(f"{document['cut']} inputs were truncated")
+    return lines
 
 
 def _left_out(what: str, count: int, first: Sequence[tuple[int, str]]) -> list[str]:
-    return [f"{count} {what}", *(f"  row {row}: {problem}" for row, problem in first[:NAMED])] if count else []
+    return [f"{count} {what}", *(f"  row {row}: {problem}" for row, problem in first[:LISTED])] if count else []
 
 
-def _heads(found: Study) -> list[str]:
-    """A table of the first variant: the mean over inputs of every measure that has one number per head."""
-    columns = [
-        (measure if len(lenses) == 1 else f"{measure}/{lens}", found.stat(measure, lens).input_mean)
-        for measure, lenses in found.document["measures"].items()
+def _print_heads(result: headscope.Study) -> None:
+    """Print a table of the first variant: the mean over inputs of every measure with one number per head."""
+    shape = (len(result.layers), len(result.heads))
+    columns = {
+        measure if len(lenses) == 1 else f"{measure}/{lens}": values
+        for measure, lenses in result.document["measures"].items()
         for lens in lenses
-        if f"stat/0/{measure}/{lens}/mean" in found.arrays
-    ]
-    shown = [(name, values) for name, values in columns if values.shape == (len(found.layers), len(found.heads))]
-    lines = ["", "  ".join(["head".ljust(6), *(name.rjust(18) for name, _ in shown)])]
-    for place in np.ndindex(len(found.layers), len(found.heads)):
-        cells = [
-            f"{values[place]:.3f}".rjust(18) if np.isfinite(values[place]) else "–".rjust(18) for _, values in shown
-        ]
-        lines.append("  ".join([f"{found.layers[place[0]]}.{found.heads[place[1]]}".ljust(6), *cells]))
-    return lines
+        if f"stat/0/{measure}/{lens}/mean" in result.arrays
+        and (values := result.stat(measure, lens).input_mean).shape == shape
+    }
+    rows = (
+        [f"{result.layers[i]}.{result.heads[j]}", *(format_number(float(values[i, j])) for values in columns.values())]
+        for i, j in np.ndindex(shape)
+    )
+    click.echo()
+    print_table(rows, ["head", *columns], range(1, len(columns) + 1))

@@ -1,4 +1,4 @@
-"""headscope token: who may use the server."""
+"""headscope token: create, list and revoke access tokens."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .output import JSON
 
 @click.group()
 def token() -> None:
-    """Say who may use the service.
+    """Manage the users of the service.
 
-    As soon as there is a token, every request needs one. The commands take effect on a running server.
+    Once the first token exists, every request needs one. The commands take effect on a running server.
     """
 
 
@@ -27,27 +27,26 @@ def _accounts() -> Accounts:
 @token.command()
 @click.argument("name")
 def create(name: str) -> None:
-    """Make a user NAME and print its token, which can't be shown again."""
-    made = _accounts().create(name)
-    click.echo(made)
-    click.echo(f"This is the token of {name}. It is kept nowhere: give it to {name} now.", err=True)
+    """Create a user NAME and print its token, which cannot be shown again."""
+    click.echo(_accounts().create(name))
+    click.echo(f"This is the token of {name}. Only its hash is stored, so copy it now.", err=True)
 
 
 @token.command(name="list")
 @JSON
 def list_(as_json: bool) -> None:
-    """List who has a token."""
-    everyone = _accounts().list()
+    """List the users."""
+    accounts = _accounts().list()
     if as_json:
-        click.echo(json.dumps([{"name": account.name, "created": account.created} for account in everyone]))
+        click.echo(json.dumps([{"name": account.name, "created": account.created} for account in accounts]))
         return
-    for account in everyone:
+    for account in accounts:
         click.echo(f"{account.name:<32} since {time.strftime('%Y-%m-%d', time.localtime(account.created))}")
 
 
 @token.command()
 @click.argument("name")
 def revoke(name: str) -> None:
-    """End the access of NAME, at once. Its analyses are kept."""
+    """Revoke the token of NAME immediately. Its analyses are kept."""
     _accounts().revoke(name)
-    click.echo(f"The token of {name} is no longer taken.", err=True)
+    click.echo(f"The token of {name} has been revoked.", err=True)

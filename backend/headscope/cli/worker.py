@@ -1,4 +1,4 @@
-"""headscope worker: takes jobs of a cluster and runs their models."""
+"""headscope worker: a worker of a cluster."""
 
 from __future__ import annotations
 
@@ -14,49 +14,45 @@ import psutil
 
 from .. import logs, stores
 from ..errors import HeadscopeError
-from ..jobs import JobDatabase, Worker, WorkerState
+from ..jobs import JobDatabase, Worker, WorkerState, celery
+from ..jobs.worker_process import WorkerProcess
 from ..server import doctor
 from ..server.service import create_engine
 from ..settings import Settings
 
-# A worker not heard of for this long (s) is not there; one that stops says so within seconds.
+# A worker without a heartbeat for this long (s) counts as stopped; one that stops in order deregisters within seconds.
 SILENT_SECONDS = 15.0
 
 
 @click.command()
 @click.option("--device", help="cpu, cuda, cuda:1, or auto for the GPU if there is one.  [default: HEADSCOPE_DEVICE]")
-@click.option(
-    "--name", help="A name that no other worker has and a restart keeps.  [default: of device, host and process]"
-)
-@click.option("--check", is_flag=True, help="Only say whether a worker of this host takes jobs: exit status 0 or 1.")
+@click.option("--name", help="Unique name that is kept across restarts.  [default: device, host and process id]")
+@click.option("--check", is_flag=True, help="Only report whether a worker of this host is running: exit status 0 or 1.")
 def worker(device: str | None, name: str | None, check: bool) -> None:
-    """Take jobs of a cluster and run their models.
+    """Run jobs of a cluster.
 
-    Goes on until it is told to stop. Needs HEADSCOPE_REDIS_URL, and the results where the servers have them: in the same
-    HEADSCOPE_HOME, or at the same HEADSCOPE_STORE_URL. Start one per GPU.
+    Runs until it is stopped. Requires HEADSCOPE_REDIS_URL, and the servers' results: the same HEADSCOPE_HOME or
+    HEADSCOPE_STORE_URL. Start one worker per GPU.
     """
     settings = Settings(device=device) if device else Settings()
     url = settings.redis_url
     if url is None:
-        raise HeadscopeError("A worker needs a cluster. Set HEADSCOPE_REDIS_URL to the Redis that its servers use.")
+        raise HeadscopeError("A worker needs a cluster. Set HEADSCOPE_REDIS_URL to the Redis of its servers.")
     database = stores.job_database(settings, patient=True)
     if check:
         _check(database)
         return
-    from ..jobs import celery
-    from ..jobs.worker_process import WorkerProcess
-
     logs.configure(settings.log_format, settings.log_level)
     stores.prepare(settings)
     doctor.refuse_evicting_broker(settings)
     chosen = settings.model_copy(update={"device": _device(settings.device)})
     host = socket.gethostname()
-    me = Worker(name or f"{chosen.device}@{host}-{os.getpid()}", chosen.device, pid=os.getpid(), host=host)
-    _be_the_only(database, me)
-    results = cache(lambda: stores.results(chosen))  # opened in the child: a connection does not survive a fork
+    identity = Worker(name or f"{chosen.device}@{host}-{os.getpid()}", chosen.device, pid=os.getpid(), host=host)
+    _wait_for_name(database, identity)
+    results = cache(lambda: stores.results(chosen))  # opened in the child: connections do not survive a fork
     app = celery.application(url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
     worker_process = WorkerProcess(
-        me,
+        identity,
         lambda: stores.job_database(settings, patient=True),
         lambda: create_engine(chosen),
         lambda: celery.count_messages(url, chosen.device),
@@ -67,34 +63,36 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     sys.exit(celery.serve(app, worker_process))
 
 
-def _device(asked: str) -> str:
-    """cpu or a GPU, in another process: this one must not touch the GPU, or its children could not."""
-    if asked != "auto":
-        return asked
+def _device(setting: str) -> str:
+    """Resolve auto to cpu or cuda, in another process: CUDA cannot be used in children forked from a process that has initialised it."""
+    if setting != "auto":
+        return setting
     code = "import torch; print('cuda' if torch.cuda.is_available() else 'cpu')"
-    return subprocess.check_output([sys.executable, "-c", code], text=True).strip()  # noqa: S603 - our own words
+    return subprocess.check_output([sys.executable, "-c", code], text=True).strip()  # noqa: S603 - constant arguments
 
 
 def _check(database: JobDatabase) -> None:
     here = [state for state in database.workers() if state.worker.host == socket.gethostname()]
-    if not any(_heard(database, state) for state in here):
-        raise HeadscopeError("No worker of this host takes jobs. Look at its log, and start it with: headscope worker")
-    click.echo("A worker of this host takes jobs.")
+    if not any(_has_heartbeat(database, state) for state in here):
+        raise HeadscopeError("No worker is running on this host. Read its log, and start it with: headscope worker")
+    click.echo("A worker is running on this host.")
 
 
-def _heard(database: JobDatabase, state: WorkerState) -> bool:
+def _has_heartbeat(database: JobDatabase, state: WorkerState) -> bool:
     return database.now() - state.seen < SILENT_SECONDS
 
 
-def _be_the_only(database: JobDatabase, me: Worker) -> None:
-    """Wait until nobody has this name any more. Raises HeadscopeError if somebody goes on having it."""
+def _wait_for_name(database: JobDatabase, identity: Worker) -> None:
+    """Wait until no other worker has this name. Raises HeadscopeError if one keeps it."""
     deadline = time.monotonic() + SILENT_SECONDS + 3
-    while any(state.worker.name == me.name and _lives(database, state, me) for state in database.workers()):
+    while any(
+        state.worker.name == identity.name and _is_alive(database, state, identity) for state in database.workers()
+    ):
         if time.monotonic() > deadline:
-            raise HeadscopeError("Another worker has that name. Stop it, or give this one another name with --name.")
+            raise HeadscopeError("Another worker has this name. Stop it, or choose another name with --name.")
         time.sleep(0.2)
 
 
-def _lives(database: JobDatabase, state: WorkerState, me: Worker) -> bool:
-    gone = state.worker.host == me.host and not psutil.pid_exists(state.worker.pid)
-    return not gone and _heard(database, state)
+def _is_alive(database: JobDatabase, state: WorkerState, identity: Worker) -> bool:
+    gone = state.worker.host == identity.host and not psutil.pid_exists(state.worker.pid)
+    return not gone and _has_heartbeat(database, state)

@@ -43,7 +43,7 @@ class Finding:
     message: str
 
 
-def findings(settings: Settings) -> Iterator[Finding]:
+def check_services(settings: Settings) -> Iterator[Finding]:
     """Everything around a server that there is by its settings. Takes seconds where something does not answer."""
     if (settings.home / FILE).exists():
         yield _tokens(settings)

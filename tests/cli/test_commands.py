@@ -9,15 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
 import headscope
+from headscope.cli.main import COMMANDS, main
 from headscope.server.accounts import FILE, Accounts
 from tests.support.commands import run
 from tests.support.server import Server, environment
-
-COMMANDS = ["serve", "worker", "token", "analyze", "study", "models", "mechanisms", "lenses", "measures", "doctor"]
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +58,20 @@ def test_help(home: Path, arguments: list[str]) -> None:
         assert all(command in ended.stdout for command in COMMANDS)
 
 
-def test_help_is_quick_to_load(home: Path) -> None:
+def test_summaries_of_commands() -> None:
+    """The lines of `headscope --help`, which imports no command, are the commands' own."""
+    context = click.Context(main)
+    for name, (_, text) in COMMANDS.items():
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert command.get_short_help_str(limit=200).rstrip(".") == text.rstrip(".")
+
+
+@pytest.mark.parametrize("command", [[], ["analyze"], ["study"]], ids=" ".join)
+def test_help_is_quick_to_load(home: Path, command: list[str]) -> None:
     """Help loads neither torch nor transformers."""
-    command = [sys.executable, "-X", "importtime", "-m", "headscope", "--help"]
+    command = [sys.executable, "-X", "importtime", "-m", "headscope", *command, "--help"]
     loaded = subprocess.run(command, env=environment(home), capture_output=True, text=True).stderr
     names = {line.rpartition("|")[2].strip() for line in loaded.splitlines()}
     assert "headscope.cli" in names
@@ -189,7 +200,8 @@ def test_models(home: Path, models: Path) -> None:
     cards = json.loads(run(home, "models", "--json", models=models).stdout)
     assert {"minilm", "bert", "gpt2"} <= {card["name"] for card in cards}
     table = run(home, "models", models=models).stdout.splitlines()
-    assert [line.split()[0] for line in table] == [card["name"] for card in cards]
+    assert table[0].split() == ["model", "layers", "heads", "kind", "state"]
+    assert [line.split()[0] for line in table[1:]] == [card["name"] for card in cards]
     (twin,) = [line for line in table if line.startswith("twin-bert-hopfield ")]
     assert "attends by hopfield; beside twin-bert-softmax" in twin
 

@@ -53,7 +53,7 @@ def test_figures_and_tables_of_a_file(tmp_path: Path, model: Path) -> None:
     assert {path.name for path in (tmp_path / "made").iterdir()} == {"entropy.csv", "heads.csv", "heads.tex"}
     assert "12 inputs of cats.jsonl" in done.stdout
     assert "columns: text is sentence, label is label" in done.stdout
-    assert "1 rows can't be used\n  row 13: " in done.stdout
+    assert "1 rows cannot be used\n  row 13: " in done.stdout
     with (tmp_path / "made" / "heads.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["layer"], row["head"]) for row in rows] == [(str(i), str(j)) for i in range(2) for j in range(4)]
@@ -76,7 +76,7 @@ def test_without_anything_asked_it_prints_every_head(tmp_path: Path, model: Path
     [
         (("nothing.tsv",), "There is no such file"),
         (("cats.txt", "--figure", "smile"), "There is no such figure"),
-        (("cats.txt", "--figure", "entropy:joy=1"), "does not take that"),
+        (("cats.txt", "--figure", "entropy:joy=1"), "parameters of figure entropy are not valid"),
         (("cats.txt", "--table", "smile"), "Invalid value for '--table'"),
         (("cats.txt", "--column", "text=nothing"), "invalid-request"),
     ],

@@ -1,0 +1,212 @@
+"""headscope analyze: one text or image, and a summary of every head."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import headscope
+
+from ..api.documents.arrays import to_lists
+from ..errors import HeadscopeError
+from ..lenses import LENSES
+from ..measures import MEASURES
+from ..mechanisms import MECHANISMS
+from ..models.catalog import Catalog
+from ..models.tokens import check_text
+from ..query.search import token_mean
+from ..settings import Settings
+from .output import JSON, KIND, MODEL, MethodType, format_number, parse_parameter, print_table, progress_bar
+
+# Fields of an analysis' document that --json prints as they are.
+FIELDS = ("kind", "tokens", "key_tokens", "layers", "heads", "lenses", "warnings", "timing_ms")
+# A measure, or measure/lens, and its values: [L, H] or [L], nested lists with None for NaN.
+Column = tuple[str, list[Any]]
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--pair", help="A second text, for models that read pairs; the decoder's text of an encoder-decoder.")
+@click.option(
+    "--image",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="An image instead of TEXT, for vision models.",
+)
+@MODEL
+@click.option(
+    "--mechanism",
+    type=MethodType("mechanism", MECHANISMS),
+    help="How the model attends; `headscope mechanisms` lists them.  [default: as it was trained]",
+)
+@click.option(
+    "-p",
+    "--param",
+    "params",
+    multiple=True,
+    metavar="PARAMETER=VALUE",
+    help="Parameter of the mechanism, or of the model's own mechanism; may be repeated.",
+)
+@click.option(
+    "-l",
+    "--lens",
+    "lenses",
+    multiple=True,
+    type=MethodType("lens", LENSES),
+    help="Lens; may be repeated; `headscope lenses` lists them.  [default: weights, effective]",
+)
+@click.option(
+    "-x",
+    "--measure",
+    "measures",
+    multiple=True,
+    type=MethodType("measure", MEASURES),
+    help="Measure; may be repeated; `headscope measures` lists them.  [default: entropy, null_share]",
+)
+@KIND
+@click.option("--generate", metavar="N", type=click.IntRange(1, 4096), help="Let the model add up to N tokens first.")
+@click.option("--max-tokens", type=click.IntRange(1), help="Truncate the text to that many tokens.")
+@click.option(
+    "--words",
+    is_flag=True,
+    help="Group tokens by word: add the strongest connection of every head, and with --json the maps by word.",
+)
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Save everything as a safetensors file."
+)
+@JSON
+def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool, words: bool, **options: Any) -> None:
+    """Analyse TEXT ("-" reads standard input) or an image, and print a summary of every head."""
+    request, given = _request(**options), dict(parse_parameter(param) for param in params)
+    if not Path(model).expanduser().is_dir():
+        Catalog(Settings(hub="any")).locate(model, pointer=None)  # fails before torch is loaded
+    with progress_bar(quiet=as_json) as progress:
+        progress(0.0, "loading", model)
+        loaded = headscope.load(model)
+        if given:
+            request["mechanism"] = {**(request["mechanism"] or loaded.facts.mechanism), **given}
+        a = headscope.analyze(loaded, **request, maps=out is not None or words, progress=progress)
+    if out is not None:
+        try:
+            a.save(out)
+        except OSError as error:
+            raise HeadscopeError("The file could not be written. Choose another place with --out.") from error
+    if as_json:
+        click.echo(json.dumps(_summary(a, words=words)))
+    else:
+        _print_heads(a, words=words)
+
+
+def _request(
+    text: str | None,
+    pair: str | None,
+    image: Path | None,
+    mechanism: dict[str, Any] | None,
+    lenses: tuple[dict[str, Any], ...],
+    measures: tuple[dict[str, Any], ...],
+    generate: int | None,
+    **rest: Any,
+) -> dict[str, Any]:
+    """Return the options as arguments of headscope.analyze. Exactly one of text and image is required."""
+    if (text is None) == (image is None):
+        raise click.UsageError("Give either a TEXT, or an image with --image.")
+    text = sys.stdin.read() if text == "-" else text
+    if text is not None:
+        check_text(text)
+    return {
+        "text": text,
+        "text_pair": pair,
+        "image": image,
+        "mechanism": mechanism,
+        "lenses": lenses or ("weights", "effective"),
+        "measures": measures or ("entropy", "null_share"),
+        "generate": None if generate is None else {"max_new_tokens": generate},
+        **rest,
+    }
+
+
+def _summary(a: headscope.Analysis, *, words: bool) -> dict[str, Any]:
+    """Return an analysis as JSON, with measures averaged over tokens; with `words` also the maps by word."""
+    document, means = a.source.document, _means(a)
+    summary = {
+        "id": a.id,
+        "model": a.model,
+        "mechanism": a.mechanism,
+        **{name: document[name] for name in FIELDS},
+        "measures": means,
+        "columns": {name: list(MEASURES[name].columns) for name in means if MEASURES[name].columns},
+    }
+    if words:
+        by_word = a.by("word")
+        summary["words"] = {"queries": by_word.queries, "keys": by_word.keys}
+        summary["maps"] = {lens: to_lists(maps) for lens, maps in by_word.maps.items()}
+    return summary
+
+
+def _means(a: headscope.Analysis) -> dict[str, dict[str, Any]]:
+    """Return measure -> lens -> values, averaged over tokens, as nested lists."""
+    return {
+        name: {lens: to_lists(token_mean(values, MEASURES[name].shape.split())) for lens, values in by_lens.items()}
+        for name, by_lens in a.measures.items()
+    }
+
+
+def _print_heads(a: headscope.Analysis, *, words: bool) -> None:
+    """Print one line per head with a column per measure, then one line per layer for measures of whole layers."""
+    shape, milliseconds = f"{len(a.layers)} layers × {len(a.heads)} heads", a.result.timing_ms["total"]
+    click.echo(f"{a.model}: {len(a.tokens)} tokens, {shape}, {milliseconds:.0f} ms")
+    for warning in a.warnings:
+        click.echo(f"{warning.lens or 'model'}: {warning.message}")
+    means = _means(a)
+    heads, layers = list(_columns(means, "L H")), list(_columns(means, "L"))
+    strongest = _strongest_connections(a) if words else None
+    rows = [
+        [
+            f"{layer}.{head}",
+            *(format_number(values[i][j]) for _, values in heads),
+            *([strongest[i][j]] if strongest else []),
+        ]
+        for i, layer in enumerate(a.layers)
+        for j, head in enumerate(a.heads)
+    ]
+    _print_section("head", heads, rows, ["strongest connection"] if words else [])
+    if layers:
+        rows = [[str(layer), *(format_number(values[i]) for _, values in layers)] for i, layer in enumerate(a.layers)]
+        _print_section("layer", layers, rows, [])
+
+
+def _print_section(name: str, columns: list[Column], rows: list[list[str]], more: list[str]) -> None:
+    click.echo()
+    print_table(rows, [name, *(title for title, _ in columns), *more], range(1, len(columns) + 1))
+
+
+def _columns(means: dict[str, Any], axes: str) -> Iterator[Column]:
+    """Yield the measures with one number per place along `axes`; of measures with several columns the first one."""
+    for name, by_lens in means.items():
+        measure = MEASURES[name]
+        left = " ".join(axis for axis in measure.shape.split() if axis not in "QK")
+        for lens, values in by_lens.items():
+            title = name if len(by_lens) == 1 else f"{name}/{lens}"
+            if left == axes:
+                yield title, values
+            elif left == f"{axes} C":
+                yield f"{title}.{measure.columns[0]}", np.array(values, dtype=object)[..., 0].tolist()
+
+
+def _strongest_connections(a: headscope.Analysis) -> list[list[str]]:
+    """Return the strongest connection between words of every head, in the first lens that has one map per head."""
+    lens = next((name for name, maps in a.maps.items() if maps.shape[1] == len(a.heads)), None)
+    if lens is None:
+        return [[""] * len(a.heads) for _ in a.layers]
+    words = a.by("word")
+
+    def describe(map_: np.ndarray[Any, Any]) -> str:
+        query, key = np.unravel_index(np.abs(map_).argmax(), map_.shape)
+        return f"{words.queries[query]} → {words.keys[key]} {map_[query, key]:.2f}"
+
+    return [[describe(map_) for map_ in layer] for layer in np.nan_to_num(words.maps[lens])]
