@@ -91,7 +91,7 @@ def codes() -> dict[str, tuple[int, str]]:
         if cls is not errors.Unknown:
             found[cls.code] = (cls.status, cls.title)
     source = "\n".join(path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py")))
-    for what in re.findall(r'(?:[Uu]nknown|_chosen|_choices|canonical|parse_slice)\(\s*"([a-z_]+)"', source):
+    for what in re.findall(r'(?:[Uu]nknown(?:_job)?|_chosen|_choices|canonical|parse_slice)\(\s*"([a-z_]+)"', source):
         found[f"unknown-{what}"] = (errors.Unknown.status, f"Unknown {what}")
     found |= {code: (status, title) for status, (code, title) in problems.TITLES.items()}
     refused = r'\(\s*(\d{3}),\s*"([a-z-]+)",\s*"([^"]+)",'

@@ -70,12 +70,16 @@ def parse_parameter(text: str) -> tuple[str, Any]:
 
 def print_table(rows: Iterable[Sequence[Any]], header: Sequence[str], numbers: Collection[int]) -> None:
     """Print one line per row, never wrapped, with the columns `numbers` aligned to the right."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for place, name in enumerate(header):
         table.add_column(name, justify="right" if place in numbers else "left", no_wrap=True)
     for row in rows:
         table.add_row(*map(str, row))
-    Console(width=WIDTH, markup=False, highlight=False, emoji=False).print(table)
+    console = Console(width=WIDTH, markup=False, highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())  # trailing spaces of a long column would wrap in a terminal
 
 
 def format_number(value: float | None) -> str:
