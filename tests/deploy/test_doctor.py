@@ -125,8 +125,8 @@ def test_broker_and_cache_are_not_one(tmp_path: Path, redis_server: Callable[...
 def test_redis_is_away(tmp_path: Path) -> None:
     all_ = found(tmp_path, redis_url=NOBODY, cache_url="redis://127.0.0.1:1")
     assert all_ == {
-        "broker": (False, "The broker can't be reached. Start it, or correct HEADSCOPE_REDIS_URL."),
-        "cache": (False, "The cache can't be reached. Start it, or correct HEADSCOPE_CACHE_URL."),
+        "broker": (False, "The broker cannot be reached. Start it, or correct HEADSCOPE_REDIS_URL."),
+        "cache": (False, "The cache cannot be reached. Start it, or correct HEADSCOPE_CACHE_URL."),
     }
 
 
@@ -135,7 +135,7 @@ def test_redis_refuses_the_password_and_it_is_not_shown(tmp_path: Path, redis_se
     assert found(tmp_path, redis_url=right.geturl())["broker"][0]
     for who in ("", "headscope:wrong7@", f"stranger:{right.password}@"):
         told = found(tmp_path, redis_url=f"redis://{who}127.0.0.1:{right.port}/0")["broker"]
-        assert told == (False, "The broker refuses the user or the password. Correct them in HEADSCOPE_REDIS_URL.")
+        assert told == (False, "The broker rejects the user or the password. Correct them in HEADSCOPE_REDIS_URL.")
 
 
 def test_a_redis_that_keeps_its_settings_to_itself(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_an_object_store(tmp_path: Path) -> None:
     """A bucket that is there is written to and left as it was; one that is not is a problem, in words of our own."""
     with object_store(tmp_path):
         fsspec.filesystem("s3").mkdir("there")
-        assert found(tmp_path, store_url="s3://there/prefix")["store"] == (True, "can be written and read")
+        assert found(tmp_path, store_url="s3://there/prefix")["store"] == (True, "readable and writable")
         assert fsspec.filesystem("s3").find("there") == []
         ok, message = found(tmp_path, store_url="s3://nowhere/prefix")["store"]
         assert not ok
@@ -224,4 +224,4 @@ def test_the_command_says_it_and_fails(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "headscope", "doctor"]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert shown.returncode == 1
-    assert "BAD  broker: The broker can't be reached." in shown.stdout
+    assert "BAD  broker: The broker cannot be reached." in shown.stdout

@@ -257,6 +257,6 @@ def test_two_servers_on_one_home(new_server: Start, models: Path) -> None:
         timeout=60,
     )
     assert (second.returncode, second.stdout) == (1, "")
-    assert second.stderr.startswith("headscope: Another Headscope server uses this home.")
+    assert second.stderr.startswith("headscope: Another Headscope server uses this data directory.")
     assert len(second.stderr.splitlines()) == 1
     assert server.client.get("/readyz").json()["status"] == "ok"

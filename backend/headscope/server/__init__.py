@@ -1,1 +1,1 @@
-"""What a server process has: the service, admission, data sets, studies, accounts."""
+"""A server process: the service, admission of requests, data sets, studies, accounts, limits and checks."""

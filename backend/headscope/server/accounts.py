@@ -1,4 +1,4 @@
-"""Who may use the server: one access token per user, of which the home keeps only the hash."""
+"""The users of a server. Each has one access token, of which only the hash is stored."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 TOKEN_BYTES = 32
 FILE = "tokens.json"
-# Inode, time of change (ns) and size: every version of the file has its own, for it is only ever replaced.
+# Inode, modification time (ns) and size: unique per version, because the file is only ever replaced.
 Version = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user: its name, the SHA-256 of its token in hexadecimal digits, and when it was made (s since 1970)."""
+    """A user: its name, the SHA-256 of its token in hexadecimal digits, and when it was created (s since 1970)."""
 
     name: str
     sha256: str
@@ -35,10 +35,10 @@ class Account:
 
 
 class Accounts:
-    """The users in the file `path`. It is read again whenever it has changed, so that a command takes effect on a running server.
+    """The users in the file `path`, which is reread whenever it changes, so that commands take effect on a running server.
 
-    Tokens are demanded from the moment there is a file, and stay demanded when the last user is revoked: nobody opens a server by locking somebody out.
-    `required` demands them without a file, too.
+    Tokens are required once the file exists, even after the last user has been revoked: revoking access never opens a server.
+    With `required`, tokens are required without a file, too.
     """
 
     def __init__(self, path: Path, *, required: bool = False) -> None:
@@ -46,25 +46,25 @@ class Accounts:
         self._read: tuple[Version | None, tuple[Account, ...]] = (None, ())
 
     def require_token(self) -> bool:
-        """Whether requests need a token. Raises AccountsUnreadable."""
+        """Return whether requests need a token. Raises AccountsUnreadable."""
         return self._required or self._version() is not None
 
     def list(self) -> tuple[Account, ...]:
-        """All users, in the order in which they were made. Raises AccountsUnreadable."""
+        """Return all users in the order in which they were created. Raises AccountsUnreadable."""
         version = self._version()
         if version != self._read[0]:
             self._read = (version, self._parse() if version else ())
         return self._read[1]
 
     def find_user(self, token: str) -> str | None:
-        """The name of the user with that token; None if nobody has it. Raises AccountsUnreadable."""
+        """Return the name of the user with that token, or None. Raises AccountsUnreadable."""
         given = _digest(token)
-        # All of them are compared, so that the time says nothing about which one it was.
+        # Every token is compared, so that timing does not reveal which one matched.
         found = [account.name for account in self.list() if hmac.compare_digest(account.sha256, given)]
         return found[0] if found else None
 
     def create(self, name: str) -> str:
-        """Make a user, and its token, which is known nowhere else. Raises InvalidRequest where the name can't be had."""
+        """Create a user, and return its token, which is stored nowhere. Raises InvalidRequest for a name that is invalid or taken."""
         if not NAME.fullmatch(name):
             raise InvalidRequest(
                 "A name has 1 to 64 letters, digits, dots, hyphens, underscores or @, and begins with a letter or a digit."
@@ -73,19 +73,21 @@ class Accounts:
 
         def added(accounts: tuple[Account, ...]) -> tuple[Account, ...]:
             if any(account.name == name for account in accounts):
-                raise InvalidRequest("There is a user of that name. Revoke its token first, or choose another name.")
+                raise InvalidRequest(
+                    "There is already a user of that name. Revoke its token first, or choose another name."
+                )
             return (*accounts, Account(name, _digest(token), time.time()))
 
         self._change(added)
         return token
 
     def revoke(self, name: str) -> None:
-        """End a user's access at once. What it has asked for stays, for a new user of that name. Raises Unknown."""
+        """Revoke a user's access immediately. Its analyses are kept for a new user of the same name. Raises Unknown."""
 
         def without(accounts: tuple[Account, ...]) -> tuple[Account, ...]:
             kept = tuple(account for account in accounts if account.name != name)
             if kept == accounts:
-                raise Unknown("user", "There is no user of that name. `headscope token list` shows who there is.")
+                raise Unknown("user", "There is no user of that name. `headscope token list` lists the users.")
             return kept
 
         self._change(without)
@@ -110,7 +112,7 @@ class Accounts:
         return found
 
     def _change(self, change: Callable[[tuple[Account, ...]], Iterable[Account]]) -> None:
-        """Replace the file by one with the changed users, one command at a time. Raises AccountsUnreadable."""
+        """Replace the file by one with the changed users, under a lock. Raises AccountsUnreadable."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self._path.with_suffix(".lock").open("w") as lock:
@@ -119,11 +121,11 @@ class Accounts:
                 self._replace(json.dumps({"tokens": accounts}, indent=1).encode())
         except OSError:
             raise AccountsUnreadable(
-                "The file of access tokens can't be written. Run this as the user who runs the server."
+                "The file of access tokens cannot be written. Run this command as the user that runs the server."
             ) from None
 
     def _replace(self, data: bytes) -> None:
-        """Readers see the old file or the new one, whole; nobody else ever sees either."""
+        """Replace the file atomically, readable by its owner only."""
         new = self._path.with_name(f"{self._path.name}.{uuid.uuid4().hex}")
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
@@ -141,5 +143,5 @@ def _digest(token: str) -> str:
 
 def _unreadable() -> AccountsUnreadable:
     return AccountsUnreadable(
-        "The server can't read its file of access tokens (tokens.json in HEADSCOPE_HOME). Whoever runs it must mend the file, or make the tokens anew."
+        "The file of access tokens (tokens.json in HEADSCOPE_HOME) cannot be read. The server's administrator must repair it, or create the tokens again."
     )

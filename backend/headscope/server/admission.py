@@ -1,4 +1,4 @@
-"""What a server accepts: a request becomes work for the queue, once everything that can be known without the model has been checked."""
+"""Admission: validates requests against everything that is known without loading the model, and turns them into work for the queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..studies.request import StudyRequest
 
 
 class Admission:
-    """Checks requests against the catalogue and the limits of the settings."""
+    """Checks of requests against the catalogue and the limits of the settings."""
 
     def __init__(self, settings: Settings, catalog: Catalog) -> None:
         self._settings, self._catalog = settings, catalog
@@ -28,7 +28,7 @@ class Admission:
     def admit(
         self, request: AnalysisRequest, place: int | None = None, owner: str = LOCAL, request_id: str = ""
     ) -> Work:
-        """The request as work. In a batch, at `place`, errors point into the inputs where that is where they come from.
+        """Check a request, and return it as work. `place` is its index in a batch, to which the pointers of errors are adapted.
 
         Raises InvalidRequest, Unknown, Unsupported, ModelError or BudgetExceeded.
         """
@@ -43,7 +43,7 @@ class Admission:
         return Work(request.key(digest), payload, digest, request.recipe(digest), count, owner, request_id)
 
     def _check(self, request: AnalysisRequest) -> tuple[AnalysisRequest, Located, int | None]:
-        """The request with its mechanism, where the model is, and how many tokens the input has, if that is known already."""
+        """Return the request with its mechanism, the location of the model, and the number of tokens if it is known."""
         limit = self._settings.text_bytes
         for text, pointer in ((request.text, "/text"), (request.text_pair, "/text_pair")):
             if text is not None:
@@ -56,17 +56,19 @@ class Admission:
         return request, located, self._check_size(located, facts, request)
 
     def _locate(self, model: str) -> tuple[Located, Facts | None]:
-        """A model that can be used, and what is known of it before it is loaded."""
+        """Locate a usable model, and return what is known about it before it is loaded."""
         located = self._catalog.locate(model)
         self._catalog.check(located)
         return located, self._catalog.facts(located)
 
     def admit_study(self, request: StudyRequest) -> tuple[StudyRequest, list[str], Tokenizer | None]:
-        """The request with its mechanisms, digests of the models, and the tokenizer of the first one where it is here.
+        """Return the request with its mechanisms, the models' digests, and the first model's tokenizer if its file is on this machine.
 
-        Raises Unknown, Unsupported or ModelError. What it says of an input is said before there is one, and so of all.
+        No input is known yet, so everything checked here holds for all of them. Raises Unknown, Unsupported or ModelError.
         """
-        pair = {"text_pair": "-"} if request.kind in ("decoder", "cross") else {}  # whether a row has one is seen later
+        pair = (
+            {"text_pair": "-"} if request.kind in ("decoder", "cross") else {}
+        )  # whether a row has one is checked later
         known = [self._locate(one.model) for one in request.variants]
         request = request.settled([facts.mechanism if facts else SOFTMAX for _, facts in known])
         for (_, facts), one in zip(known, request.requests, strict=True):
@@ -75,7 +77,7 @@ class Admission:
         return request, [located.digest() for located, _ in known], self._tokenizer(known[0][0])
 
     def check_study_size(self, request: StudyRequest, tokens: int) -> None:
-        """Raise BudgetExceeded where an input of that many tokens would not fit; more than a model takes is refused input by input."""
+        """Raise BudgetExceeded if an input of that many tokens would not fit. Inputs longer than the model takes fail one by one."""
         for one in request.requests:
             facts = self._catalog.facts(self._catalog.locate(one.model))
             if facts is not None:
@@ -83,7 +85,7 @@ class Admission:
                 self._check_fits(facts, one, longest, longest)
 
     def _check_size(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
-        """Number of queries, where the tokens along both axes are known already. Raises TooManyTokens or BudgetExceeded."""
+        """Return the number of queries if the tokens along both axes are known. Raises TooManyTokens or BudgetExceeded."""
         tower = facts.tower(request.kind)
         first = self._count_tokens(located, facts, request)
         queries, keys = first, first
@@ -100,13 +102,13 @@ class Admission:
         return queries
 
     def _check_fits(self, facts: Facts, request: AnalysisRequest, queries: int, keys: int) -> None:
-        """Raise BudgetExceeded unless memory and disk are enough."""
+        """Raise BudgetExceeded unless memory and disk suffice."""
         tower = facts.tower(request.kind)
         planned = memory.plan(request, dict.fromkeys(range(tower.layers), tower.heads), queries, keys)
         memory.check(planned, min(self._settings.job_bytes, self._settings.quota_bytes))
 
     def _count_tokens(self, located: Located, facts: Facts, request: AnalysisRequest) -> int | None:
-        """Number of tokens of the (first) text, if the tokenizer's file is here; the worker counts again."""
+        """Return the number of tokens of the (first) text if the tokenizer's file is on this machine; the worker counts again."""
         if facts.patches is not None:
             return facts.patches.tokens
         if request.token_ids is not None:
@@ -121,7 +123,7 @@ class Admission:
         )
 
     def _tokenizer(self, located: Located) -> Tokenizer | None:
-        """The tokenizer of a model, if its file is here. Raises CorruptModel."""
+        """Return the tokenizer of a model if its file is on this machine. Raises CorruptModel."""
         path = located.folder / "tokenizer.json" if located.folder else None
         if path is None or not path.is_file():
             return None
@@ -131,12 +133,12 @@ class Admission:
             try:
                 self._tokenizers[digest] = tokens.prepare(Tokenizer.from_file(str(path)))
             except Exception as error:  # tokenizers raises nothing more precise
-                raise CorruptModel("The model's tokenizer can't be read.") from error
+                raise CorruptModel("The model's tokenizer cannot be read.") from error
         return self._tokenizers[digest]
 
 
 def _check_supported(facts: Facts, request: AnalysisRequest) -> None:
-    """Raise InvalidRequest or Unsupported for an input or a method that such a model does not take."""
+    """Raise InvalidRequest or Unsupported for an input or method that the model does not support."""
     missing = support.find_missing(facts, request.kind)
     support.check_input(facts, request)
     check_capabilities(request.methods, missing)

@@ -1,4 +1,4 @@
-"""The data sets of a server: files that users sent, those of folders that the operator offers, and the hub's where that is allowed."""
+"""The data sets of a server: uploaded files, files in the operator's folders, and data sets of the hub if they are allowed."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from ..studies.data.reading import Bounds, read_apart
 from ..studies.request import InlineData
 
 ID = re.compile(r"[0-9a-f]{32}")
-# Files of the operator's folders that are listed at most.
+# Most files of the operator's folders that are listed.
 MOST_LISTED = 10_000
-# Characters of a text in a sample.
+# Most characters of a text in a sample.
 SHOWN_CHARACTERS = 500
 
 Columns = Mapping[str, str] | None
 
 
 class Datasets:
-    """Finds data sets and reads them. Its methods block; the API calls them in threads.
+    """The data sets, found by name and read. Methods block; the API calls them in threads.
 
-    A data set is named by the id of a file that was sent, by `folder/path` of a file in one of HEADSCOPE_DATA_DIRS, or as `hub:org/name/path`. `owner` is
-    whose data sets are seen; None is the one user of a server without users.
+    A data set is named by the id of an uploaded file, by `folder/path` of a file in one of HEADSCOPE_DATA_DIRS, or as `hub:org/name/path`. Only data sets
+    that `owner` may read are found; None is the one user of a server without users.
     """
 
     def __init__(self, settings: Settings, files: Blobs, database: JobDatabase) -> None:
@@ -48,13 +48,13 @@ class Datasets:
 
     @property
     def staging(self) -> Path:
-        """A folder of this machine for files on their way."""
+        """Local folder for files that are being transferred."""
         return self._files.staging
 
     def add(self, path: Path, name: str, format_: str | None, owner: str | None) -> dict[str, Any]:
-        """Read a file that was sent, keep it, and say what it is. The same file by the same name has the same id.
+        """Read an uploaded file, store it, and return its description. The same file under the same name has the same id.
 
-        Raises InvalidDataset, Unknown for its format, StorageFull or StoreUnavailable; nothing is kept then.
+        Raises InvalidDataset, Unknown for its format, StorageFull or StoreUnavailable; then nothing is stored.
         """
         id_ = _content_id(name, format_, digest_of(path))
         document = self._files.document(id_)
@@ -68,7 +68,7 @@ class Datasets:
     def load(
         self, dataset: str | InlineData, columns: Columns, bad_rows: BadRows, owner: str | None
     ) -> tuple[str, Dataset]:
-        """A data set that the owner may read, and its name; one that comes with a request is kept as one that is sent, and named by its id.
+        """Return the name and rows of a data set. Inline data is stored like an uploaded file, and named by its id.
 
         Raises Unknown, InvalidDataset, InvalidRequest, DatasetUnavailable, StorageFull or StoreUnavailable.
         """
@@ -78,7 +78,7 @@ class Datasets:
             return dataset, self._read(path, name, format_, columns, bad_rows=bad_rows)
 
     def identify(self, dataset: str, owner: str | None) -> tuple[Hashable, dict[str, Any] | None]:
-        """What changes with the content of a data set, None for one of the hub; and its description as it was sent, where it was. Raises Unknown."""
+        """Return a fingerprint of a data set's content (None for the hub), and the description of an uploaded file (else None). Raises Unknown."""
         if dataset.startswith(hub.PREFIX):
             return None, None
         if ID.fullmatch(dataset):
@@ -88,12 +88,12 @@ class Datasets:
         return (str(path), status.st_mtime_ns, status.st_size), None
 
     def describe(self, dataset: str, format_: str | None, columns: Columns, owner: str | None) -> dict[str, Any]:
-        """Read a data set with these columns and describe it. Raises as `load`."""
+        """Read a data set with these columns, and describe it. Raises the errors of `load`."""
         with self._open(dataset, owner) as (path, name, given):
             return self._describe(path, name, format_ or given, columns, dataset)
 
     def list(self, owner: str | None) -> Iterator[dict[str, Any]]:
-        """Id, name and bytes of every data set there is: the owner's, the newest first, then those of the operator's folders.
+        """Yield id, name and bytes of every data set: first the owner's, newest first, then those in the operator's folders.
 
         Raises StoreUnavailable or BrokerUnavailable.
         """
@@ -105,7 +105,7 @@ class Datasets:
             yield {"id": name, "name": name, "bytes": size}
 
     def delete(self, id_: str, owner: str | None) -> None:
-        """Forget a file that was sent; others who sent it too keep it. Raises Unknown."""
+        """Delete an uploaded file, unless other users have uploaded it too. Raises Unknown."""
         if not ID.fullmatch(id_):
             raise _unknown()
         self._find(id_, owner)
@@ -126,12 +126,12 @@ class Datasets:
 
     @contextmanager
     def _open(self, dataset: str, owner: str | None) -> Iterator[tuple[Path, str, str | None]]:
-        """A path where the data set lies for now, its name, and its format where that was said."""
+        """Provide a local path of the data set, its name, and its format if it was given."""
         if dataset.startswith(hub.PREFIX):
             if self._settings.hub != "any":
                 raise Unknown(
                     "dataset",
-                    "Data sets of the hub can't be used here. Start the server with HEADSCOPE_HUB=any to allow them, or send the file.",
+                    "Data sets of the hub are not allowed here. Start the server with HEADSCOPE_HUB=any to allow them, or upload the file.",
                     pointer="/dataset",
                 )
             path = hub.fetch(dataset, self._settings.dataset_bytes)
@@ -148,7 +148,7 @@ class Datasets:
             yield path, path.name, None
 
     def _find_in_folders(self, name: str) -> Path:
-        """A file of the operator's folders. A link that leaves its folder is not followed."""
+        """Return the path of a file in the operator's folders. Links that leave their folder are not followed."""
         first, _, rest = name.partition("/")
         for root in self._settings.data_dirs:
             if root.resolve().name == first and rest and (found := _file_below(root, rest)):
@@ -156,7 +156,7 @@ class Datasets:
         raise _unknown()
 
     def _walk_folders(self) -> Iterator[tuple[str, int]]:
-        """Yield the name and bytes of every file of the operator's folders that has the suffix of a format."""
+        """Yield the name and bytes of every file in the operator's folders that has the suffix of a format."""
         suffixes = tuple(suffix for one in FORMATS.values() for suffix in one.suffixes)
         for root in (folder.resolve() for folder in self._settings.data_dirs):
             for folder, folders, names in os.walk(root):
@@ -194,9 +194,9 @@ class Datasets:
 
 
 def _file_below(root: Path, name: str) -> tuple[Path, int] | None:
-    """Return the path and bytes of a file below `root`, links resolved; None for a link that leaves it, and for any name that is not of a file."""
+    """Return the resolved path and the bytes of a file below `root`; None for a link that leaves it, or if there is no such file."""
     try:
-        name.encode()  # file systems take names that are not UTF-8, JSON does not
+        name.encode()  # file systems allow names that are not UTF-8, JSON does not
         path = (root / name).resolve(strict=True)
         status = path.stat()
     except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links, not permitted
@@ -218,6 +218,6 @@ def _content_id(name: str, format_: str | None, digest: str) -> str:
 def _unknown() -> Unknown:
     return Unknown(
         "dataset",
-        "There is no data set of that id or name, or it made room for newer ones. GET /api/v1/datasets lists what there is.",
+        "There is no data set of that id or name, or it was evicted. GET /api/v1/datasets lists the data sets.",
         pointer="/dataset",
     )

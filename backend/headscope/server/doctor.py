@@ -1,4 +1,4 @@
-"""What a server has around it: broker, cache, store and workers; and what is wrong with them, in one sentence that says what to change."""
+"""Checks of the services around a server: broker, cache, store and workers. Every problem comes with what to change."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import stores
+from ..core.lazy import fsspec, redis
 from ..errors import HeadscopeError, InvalidSetting
 from ..settings import Settings
 from .accounts import FILE
 
 OLDEST_REDIS = (7, 0)
-# Clocks further apart than this (s) make times on the page wrong, and object stores refuse what is signed with them.
+# A larger clock skew (s) makes times on the page wrong, and object stores reject requests signed with it.
 SKEW_SECONDS = 5.0
-# Of a broker's memory; with less room left it is about to refuse jobs.
+# Share of the broker's memory above which it is about to reject jobs.
 FULL = 0.9
 DROPS = (
     "The broker drops all jobs when it restarts, because it replays its append-only file as the user default, which may not write. "
@@ -26,17 +27,17 @@ DROPS = (
 )
 UNCHECKED = (
     "Headscope cannot check whether the broker keeps its jobs when it restarts. "
-    "Allow +acl|dryrun to its user, as deploy/redis/start.sh does, and restart it."
+    "Grant +acl|dryrun to its user, as deploy/redis/start.sh does, and restart it."
 )
-EVICTS = "The broker may throw away jobs when its memory is full. Set maxmemory-policy noeviction in its configuration, and restart it."
+EVICTS = "The broker may evict jobs when its memory is full. Set maxmemory-policy noeviction in its configuration, and restart it."
 
-# What a Redis says of itself, by the names of INFO and CONFIG.
+# What INFO and CONFIG of a Redis report, by their names.
 Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, whether it is as it should be, and what it is, or what to change."""
+    """The result of a check: its name, whether it passed, and the state found or what to change."""
 
     name: str
     ok: bool
@@ -44,25 +45,25 @@ class Finding:
 
 
 def check_services(settings: Settings) -> Iterator[Finding]:
-    """Everything around a server that there is by its settings. Takes seconds where something does not answer."""
+    """Check every service that the settings name. Takes seconds if one does not answer."""
     if (settings.home / FILE).exists():
-        yield _tokens(settings)
+        yield _check_tokens(settings)
     broker = cache = None
     if settings.redis_url:
-        broker = yield from _redis("broker", "HEADSCOPE_REDIS_URL", settings.redis_url, _about_broker)
+        broker = yield from _check_redis("broker", "HEADSCOPE_REDIS_URL", settings.redis_url, _check_broker)
     if broker:
-        yield _clock(broker)
-        yield _workers(settings)
+        yield _check_clock(broker)
+        yield _check_workers(settings)
     if settings.cache_url:
-        cache = yield from _redis("cache", "HEADSCOPE_CACHE_URL", settings.cache_url, _about_cache)
+        cache = yield from _check_redis("cache", "HEADSCOPE_CACHE_URL", settings.cache_url, _check_cache)
     if broker and cache:
-        yield _apart(broker, cache)
+        yield _check_separate(broker, cache)
     if settings.store_url:
-        yield _store(settings.store_url)
+        yield _check_store(settings.store_url)
 
 
 def refuse_evicting_broker(settings: Settings) -> None:
-    """Raise InvalidSetting where the broker would forget jobs. One that does not answer may be on its way: that is for later."""
+    """Raise InvalidSetting if the broker may evict jobs. A broker that does not answer is ignored: it may still be starting."""
     if settings.redis_url is None:
         return
     try:
@@ -73,16 +74,16 @@ def refuse_evicting_broker(settings: Settings) -> None:
         raise InvalidSetting(EVICTS)
 
 
-def _redis(
-    name: str, setting: str, url: str, about: Callable[[Facts], Iterator[str]]
+def _check_redis(
+    name: str, setting: str, url: str, check: Callable[[Facts], Iterator[str]]
 ) -> Generator[Finding, None, Facts | None]:
-    """What is to be said of a Redis, and what it says of itself; None if it says nothing."""
+    """Yield the result of checking a Redis, and return what it reports; None if it does not answer."""
     try:
         facts = _ask(name, setting, url)
     except HeadscopeError as error:
         yield Finding(name, False, error.detail)
         return None
-    wrong = [*_about_any(name, facts), *about(facts)]
+    wrong = [*_check_version(name, facts), *check(facts)]
     yield Finding(
         name, not wrong, " ".join(wrong) or f"Redis {facts['redis_version']}, {facts['used_memory_human']} used"
     )
@@ -90,12 +91,9 @@ def _redis(
 
 
 def _ask(name: str, setting: str, url: str) -> Facts:
-    """What the Redis at that address says of itself. Raises HeadscopeError."""
-    from redis import Redis
-    from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
-
+    """Return what the Redis at that address reports. Raises HeadscopeError."""
     try:
-        with Redis.from_url(
+        with redis.Redis.from_url(
             url, socket_connect_timeout=2, socket_timeout=5, decode_responses=True, retry=None
         ) as client:
             facts = dict(client.info())
@@ -103,75 +101,73 @@ def _ask(name: str, setting: str, url: str) -> Facts:
             facts["time"] = seconds + microseconds / 1e6
             facts |= _settings(client)
             return facts
-    except (AuthenticationError, NoPermissionError):
-        raise HeadscopeError(f"The {name} refuses the user or the password. Correct them in {setting}.") from None
-    except RedisError:
-        raise HeadscopeError(f"The {name} can't be reached. Start it, or correct {setting}.") from None
+    except (redis.AuthenticationError, redis.exceptions.NoPermissionError):
+        raise HeadscopeError(f"The {name} rejects the user or the password. Correct them in {setting}.") from None
+    except redis.RedisError:
+        raise HeadscopeError(f"The {name} cannot be reached. Start it, or correct {setting}.") from None
 
 
 def _settings(client: Any) -> Facts:
-    """Return `appendfsync`, and as `replay` whether the user default may write: OK, the reason why not, or None if that is not told.
+    """Return `appendfsync`, and as `replay` whether the user default may write: OK, the reason why not, or None if it is unknown.
 
-    Redis replays its append-only file as that user and drops every transaction that it may not run; every change of a job is one.
+    Redis replays its append-only file as that user, and drops every transaction that the user may not run. Every change of a job is a transaction.
     """
-    from redis.exceptions import ResponseError
-
     try:
         shown = client.config_get("appendfsync")
-    except ResponseError:  # hosted ones keep both to themselves
+    except redis.ResponseError:  # hosted brokers do not allow the command
         return {"appendfsync": "always", "replay": "OK"}
     try:
         return {**shown, "replay": client.acl_dryrun("default", "HSET", "headscope:job:0", "status", "queued")}
-    except ResponseError:
+    except redis.ResponseError:
         return {**shown, "replay": None}
 
 
-def _about_any(name: str, facts: Facts) -> Iterator[str]:
+def _check_version(name: str, facts: Facts) -> Iterator[str]:
     version = str(facts["redis_version"])
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
         yield f"The {name} is Redis {version}, which is too old. Install version 7."
 
 
-def _about_broker(facts: Facts) -> Iterator[str]:
+def _check_broker(facts: Facts) -> Iterator[str]:
     if _evicts(facts):
         yield EVICTS
     if not facts["aof_enabled"]:
-        yield "The broker forgets all jobs when it restarts. Set appendonly yes in its configuration, and restart it."
+        yield "The broker loses all jobs when it restarts. Set appendonly yes in its configuration, and restart it."
     elif facts["replay"] is None:
         yield UNCHECKED
     elif facts["replay"] != "OK":
         yield DROPS
     elif facts["appendfsync"] != "always":
-        yield "The broker may forget the last second's jobs when it crashes. Set appendfsync always in its configuration, and restart it."
+        yield "The broker may lose the last second of jobs when it crashes. Set appendfsync always in its configuration, and restart it."
     most = int(facts["maxmemory"])
     if most and int(facts["used_memory"]) > FULL * most:
-        yield "The broker's memory is nearly full, and then it accepts no more jobs. Raise maxmemory in its configuration, and restart it."
+        yield "The broker's memory is nearly full; once it is full, the broker rejects jobs. Raise maxmemory in its configuration, and restart it."
 
 
 def _evicts(facts: Facts) -> bool:
     return str(facts["maxmemory_policy"]) != "noeviction"
 
 
-def _about_cache(facts: Facts) -> Iterator[str]:
+def _check_cache(facts: Facts) -> Iterator[str]:
     if not int(facts["maxmemory"]):
-        yield "The cache may take all memory. Set maxmemory in its configuration, for example maxmemory 256mb, and restart it."
+        yield "The cache may use all memory of its machine. Set maxmemory in its configuration, for example maxmemory 256mb, and restart it."
     if not str(facts["maxmemory_policy"]).startswith("allkeys-"):
-        yield "The cache does not make room for what is new. Set maxmemory-policy allkeys-lru in its configuration, and restart it."
+        yield "The cache does not evict old entries. Set maxmemory-policy allkeys-lru in its configuration, and restart it."
 
 
-def _apart(broker: Facts, cache: Facts) -> Finding:
+def _check_separate(broker: Facts, cache: Facts) -> Finding:
     apart = broker["run_id"] != cache["run_id"]
-    same = "The cache is the same Redis as the broker, and can't forget without forgetting jobs. Start a second Redis, and set HEADSCOPE_CACHE_URL to it."
-    return Finding("broker and cache", apart, "two servers" if apart else same)
+    problem = "The cache is the same Redis as the broker, so evicting entries would evict jobs. Start a second Redis, and set HEADSCOPE_CACHE_URL to it."
+    return Finding("broker and cache", apart, "two servers" if apart else problem)
 
 
-def _clock(broker: Facts) -> Finding:
+def _check_clock(broker: Facts) -> Finding:
     skew = abs(broker["time"] - time.time())
-    wrong = f"This machine's clock and the broker's are {skew:.0f} s apart. Set both by a time server."
-    return Finding("clock", skew <= SKEW_SECONDS, wrong if skew > SKEW_SECONDS else "as the broker's")
+    wrong = f"This machine's clock and the broker's are {skew:.0f} s apart. Synchronise both with a time server."
+    return Finding("clock", skew <= SKEW_SECONDS, wrong if skew > SKEW_SECONDS else "synchronised with the broker's")
 
 
-def _workers(settings: Settings) -> Finding:
+def _check_workers(settings: Settings) -> Finding:
     database = stores.job_database(settings)
     try:
         devices = Counter(state.worker.device for state in database.workers())
@@ -181,41 +177,41 @@ def _workers(settings: Settings) -> Finding:
         database.close()
     shown = ", ".join(f"{number} on {device}" for device, number in sorted(devices.items()))
     return Finding(
-        "workers", bool(devices), shown or "No worker has been heard of in the last minute. Start one: headscope worker"
+        "workers",
+        bool(devices),
+        shown or "No worker has sent a heartbeat in the last minute. Start one: headscope worker",
     )
 
 
-def _store(url: str) -> Finding:
+def _check_store(url: str) -> Finding:
     try:
         _write_and_read(url)
     except HeadscopeError as error:
         return Finding("store", False, error.detail)
-    return Finding("store", True, "can be written and read")
+    return Finding("store", True, "readable and writable")
 
 
 def _write_and_read(url: str) -> None:
-    """Put a small file there, read it, and take it away. Raises HeadscopeError."""
-    from fsspec.core import url_to_fs
-
+    """Write, read and delete a small file. Raises HeadscopeError."""
     content = uuid.uuid4().hex
     try:
-        files, root = url_to_fs(url)
+        files, root = fsspec.url_to_fs(url)
         path = f"{root.rstrip('/')}/doctor-{content}"
         files.pipe_file(path, content.encode())
         read = files.cat_file(path)
         files.rm(path)
-    except Exception as error:  # each kind of store raises its own
+    except Exception as error:  # every kind of store has its own exceptions
         raise HeadscopeError(
-            f"Results can't be written to the store ({type(error).__name__}). Correct HEADSCOPE_STORE_URL, or what its user may do there."
+            f"Results cannot be written to the store ({type(error).__name__}). Correct HEADSCOPE_STORE_URL, or the permissions of its user."
         ) from error
     if read != content.encode():
         raise HeadscopeError(
-            "The store does not give back what is written to it. Set HEADSCOPE_STORE_URL to another one."
+            "The store does not return what is written to it. Set HEADSCOPE_STORE_URL to another store."
         )
 
 
-def _tokens(settings: Settings) -> Finding:
+def _check_tokens(settings: Settings) -> Finding:
     mode = (settings.home / FILE).stat().st_mode
     private = not mode & (stat.S_IRWXG | stat.S_IRWXO)
-    wrong = f"Other users of this machine can read the hashes of access tokens. Take that from them: chmod 600 {settings.home / FILE}"
-    return Finding("access tokens", private, "can be read by nobody else" if private else wrong)
+    wrong = f"Other users of this machine can read the hashes of access tokens. Restrict access: chmod 600 {settings.home / FILE}"
+    return Finding("access tokens", private, "readable by their owner only" if private else wrong)

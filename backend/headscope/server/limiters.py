@@ -1,4 +1,4 @@
-"""Bounds on expensive requests: no client can occupy the threads and the memory that the others need."""
+"""Limits on expensive requests, so that no client takes the threads and memory that others need."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from ..jobs import LOCAL
 
 T = TypeVar("T")
 MIB = 1024 * 1024
-# Who sent the request that is being answered; set by the access check.
+# The client of the current request; set by the access check.
 client: ContextVar[str] = ContextVar("client", default=LOCAL)
 
 
 class _ClientQueue:
-    """The requests of one client: their number, and the client's own slots."""
+    """The requests of one client: their number, and the client's slots."""
 
     def __init__(self, each: int) -> None:
         self.requests, self.slots = 0, asyncio.Semaphore(each)
 
 
 class Limiter:
-    """A bound on requests of one kind: `total` run at a time, and `each` of one client. The others wait without a thread.
+    """A limit on concurrent requests of one kind: `total`, and `each` per client. Other requests wait without a thread.
 
-    A client has at most `each` requests in the common queue, so that clients take turns. With `waiting`, a client that has so many requests waiting is
-    rejected.
+    A client has at most `each` requests in the shared queue, so that clients take turns. With `waiting`, a client that has this many more requests
+    waiting is rejected.
     """
 
     def __init__(self, total: int, each: int, waiting: int | None = None) -> None:
@@ -48,7 +48,9 @@ class Limiter:
         name = client.get()
         queue = self._queues.setdefault(name, _ClientQueue(self._each))
         if queue.requests == self._most:
-            raise TooManyRequests("Too many of your requests are in progress. Wait for their answers, then try again.")
+            raise TooManyRequests(
+                "Too many of your requests are in progress. Wait for their responses, then try again."
+            )
         queue.requests += 1
         try:
             async with queue.slots, self._slots:
@@ -59,12 +61,12 @@ class Limiter:
                 del self._queues[name]
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Call in a thread once there is a slot. The slot is held until the thread ends. Raises TooManyRequests, and what the call raises."""
+        """Wait for a slot, and run `call` in a thread, which holds the slot until it ends. Raises TooManyRequests and the errors of `call`."""
         async with self.slot():
             return await anyio.to_thread.run_sync(call, limiter=self._threads)
 
     async def share(self, question: Hashable, call: Callable[[], T]) -> T:
-        """As `run`, but a call that answers a question of this client already is awaited instead of another one."""
+        """Run `call`, or await the call that is already running for the same client and question."""
         key = (client.get(), question)
         running = self._calls.get(key)
         if running is None:
@@ -75,7 +77,7 @@ class Limiter:
 
 
 class MemoryLimiter:
-    """A bound on the bytes of large answers in memory: `total`, and `each` of one client. They count until the answer is sent."""
+    """A limit on the bytes of large responses in memory: `total`, and `each` per client. Bytes count until the response is sent."""
 
     def __init__(self, total: int, each: int) -> None:
         self._total, self._each = total, each
@@ -84,7 +86,7 @@ class MemoryLimiter:
 
     @contextmanager
     def answer(self) -> Iterator[None]:
-        """Release on exit the bytes that were taken for this answer, in threads too."""
+        """Release on exit the bytes that were taken for this response, also in threads."""
         taken = Counter[str]()
         self._answer.set(taken)
         try:
@@ -94,32 +96,32 @@ class MemoryLimiter:
                 self._taken -= taken
 
     def take(self, size: int) -> None:
-        """Count bytes before they are in memory. Raises TooManyRequests."""
+        """Reserve bytes before they are allocated. Raises TooManyRequests."""
         name = client.get()
         with self._lock:
             if self._taken[name] + size > self._each or self._taken.total() + size > self._total:
-                raise TooManyRequests("Too many large answers are on their way. Read them, then try again.")
+                raise TooManyRequests("Too many large responses are being sent. Read them, then try again.")
             self._taken[name] += size
             self._answer.get()[name] += size
 
 
 class Limiters:
-    """The kinds of expensive requests of a server. Everything else shares the event loop's own threads."""
+    """The limits of a server, one per kind of expensive request. Other requests share the event loop's default threads."""
 
     def __init__(self) -> None:
-        # Readings of finished results, from the disk or the store.
+        # Reads of finished results, from the disk or the store.
         self.results = Limiter(total=16, each=8)
-        # Analyses are checked and tokenised before they are queued.
+        # Requests for analyses are checked and tokenised before they are queued.
         self.submissions = Limiter(total=8, each=4)
-        # Each takes up to HEADSCOPE_DATASET_BYTES on disk, for as long as the file is coming.
+        # Each takes up to HEADSCOPE_DATASET_BYTES on disk during the upload.
         self.uploads = Limiter(total=8, each=2, waiting=4)
         # Each takes up to HEADSCOPE_DATASET_MEMORY_BYTES, and twice HEADSCOPE_DATASET_BYTES on disk.
         self.datasets = Limiter(total=3, each=2, waiting=4)
-        # Each takes a head map, until the last byte is sent.
+        # Each holds a head map in memory until the last byte is sent.
         self.exports = Limiter(total=16, each=4, waiting=4)
-        # Each takes all head maps of two layers.
+        # Each holds all head maps of two layers in memory.
         self.comparisons = Limiter(total=2, each=1)
-        # Head maps and other numbers, at least for the largest answer there is.
+        # Head maps and other arrays; at least the size of the largest response.
         self.memory = MemoryLimiter(total=256 * MIB, each=160 * MIB)
-        # Each takes a browser of some 300 MB.
+        # Each starts a browser, which takes about 300 MB.
         self.pictures = Limiter(total=1, each=1, waiting=8)

@@ -1,4 +1,4 @@
-"""The composition root: settings become the objects that the API and the command line work with."""
+"""The composition root: builds the objects of a server from its settings."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
 from ..errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
 from ..jobs import LOCAL, Embedded, Engine, Job, JobKind, Limits, Watcher
+from ..jobs.cluster import Cluster
 from ..models.catalog import Catalog
 from ..settings import Settings
 from ..store import Cache, Maintenance, Stored
@@ -23,17 +24,14 @@ from .datasets import Datasets
 from .limiters import Limiters
 from .studies import Studies
 
-if TYPE_CHECKING:
-    from ..jobs.cluster import Cluster
-
 logger = logging.getLogger("headscope")
 T = TypeVar("T")
 
 
 class Service:
-    """Everything one server has: the catalogue, the jobs and the results. Its methods block; the API calls them in threads.
+    """One server: its catalogue, jobs and results. Methods block; the API calls them in threads.
 
-    Raises HeadscopeError where its home cannot be used, or another server uses it.
+    Raises HeadscopeError if the data directory cannot be used, or is used by another server.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -63,7 +61,7 @@ class Service:
         )
 
     def _build_jobs(self) -> Embedded | Cluster:
-        """What does the jobs: a child process of this one, or workers anywhere."""
+        """Return what runs jobs: a child process, or the workers of a cluster."""
         settings = self.settings
         if settings.redis_url is None:
             return Embedded(
@@ -76,8 +74,6 @@ class Service:
                 on_change=self.watcher.poke,
                 discard_ended=self._discard_ended,
             )
-        from ..jobs.cluster import Cluster
-
         return Cluster(
             self.database,
             settings.redis_url,
@@ -90,7 +86,7 @@ class Service:
         stores.discard_ended(self.results, self.database)
 
     def _lock_home(self) -> None:
-        """Make this the only server of its home, unless it is a cluster's. Raises HeadscopeError if another one has it."""
+        """Lock the data directory, unless it belongs to a cluster. Raises HeadscopeError if another server has locked it."""
         if self._lock is not None or self.settings.redis_url is not None:
             return
         with stores.usable():
@@ -100,18 +96,18 @@ class Service:
         except OSError:
             os.close(lock)
             raise HeadscopeError(
-                "Another Headscope server uses this home. Stop it, or set HEADSCOPE_HOME to another folder."
+                "Another Headscope server uses this data directory. Stop it, or set HEADSCOPE_HOME to another folder."
             ) from None
         self._lock = lock
 
     def start(self) -> None:
-        """Take up the jobs of an earlier run and begin. Raises HeadscopeError if another server has this home."""
+        """Start, resuming the jobs of an earlier run. Raises HeadscopeError if another server uses the data directory."""
         self._lock_home()
         self._maintenance.start()
         self.jobs.start()
 
     def stop(self) -> None:
-        """Stop at once; unfinished jobs go on at the next start."""
+        """Stop immediately. Unfinished jobs are resumed at the next start."""
         self._maintenance.stop()
         self.jobs.stop()
         if self._lock is not None:
@@ -120,19 +116,19 @@ class Service:
 
     @property
     def deployment(self) -> Literal["embedded", "cluster"]:
-        """What does the jobs: a child process of this server, or workers anywhere."""
+        """Whether a child process of this server runs the jobs, or the workers of a cluster."""
         return "embedded" if self.settings.redis_url is None else "cluster"
 
     def workers(self) -> int | None:
-        """Number of a cluster's workers; None where a child process does the work."""
+        """Return the number of a cluster's workers; None for an embedded server."""
         return None if self.settings.redis_url is None else len(self.database.workers())
 
     def submit(
         self, requests: Sequence[AnalysisRequest], *, batch: bool = False, owner: str | None = None
     ) -> tuple[str | None, list[str]]:
-        """Check and accept requests; the batch's id (None for one request) and their ids. All of them are accepted, or none.
+        """Check and queue requests, and return the batch's id (None for a single request) and their ids. Either all are accepted or none.
 
-        In a batch, errors point to the input that is wrong. `owner` may read them from now on; None is the one user of a server without users.
+        In a batch, errors point to the invalid input. `owner` may read the results; None is the one user of a server without users.
 
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
@@ -158,10 +154,10 @@ class Service:
         return named, [one.id for one in work]
 
     def cancel(self, id_: str, owner: str | None = None, kind: JobKind = "analysis") -> bool:
-        """Cancel a job that has not ended (True), or forget an ended one and its result (False). Raises Unknown.
+        """Cancel an unfinished job (True), or delete a finished one with its result (False). Raises Unknown.
 
-        Of an owner only its own wish ends: what others asked for too goes on, or stays, for them, and is forgotten for the owner (False). What can be read
-        has ended, even if its worker has still to say so.
+        A job or result that other users have requested, too, is kept for them, and only forgotten for `owner` (False). A job whose result can be read
+        counts as finished, even if its worker has not reported it yet.
         """
         if not self._is_kind(id_, kind):
             raise unknown_job(kind)
@@ -177,7 +173,7 @@ class Service:
         return False
 
     def _is_kind(self, id_: str, kind: JobKind) -> bool:
-        """Whether nothing of that id is of another kind; what is damaged may be of any."""
+        """Return whether a job or result of that id, if any, is of that kind. A corrupt result may be of any kind."""
         job = self.database.get(id_)
         if job is not None:
             return job.kind == kind
@@ -188,25 +184,25 @@ class Service:
         return stored is None or stored.document.get("kind_of", "analysis") == kind
 
     def find(self, id_: str, kind: JobKind = "analysis") -> tuple[Job | None, Stored | None]:
-        """The job and the result of an analysis, or study, whichever there is. Raises Unknown, or Corrupt."""
+        """Return the job and the result of an analysis or study; either may be None. Raises Unknown or Corrupt."""
         job, stored = self._look_up(id_)
         if (job and job.kind != kind) or (stored and stored.document.get("kind_of", "analysis") != kind):
             raise unknown_job(kind)
         if stored is None and (job is None or job.status == "done"):
-            with self._repairing:  # whoever is just putting it aside queues it again before letting go
+            with self._repairing:  # a thread that quarantines the result holds this lock until it is queued again
                 job, stored = self._look_up(id_)
             if stored is None and (job is None or job.status == "done"):
                 raise unknown_job(kind)
         return job, stored
 
     def find_or_recompute(self, id_: str, kind: JobKind = "analysis") -> tuple[Job | None, Stored | None]:
-        """As find; a corrupt result is queued to be computed again. Raises Unknown."""
+        """Like find, but queue a corrupt result to be computed again. Raises Unknown."""
         try:
             return self.find(id_, kind)
         except Corrupt:
             self.recompute(id_)
             job = self.database.get(id_)
-            if job is None:  # it was in the index only
+            if job is None:  # only the index knew it
                 raise unknown_job(kind) from None
             return job, None
 
@@ -214,7 +210,7 @@ class Service:
         try:
             job = self.database.get(id_)
         except BrokerUnavailable:
-            stored = self.results.get(id_)  # what is finished can be read without it
+            stored = self.results.get(id_)  # finished results can be read without the broker
             if stored is None:
                 raise
             return None, stored
@@ -222,36 +218,36 @@ class Service:
         return job, self.results.get(id_) if looks else None
 
     def is_settled(self, id_: str) -> bool:
-        """Whether no job of that id is under way, or has failed: nothing but its result says any more what it is. Raises BrokerUnavailable."""
+        """Return whether no job of that id is unfinished or failed, so that its result alone describes it. Raises BrokerUnavailable."""
         job = self.database.get(id_)
         return job is None or job.status == "done"
 
     def queue_position(self, job: Job) -> int | None:
-        """How many jobs are taken before this one; None if it does not wait, or nobody can say now."""
+        """Return how many jobs are ahead of this one; None if it is not queued, or the broker cannot be reached."""
         try:
             return self.database.position(job)
         except BrokerUnavailable:
             return None
 
     def get_result(self, id_: str, kind: JobKind = "analysis") -> Stored:
-        """The result of a finished analysis, or study. Raises Unknown, NotReady or Corrupt."""
+        """Return the result of a finished analysis or study. Raises Unknown, NotReady or Corrupt."""
         job, stored = self.find(id_, kind)
         if stored is None:
             status = job.status if job else "gone"
             raise NotReady(
-                f"The {kind} is {status}; there is nothing to read yet."
+                f"The {kind} is {status} and has no result yet."
                 if status in ("queued", "running")
                 else f"The {kind} is {status}; send the request again."
             )
         return stored
 
     def recompute(self, id_: str) -> None:
-        """Put a corrupt result aside and compute it again. Raises Unknown if it is not known what was asked, BrokerUnavailable if nothing can be queued now."""
-        with self._repairing:  # of many readers who find it corrupt, one has it computed again
-            self.database.enqueue([])  # refused while nothing new is taken: put aside then, it would be gone
+        """Quarantine a corrupt result and compute it again. Raises Unknown if its request is not known, BrokerUnavailable if nothing can be queued."""
+        with self._repairing:  # only one of many concurrent readers queues it
+            self.database.enqueue([])  # raises if nothing can be queued; quarantining it first would lose it
             if not self.results.quarantine(id_):
                 return
-            logger.warning("analysis %s is corrupt on disk: put aside, computed again", id_)
+            logger.warning("analysis %s is corrupt on disk: quarantined, will be computed again", id_)
             self.database.count("corrupt_results")
             job = self.database.get(id_)
             if job is None:
@@ -261,7 +257,7 @@ class Service:
         self.jobs.wake()
 
     def is_recomputing(self, id_: str) -> bool:
-        """Whether a result that was there before is being computed again."""
+        """Return whether a corrupt result is being computed again."""
         with self._repairing:
             job = self.database.get(id_)
             if job is None or job.terminal:
@@ -270,12 +266,12 @@ class Service:
 
 
 def unknown_job(kind: JobKind) -> Unknown:
-    """There is no such analysis, or study, or not any more."""
-    return Unknown(kind, f"There is no {kind} of that id, or it made room for newer ones. Send its request again.")
+    """Return the error for an analysis or study that does not exist, or no longer."""
+    return Unknown(kind, f"There is no {kind} of that id, or it was evicted. Send the request again.")
 
 
 def read_or_recompute(service: Service, id_: str, read: Callable[[Stored], T], kind: JobKind = "analysis") -> T | None:
-    """`read` applied to a finished analysis, or study; None while one that was found corrupt is computed again."""
+    """Apply `read` to a finished analysis or study. Return None while a corrupt one is being computed again."""
     try:
         return read(service.get_result(id_, kind))
     except Corrupt:
@@ -287,8 +283,8 @@ def read_or_recompute(service: Service, id_: str, read: Callable[[Stored], T], k
 
 
 def create_engine(settings: Settings) -> Engine:
-    """What runs jobs. Its process imports torch and transformers; the server's never does."""
-    from ..worker.engine import AnalysisEngine
+    """Create the engine that runs jobs, in the process that runs them."""
+    from ..worker.engine import AnalysisEngine  # loads torch and transformers, which the server's process never does
 
-    logs.configure(settings.log_format, settings.log_level)  # which a spawned process does not inherit
+    logs.configure(settings.log_format, settings.log_level)  # not inherited by a spawned process
     return AnalysisEngine(settings)

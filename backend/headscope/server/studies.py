@@ -1,4 +1,4 @@
-"""Studies on a server: a request becomes chunks of its data set, jobs that do one each, and a last job that puts them together."""
+"""Studies on a server: one job per chunk of the data set, and a last job that merges the chunks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .admission import Admission
 from .datasets import Datasets
 
 logger = logging.getLogger("headscope")
-# Single analyses go first, and whole batches that came earlier.
+# Behind single analyses; in order of arrival among batches.
 PRIORITY = 1
 
 
 class Studies:
-    """Accepts studies. Its methods block; the API calls them in threads."""
+    """Admission of studies. Methods block; the API calls them in threads."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Studies:
         self._results, self._inputs, self._database, self._wake = results, inputs, database, wake
 
     def submit(self, request: StudyRequest, owner: str | None = None) -> str:
-        """Check and accept a study; its id. `owner` may read it from now on; None is the one user of a server without users.
+        """Check and queue a study for `owner`, and return its id; None is the one user of a server without users.
 
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
@@ -70,38 +70,38 @@ class Studies:
         return id_
 
     def _select_rows(self, dataset: Dataset, request: StudyRequest) -> Iterator[Row]:
-        """The rows to analyse. Raises BudgetExceeded at the first one that is more than a study may have."""
+        """Yield the rows to analyse. Raises BudgetExceeded at the first row beyond the limit of a study."""
         most = self._settings.study_inputs
         for number, row in enumerate(subset.choose(dataset.rows, request.limit, request.seed)):
             if number == most:
                 raise BudgetExceeded(
-                    f"The data set has more inputs than a study may have. Ask for at most {most} of them (limit).",
+                    f"The data set has more inputs than a study may have. Set limit to {most} or less.",
                     pointer="/limit",
                     limit=most,
                 )
             yield row
 
     def _store_chunk(self, request: StudyRequest, chunk: Chunk) -> str:
-        """Where a worker finds what it has to know to do a chunk."""
+        """Store the request and rows of a chunk for the workers, and return the name of the blob."""
         head = json.dumps(request.model_dump()).encode()
         return self._inputs.put_bytes(head + b"\n" + chunk.data)
 
     def resubmit(self, job: Job) -> None:
-        """Have a study computed once more, as it was accepted."""
+        """Queue a study again, as it was accepted."""
         self._enqueue(job.work, None)
 
     def _enqueue(self, study: Work, owner: str | None) -> None:
         job = self._database.get(study.id)
         chunks = [] if job and not job.terminal else _chunk_work(study)
         limits = Limits(self._settings.max_queue, self._settings.user_queue if owner else None)
-        # In this order, so that the study's own job is the last one to be taken.
+        # In this order, so that the job that merges is taken last.
         self._database.enqueue([*chunks, study], batch=study.id, priority=PRIORITY, limits=limits)
         self._wake()
         logger.info("accepted", extra={"jobs": len(chunks) + 1, "first": study.id, "batch": study.id})
 
 
 def describe(request: StudyRequest, report: dict[str, Any]) -> dict[str, Any]:
-    """What is known of a study before it is done."""
+    """Return the document of a study that has not finished."""
     return {
         "request": request.model_dump(),
         "dataset": report,
@@ -118,7 +118,7 @@ def describe(request: StudyRequest, report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chunk_work(study: Work) -> list[Work]:
-    """The chunks of a study as work. Their ids say which they are, and name their content."""
+    """Return the chunks of a study as work. Their ids name their number and content."""
     parts: Sequence[tuple[str, str, int, int]] = json.loads(study.payload)["chunks"]
     return [
         Work(
