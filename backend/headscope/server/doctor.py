@@ -27,7 +27,7 @@ DROPS = (
 )
 UNCHECKED = (
     "Headscope cannot check whether the broker keeps its jobs when it restarts. "
-    "Grant +acl|dryrun to its user, as deploy/redis/start.sh does, and restart it."
+    "Allow +acl|dryrun to its user, as deploy/redis/start.sh does, and restart it."
 )
 EVICTS = "The broker may evict jobs when its memory is full. Set maxmemory-policy noeviction in its configuration, and restart it."
 
