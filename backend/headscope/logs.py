@@ -1,8 +1,8 @@
-"""The log: one event per line, as text or JSON, with the ids that follow a request to its worker; never what somebody typed.
+"""Structured logs: one event per line, as text or JSON, with the ids that follow a request to its worker, and without user input.
 
-Everybody logs by Python's `logging`, with fields in `extra`. Words are fixed, values are ours: ids, codes, counts, names of the catalogue. Still, no value may
-break a line, move a terminal's cursor or fill a disk, so all are cut and escaped here. Of exceptions whose text may repeat what was sent, only class and place
-are shown.
+Modules log through Python's `logging`, with fields in `extra`. Messages are constant, and values are ids, codes, counts and names of the catalogue. No value may
+break a line, move the terminal's cursor or fill the disk, so all are truncated and escaped here. Exceptions whose text may contain user input are logged with
+class and traceback only.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from .errors import HeadscopeError
 Style = Literal["text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
-LONGEST = 256  # characters of a value
+LONGEST = 256  # most characters of a value
 LONGEST_TRACE = 2_500
-# What these say is about the machine. Of any other exception only the class is shown: its text may hold what was sent.
+# Exceptions whose text is about the machine. Others are logged without their text, which may contain user input.
 SPEAKING = (HeadscopeError, OSError, MemoryError, RuntimeError, sqlite3.Error)
 SPEAKING_PACKAGES = frozenset({"botocore", "celery", "kombu", "redis", "safetensors", "torch"})
 PASSWORD = re.compile(r"(?<=:)[^\s/:@]+(?=@)|(?<=Bearer )\S+")
-# What strangers can have logged again and again.
+# Messages that clients can trigger at will.
 PROVOKED = ("socket.accept() out of system resource", "Invalid HTTP request received.", "Unsupported upgrade request.")
 OTHERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "celery.task", "celery.redirected", "multiprocessing")
 
 
 def configure(style: Style, level: Level) -> None:
-    """Send everything that this process logs to standard error: Headscope's own events from that level on, those of others from warnings on."""
+    """Log to standard error: Headscope's events from `level` up, those of other packages from warnings up."""
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -63,7 +63,7 @@ def configure(style: Style, level: Level) -> None:
 
 
 class _OncePerSecond(logging.Filter):
-    """Passes each of the PROVOKED events at most once per second, as one line."""
+    """A filter that passes each of the PROVOKED messages at most once per second, as one line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,18 +83,18 @@ class _OncePerSecond(logging.Filter):
 
 @contextmanager
 def bound(**ids: Any) -> Iterator[None]:
-    """Add these ids to every event that is logged within, in this thread or task and in threads that are started from it by asyncio."""
+    """Add these ids to every event logged in this context, including threads that asyncio starts from it."""
     with structlog.contextvars.bound_contextvars(**ids):
         yield
 
 
 def request_id() -> str:
-    """The id of the request that is being answered or worked on; empty outside of one."""
+    """Return the id of the current request; empty outside of one."""
     return str(structlog.contextvars.get_contextvars().get("request_id", ""))
 
 
 def line(style: Style, event: str, **fields: Any) -> str:
-    """An event as the log would have it, for what is printed elsewhere."""
+    """Format an event as in the log, to be printed elsewhere."""
     values: EventDict = {"event": event, "level": "info", "logger": "headscope", **fields}
     values = structlog.processors.TimeStamper(fmt="iso")(None, "info", values)
     *before, last = _last(style)
@@ -118,7 +118,7 @@ def _last(style: Style) -> list[Callable[[Any, str, EventDict], Any]]:
 
 
 def _trace(_: Any, __: str, values: EventDict) -> EventDict:
-    """Where an exception came from, in place of the exception."""
+    """Replace an exception by its formatted traceback."""
     found = values.pop("exc_info", None)
     if found is True:
         found = sys.exc_info()
@@ -129,7 +129,7 @@ def _trace(_: Any, __: str, values: EventDict) -> EventDict:
 
 
 def _shown(error: BaseException) -> str:
-    """Frames and class of an exception and of those that it came from, the first one first; the end of it, if it is long."""
+    """Format the frames and classes of an exception and of its causes, the root cause first, keeping the end of a long trace."""
     parts: list[str] = []
     seen: set[int] = set()
     following: BaseException | None = error
@@ -142,14 +142,14 @@ def _shown(error: BaseException) -> str:
 
 
 def _said(error: BaseException) -> str:
-    """The exception's class; its text, too, where that can't hold what somebody typed."""
+    """Return the exception's class, with its text if that cannot contain user input."""
     name = type(error).__name__
     speaks = isinstance(error, SPEAKING) or type(error).__module__.partition(".")[0] in SPEAKING_PACKAGES
     return f"{name}: {str(error)[:LONGEST]}" if speaks else name
 
 
 def _clean(_: Any, __: str, values: EventDict) -> EventDict:
-    """Scalars only, of bounded length, without passwords."""
+    """Reduce all values to scalars of bounded length, without passwords."""
     return {name: _bounded(name, value) for name, value in values.items()}
 
 
@@ -173,12 +173,12 @@ def _as_text(_: Any, __: str, values: EventDict) -> str:
 
 
 def _printable(value: Any) -> str:
-    """Text whose control characters, marks of direction and the like are written out."""
+    """Return the text with control characters, direction marks and the like escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in str(value))
 
 
 def _uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """What nobody has caught ends up in the log, too."""
+    """Log an uncaught exception."""
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error or kind(), trace)
     elif not issubclass(kind, SystemExit):  # which is how a thread may end

@@ -1,6 +1,6 @@
-"""What can be set, and the only place that reads the environment.
+"""The settings. Only this module reads environment variables.
 
-Every setting is an environment variable: HEADSCOPE_ and the name in capitals, for example HEADSCOPE_QUOTA_BYTES.
+The variable of a setting is HEADSCOPE_ and its name in capitals, for example HEADSCOPE_QUOTA_BYTES.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import platformdirs
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from .core.lazy import redis
 from .errors import InvalidSetting
 
 GIB = 1024**3
@@ -20,109 +21,117 @@ REDIS = "^(rediss?|unix)://"
 
 
 class Settings(BaseSettings):
-    """One typed table; each field says its unit. Raises InvalidSetting for a value that can't be right."""
+    """All settings; names end with the unit. Raises InvalidSetting for an invalid value."""
 
     model_config = SettingsConfigDict(
         env_prefix="HEADSCOPE_", frozen=True, extra="ignore", protected_namespaces=(), env_ignore_empty=True
     )
 
     home: Path = Field(
-        default_factory=lambda: Path(platformdirs.user_cache_dir("headscope")), description="Folder where results live."
+        default_factory=lambda: Path(platformdirs.user_cache_dir("headscope")),
+        description="Data directory: results, jobs, uploaded files and access tokens.",
     )
     redis_url: str | None = Field(
         default=None,
         pattern=REDIS,
         examples=["redis://user:password@host:6379/0"],
-        description="Redis that holds the jobs of a cluster, for example redis://user:password@host:6379/0. Without it one child process does them.",
+        description="Redis with the jobs of a cluster, for example redis://user:password@host:6379/0. Without it, one child process runs all jobs.",
     )
     cache_url: str | None = Field(
         default=None,
         pattern=REDIS,
         examples=["redis://user:password@host:6379/0"],
-        description="A second Redis, one that may forget, for answers that are read often.",
+        description="A second Redis that may evict entries, as a cache for responses.",
     )
     store_url: str | None = Field(
         default=None,
-        description="Where a cluster's results live: a shared folder, or an object store such as s3://bucket/prefix. Without it in HEADSCOPE_HOME.",
+        description="Where a cluster stores results: a shared folder, or an object store such as s3://bucket/prefix. Default: HEADSCOPE_HOME.",
     )
     model_dirs: tuple[Path, ...] = Field(
-        default=(), description="Folders whose subfolders are offered as models, beside the catalogue (JSON list)."
+        default=(),
+        description="Folders whose subfolders are available as models, in addition to the catalogue (JSON list).",
     )
     hub: Literal["off", "catalog", "any"] = Field(
-        default="catalog", description="Which models may be fetched from the hub: none, those of the catalogue, or any."
+        default="catalog",
+        description="Which models may be downloaded from the hub: none, those of the catalogue, or any.",
     )
     allowed_hosts: tuple[str, ...] = Field(
-        default=(), description="Host names the server answers to, beside the loopback names (JSON list)."
+        default=(), description="Host names that requests may use, in addition to the loopback names (JSON list)."
     )
-    quota_bytes: int = Field(default=20 * GIB, ge=0, description="Room for stored results; the least used go first.")
-    job_bytes: int = Field(default=4 * GIB, ge=0, description="Memory and disk one analysis may take.")
+    quota_bytes: int = Field(
+        default=20 * GIB, ge=0, description="Disk space for stored results; the least recently used are evicted."
+    )
+    job_bytes: int = Field(default=4 * GIB, ge=0, description="Most memory, and most disk space, of one analysis.")
     warm_bytes: int = Field(
-        default=4 * GIB, ge=0, description="Memory for models kept warm; the least recently used go first."
+        default=4 * GIB, ge=0, description="Memory for loaded models; the least recently used are evicted."
     )
     text_bytes: int = Field(default=32 * 1024, ge=1, description="Longest text of a request, in UTF-8 bytes.")
     body_bytes: int = Field(
         default=8 * 1024 * 1024,
         ge=1,
-        description="Largest body of a request for a study, which may hold its data.",
+        description="Largest request body for a study, which may contain its data.",
     )
     image_body_bytes: int = Field(
         default=16 * 1024 * 1024,
         ge=1,
-        description="Largest body of a request for analyses, which may hold images; 16 MiB hold a file of 12 MB in base64.",
+        description="Largest request body for analyses, which may contain images; 16 MiB are enough for an image of 12 MB in base64.",
     )
-    max_queue: int = Field(default=5_000, ge=1, description="Most analyses waiting at once.")
+    max_queue: int = Field(default=5_000, ge=1, description="Most analyses in the queue.")
     user_queue: int = Field(
-        default=2_000, ge=1, description="Most analyses of one user waiting at once, on a server with users."
+        default=2_000, ge=1, description="Most analyses of one user in the queue, on a server with users."
     )
     data_dirs: tuple[Path, ...] = Field(
-        default=(), description="Folders whose files are offered as data sets, beside those that are sent (JSON list)."
+        default=(),
+        description="Folders whose files are available as data sets, in addition to uploaded files (JSON list).",
     )
     dataset_bytes: int = Field(
-        default=GIB, ge=1, description="Largest data set: of a file that is sent or fetched, and of its rows unpacked."
+        default=GIB,
+        ge=1,
+        description="Largest data set: size of an uploaded or downloaded file, and of its decompressed rows.",
     )
     dataset_memory_bytes: int = Field(
         default=256 * 1024 * 1024,
         ge=256 * 1024 * 1024,
-        description="Memory that reading a data set may take, in a process of its own. Three are read at once.",
+        description="Memory limit of the process that reads a data set. At most three run at a time.",
     )
-    dataset_seconds: float = Field(default=300, gt=0, description="Longest time that reading a data set may take.")
-    study_inputs: int = Field(default=100_000, ge=1, description="Most inputs of one study.")
-    job_seconds: float = Field(default=900, gt=0, description="Longest time one analysis may run, model load included.")
+    dataset_seconds: float = Field(default=300, gt=0, description="Time limit for reading a data set.")
+    study_inputs: int = Field(default=100_000, ge=1, description="Most inputs of a study.")
+    job_seconds: float = Field(default=900, gt=0, description="Time limit of an analysis, including loading its model.")
     cancel_seconds: float = Field(
-        default=2.0, gt=0, description="Time a cancelled analysis has to stop by itself before its worker is killed."
+        default=2.0,
+        gt=0,
+        description="Time after which the worker of a cancelled analysis is killed, if it has not stopped.",
     )
     device: str = Field(
         default="auto",
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",
         examples=["auto", "cpu", "cuda", "cuda:1"],
-        description="Where models run: cpu, cuda, cuda:1; auto takes the GPU if there is one.",
+        description="Where models run: cpu, cuda, cuda:1; auto uses the GPU if there is one.",
     )
     batch_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Most tokens of several inputs in one forward pass; 0 for one input at a time. Without it 16384 on a GPU and 0 on a CPU.",
+        description="Most tokens of a batch of inputs in one forward pass; 0 runs one input at a time. Default: 16384 on a GPU, 0 on a CPU.",
     )
     worker_bytes: int = Field(
         default=0,
         ge=0,
-        description="A cluster's worker process that has grown larger than this is replaced after its job; 0 lets it grow.",
+        description="A worker process of a cluster that uses more memory is restarted after its job; 0 means no limit.",
     )
-    threads: int = Field(default=0, ge=0, description="Threads for the models' arithmetic; 0 lets torch choose.")
+    threads: int = Field(default=0, ge=0, description="Threads of torch; 0 lets torch choose.")
     prewarm: bool = Field(default=True, description="Load the default model when the server starts.")
     log_format: Literal["text", "json"] = Field(
-        default="text", description="How events are written to standard error: for people, or one JSON object per line."
+        default="text", description="Format of the log on standard error: text, or one JSON object per line."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least important events that are written; debug adds every request."
+        default="info", description="Lowest level that is logged; debug logs every request."
     )
 
     @field_validator("redis_url", "cache_url")
     @classmethod
     def _address(cls, url: str | None) -> str | None:
         if url is not None:
-            from redis.connection import parse_url
-
-            parse_url(url)  # type: ignore[no-untyped-call] # raises ValueError, for example for a port that is no number
+            redis.connection.parse_url(url)  # type: ignore[no-untyped-call] # raises ValueError, for example for an invalid port
         return url
 
     @field_validator("home", "model_dirs", "data_dirs")
@@ -130,7 +139,7 @@ class Settings(BaseSettings):
     def _folders(cls, value: Path | tuple[Path, ...]) -> Path | tuple[Path, ...]:
         try:
             for folder in (value,) if isinstance(value, Path) else value:
-                folder.resolve().is_dir()  # raises where the system refuses the name, or to look there
+                folder.resolve().is_dir()  # raises for an invalid name, or without permission
         except (OSError, ValueError):
             raise ValueError("it must name folders that can be opened") from None
         return value
@@ -142,14 +151,14 @@ class Settings(BaseSettings):
             first = error.errors()[0]
             name = str(first["loc"][0])
             examples = Settings.model_fields[name].examples
-            wanted = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+            expected = first["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
             raise _invalid(
-                name, f"it must look like {', or '.join(map(str, examples))}" if examples else wanted
+                name, f"it must look like {', or '.join(map(str, examples))}" if examples else expected
             ) from None
-        except SettingsError as error:  # says the field in its text only
+        except SettingsError as error:  # names the field only in its text
             named = re.search(r'field "(\w+)"', str(error))
             raise _invalid(named.group(1) if named else "*", "it must be JSON") from None
 
 
-def _invalid(name: str, wanted: str) -> InvalidSetting:
-    return InvalidSetting(f"The setting HEADSCOPE_{name.upper()} is not valid: {wanted}. Change it, or unset it.")
+def _invalid(name: str, expected: str) -> InvalidSetting:
+    return InvalidSetting(f"The setting HEADSCOPE_{name.upper()} is not valid: {expected}. Change it, or unset it.")

@@ -71,7 +71,7 @@ def test_it_is_said_how_much_has_come(open_server: Server, hub: Hub) -> None:
     hub.held = "model.safetensors"
     try:
         id_ = open_server.submit(model="org/large", text="How much?")
-        detail = r"org/large, \d+ MB of \d+ MB fetched"
+        detail = r"org/large, \d+ MB of \d+ MB downloaded"
         event = open_server.until(id_, lambda event: re.fullmatch(detail, event["progress"]["detail"]) is not None)
         assert (event["status"], event["progress"]["stage"], event["progress"]["fraction"]) == ("running", "loading", 0)
     finally:

@@ -1,1 +1,1 @@
-"""What a worker process has: the engine that runs analyses, and the jobs of studies."""
+"""A worker process: the engine that runs analyses, and the jobs of studies."""

@@ -1,4 +1,4 @@
-"""What runs in the child: keeps models warm, takes a request through the pipeline, and stores the result."""
+"""The engine of a worker process: keeps models loaded, runs analyses and stores their results."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from .study_jobs import ReportProgress, StudyJobs
 
 logger = logging.getLogger("headscope.worker")
 
-# Tokens of several inputs that a GPU takes in one forward pass, unless the settings say otherwise.
+# Default of the setting batch_tokens on a GPU.
 GPU_BATCH_TOKENS = 16_384
-# Progress is told at most this often: nobody sees more.
+# Shortest time between two progress reports.
 PROGRESS_SECONDS = 0.05
 
-# What may be wrong with one job; anything else is a fault of this process.
+# Errors of a single job; any other exception is a fault of this process.
 EXPECTED = (HeadscopeError, MemoryError, OSError)
 
 
 def ignore_progress(fraction: float, stage: str, detail: str, *, force: bool = False) -> None:
-    """Where no job waits for the model."""
+    """Discard progress, if no job waits for the model."""
 
 
 def freeze_garbage() -> None:
-    """Take all that is there out of the sight of the garbage collector: looking through models and imports again and again costs a few tenths of a second each time."""
-    gc.unfreeze()  # models that have gone since
+    """Exclude everything in memory from later garbage collections, which would take tenths of a second to traverse models and imports."""
+    gc.unfreeze()  # models that were evicted since
     gc.collect()
     gc.freeze()
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobTask(AnalysisTask):
-    """The analysis that a job asks for, its model, and the writer that stores its result."""
+    """The analysis of a job, with its model and the writer that stores its result."""
 
     job: Job
     located: Located
@@ -59,7 +59,7 @@ class JobTask(AnalysisTask):
 
 
 class AnalysisEngine:
-    """One process' models and the way of a job through them: the engine of both homes."""
+    """The engine of both deployments: an LRU cache of loaded models, and the jobs that run on them."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -67,7 +67,7 @@ class AnalysisEngine:
         self._results, self._inputs = stores.results(settings), stores.inputs(settings)
         self._studies = StudyJobs(settings, self._catalog, self._results, self._inputs, self.model)
         self._models: OrderedDict[str, Model] = OrderedDict()
-        self.warm: frozenset[str] = frozenset()  # their digests, for whoever asks from another thread
+        self.warm: frozenset[str] = frozenset()  # digests of the loaded models, read by other threads
         cuda = settings.device.startswith("cuda") or (settings.device == "auto" and torch.cuda.is_available())
         self._device = settings.device if settings.device != "auto" else "cuda" if cuda else "cpu"
         default = GPU_BATCH_TOKENS if cuda else 0
@@ -76,12 +76,12 @@ class AnalysisEngine:
             torch.set_num_threads(settings.threads)
 
     def model(self, located: Located, reporter: ProgressReporter, progress: ReportProgress = ignore_progress) -> Model:
-        """The model of these files, loaded now or warm; the least recently used go when they take more than warm_bytes together."""
+        """Return the model of these files, loading it if necessary. Evicts the least recently used models beyond warm_bytes."""
         digest = located.digest()
         if digest not in self._models:
             reporter.count("model_loads")
             model = self._load(located, progress)
-            digest = model.digest  # a model fetched just now has its files' digest, no longer its hub id's
+            digest = model.digest  # after a download, the digest of its files instead of its hub id
             self._models[digest] = model
             while (
                 sum(kept.bytes for kept in self._models.values()) > self._settings.warm_bytes and len(self._models) > 1
@@ -93,15 +93,15 @@ class AnalysisEngine:
         return self._models[digest]
 
     def _load(self, located: Located, progress: ReportProgress) -> Model:
-        """Read the model, fetching it first where it is not here, and say how much there is to read."""
+        """Load the model, downloading it first if necessary, and report its size as progress."""
 
-        def fetching(done: int, total: int) -> None:
-            # Always told: what comes after the latest bytes may be a long wait.
-            detail = f"{located.name}, {memory.size(done)} of {memory.size(total)} fetched"
+        def report_download(done: int, total: int) -> None:
+            # Always reported: the wait after the last bytes may be long.
+            detail = f"{located.name}, {memory.size(done)} of {memory.size(total)} downloaded"
             progress(0.0, "loading", detail, force=True)
 
         progress(0.0, "loading", f"{located.name}, {memory.size(located.bytes)}" if located.folder else located.name)
-        return loading.load(located, self._device, fetching)
+        return loading.load(located, self._device, report_download)
 
     def prewarm(self, reporter: ProgressReporter) -> None:
         """Load and examine the default model if it is on this machine."""
@@ -110,9 +110,9 @@ class AnalysisEngine:
             examine(self.model(located, reporter))
 
     def run(self, jobs: Sequence[Job], reporter: ProgressReporter) -> dict[str, Problem | None]:
-        """Do jobs of one recipe, or one part of a study; by id the problem as a document, or None where the result is stored.
+        """Run jobs of one recipe, or one part of a study. Return job id -> problem document, or None if the result is stored.
 
-        What is wrong with one job stays with that job.
+        An error of one job does not affect the others.
         """
         if jobs[0].kind != "analysis":
             return {job.id: self._run_study_job(job, reporter) for job in jobs}
@@ -131,17 +131,17 @@ class AnalysisEngine:
             return problems | (self._analyse(tasks, reporter) if tasks else {})
 
     def _run_study_job(self, job: Job, reporter: ProgressReporter) -> Problem | None:
-        """A chunk of a study, or its end; what is wrong, or None."""
+        """Compute a chunk of a study, or merge all chunks; return the problem, or None."""
         _log_start(job)
-        do = self._studies.chunk if job.kind == "chunk" else self._studies.study
+        run = self._studies.chunk if job.kind == "chunk" else self._studies.study
         try:
-            do(job, reporter, _Progress(reporter, job.id))
+            run(job, reporter, _Progress(reporter, job.id))
         except EXPECTED as error:
             return _log_end(job, error)
         return _log_end(job, None)
 
     def _task(self, job: Job, reporter: ProgressReporter, writers: ExitStack) -> JobTask | None:
-        """A job ready to be run; None if its result is here already."""
+        """Prepare a job; return None if its result is already stored."""
         if self._results.exists(job.id):
             return None
         request = self._request(job.payload)
@@ -153,7 +153,7 @@ class AnalysisEngine:
         return JobTask(request=request, job=job, located=located, sink=writer, progress=_Progress(reporter, job.id))
 
     def _analyse(self, tasks: Sequence[JobTask], reporter: ProgressReporter) -> dict[str, Problem | None]:
-        """Load the model that the tasks have in common, run them, store what comes of them."""
+        """Load the model that the tasks share, run them, and store their results."""
         started = time.perf_counter()
         try:
             model = self.model(tasks[0].located, reporter, tasks[0].progress)
@@ -165,9 +165,9 @@ class AnalysisEngine:
         )
         problems = dict[str, Problem | None]()
         for task, outcome in zip(tasks, outcomes, strict=True):
-            wrong = outcome if isinstance(outcome, Exception) else self._store(task, outcome, loaded, reporter)
-            problems[task.job.id] = _log_end(task.job, wrong)
-            if wrong is None:
+            failure = outcome if isinstance(outcome, Exception) else self._store(task, outcome, loaded, reporter)
+            problems[task.job.id] = _log_end(task.job, failure)
+            if failure is None:
                 waited = 0.0 if task.job.started is None else task.job.started - task.job.created
                 times = {"wait": waited, "load": loaded, "run": time.perf_counter() - started}
                 self._observe(task.request, times, reporter)
@@ -176,7 +176,7 @@ class AnalysisEngine:
     def _store(
         self, task: JobTask, result: pipeline.Result, loaded: float, reporter: ProgressReporter
     ) -> Exception | None:
-        """Write a result; what is wrong, or None."""
+        """Store a result; return the error, or None."""
         result.timing_ms["load"] = round(loaded * 1e3, 1)
         try:
             task.progress(1.0, "writing", "", force=True)
@@ -187,18 +187,18 @@ class AnalysisEngine:
         return None
 
     def _request(self, payload: str) -> AnalysisRequest:
-        """The request of a payload, with its image in its place."""
+        """Parse a payload, and replace the name of a stored image by the image."""
         return with_stored_image(AnalysisRequest.model_validate_json(payload), self._inputs.read)
 
     def _observe(self, request: AnalysisRequest, seconds: dict[str, float], reporter: ProgressReporter) -> None:
-        """Where the time of an analysis went. There are as many series as models on offer and lenses: any other model is "other"."""
+        """Record the durations of an analysis. To bound the number of time series, models outside the catalogue count as "other"."""
         model = request.model if request.model in self._catalog.names() else "other"
         for name, value in seconds.items():
             reporter.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
 
 
 def _accepted_ids(request: AnalysisRequest, located: Located) -> set[str]:
-    """The ids the request may have been accepted under: that of the files, and that of the hub's name if they were fetched since."""
+    """Return the ids under which the request may have been accepted: by the files' digest, or by the hub id if they were downloaded since."""
     keys = {request.key(located.digest())}
     if located.hub is not None:
         keys.add(request.key(replace(located, folder=None).digest()))
@@ -211,7 +211,7 @@ def _log_start(job: Job) -> None:
 
 
 def _log_end(job: Job, error: Exception | None) -> Problem | None:
-    """The end of a job, said in the log and as a document."""
+    """Log the end of a job, and return its problem document."""
     with logs.bound(job=job.id, request_id=job.request_id):
         problem = None if error is None else _problem(error)
         logger.info("%s ends", job.kind, extra={"end": problem["code"] if problem else "done"})
@@ -223,14 +223,16 @@ def _problem(error: Exception) -> Problem:
         return error.problem()
     if isinstance(error, MemoryError):
         return OutOfMemory(pipeline.NO_ROOM).problem()
-    logger.error("what happened to this job", exc_info=error)
+    logger.error("the job failed unexpectedly", exc_info=error)
     if isinstance(error, OSError) and error.errno in stores.FULL:
-        return StorageFull("The result could not be written to disk. Free some room, then send it again.").problem()
-    return HeadscopeError("The worker failed on this job; its log says why.").problem()
+        return StorageFull(
+            "The result could not be written because the disk is full. Free some space, then send the request again."
+        ).problem()
+    return HeadscopeError("The worker failed on this job; see its log.").problem()
 
 
 class _Progress:
-    """Tells the server how far a job is, and stops the analysis once its job is no longer wanted."""
+    """Progress of one job: reports to the server, and raises Cancelled once the job is cancelled."""
 
     def __init__(self, reporter: ProgressReporter, id_: str) -> None:
         self._reporter, self._id, self._last = reporter, id_, 0.0

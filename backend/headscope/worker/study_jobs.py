@@ -1,4 +1,4 @@
-"""What a worker does of a study: a chunk of its inputs, and at last all chunks put together."""
+"""The jobs of a study: computing a chunk of its inputs, and merging all chunks."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from ..studies.aggregate import Aggregate
 from ..studies.plan import Chunk, chunk_id
 from ..studies.request import StudyRequest
 
-# How often one looks whether another worker has ended the chunk that is waited for, in s.
-LOOK_SECONDS = 0.2
+# Interval (s) for polling whether another worker has finished a chunk.
+POLL_SECONDS = 0.2
 
 
 class ReportProgress(Protocol):
-    """As that of an analysis; may raise Cancelled."""
+    """A callback for progress; may raise Cancelled."""
 
     def __call__(self, fraction: float, stage: str, detail: str, *, force: bool = False) -> None: ...
 
 
 @dataclass(frozen=True)
 class ChunkJob:
-    """A chunk: its id in the store, that of its content, where its rows are, and what it is of."""
+    """A chunk of a study."""
 
-    id: str
-    content: str
-    blob: str
-    sent: tuple[str, str | None]  # the study, and the request that sent it
-    attempt: tuple[str, int]  # the job that computes it, and its run
+    id: str  # of its result in the store
+    content: str  # digest of its request and rows
+    blob: str  # where its request and rows are stored
+    sent: tuple[str, str | None]  # ids of the study and of the HTTP request
+    attempt: tuple[str, int]  # id and run of the job that computes it
 
 
 class StudyJobs:
-    """The engine's side of studies. `model` gives a model of its files, loaded or warm."""
+    """The jobs of studies. `model` returns the loaded model of given files."""
 
     def __init__(
         self,
@@ -55,19 +55,18 @@ class StudyJobs:
     ) -> None:
         self._settings, self._catalog = settings, catalog
         self._results, self._inputs, self._model = results, inputs, model
-        self._lost: tuple[tuple[str, str | None], ModelError] | None = (
-            None  # the latest study whose models can't be had
-        )
+        # The latest study whose models could not be loaded, and why.
+        self._failed: tuple[tuple[str, str | None], ModelError] | None = None
 
     def chunk(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
-        """Do a chunk, unless it is done already."""
+        """Compute a chunk, unless it is already stored."""
         payload = json.loads(job.payload)
         if not self._results.exists(payload["study"]) and not self._results.exists(job.id):
             sent, attempt = (payload["study"], job.request_id), (job.id, job.run)
             self._compute(ChunkJob(job.id, payload["part"], payload["blob"], sent, attempt), reporter, progress)
 
     def study(self, job: Job, reporter: ProgressReporter, progress: ReportProgress) -> None:
-        """Put the chunks together, in their order. Those that others are at are waited for; what is missing then is done here."""
+        """Merge all chunks in order. Wait for chunks that other workers are computing, and compute missing ones here."""
         if self._results.exists(job.id):
             return
         payload = json.loads(job.payload)
@@ -81,7 +80,7 @@ class StudyJobs:
             found = self._wait_for(job.id, part, reporter, progress)
             total = found if total is None else total.merge(found)
         if total is None:
-            raise InvalidDataset("The data set has no row that can be analysed.", pointer="/dataset")
+            raise InvalidDataset("The data set has no rows that can be analysed.", pointer="/dataset")
         summary = total.summary(StudyRequest.model_validate(payload["request"]), payload["dataset"])
         progress(1.0, "writing", "", force=True)
         with self._results.writer(job.id, (job.id, job.run)) as writer:
@@ -90,7 +89,7 @@ class StudyJobs:
             self._results.delete(part.id)
 
     def _wait_for(self, study: str, part: ChunkJob, reporter: ProgressReporter, progress: ReportProgress) -> Aggregate:
-        """A chunk, done by whom it may be."""
+        """Return a chunk, computed by another worker or here."""
         while True:
             found = self._find(part.id)
             if found is not None:
@@ -98,10 +97,10 @@ class StudyJobs:
             if part.id not in reporter.running_elsewhere(study):
                 return self._compute(part, reporter, progress)
             progress(1.0, "merging", "", force=True)
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def _find(self, id_: str) -> Aggregate | None:
-        """A chunk that is done; one that is damaged is put aside."""
+        """Return a stored chunk, or None; a corrupt one is quarantined."""
         try:
             stored = self._results.get(id_)
             return None if stored is None else Aggregate(stored.document["aggregate"], stored.arrays)
@@ -110,16 +109,16 @@ class StudyJobs:
             return None
 
     def _compute(self, part: ChunkJob, reporter: ProgressReporter, progress: ReportProgress) -> Aggregate:
-        """Do a chunk and store it. Raises InvalidDataset if its rows are not stored any more, and whatever is wrong with all of its inputs."""
+        """Compute a chunk and store it. Raises InvalidDataset if its rows were evicted, and errors that concern all of its inputs."""
         data = self._inputs.read(part.blob)
         if data is None:
-            raise InvalidDataset("The rows of this study made room for newer data. Send it again.", pointer="/dataset")
+            raise InvalidDataset("The rows of this study were evicted. Send the study again.", pointer="/dataset")
         head, _, lines = data.partition(b"\n")
         request, rows = StudyRequest.model_validate_json(head), Chunk(lines)
         models = self._models(part, request, rows, reporter, progress)
         size = len(rows)
 
-        def tell(done: int) -> None:
+        def report(done: int) -> None:
             progress(done / size, "forward", f"{done} of {size} inputs")
 
         aggregate = chunk.run(
@@ -127,7 +126,7 @@ class StudyJobs:
             rows.rows,
             request,
             limit=self._settings.job_bytes,
-            progress=tell,
+            progress=report,
             on_pass=lambda: reporter.count("forward_passes"),
         )
         document: dict[str, Any] = {"kind_of": "chunk", "aggregate": aggregate.document}
@@ -139,17 +138,17 @@ class StudyJobs:
     def _models(
         self, part: ChunkJob, request: StudyRequest, rows: Chunk, reporter: ProgressReporter, progress: ReportProgress
     ) -> list[Model]:
-        """The models of a chunk. Where they can't be had, as from a hub that does not answer, that is waited for once, and said of the study's other chunks at once."""
-        if self._lost is not None and self._lost[0] == part.sent:
-            raise self._lost[1]
+        """Load the models of a chunk. If that fails, for example because the hub does not answer, the study's other chunks fail without trying again."""
+        if self._failed is not None and self._failed[0] == part.sent:
+            raise self._failed[1]
         try:
             return [self._model(located, reporter, progress) for located in self._locate(request, rows, part.content)]
         except ModelError as error:
-            self._lost = part.sent, error.with_traceback(None)
+            self._failed = part.sent, error.with_traceback(None)
             raise
 
     def _locate(self, request: StudyRequest, rows: Chunk, content: str) -> list[Located]:
-        """Where the models of a chunk are. Raises CorruptModel if their files are not those that it was accepted for."""
+        """Locate the models of a chunk. Raises CorruptModel if their files changed since the study was accepted."""
         found = [self._catalog.locate(one.model) for one in request.variants]
         for located in found:
             self._catalog.check(located)
@@ -161,5 +160,5 @@ class StudyJobs:
 
 
 def _digests(located: Located) -> set[str]:
-    """Those of a model's files, and of the hub's name that it may have been accepted under before they were fetched."""
+    """Return the digests under which a study of the model may have been accepted: of its files, or of its hub id before the download."""
     return {located.digest(), *([replace(located, folder=None).digest()] if located.hub else [])}
