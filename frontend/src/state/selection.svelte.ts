@@ -1,78 +1,80 @@
-/** Everything that is chosen on the page. It lives in the address, so that reload, back and a sent link all work. */
-import { type Analysis, type Head, headName, type Method, parseHead, parseHeads } from '../lib/data/analysis'
+/** Everything that is chosen on the page. It lives in the address, so that reload, back and shared links work. */
+import { type Analysis, type Head, headName, type Method } from '../lib/data/analysis'
 import { sameMethod } from '../lib/data/mechanism'
-import { readParams } from '../lib/data/params'
-import type { GraphKind } from '../lib/maths/graph-geometry'
-import { type Merge, MOST_HEADS, sameHead, toggleHead } from '../lib/maths/merge'
-import type { Range, ScaleKind } from '../lib/maths/scale'
-import { decodeFragment, encodeFragment, writeFragment } from '../lib/net/fragment'
+import { pickParams, replaceParams } from '../lib/data/params'
+import { MOST_HEADS, sameHead, toggleHead } from '../lib/maths/merge'
+import { writeFragment } from '../lib/net/fragment'
 import { writeIds } from '../lib/text/ids'
+import { addressFields, choice, flag, head, headList, integer, number, type Texts, text } from './fields.svelte'
 
-export type View = 'map' | 'graph' | 'both'
-/** Of the tokens of the graph; over the image where they are patches of one. */
-export type Layout = GraphKind | 'image'
-export type Special = 'show' | 'mark' | 'hide'
-export type With = 'lens' | 'mechanism' | 'model' | 'text'
-export type Compare = 'off' | 'side' | 'difference'
-
-const INITIAL = {
-  model: '',
-  text: '',
-  pair: '',
-  /** Token ids in place of the texts, for the (encoder's) text and the decoder's. */
-  ids: '',
-  targets: '',
+const FIELDS = {
+  model: text(),
+  text: text(),
+  pair: text(),
+  /** Token ids instead of the texts: of the (encoder's) text, and of the decoder's. */
+  ids: text(),
+  targets: text(),
   /** An image, by the name under which the server keeps it. */
-  image: '',
-  /** How the model writes on, as JSON; empty where it does not. */
-  generate: '',
-  /** How many tokens of the input are read; empty for all. */
-  most: '',
-  kind: '',
-  /** Empty for the one that the model was trained with. */
-  mechanism: '',
-  params: '',
-  lens: 'weights',
-  lensparams: '',
-  other: '',
-  compare: 'off',
-  /** What the analysis is compared with: another of its lenses, or one with another mechanism, model or text. */
-  with: 'lens',
-  than: '',
-  thanparams: '',
+  image: text(),
+  /** How the model continues the text, as JSON; empty if it does not. */
+  generate: text(),
+  /** How many tokens of the input are read; 0 for all. */
+  most: integer('', 0, 1_000_000),
+  kind: text(),
+  /** Empty for the mechanism that the model was trained with. */
+  mechanism: text(),
+  /** Parameters of the mechanism, as JSON; empty for the defaults. */
+  params: text(),
+  lens: text('weights'),
+  /** Parameters of lenses: one JSON object, by lens. */
+  lensparams: text(),
+  other: text(),
+  compare: choice('off', 'side', 'difference'),
+  /** What the analysis is compared with: another of its lenses, or an analysis with another mechanism, model or text. */
+  with: choice('lens', 'mechanism', 'model', 'text'),
+  /** The other mechanism or model by name, or the other text. */
+  than: text(),
+  /** Parameters of the other mechanism, as JSON. */
+  thanparams: text(),
   /** The head of the other model; empty for the same one. */
-  twin: '',
-  view: 'both',
-  head: '',
-  colour: 'map',
+  twin: head(),
+  view: choice('both', 'map', 'graph'),
+  head: head(),
+  colour: text('map'),
   /** Which heads: a query, or a sentence. */
-  find: '',
-  /** How heads are arranged: by layer, by rank, or by a measure with `asc` where the smallest come first. */
-  sort: 'layer',
-  /** Patterns of heads are marked. */
-  classes: '',
-  /** Several heads that are read as one, and how. */
-  heads: '',
-  merge: 'mean',
-  scale: 'sqrt',
-  rule: 'mass',
-  mass: '0.7',
-  k: '3',
-  value: '0.1',
-  special: 'show',
-  /** Layout of the graph; empty for what suits the text. */
-  graph: '',
-  unit: 'pieces',
-  range: 'head',
-  /** Figures that are open, and whether those that can be are drawn for the heads of one layer. */
-  figures: '',
-  spread: 'layer',
-  /** An analysis that somebody shared, and the key to it. */
-  analysis: '',
-  share: '',
+  find: text(),
+  /** How heads are sorted: by layer, by rank, or by a measure, followed by `asc` if ascending. */
+  sort: text('layer'),
+  /** Whether the patterns of heads are marked. */
+  classes: flag(),
+  /** Several heads that are merged into one map, and how. */
+  heads: headList(MOST_HEADS),
+  merge: choice('mean', 'max'),
+  scale: choice('sqrt', 'linear', 'log'),
+  /** Which connections the graph draws, and the bound of each rule. */
+  rule: choice('mass', 'top-k', 'value'),
+  mass: number('0.7', 0.05, 1),
+  k: integer('3', 1, 64),
+  value: number('0.1', 0, 1),
+  /** How the graph treats special tokens and sinks. */
+  special: choice('show', 'mark', 'hide'),
+  /** Layout of the graph; empty for the one that suits the text. `image`: over the image whose patches are the tokens. */
+  graph: choice('', 'columns', 'rows', 'arcs', 'image'),
+  /** Tokens one by one, or the pieces of a word together. */
+  unit: choice('pieces', 'words'),
+  /** What the strongest colour of a map stands for: the largest value of its head, of each row, or of all heads. */
+  range: choice('head', 'row', 'all'),
+  /** Names of the figures that are open, with commas, and whether they are drawn by layer or for the heads of one. */
+  figures: text(),
+  spread: choice('layer', 'head'),
+  /** A shared analysis, and the key to it. */
+  analysis: text(),
+  share: text(),
 }
-/** What a shared analysis says itself; the rest is how to look at it. */
-const SAID = {
+type Patch = Partial<Texts<typeof FIELDS>>
+
+/** What a shared analysis determines itself; the other fields are how to look at it. */
+const DETERMINED = {
   text: '',
   pair: '',
   ids: '',
@@ -85,18 +87,17 @@ const SAID = {
   mechanism: '',
   params: '',
   lensparams: '',
-}
-/** A key opens one analysis, and what it is compared with is another. */
-const ALONE = { with: 'lens', than: '', thanparams: '', twin: '' }
-/** What is cut where there is too much of it: another one is read as a whole again. */
+} satisfies Patch
+/** A key opens one analysis; what it is compared with would be another. */
+const ALONE = { with: 'lens', than: '', thanparams: '', twin: '' } satisfies Patch
+const NOT_SHARED = { analysis: '', share: '' } satisfies Patch
+/** A new input is read whole again. */
 const INPUT = ['text', 'pair', 'ids', 'targets'] as const
-const MINE = { analysis: '', share: '' }
-type Fields = typeof INITIAL
 /** A step is a new entry, unless the last one changed the same things a moment ago. */
 type History = 'push' | 'replace' | 'step'
 
-/** What an analysis is of, as it stands in the address; by the ids of its tokens where it was given by number. `own` is what its model was trained with. */
-function saidBy(analysis: Analysis, own: Method): typeof SAID {
+/** Describe an analysis as fields; by token ids if it was requested by them. `own` is the mechanism that its model was trained with. */
+function describe(analysis: Analysis, own: Method): typeof DETERMINED {
   const {
     text,
     textPair,
@@ -133,14 +134,6 @@ function saidBy(analysis: Analysis, own: Method): typeof SAID {
   }
 }
 
-const oneOf = <T extends string>(value: string, allowed: readonly T[], fallback: T): T =>
-  (allowed as readonly string[]).includes(value) ? (value as T) : fallback
-
-const between = (text: string, low: number, high: number, fallback: number) => {
-  const value = Number(text)
-  return text !== '' && Number.isFinite(value) ? Math.min(high, Math.max(low, value)) : fallback
-}
-
 /** What changes again within this time is one step: a slider that is drawn, a walk through the heads. */
 const ONE_STEP_MS = 1000
 /** Number of this entry of the browser's history, from where the visit began. */
@@ -149,40 +142,39 @@ const stepNow = (): number => (globalThis.history?.state as { step?: number } | 
 /** Writing the address costs milliseconds and browsers complain when it is done at every frame. */
 const ADDRESS_MS = 50
 
-export class Selection {
-  #fields = $state<Fields>({ ...INITIAL })
+export class Selection extends addressFields(FIELDS) {
   #later: ReturnType<typeof setTimeout> | undefined
   #last = { what: '', when: 0 }
   /** How many entries of this visit lie ahead of the first. */
   #furthest = stepNow()
 
   constructor(fragment = '') {
+    super()
     this.read(fragment)
   }
 
-  read(fragment: string): void {
+  override read(fragment: string): void {
     clearTimeout(this.#later)
     this.#later = undefined
     this.#last.what = ''
-    this.#fields = decodeFragment(fragment, INITIAL) as Fields
+    super.read(fragment)
   }
 
   get fragment(): string {
-    const fields = this.shared ? { ...this.#fields, ...SAID } : this.#fields
-    return encodeFragment(fields, INITIAL)
+    return this.encode(this.shared ? DETERMINED : {})
   }
 
   /** What a person chose is a step that can be undone; what the page fills in itself replaces the current entry, a moment later. */
-  set(patch: Partial<Fields>, history: History = 'step'): void {
+  set(patch: Patch, history: History = 'step'): void {
     const push = history === 'push' || (history === 'step' && this.#begins(patch))
     if (push) this.settle()
-    const other = INPUT.some((name) => name in patch && patch[name] !== this.#fields[name])
-    Object.assign(this.#fields, other ? { most: '' } : {}, patch)
+    const other = INPUT.some((name) => name in patch && patch[name] !== this.texts[name])
+    Object.assign(this.texts, other ? { most: '' } : {}, patch)
     if (push) this.#write('pushState')
     else this.#later ??= setTimeout(() => this.settle(), ADDRESS_MS)
   }
 
-  #begins(patch: Partial<Fields>): boolean {
+  #begins(patch: Patch): boolean {
     const [what, when] = [Object.keys(patch).sort().join(), performance.now()]
     const same = what === this.#last.what && when - this.#last.when < ONE_STEP_MS
     this.#last = { what, when }
@@ -218,22 +210,22 @@ export class Selection {
 
   /** What a shared analysis is of; the address then stays that of the analysis. */
   adopt(analysis: Analysis, own: Method): void {
-    Object.assign(this.#fields, saidBy(analysis, own))
+    Object.assign(this.texts, describe(analysis, own))
   }
 
   /** An analysis of before is chosen again. */
   recall(analysis: Analysis, own: Method, lens: string): void {
-    this.set({ ...MINE, ...saidBy(analysis, own), lens }, 'push')
+    this.set({ ...NOT_SHARED, ...describe(analysis, own), lens }, 'push')
   }
 
   /** Whatever is asked for from now on is the reader's own. */
   leave(): void {
-    if (this.shared) this.set(MINE, 'replace')
+    if (this.shared) this.set(NOT_SHARED, 'replace')
   }
 
   /** The address with which somebody who has the key sees what is seen here. */
   linkTo(analysis: string, share: string): string {
-    return `#${encodeFragment({ ...this.#fields, ...SAID, ...ALONE, analysis, share }, INITIAL)}`
+    return `#${this.encode({ ...DETERMINED, ...ALONE, analysis, share })}`
   }
 
   openHead(head: Head, history: History = 'step'): void {
@@ -242,149 +234,35 @@ export class Selection {
 
   /** One head more, or one less, beside those that are open. */
   addHead(head: Head, open: Head, how: 'toggle' | 'add'): void {
-    const now = this.several.length > 0 ? this.several : [open]
+    const now = this.heads.length > 0 ? this.heads : [open]
     const next = how === 'add' && now.some((other) => sameHead(other, head)) ? now : toggleHead(now, head)
     const last = next.some((other) => sameHead(other, head)) ? head : (next.at(-1) ?? open)
     this.set({ head: headName(last), heads: next.length > 1 ? next.map(headName).join(' ') : '' }, 'step')
   }
 
-  /** The analysis that somebody shared, if it is that what is to be seen. */
-  get shared() {
-    return this.#fields.share && this.#fields.analysis
+  /** The id of the shared analysis that is shown; empty otherwise. */
+  get shared(): string {
+    return this.share && this.analysis
   }
-  get share() {
-    return this.#fields.share
+
+  /** Whether the pieces of a word are read together. */
+  get words(): boolean {
+    return this.unit === 'words'
   }
-  get model() {
-    return this.#fields.model
-  }
-  get text() {
-    return this.#fields.text
-  }
-  get pair() {
-    return this.#fields.pair
-  }
-  get ids() {
-    return this.#fields.ids
-  }
-  get targets() {
-    return this.#fields.targets
-  }
-  get image() {
-    return this.#fields.image
-  }
-  get generate() {
-    return this.#fields.generate
-  }
-  /** How many tokens of the input are read; 0 for all. */
-  get most() {
-    return Math.round(between(this.#fields.most, 0, 1_000_000, 0))
-  }
-  get mechanism() {
-    return this.#fields.mechanism
-  }
-  get kind() {
-    return this.#fields.kind
-  }
-  /** Parameters of the mechanism, as JSON; empty for the defaults. */
-  get params() {
-    return this.#fields.params
-  }
-  /** Parameters of a lens, likewise: the address holds one JSON object of those that have any. */
+
+  /** Parameters of a lens, as JSON; empty for the defaults. */
   paramsOf(lens: string): string {
-    const found = readParams(this.#fields.lensparams)[lens]
-    return found ? JSON.stringify(found) : ''
+    return pickParams(this.lensparams, lens)
   }
-  /** What stands in the address for all lenses once this one's parameters are `text`. */
-  withParams(lens: string, text: string): string {
-    const { [lens]: _, ...rest } = readParams(this.#fields.lensparams)
-    const all = text === '' ? rest : { ...rest, [lens]: readParams(text) }
-    return Object.keys(all).length === 0 ? '' : JSON.stringify(all)
-  }
-  get lens() {
-    return this.#fields.lens
-  }
-  get other() {
-    return this.#fields.other
-  }
-  get head(): Head | undefined {
-    return parseHead(this.#fields.head)
-  }
-  get find() {
-    return this.#fields.find
-  }
-  get sort() {
-    return this.#fields.sort
-  }
-  /** Names of the figures that are open, with commas. */
-  get figures() {
-    return this.#fields.figures
-  }
-  get spread() {
-    return oneOf(this.#fields.spread, ['layer', 'head'], 'layer')
-  }
-  get classes() {
-    return this.#fields.classes !== ''
-  }
-  get several(): Head[] {
-    const heads = parseHeads(this.#fields.heads).slice(0, MOST_HEADS)
-    return heads.length > 1 ? heads : []
-  }
-  get merge(): Merge {
-    return oneOf(this.#fields.merge, ['mean', 'max'], 'mean')
-  }
-  get colour() {
-    return this.#fields.colour
-  }
-  get compare(): Compare {
-    return oneOf(this.#fields.compare, ['off', 'side', 'difference'], 'off')
-  }
-  get with(): With {
-    return oneOf(this.#fields.with, ['lens', 'mechanism', 'model', 'text'], 'lens')
-  }
-  /** The other mechanism or model by its name, or the other text. */
-  get than() {
-    return this.#fields.than
-  }
-  /** Parameters of the other mechanism, as JSON. */
-  get thanparams() {
-    return this.#fields.thanparams
-  }
-  get twin(): Head | undefined {
-    return parseHead(this.#fields.twin)
-  }
-  get view(): View {
-    return oneOf(this.#fields.view, ['map', 'graph', 'both'], 'both')
-  }
-  get scale(): ScaleKind {
-    return oneOf(this.#fields.scale, ['linear', 'sqrt', 'log'], 'sqrt')
-  }
-  get rule() {
-    return oneOf(this.#fields.rule, ['mass', 'top-k', 'value'], 'mass')
-  }
-  get mass() {
-    return between(this.#fields.mass, 0.05, 1, 0.7)
-  }
-  get k() {
-    return Math.round(between(this.#fields.k, 1, 64, 3))
-  }
-  /** Least magnitude of a connection, where the rule is about values. */
-  get value() {
-    return between(this.#fields.value, 0, 1, 0.1)
-  }
-  /** What becomes of the model's own tokens, and of sinks, in the graph. */
-  get special(): Special {
-    return oneOf(this.#fields.special, ['show', 'mark', 'hide'], 'show')
-  }
-  get graph(): Layout | '' {
-    return oneOf(this.#fields.graph, ['', 'columns', 'rows', 'arcs', 'image'], '')
-  }
-  /** The pieces of a word are read together. */
-  get words() {
-    return this.#fields.unit === 'words'
-  }
-  /** What the strongest colour of a map stands for: its head's largest value, each row's, or that of all heads. */
-  get range(): Range {
-    return oneOf(this.#fields.range, ['head', 'row', 'all'], 'head')
+
+  /** The field `lensparams` with other parameters of one lens. */
+  withParams(lens: string, params: string): string {
+    return replaceParams(this.lensparams, lens, params)
   }
 }
+
+export type View = Selection['view']
+export type Layout = Exclude<Selection['graph'], ''>
+export type Special = Selection['special']
+export type With = Selection['with']
+export type Compare = Selection['compare']

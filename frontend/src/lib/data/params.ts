@@ -101,3 +101,16 @@ export function writeParams(fields: readonly ParamField[], values: Params): stri
   )
   return changed.length === 0 ? '' : JSON.stringify(Object.fromEntries(changed.map(({ name }) => [name, values[name]])))
 }
+
+/** The parameters of one method, as JSON, from a JSON object of those of several; empty for the defaults. */
+export function pickParams(all: string, name: string): string {
+  const found = readParams(all)[name]
+  return found ? JSON.stringify(found) : ''
+}
+
+/** The JSON object with other parameters of one method; empty if no method has any left. */
+export function replaceParams(all: string, name: string, params: string): string {
+  const { [name]: _, ...rest } = readParams(all)
+  const next = params === '' ? rest : { ...rest, [name]: readParams(params) }
+  return Object.keys(next).length === 0 ? '' : JSON.stringify(next)
+}

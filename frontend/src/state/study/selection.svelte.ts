@@ -1,115 +1,72 @@
-/** What is chosen among studies. It lives in the address, so that reload, back and a sent link all work. */
-import { type Head, headName, parseHead } from '../../lib/data/analysis'
-import { type Params, readParams } from '../../lib/data/params'
-import { decodeFragment, encodeFragment, writeFragment } from '../../lib/net/fragment'
+/** Everything that is chosen on the page of studies. It lives in the address, so that reload, back and shared links work. */
+import { type Head, headName } from '../../lib/data/analysis'
+import { pickParams, replaceParams } from '../../lib/data/params'
+import { writeFragment } from '../../lib/net/fragment'
+import { addressFields, choice, head, type Texts, text } from '../fields.svelte'
 
-export type StudyTab = 'figures' | 'heads' | 'tables' | 'data'
-
-const INITIAL = {
+const FIELDS = {
   /** The open study, and the one it is compared with. */
-  study: '',
-  other: '',
-  show: 'figures',
-  /** Figures that are open, and their own parameters as JSON by name; `none` for none. */
-  figures: '',
-  params: '',
-  table: '',
-  lens: 'weights',
-  /** Of a study with two variants, the one that is shown. */
-  variant: '0',
-  /** Heads: a query, what they are ranked and coloured by (with `asc` for the smallest first), and the open one. */
-  find: '',
-  measure: '',
-  head: '',
-  /** A study that is not started yet, as JSON. */
-  draft: '',
-  /** The key to a study that somebody shared. */
-  share: '',
+  study: text(),
+  other: text(),
+  show: choice('figures', 'heads', 'tables', 'data'),
+  /** Figures that are open, with commas, and their parameters as JSON by name; `none` for none. */
+  figures: text(),
+  params: text(),
+  table: text(),
+  lens: text('weights'),
+  /** Which variant is shown, of a study with two. */
+  variant: choice('0', '1'),
+  /** Heads: a query, the measure that ranks and colours them (followed by `asc` if ascending), and the open head. */
+  find: text(),
+  measure: text(),
+  head: head(),
+  /** A study that has not been started yet, as JSON. */
+  draft: text(),
+  /** The key to a shared study. */
+  share: text(),
 }
-type Fields = typeof INITIAL
 
-export class StudySelection {
-  #fields = $state<Fields>({ ...INITIAL })
-
+export class StudySelection extends addressFields(FIELDS) {
   constructor(fragment: string) {
+    super()
     this.read(fragment)
   }
 
-  read(fragment: string): void {
-    this.#fields = decodeFragment(fragment, INITIAL) as Fields
-  }
-
-  /** What a person chose is a new entry of the browser's history; what the page fills in replaces the current one. */
-  set(patch: Partial<Fields>, how: 'push' | 'replace' = 'push'): void {
-    Object.assign(this.#fields, patch)
-    const fragment = encodeFragment(this.#fields, INITIAL)
+  /** What the reader chooses is a new history entry; what the page fills in replaces the current one. */
+  set(patch: Partial<Texts<typeof FIELDS>>, how: 'push' | 'replace' = 'push'): void {
+    Object.assign(this.texts, patch)
+    const fragment = this.encode()
     if (`#${fragment}` === (location.hash || '#')) return
     writeFragment(how === 'push' ? 'pushState' : 'replaceState', null, fragment)
   }
 
-  /** Another study; how it is looked at stays. */
+  /** Open another study, with the same view. */
   open(study: string): void {
     this.set({ study, other: '', head: '', draft: '', share: '' })
   }
 
-  /** What somebody with that key sees: this study as it is seen here, beside no other. */
+  /** The address that opens this study with a key, without the study it is compared with. */
   linkTo(share: string): string {
-    return `#${encodeFragment({ ...this.#fields, other: '', draft: '', share }, INITIAL)}`
+    return `#${this.encode({ other: '', draft: '', share })}`
   }
 
   openHead(head: Head): void {
     this.set({ head: headName(head) })
   }
 
-  get study() {
-    return this.#fields.study
-  }
-  get other() {
-    return this.#fields.other
-  }
-  /** The study that is compared with; nothing is compared with itself. */
-  get beside() {
+  /** The study to compare with; a study is never compared with itself. */
+  get beside(): string {
     return this.other === this.study ? '' : this.other
   }
-  get show(): StudyTab {
-    const { show } = this.#fields
-    return show === 'heads' || show === 'tables' || show === 'data' ? show : 'figures'
-  }
-  get figures() {
-    return this.#fields.figures
-  }
-  get table() {
-    return this.#fields.table
-  }
-  get lens() {
-    return this.#fields.lens
-  }
-  get variant() {
-    return this.#fields.variant === '1' ? 1 : 0
-  }
-  get find() {
-    return this.#fields.find
-  }
-  get measure() {
-    return this.#fields.measure
-  }
-  get head(): Head | undefined {
-    return parseHead(this.#fields.head)
-  }
-  get share() {
-    return this.#fields.share
-  }
-  get draft() {
-    return this.#fields.draft
-  }
+
   /** Parameters of a figure, as JSON; empty for the defaults. */
   paramsOf(figure: string): string {
-    const found = readParams(this.#fields.params)[figure]
-    return found ? JSON.stringify(found) : ''
+    return pickParams(this.params, figure)
   }
-  setParams(figure: string, text: string): void {
-    const { [figure]: _, ...rest }: Params = readParams(this.#fields.params)
-    const all = text === '' ? rest : { ...rest, [figure]: readParams(text) }
-    this.set({ params: Object.keys(all).length === 0 ? '' : JSON.stringify(all) })
+
+  setParams(figure: string, params: string): void {
+    this.set({ params: replaceParams(this.params, figure, params) })
   }
 }
+
+export type StudyTab = StudySelection['show']

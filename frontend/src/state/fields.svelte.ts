@@ -1,0 +1,75 @@
+/** Choices that live in the address, declared as a table of fields: their names, initial texts, types and parsers. */
+import { type Head, parseHead, parseHeads } from '../lib/data/analysis'
+import { decodeFragment, encodeFragment } from '../lib/net/fragment'
+
+/** One field. In the address it is text, and absent while it has its initial text. */
+export interface Field<T> {
+  initial: string
+  parse: (text: string) => T
+}
+
+export const text = (initial = ''): Field<string> => ({ initial, parse: (text) => text })
+
+/** On for any text but the empty one. */
+export const flag = (): Field<boolean> => ({ initial: '', parse: (text) => text !== '' })
+
+/** One of a few words. Anything else counts as the first of them, which is the initial one. */
+export const choice = <const T extends string>(...words: [T, ...T[]]): Field<T> => ({
+  initial: words[0],
+  parse: (text) => words.find((word) => word === text) ?? words[0],
+})
+
+/** A number, clamped to its range. */
+export const number = (initial: string, low: number, high: number): Field<number> => ({
+  initial,
+  parse: (text) => {
+    const value = Number(text)
+    return Math.min(high, Math.max(low, text !== '' && Number.isFinite(value) ? value : Number(initial)))
+  },
+})
+
+export const integer = (initial: string, low: number, high: number): Field<number> => {
+  const { parse } = number(initial, low, high)
+  return { initial, parse: (text) => Math.round(parse(text)) }
+}
+
+export const head = (): Field<Head | undefined> => ({ initial: '', parse: parseHead })
+
+/** Two heads or more, or none. */
+export const headList = (most: number): Field<Head[]> => ({
+  initial: '',
+  parse: (text) => {
+    const heads = parseHeads(text).slice(0, most)
+    return heads.length > 1 ? heads : []
+  },
+})
+
+type Table = Record<string, Field<unknown>>
+export type Texts<T extends Table> = Record<keyof T & string, string>
+type Values<T extends Table> = { readonly [K in keyof T]: ReturnType<T[K]['parse']> }
+
+/** The base class of a selection: it holds the text of every field and has a property with the value of each. */
+export function addressFields<T extends Table>(table: T) {
+  const initial = Object.fromEntries(Object.entries(table).map(([name, field]) => [name, field.initial])) as Texts<T>
+
+  class AddressFields {
+    protected texts = $state({ ...initial })
+
+    read(fragment: string): void {
+      this.texts = decodeFragment(fragment, initial) as Texts<T>
+    }
+
+    /** The fragment of the address, with some fields replaced. */
+    protected encode(patch: Partial<Texts<T>> = {}): string {
+      return encodeFragment({ ...this.texts, ...patch }, initial)
+    }
+  }
+
+  for (const [name, { parse }] of Object.entries(table)) {
+    const get = function (this: AddressFields) {
+      return parse((this as unknown as { texts: Record<string, string> }).texts[name])
+    }
+    Object.defineProperty(AddressFields.prototype, name, { get })
+  }
+  return AddressFields as unknown as new () => AddressFields & Values<T>
+}
