@@ -1,0 +1,32 @@
+/** What the views of a page share, passed by Svelte's context instead of through props. */
+import { createContext } from 'svelte'
+import type { SearchPart } from '../lib/data/search'
+import type { Studies } from '../lib/data/studies'
+import type { Pointer } from './pointer.svelte'
+import type { HeadSearch } from './search.svelte'
+import type { Selection } from './selection.svelte'
+import type { StudySelection } from './study/selection.svelte'
+import type { Theme } from './theme.svelte'
+
+interface AnalysisContext {
+  selection: Selection
+  pointer: Pointer
+  search: HeadSearch
+  theme: Theme
+  /** Search for heads by a query or a sentence. */
+  find: (text: string) => void
+  /** Reset what a part of a sentence has set. */
+  drop: (part: SearchPart) => void
+}
+export const [getAnalysisContext, setAnalysisContext] = createContext<AnalysisContext>()
+
+interface StudyContext {
+  studies: Studies
+  selection: StudySelection
+  theme: Theme
+  /** The title of a model, by its name. */
+  titleOf: (model: string) => string
+  /** The message for an error; asks the reader to sign in if that is what it takes. */
+  fail: (error: unknown) => string
+}
+export const [getStudyContext, setStudyContext] = createContext<StudyContext>()
