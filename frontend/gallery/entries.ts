@@ -1,5 +1,5 @@
 /** What the gallery shows: every view in every state worth looking at, over fixed data. */
-export interface Entry {
+interface Entry {
   name: string
   tokens: number
   /** Choices as they stand in the address. */

@@ -6,7 +6,7 @@ import { type Problem, problemSentence } from '../lib/net/problem'
 export const PREFIX = '/api/v1'
 
 /** What went wrong, as a sentence. */
-export type Say = (problem: Problem) => string
+type Say = (problem: Problem) => string
 
 export async function call(path: string, init: RequestInit = {}, say: Say = problemSentence): Promise<Response> {
   return judged(await reach(path, init, say), say)

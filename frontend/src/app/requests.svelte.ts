@@ -30,7 +30,7 @@ interface Parts {
   needs: () => readonly string[]
 }
 
-export type Patch = Parameters<Selection['set']>[0]
+type Patch = Parameters<Selection['set']>[0]
 
 /** Always read; any other lens, and any other measure, when it is chosen. */
 const BASE = ['weights', 'effective']

@@ -103,7 +103,7 @@ function writeValues(context: DrawingContext, { left, top, side }: MapLayout, pi
   context.restore()
 }
 
-export type AxesPicture = Pick<MapPicture, 'queries' | 'keys' | 'window' | 'palette'>
+type AxesPicture = Pick<MapPicture, 'queries' | 'keys' | 'window' | 'palette'>
 
 /** The names along the map, on a canvas of their own: walking the heads changes the map and not them. */
 export function paintAxes(canvas: Surface, layout: MapLayout, picture: AxesPicture): void {

@@ -25,7 +25,7 @@ export function fitImage(
 }
 
 /** Pixels of the image, without its colours, at a size in device pixels. */
-export type Greys = (width: number, height: number) => Uint8ClampedArray
+type Greys = (width: number, height: number) => Uint8ClampedArray
 
 export function paintImage(surface: Surface, [width, height]: [number, number], greys: Greys): void {
   const context = fitCanvas(surface, width, height)

@@ -13,7 +13,7 @@ export const comparisonKey = ({ with: what, than, thanparams, compare }: Chosen)
   compare === 'off' || what === 'lens' || than.trim() === '' ? '' : JSON.stringify([what, than, thanparams])
 
 /** What models were trained with, and what another one carries, as far as that is known. */
-export interface Known {
+interface Known {
   own: (model: string) => Method
   support: KindSupport | undefined
 }

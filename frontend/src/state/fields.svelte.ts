@@ -3,7 +3,7 @@ import { type Head, parseHead, parseHeads } from '../lib/data/analysis'
 import { decodeFragment, encodeFragment } from '../lib/net/fragment'
 
 /** One field. In the address it is text, and absent while it has its initial text. */
-export interface Field<T> {
+interface Field<T> {
   initial: string
   parse: (text: string) => T
 }

@@ -4,7 +4,7 @@ import { readGenerate } from '../lib/data/generation'
 import { parseIds } from '../lib/text/ids'
 import type { Selection } from './selection.svelte'
 
-export type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens'>
+type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens'>
 
 /** `upload`: an image that the source does not keep yet. Undefined where there is nothing yet that the model takes. */
 export function buildInput(selection: Selection, kind: ModelKind, upload = ''): Input | undefined {

@@ -19,10 +19,6 @@ export class Pointer {
     box: this.pins.box,
   })
 
-  /** The row the words and the running text speak about: the hovered one, else the last pinned. */
-  focusQuery: number | null = $derived(this.query ?? this.pins.queries.at(-1) ?? null)
-  focusKey: number | null = $derived(this.key ?? this.pins.keys.at(-1) ?? null)
-
   /** The tokens that are read together: the hovered one alone, else all that are held. */
   queries: readonly number[] = $derived(this.query === null ? litQueries(this.pins) : [this.query])
   keys: readonly number[] = $derived(this.key === null ? litKeys(this.pins) : [this.key])

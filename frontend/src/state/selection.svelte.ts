@@ -263,6 +263,4 @@ export class Selection extends addressFields(FIELDS) {
 
 export type View = Selection['view']
 export type Layout = Exclude<Selection['graph'], ''>
-export type Special = Selection['special']
-export type With = Selection['with']
 export type Compare = Selection['compare']

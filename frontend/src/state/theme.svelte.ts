@@ -2,7 +2,7 @@
 import { type Palette, readPalette } from '../lib/drawing/palette'
 import { recall, remember } from '../lib/net/storage'
 
-export type ThemeChoice = 'system' | 'light' | 'dark'
+type ThemeChoice = 'system' | 'light' | 'dark'
 const KEY = 'theme'
 
 function stored(): ThemeChoice {

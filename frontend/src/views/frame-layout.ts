@@ -1,5 +1,5 @@
 /** How the window is shared between the grid of heads, the open head and its words. Pixels in, pixels out. */
-export interface FrameRoom {
+interface FrameRoom {
   width: number
   /** Infinity where the page scrolls. */
   height: number
@@ -7,7 +7,7 @@ export interface FrameRoom {
   heads: number
 }
 
-export interface FrameLayout {
+interface FrameLayout {
   /** Words stand below the grid, which few layers leave room for; otherwise they have a column of their own. */
   beneath: boolean
   /** Side of one head in the grid. */

@@ -56,7 +56,7 @@ export function parseHead(text: string): Head | undefined {
   return match ? { layer: Number(match[1]), head: Number(match[2]) } : undefined
 }
 
-export interface Progress {
+interface Progress {
   fraction: number
   stage: string
   detail: string

@@ -53,7 +53,7 @@ const QUERY: readonly Slot[] = ['where', 'order', 'limit']
 export const isQuery = ({ slot }: SearchPart) => QUERY.includes(slot)
 
 /** How heads are arranged: layer by layer, as the query ranks them, or by a measure from the largest or the smallest. */
-export interface Sort {
+interface Sort {
   by: 'layer' | 'rank' | 'measure'
   measure: string
   direction: 'asc' | 'desc'

@@ -28,7 +28,7 @@ export interface HistoryItem {
 }
 
 /** Who asks, and what does the work: the source's own process, or a cluster that others use, too. */
-export interface Identity {
+interface Identity {
   user: string | null
   home: string
 }

@@ -99,7 +99,7 @@ export interface StudyItem extends StudyRun {
 }
 
 /** Studies of a list, and how to ask for those that come after them; null: there are no more. */
-export interface StudyPage {
+interface StudyPage {
   items: StudyItem[]
   next: string | null
 }
@@ -143,7 +143,7 @@ export interface StudyRequest {
   badRows: 'skip' | 'fail'
 }
 
-export interface TopInput extends Row {
+interface TopInput extends Row {
   value: number
 }
 

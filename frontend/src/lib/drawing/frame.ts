@@ -54,7 +54,7 @@ export function fitCanvas(canvas: Surface, width: number, height: number): Drawi
   return context
 }
 
-export const pixelRatio = () => Math.min(3, globalThis.devicePixelRatio || 1)
+const pixelRatio = () => Math.min(3, globalThis.devicePixelRatio || 1)
 
 export function mark(name: string): void {
   performance.mark(`headscope:${name}`)

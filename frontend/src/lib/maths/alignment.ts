@@ -72,10 +72,7 @@ export function pairedMap(map: Matrix, queries: readonly TokenPair[], keys: read
 }
 
 /** The head whose two maps are least alike, and how alike they are. */
-export function extreme(
-  cosine: Likeness['cosine'],
-  sign: 1 | -1,
-): { layer: number; head: number; value: number } | undefined {
+function extreme(cosine: Likeness['cosine'], sign: 1 | -1): { layer: number; head: number; value: number } | undefined {
   let found: { layer: number; head: number; value: number } | undefined
   for (const [layer, row] of cosine.entries()) {
     for (const [head, value] of row.entries()) {

@@ -45,7 +45,7 @@ function wordLabel(pieces: readonly Token[]): string {
   return label
 }
 
-export const countPlaces = ({ labels }: Axis) => labels.length
+const countPlaces = ({ labels }: Axis) => labels.length
 
 /** A map of words from a map of tokens: the sum over the key tokens of a word, the mean over its query tokens. A thumbnail keeps the largest. */
 export function groupMap(map: Matrix, queries: Axis, keys: Axis): Matrix {

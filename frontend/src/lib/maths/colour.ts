@@ -1,5 +1,5 @@
 /** Colour tables of 256 entries, mixed in OKLab so that equal steps look equal. */
-export type Rgb = [number, number, number]
+type Rgb = [number, number, number]
 /** Packed for a Uint32Array over ImageData (little endian: A B G R). */
 export type ColourTable = Uint32Array
 
@@ -15,7 +15,7 @@ export function parseHex(hex: string): Rgb {
   return [0, 2, 4].map((at) => Number.parseInt(digits.slice(at, at + 2), 16)) as Rgb
 }
 
-export function rgbToLab(rgb: Rgb): Lab {
+function rgbToLab(rgb: Rgb): Lab {
   const [r, g, b] = rgb.map((c) => toLinear(c / 255))
   const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b)
   const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b)
@@ -27,7 +27,7 @@ export function rgbToLab(rgb: Rgb): Lab {
   ]
 }
 
-export function labToRgb([L, a, b]: Lab): Rgb {
+function labToRgb([L, a, b]: Lab): Rgb {
   const l = (L + 0.3963377774 * a + 0.2158037573 * b) ** 3
   const m = (L - 0.1055613458 * a - 0.0638541728 * b) ** 3
   const s = (L - 0.0894841775 * a - 1.291485548 * b) ** 3

@@ -33,7 +33,7 @@ const GAP = 6
 const HALF = 9
 const SPACE = 10
 
-export interface Frame {
+interface Frame {
   width: number
   height: number
 }

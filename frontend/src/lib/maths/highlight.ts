@@ -30,8 +30,6 @@ export const isNothing = ({ queries, keys, box }: Highlight) => queries.length +
 /** The two ends of a movement, whichever way it went. */
 export const spanOf = (a: number, b: number): Span => [Math.min(a, b), Math.max(a, b) + 1]
 
-export const inSpan = (span: Span | null, place: number) => span === null || (place >= span[0] && place < span[1])
-
 export const places = (span: Span | null): number[] =>
   span === null ? [] : Array.from({ length: span[1] - span[0] }, (_, i) => span[0] + i)
 

@@ -31,7 +31,7 @@ export function colourIndex(value: number, scale: Scale): number {
   return value < 0 ? 128 - Math.round(127 * s) : 128 + Math.round(127 * s)
 }
 
-export interface Tick {
+interface Tick {
   /** 0..1 along the legend. */
   at: number
   value: number

@@ -1,7 +1,7 @@
 /** A file that somebody dropped, pasted or chose: a text to read, or an image to look at. */
 import { bytes } from '../text/format'
 
-export type Dropped = { text: string } | { image: string }
+type Dropped = { text: string } | { image: string }
 
 /** What a model takes is far less; what is larger was dropped by mistake. */
 const LARGEST_TEXT = 1024 * 1024

@@ -1,5 +1,5 @@
 /** What is chosen, as the part of the address after `#`. Only what differs from the start is written. */
-export type Fields = Record<string, string>
+type Fields = Record<string, string>
 
 export function encodeFragment(fields: Fields, initial: Fields): string {
   const parts: string[] = []

@@ -1,5 +1,5 @@
 /** Reads safetensors: eight bytes of header length, a JSON header, then the bytes of every tensor. */
-export type TensorData = Float32Array | Uint8Array
+type TensorData = Float32Array | Uint8Array
 export interface Tensor {
   shape: number[]
   data: TensorData

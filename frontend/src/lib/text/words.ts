@@ -5,7 +5,7 @@ import { type Matrix, topIndices } from '../maths/matrix'
 import { duration, percent, plural, short } from './format'
 import { tokenLabel } from './labels'
 
-export const quote = (token: Token | undefined) => named(tokenLabel(token), token?.kind === 'special')
+const quote = (token: Token | undefined) => named(tokenLabel(token), token?.kind === 'special')
 
 /** As it stands in a sentence. */
 const named = (label: string, special: boolean) => (special ? label : `\u201c${label}\u201d`)

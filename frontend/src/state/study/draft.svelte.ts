@@ -30,7 +30,7 @@ const START = {
   maxTokens: '',
   badRows: 'skip' as 'skip' | 'fail',
 }
-export type Choices = typeof START
+type Choices = typeof START
 
 export class Draft {
   dataset = $state.raw<Dataset>()

@@ -29,7 +29,7 @@ export interface GraphRoom {
   characters: number
 }
 
-export interface HeadLayout {
+interface HeadLayout {
   /** The graph stands beside the map, not below. */
   beside: boolean
   map: MapLayout
