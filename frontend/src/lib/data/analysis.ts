@@ -1,4 +1,4 @@
-/** The nouns of one analysis, as the viewer knows them, whoever provides them. */
+/** Types of an analysis, independent of where it comes from. */
 
 import type { Problem } from '../net/problem'
 import type { Params } from './params'
@@ -11,11 +11,11 @@ export interface Token {
   word: number | null
   segment: number
   kind: 'special' | 'punct' | 'word' | 'subword'
-  /** Of a patch: left, top, right, bottom in pixels of the picture; null for tokens that are no patches. */
+  /** Left, top, right, bottom of a patch, in pixels of the picture; null for tokens that are not patches. */
   box?: readonly [number, number, number, number] | null
 }
 
-/** How a picture became tokens: rows and columns of patches; width and height of it, as the model sees it, in pixels. */
+/** An image as patches: rows and columns of them, and the width and height that the model sees, in pixels. */
 export interface Picture {
   url: string
   rows: number
@@ -26,7 +26,7 @@ export interface Picture {
 export interface Head {
   layer: number
   head: number
-  /** Several heads read as one map, this one among them. */
+  /** Several heads merged into one map, this one among them. */
   among?: Several
 }
 
@@ -43,7 +43,7 @@ export interface Several {
 
 export const headName = ({ layer, head }: Head) => `${layer}.${head}`
 
-/** What stands over a picture of it. */
+/** The title above a picture of a head. */
 export const headTitle = (head: Head) =>
   head.among
     ? `${head.among.how === 'mean' ? 'mean' : 'maximum'} of ${head.among.heads.length} heads`
@@ -71,7 +71,7 @@ export interface Warning {
 
 export type Status = 'queued' | 'running' | 'done' | 'failed' | 'cancelled'
 
-/** What is known while an analysis runs. */
+/** The state of an analysis that may still be running. */
 export interface Run {
   id: string
   status: Status
@@ -82,15 +82,15 @@ export interface Run {
 
 export interface MapInfo {
   shape: number[]
-  /** One map per layer, for all of its heads. */
+  /** One map per layer, shared by all of its heads. */
   by_layer: boolean
   signed: boolean
-  /** Its maps are kept; else only thumbnails are. */
+  /** Whether whole maps are stored; otherwise only thumbnails are. */
   stored: boolean
   identical: boolean[][] | null
-  /** Parameters of its lens. */
+  /** Parameters of the lens. */
   params: Record<string, unknown>
-  /** Queries without a reading, per layer and head; null where every one has one. */
+  /** Queries without a reading, per layer and head; null if there are none. */
   undefined: number[][] | null
 }
 
@@ -102,7 +102,7 @@ export interface Analysis extends Run {
   kind: string
   lenses: string[]
   measures: string[]
-  /** Up to the last one that was analysed. */
+  /** Up to the last index that was analysed. */
   layers: number
   heads: number
   /** Which layers and heads were analysed; null if all were. */
@@ -110,30 +110,30 @@ export interface Analysis extends Run {
   headWidth: number
   text: string
   textPair: string
-  /** What was asked for instead of a text, as the model sees it; null for texts. */
+  /** The input image as the model sees it; null for texts. */
   picture: Picture | null
-  /** The name under which the source keeps the image that was sent; empty for texts. */
+  /** The name under which the source keeps the uploaded image; empty for texts. */
   image: string
-  /** How the model was asked to write on; null where the text is taken as it is. */
+  /** How the model continued the text; null if it did not. */
   generate: Params | null
-  /** How many tokens at the end, along the queries, the model wrote itself. */
+  /** How many of the last tokens, along the queries, the model generated. */
   generated: number
-  /** How many tokens the input was to be cut to; null where all of it is read. */
+  /** The requested limit of tokens; null if the input is read whole. */
   maxTokens: number | null
   /** Along the queries. */
   tokens: Token[]
-  /** Along the keys: the same array, but for cross-attention. */
+  /** Along the keys: the same array except for cross-attention. */
   keyTokens: Token[]
   maps: Record<string, MapInfo>
   warnings: Warning[]
-  /** Milliseconds from the start of the work to its end. */
+  /** Milliseconds from start to finish. */
   totalMs: number | null
 }
 
 const sameTokens = (one: readonly Token[], other: readonly Token[]) =>
   one.length === other.length && one.every(({ id, start }, at) => id === other[at].id && start === other[at].start)
 
-/** Whether two analyses are of the same tokens, so that what was pointed at in one stands in the other. */
+/** Whether two analyses have the same tokens, so that a selection of tokens is valid in both. */
 export const hasSameTokens = (one: Analysis | undefined, other: Analysis | undefined): boolean =>
   one !== undefined &&
   other !== undefined &&
@@ -155,16 +155,16 @@ export interface Model {
   local: boolean
   isDefault: boolean
   reason: string | null
-  /** The one that it was trained with, with all of its parameters. */
+  /** The mechanism that the model was trained with, with all of its parameters. */
   mechanism: Method
-  /** Models that differ from it in little. */
+  /** Models that differ from this one in a single respect. */
   siblings: string[]
 }
 
-/** Name of a lens, mechanism or measure -> why the model cannot carry it; null where it can. */
+/** Name of a lens, mechanism or measure -> why the model does not support it; null if it does. */
 export type Reasons = Record<string, string | null>
 
-/** What can be done with one kind of a model's attention. */
+/** What a model supports for one kind of its attention. */
 export interface KindSupport {
   kind: string
   lenses: Reasons
@@ -172,7 +172,7 @@ export interface KindSupport {
   measures: Reasons
 }
 
-/** What the server says about one lens, mechanism or measure; controls and words are drawn from it. */
+/** A lens, mechanism or measure as the server declares it; controls and descriptions are generated from it. */
 export interface Declaration {
   name: string
   title: string
@@ -182,10 +182,10 @@ export interface Declaration {
   unit: string
   range: [number | null, number | null]
   signed: boolean
-  /** For measures: the lenses they can be asked about. */
+  /** For measures: the lenses they accept. */
   lenses: string[]
   citation: string
-  /** For measures of several numbers: what they are called, and what the numbers of a class mean. */
+  /** For measures with several columns: their names, and the classes that numbers of the column `class` stand for. */
   columns: string[]
   /** The unit of each column. */
   units: Record<string, string>
@@ -194,7 +194,7 @@ export interface Declaration {
   params: unknown
 }
 
-/** A mechanism or lens by its name, with the parameters that differ from the defaults. */
+/** A mechanism or lens by name, with the parameters that differ from the defaults. */
 export interface Method {
   name: string
   params: Record<string, unknown>
@@ -204,31 +204,31 @@ export interface Request {
   model: string
   text: string
   textPair: string
-  /** Token ids instead of a text, taken as they are; `targetIds` those of a decoder beside an encoder. */
+  /** Token ids instead of a text, used as they are; `targetIds` are those of the decoder of an encoder-decoder. */
   ids?: readonly number[]
   targetIds?: readonly number[]
-  /** An image instead of a text: a data URL, or the name of one that the source keeps. */
+  /** An image instead of a text: a data URL, or the name of an image that the source keeps. */
   image?: string
-  /** How the model shall write on; without it the text is taken as it is. */
+  /** How the model continues the text; without it the text is not continued. */
   generate?: Params
-  /** Only that many tokens of the input are read. */
+  /** The input is cut to this many tokens. */
   maxTokens?: number
   kind: string
   mechanism: Method
   lenses: Method[]
   measures: string[]
-  /** False for thumbnails and numbers only. */
+  /** False to compute thumbnails and numbers only. */
   maps?: false
 }
 
-/** One map for all heads of a layer, not one for each. */
+/** Whether a lens gives one map per layer instead of one per head. */
 export const readsLayers = ({ axes }: Declaration) => axes[1] === '1'
 
-/** One number per head, or one per head and token: what the page can colour heads by. */
+/** Whether a measure can colour heads: one number per head, or one per head and token. */
 export const perHead = ({ axes }: Declaration) =>
   axes[0] === 'L' && axes[1] === 'H' && (axes.length === 2 || (axes.length === 3 && 'QK'.includes(axes[2])))
 
-/** Everything that is one number per head: of measures that give several, each column by itself. */
+/** All measures of one number per head; each column of a measure with several is one of them. */
 export function headNumbers(measures: readonly Declaration[]): Declaration[] {
   return measures.flatMap((measure) => {
     if (perHead(measure)) return [measure]
@@ -251,6 +251,6 @@ export function headNumbers(measures: readonly Declaration[]): Declaration[] {
   })
 }
 
-/** A measure speaks about the open lens where it can, else about the one it is defined for. */
+/** The lens that a measure is shown for: the open one if the measure accepts it, otherwise the first that it does. */
 export const measuredLens = ({ lenses }: Declaration, open: string) =>
   lenses.includes(open) ? open : (lenses[0] ?? 'weights')

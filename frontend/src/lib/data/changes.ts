@@ -1,25 +1,25 @@
-/** What differs between the analysis on screen and the one before: tokens that are new, heads that look elsewhere now. */
+/** Differences between the analysis on screen and the previous one: new tokens, and heads whose attention moved. */
 
 import type { Tiles } from '../maths/matrix'
 import type { Head, Token } from './analysis'
 
 export interface Changes {
-  /** Tokens, along the queries, that the text before did not have there. */
+  /** Tokens, along the queries, that the previous text did not have. */
   tokens: ReadonlySet<number>
-  /** The heads that changed most, the most changed first. */
+  /** The heads that changed most, in descending order. */
   heads: readonly Head[]
 }
 
 type Pair = readonly [number, number]
 const MOST_HEADS = 3
-/** Below this share of a row's weight that went elsewhere, nothing is worth a mark. */
+/** Changes below this share of a row's weight are not marked. */
 const LEAST_CHANGE = 0.02
-/** Texts of live runs are short; aligning longer ones takes more than a frame. */
+/** Texts of live runs are short; aligning longer ones takes more than one frame. */
 const MOST_TOKENS = 256
 
 const spelled = ({ text, segment }: Token) => `${segment} ${text}`
 
-/** Tokens that both texts have, in order: the longest common run of them, [before, after]. */
+/** Align two texts: pairs [before, after] of their longest common subsequence of tokens. */
 export function alignTokens(before: readonly Token[], after: readonly Token[]): Pair[] {
   const [a, b] = [before.map(spelled), after.map(spelled)]
   const width = b.length + 1
@@ -44,7 +44,7 @@ export interface Snapshot {
   tiles: Tiles
 }
 
-/** Undefined where nothing can be said: too long, or another model. */
+/** Undefined for texts that are too long and for different models. */
 export function findChanges(before: Snapshot, after: Snapshot): Changes | undefined {
   const [a, b] = [before.tiles, after.tiles]
   if (Math.max(before.tokens.length, after.tokens.length) > MOST_TOKENS) return undefined
@@ -70,7 +70,7 @@ function mostChanged(before: Snapshot, after: Snapshot, pairs: readonly Pair[]):
     .map(({ head }) => head)
 }
 
-/** The share of weight, among the tokens that both texts have, that went to other tokens: the mean over rows of half the sum of differences. */
+/** The share of weight that moved between the tokens of both texts: half the sum of absolute differences, averaged over rows. */
 function moved(before: Snapshot, after: Snapshot, at: number, pairs: readonly Pair[]): number {
   const [a, b] = [reader(before, at), reader(after, at)]
   let sum = 0
@@ -80,7 +80,7 @@ function moved(before: Snapshot, after: Snapshot, at: number, pairs: readonly Pa
   return pairs.length === 0 ? 0 : sum / pairs.length
 }
 
-/** Values of a thumbnail by token; what was pooled counts once for all of its tokens. */
+/** Read a thumbnail by token; a pooled cell gives its value to each of its tokens. */
 function reader({ tokens, tiles }: Snapshot, at: number): (q: number, k: number) => number {
   const { rows, cols, bytes, scale, offset } = tiles
   const [down, across] = [rows / tokens.length, cols / tokens.length]

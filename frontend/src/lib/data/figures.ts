@@ -1,23 +1,23 @@
-/** Figures of an analysis or a study as plotly draws them: what there is, what one is asked with, and what comes. */
+/** Figures of an analysis or a study: their declarations, requests and results, drawn by plotly. */
 
 export interface FigureInfo {
   name: string
   title: string
   doc: string
   not: string
-  /** Measures that must have been computed for it. */
+  /** Measures that must have been computed. */
   measures: readonly string[]
-  /** The lenses it can be drawn for; none where that is no choice. */
+  /** The lenses it can be drawn for; empty if the lens is not a choice. */
   lenses: readonly string[]
-  /** What a study must have for it: a second variant, or labels of words. */
+  /** What it requires of a study: a second variant, or labels of words. */
   asks: readonly string[]
-  /** JSON Schema of what else can be chosen. */
+  /** JSON Schema of its other parameters. */
   params: unknown
 }
 
 export interface FigureRequest {
   name: string
-  /** What differs from the figure's own defaults. */
+  /** What differs from the defaults of the figure. */
   params: Readonly<Record<string, string | number>>
   theme: 'light' | 'dark'
 }
@@ -29,40 +29,40 @@ export interface PlotlyFigure {
 
 export type FileFormat = 'svg' | 'png' | 'pdf' | 'csv'
 
-/** Where figures come from. */
+/** The source of figures. */
 export interface Figures {
   list(): Promise<FigureInfo[]>
   draw(id: string, asked: FigureRequest, signal: AbortSignal): Promise<PlotlyFigure>
-  /** A picture, fit for print, or the numbers. */
+  /** A picture for print, or the numbers. */
   file(id: string, asked: FigureRequest, format: FileFormat): Promise<Blob>
-  /** Address of the script that draws. */
+  /** The URL of the script that draws figures. */
   script: string
 }
 
-/** It can be drawn for the heads of one layer, too. */
+/** Whether a figure can also be drawn for the heads of one layer. */
 export const ofLayer = ({ params }: FigureInfo) => takes(params, 'layer')
 
-/** Whether a parameter is among those of a JSON Schema. */
+/** Whether a JSON Schema has a parameter of this name. */
 export const takes = (params: unknown, name: string) =>
   Object.hasOwn((params as { properties?: object }).properties ?? {}, name)
 
-/** What is chosen once for all figures of a study, as far as one takes it. */
+/** The parameters that all figures of a study share, as far as this one accepts them. */
 export const sharedParams = ({ params, lenses }: FigureInfo, lens: string, variant: number) => ({
   ...(takes(params, 'lens') && lenses.includes(lens) ? { lens } : {}),
   ...(takes(params, 'variant') && variant > 0 ? { variant } : {}),
 })
 
-/** What a figure shows, in words. */
+/** A figure in words. */
 export function sentenceOf({ layout }: PlotlyFigure): string {
   const meta = layout.meta as { sentence?: unknown } | undefined
   return typeof meta?.sentence === 'string' ? meta.sentence : ''
 }
 
-/** Names of the figures in an address that there are. */
+/** The known figures among the comma-separated names in the address. */
 export const openFigures = (written: string, known: readonly FigureInfo[]): FigureInfo[] =>
   known.filter(({ name }) => written.split(',').includes(name))
 
-/** Comma-separated values as rows of cells. A cell in quotes may hold commas, line breaks, and quotes written twice. */
+/** Parse comma-separated values into rows of cells. Quoted cells may contain commas, line breaks and doubled quotes. */
 export function readCsv(text: string): string[][] {
   const rows: string[][] = [[]]
   for (const [, cell, end] of text.trimEnd().matchAll(/("(?:[^"]|"")*"|[^,\n]*)(,|\n|$)/g)) {

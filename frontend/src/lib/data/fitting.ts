@@ -1,4 +1,4 @@
-/** What is asked for where the source has no room for the maps of all lenses, and what is said of that. */
+/** Requests that ask for less when the source has no room for the maps of all lenses. */
 
 import { bytes } from '../text/format'
 import type { Analysis, Request, Warning } from './analysis'
@@ -7,7 +7,7 @@ import { SourceError } from './source'
 const NO_ROOM = 'attention-budget-exceeded'
 const LEFT_OUT = 'left-out'
 
-/** The same with fewer maps, step by step: those of the open lens, then none, which leaves thumbnails and numbers of all lenses. */
+/** Smaller requests to fall back to: maps of the open lens only, then thumbnails and numbers without maps. */
 export function smallerRequests(request: Request, open: string): Request[] {
   const alone = request.lenses.filter(({ name }) => name === open)
   const steps = alone.length > 0 && request.lenses.length > 1 ? [{ ...request, lenses: alone }] : []
@@ -16,11 +16,11 @@ export function smallerRequests(request: Request, open: string): Request[] {
 
 interface Fitting<T> {
   found: T
-  /** What was wanted first had no room. */
+  /** Why the first request was refused; undefined if it fitted. */
   refused: SourceError | undefined
 }
 
-/** Tries one after the other until there is room; throws the first refusal if there never is. */
+/** Try requests in order until one fits; throw the first refusal if none does. */
 export async function firstThatFits<A, T>(all: readonly A[], attempt: (one: A) => Promise<T>): Promise<Fitting<T>> {
   let refused: SourceError | undefined
   for (const one of all) {
@@ -34,7 +34,7 @@ export async function firstThatFits<A, T>(all: readonly A[], attempt: (one: A) =
   throw refused
 }
 
-/** With a sentence about what is not here although it was wanted. */
+/** Add a warning that says what was left out. */
 export function withLeftOut(analysis: Analysis, { limit, actual }: SourceError): Analysis {
   const room = limit && actual ? `${bytes(actual)}, and ${bytes(limit)} are allowed` : 'too much room'
   const message = Object.values(analysis.maps).some(({ stored }) => stored)
@@ -44,5 +44,5 @@ export function withLeftOut(analysis: Analysis, { limit, actual }: SourceError):
   return { ...analysis, warnings: [...analysis.warnings, warning] }
 }
 
-/** Some of what was wanted had no room. */
+/** Whether something was left out for lack of room. */
 export const isIncomplete = ({ warnings }: Analysis): boolean => warnings.some(({ code }) => code === LEFT_OUT)

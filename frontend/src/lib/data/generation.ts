@@ -1,4 +1,4 @@
-/** How a model writes on: what can be set, as the interface declares it. */
+/** How a model continues a text: its parameters, as declared by the REST interface. */
 import { readFields, readParams, writeParams } from './params'
 
 const count = { type: 'integer', minimum: 1, maximum: 4096, description: 'Most tokens that are added.' }
@@ -40,32 +40,32 @@ const DRAWN = {
   },
 }
 
-/** The JSON Schema of what can be chosen about it; how to draw only where something is drawn. */
+/** The JSON Schema of the parameters; those of sampling only if the model samples. */
 export const samplingSchema = (generate: string) => ({
   properties: readParams(generate).do_sample === true ? { ...PROPERTIES, ...DRAWN } : PROPERTIES,
 })
 
 export const MOST_NEW = count.maximum
 
-/** How many tokens are asked for; 0 for none. */
+/** The number of tokens to generate; 0 for none. */
 export function countNewTokens(generate: string): number {
   const wanted = readParams(generate).max_new_tokens
   return typeof wanted === 'number' && Number.isInteger(wanted) && wanted > 0 ? Math.min(wanted, MOST_NEW) : 0
 }
 
-/** The same choice with another number of tokens; empty for none. */
+/** The same parameters with another number of tokens; empty for none. */
 export function withNewTokens(generate: string, tokens: number): string {
   return tokens > 0
     ? JSON.stringify({ ...readParams(generate), max_new_tokens: Math.min(Math.round(tokens), MOST_NEW) })
     : ''
 }
 
-/** The same choice with another way of drawing. */
+/** The same parameters with another way of sampling. */
 export function withSampling(generate: string, sampling: string): string {
   return JSON.stringify({ ...readParams(sampling), max_new_tokens: countNewTokens(generate) })
 }
 
-/** What is sent: nothing about drawing where nothing is drawn. */
+/** The parameters to send, without those of sampling if the model does not sample. */
 export function readGenerate(generate: string): Record<string, unknown> | undefined {
   const tokens = countNewTokens(generate)
   if (tokens === 0) return undefined

@@ -1,14 +1,14 @@
-/** How a model attends: as it was trained, or as somebody has chosen. */
+/** The attention mechanism of a model: the one it was trained with, or another one. */
 import type { Declaration, Method, Model } from './analysis'
 import { type Params, withDefaults } from './params'
 
 const SOFTMAX: Method = { name: 'softmax', params: {} }
 
-/** What a model was trained with; nearly all were with softmax. */
+/** The mechanism that a model was trained with; softmax for nearly all. */
 export const trainedMechanism = (models: readonly Model[], model: string): Method =>
   models.find(({ name }) => name === model)?.mechanism ?? SOFTMAX
 
-/** Without a name the model's own. The parameters that it was trained with hold where no others are given. */
+/** The mechanism to use: without a name the model's own, whose trained parameters apply unless overridden. */
 export function resolveMechanism(own: Method, name: string, params: Params): Method {
   const chosen = name || own.name
   return { name: chosen, params: chosen === own.name ? { ...own.params, ...params } : params }
@@ -19,15 +19,15 @@ export function sameMethod(one: Method, other: Method): boolean {
   return written(one) === written(other)
 }
 
-/** A mechanism with the parameters that the model was trained with as its defaults, if that is the one. */
+/** The declaration with trained parameters as its defaults, if it is the model's own mechanism. */
 export const withTrainedDefaults = (declaration: Declaration, own: Method): Declaration =>
   declaration.name === own.name ? { ...declaration, params: withDefaults(declaration.params, own.params) } : declaration
 
-/** What it is called in lists: of a model that was not trained with softmax it is said which one it was trained with. */
+/** The title in lists; it marks a trained mechanism other than softmax. */
 export const mechanismTitle = ({ name, title }: Declaration, own: Method): string =>
   name === own.name && own.name !== 'softmax' ? `${title}, as trained` : title
 
-/** Models of the same group that can be had. Their titles differ in what stands after the colon. */
+/** Available models of the same group. Their titles differ after the colon. */
 export function findTwins(models: readonly Model[], model: string): Model[] {
   const siblings = models.find(({ name }) => name === model)?.siblings ?? []
   return models.filter(({ name, available }) => available && siblings.includes(name))

@@ -1,4 +1,4 @@
-/** Controls for a method's parameters, read from their JSON Schema; and the way from what is typed to what is sent. */
+/** Parameters of a method: controls from their JSON Schema, and conversion between text and values. */
 export type Params = Record<string, unknown>
 
 export interface ParamField {
@@ -10,7 +10,7 @@ export interface ParamField {
   min: number | undefined
   max: number | undefined
   step: number | 'any'
-  /** What holds when nothing is given. */
+  /** The default. */
   initial: unknown
 }
 
@@ -33,7 +33,7 @@ export function readFields(params: unknown): ParamField[] {
   return Object.entries(properties).map(([name, schema]) => fieldOf(name, schema))
 }
 
-/** The same parameters with other defaults, where there are any. */
+/** A JSON Schema of parameters with other defaults. */
 export function withDefaults(params: unknown, values: Params): unknown {
   const { properties = {}, ...rest } = params as Schema
   const entries = Object.entries(properties).map(([name, schema]) => {
@@ -44,7 +44,7 @@ export function withDefaults(params: unknown, values: Params): unknown {
 }
 
 function fieldOf(name: string, outer: Schema): ParamField {
-  // A parameter that may be left out is written as one schema or null.
+  // An optional parameter is a union of one schema and null.
   const schema = { ...outer, ...(outer.anyOf?.find(({ type }) => type !== 'null') ?? {}) }
   const numeric = schema.type === 'number' || schema.type === 'integer'
   return {
@@ -60,14 +60,14 @@ function fieldOf(name: string, outer: Schema): ParamField {
   }
 }
 
-/** A value as it stands in a text box. */
+/** A value as the text of an input field. */
 export function formatValue(value: unknown): string {
   if (value === null || value === undefined) return ''
   if (!Array.isArray(value)) return String(value)
   return value.some(Array.isArray) ? JSON.stringify(value) : value.join(', ')
 }
 
-/** What was typed, as a value; undefined where nothing was, or where it cannot be read. */
+/** Parse the text of an input field; undefined if it is empty or invalid. */
 export function parseValue(field: ParamField, text: string): unknown {
   const trimmed = text.trim()
   if (trimmed === '') return undefined
@@ -77,7 +77,7 @@ export function parseValue(field: ParamField, text: string): unknown {
   return trimmed.split(/[\s,]+/).map((item) => (numbers(field) ? Number(item) : item))
 }
 
-/** Lists of numbers are declared as layers or heads by number; "4.5" names a head and stays text. */
+/** A list without a default holds numbers of layers or heads. Elsewhere "4.5" is the name of a head and stays text. */
 const numbers = (field: ParamField) => field.initial === null || field.initial === undefined
 
 function parsedJson(text: string): unknown {
@@ -88,13 +88,13 @@ function parsedJson(text: string): unknown {
   }
 }
 
-/** Parameters that stand in the address; anything else counts as none. */
+/** Parse the JSON of parameters; anything but an object counts as empty. */
 export function readParams(text: string): Params {
   const found = parsedJson(text)
   return typeof found === 'object' && found !== null && !Array.isArray(found) ? (found as Params) : {}
 }
 
-/** Only what differs from the defaults, so that the address stays short; empty for nothing. */
+/** Write the parameters that differ from their defaults as JSON; empty if none does. */
 export function writeParams(fields: readonly ParamField[], values: Params): string {
   const changed = fields.filter(
     ({ name, initial }) => values[name] !== undefined && JSON.stringify(values[name]) !== JSON.stringify(initial),
@@ -102,13 +102,13 @@ export function writeParams(fields: readonly ParamField[], values: Params): stri
   return changed.length === 0 ? '' : JSON.stringify(Object.fromEntries(changed.map(({ name }) => [name, values[name]])))
 }
 
-/** The parameters of one method, as JSON, from a JSON object of those of several; empty for the defaults. */
+/** The parameters of one method in a JSON object by method, as JSON; empty for the defaults. */
 export function pickParams(all: string, name: string): string {
   const found = readParams(all)[name]
   return found ? JSON.stringify(found) : ''
 }
 
-/** The JSON object with other parameters of one method; empty if no method has any left. */
+/** The JSON object by method with other parameters of one of them; empty if nothing remains. */
 export function replaceParams(all: string, name: string, params: string): string {
   const { [name]: _, ...rest } = readParams(all)
   const next = params === '' ? rest : { ...rest, [name]: readParams(params) }

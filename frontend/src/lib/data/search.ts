@@ -1,28 +1,28 @@
-/** Heads that were asked for: what a sentence or a query came to, and the heads that satisfy it. */
+/** Searches for heads: how a sentence or a query was understood, and the heads that match. */
 
 import { plural, short } from '../text/format'
 import { amount, isShare } from '../text/words'
 import type { Declaration, Head } from './analysis'
 
 export interface FoundHead extends Head {
-  /** What it was judged by, under the names in the query; null is no reading. */
+  /** The values it was matched by, under their names in the query; null is no reading. */
   values: Record<string, number | string | null>
 }
 
 export interface FoundHeads {
   query: string
-  /** The measure that orders them; null: by layers and heads. */
+  /** The measure that heads are sorted by; null: by layer and head. */
   rankedBy: string | null
   direction: 'asc' | 'desc'
-  /** How many heads there are. */
+  /** The number of all heads. */
   of: number
-  /** The best first. */
+  /** The best match first. */
   heads: FoundHead[]
 }
 
 export type Slot = 'where' | 'order' | 'limit' | 'lens' | 'compare' | 'measure' | 'head' | 'query' | 'key' | 'chart'
 
-/** One thing that was understood, and the words that said so. */
+/** A part of a query, and the words of the sentence that it comes from. */
 export interface SearchPart {
   slot: Slot
   value: string
@@ -31,7 +31,7 @@ export interface SearchPart {
 
 export interface SearchView {
   query: string
-  /** Needed for the query. */
+  /** Measures that the query needs. */
   measures: string[]
   parts: SearchPart[]
   notes: string[]
@@ -39,11 +39,11 @@ export interface SearchView {
 
 export interface Question {
   text: string
-  /** Each answers the question by another sentence. */
+  /** Each choice answers the question by another sentence. */
   choices: { label: string; ask: string }[]
 }
 
-/** Either a view or a question. */
+/** Either a view or a question, never both. */
 export interface SearchAnswer {
   view: SearchView | null
   question: Question | null
@@ -52,7 +52,7 @@ export interface SearchAnswer {
 const QUERY: readonly Slot[] = ['where', 'order', 'limit']
 export const isQuery = ({ slot }: SearchPart) => QUERY.includes(slot)
 
-/** How heads are arranged: layer by layer, as the query ranks them, or by a measure from the largest or the smallest. */
+/** The order of heads: by layer, by rank in the query, or by a measure. */
 interface Sort {
   by: 'layer' | 'rank' | 'measure'
   measure: string
@@ -66,7 +66,7 @@ export function readSort(text: string): Sort {
   return { by: 'measure', measure, direction: direction === 'asc' ? 'asc' : 'desc' }
 }
 
-/** The parts as one query again, so that one of them can be changed or left out; by the measure, where heads are sorted by one. */
+/** Compose parts to a query, so that one of them can be changed or removed; `sort` by a measure overrides their order. */
 export function composeQuery(parts: readonly SearchPart[], sort?: Sort): string {
   const values = (slot: Slot) => parts.filter((part) => part.slot === slot).map(({ value }) => value)
   const where = values('where').map((clause) => (/ or /.test(clause) ? `(${clause})` : clause))
@@ -78,7 +78,7 @@ export function composeQuery(parts: readonly SearchPart[], sort?: Sort): string 
 /** The measure of a name in a query: `rank` of `rank.stable@weights`. */
 export const measureOf = (name: string) => name.split(/[.@]/)[0]
 
-/** What the value of a head says, with its unit. */
+/** The value of a head, with its unit. */
 export function valueText(name: string, value: number | string | null, measures: readonly Declaration[]): string {
   if (value === null) return 'no reading'
   if (typeof value === 'string') return value
@@ -96,7 +96,7 @@ export function countSentence({ heads, of, rankedBy, direction }: FoundHeads): s
   return `${count}, the ${direction === 'asc' ? 'smallest' : 'largest'} ${name} first`
 }
 
-/** Where no head reaches a bound: the same heads without it, the nearest first. */
+/** A query without the bound that no head reaches, sorted by closeness to it. */
 export function relaxQuery(parts: readonly SearchPart[]): { measure: string; query: string } | undefined {
   const bound = /^([a-z_]+(?:\.\w+)?(?:@[\w-]+)?) (>=?|<=?) [\d.]+%?$/
   const at = parts.findLastIndex(
@@ -109,7 +109,7 @@ export function relaxQuery(parts: readonly SearchPart[]): { measure: string; que
   return { measure, query: composeQuery([...rest, { slot: 'order', value: order, said: order }]) }
 }
 
-/** What a sentence asks for besides heads, as it stands in the address. */
+/** The fields of the address that a sentence sets, besides the search for heads. */
 export function choicesOf(parts: readonly SearchPart[]): Record<string, string> {
   return Object.assign({}, ...parts.map(choiceOf))
 }
@@ -119,16 +119,16 @@ function choiceOf({ slot, value }: SearchPart): Record<string, string> {
   if (slot === 'compare') return { compare: 'side', with: 'lens', other: value }
   const [measure, by] = value.split(' ')
   if (slot === 'measure') return { colour: measure }
-  // Where there is a figure of that measure it opens, too.
+  // Also opens a figure of the measure, if there is one.
   if (slot === 'chart') return { colour: measure, figures: measureOf(measure), spread: by }
   return slot === 'head' ? { head: value, heads: '' } : {}
 }
 
-/** Whether what a part asked for is still what is chosen; what `now` says nothing of counts as chosen. */
+/** Whether the fields that a part has set still have its values; fields missing in `now` count as unchanged. */
 export const isStillChosen = (part: SearchPart, now: Readonly<Record<string, string>>): boolean =>
   Object.entries(choiceOf(part)).every(([name, value]) => (now[name] ?? value) === value)
 
-/** As it is where nothing was asked for. */
+/** The fields that a part has set, reset. */
 export function withoutChoice({ slot }: SearchPart): Record<string, string> {
   if (slot === 'lens') return { lens: 'weights' }
   if (slot === 'compare') return { compare: 'off' }
@@ -136,7 +136,7 @@ export function withoutChoice({ slot }: SearchPart): Record<string, string> {
   return slot === 'measure' ? { colour: 'map' } : {}
 }
 
-/** Tokens that a sentence speaks of: those that look, and those that are looked at. */
+/** Tokens named in a sentence: queries and keys. */
 export function tokensOf(parts: readonly SearchPart[]): { queries: number[]; keys: number[] } {
   const numbers = (slot: Slot) =>
     parts.filter((part) => part.slot === slot).flatMap(({ value }) => value.split(' ').map(Number))

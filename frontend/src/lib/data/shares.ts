@@ -1,6 +1,6 @@
-/** Keys with which anybody may read something of this reader's, until they are taken back. */
+/** Keys that let anyone read an analysis or study of this reader until they are revoked. */
 export interface Shares {
-  /** A key to what has that id, the same each time. */
+  /** The key to an analysis or study; always the same one. */
   share(id: string): Promise<string>
   unshare(id: string): Promise<void>
 }

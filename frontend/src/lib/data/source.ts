@@ -1,4 +1,4 @@
-/** Where analyses come from. The viewer knows this interface only: a server, or fixed data for the gallery and tests. */
+/** The source of analyses, the only interface the viewer knows: a server, an exported page, or fixed data in the gallery and tests. */
 import type { Alignment, Likeness } from '../maths/alignment'
 import type { Matrix, Tiles } from '../maths/matrix'
 import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
@@ -14,43 +14,43 @@ export interface Catalogue {
   measures: Declaration[]
 }
 
-/** An analysis of this reader's, in the list of them. */
+/** An entry of the reader's history. */
 export interface HistoryItem {
   id: string
   model: string
   mechanism: string
   text: string
   textPair: string
-  /** Of an image, not of a text. */
+  /** Whether the input is an image. */
   image: boolean
   /** Milliseconds since 1970. */
   when: number
 }
 
-/** Who asks, and what does the work: the source's own process, or a cluster that others use, too. */
+/** Who is signed in, and where the work is done: in the server process, or in a shared cluster. */
 interface Identity {
   user: string | null
   home: string
 }
 
-/** Users of the source, where it has any. */
+/** Users of the source, if it has any. */
 export interface Accounts {
-  /** Who is signed in, null where nobody has to be; and to which home. */
+  /** Null if signing in is not required. */
   who(): Promise<Identity>
   signIn(token: string): Promise<string | null>
   signOut(): Promise<void>
 }
 
-/** How two analyses of a source compare, where it can say. */
+/** Comparison of two analyses, if the source supports it. */
 export interface Comparisons {
   tokens(id: string, other: string): Promise<Alignment>
-  /** Head by head: both need the same layers and heads. */
+  /** Head by head; both analyses must have the same layers and heads. */
   heads(id: string, other: string, lens: string, otherLens: string): Promise<Likeness>
-  /** One head of the first and every head of the other. */
+  /** One head of the first analysis and every head of the other. */
   matches(id: string, other: string, lens: string, head: Head): Promise<Likeness>
 }
 
-/** Heads found by a query or a sentence, where the source can. */
+/** Searches for heads by a query or a sentence, if the source supports them. */
 export interface HeadQueries {
   ask(id: string, text: string): Promise<SearchAnswer>
   heads(id: string, query: string, lens: string): Promise<FoundHeads>
@@ -58,41 +58,41 @@ export interface HeadQueries {
 
 export interface Source {
   accounts?: Accounts
-  /** Of analyses. */
+  /** Shares of analyses. */
   shares?: Shares
   headQueries?: HeadQueries
   comparisons?: Comparisons
   figures?: Figures
   studies?: Studies
   catalogue(): Promise<Catalogue>
-  /** What a model supports, for each kind of its attention, the default one first. */
+  /** What a model supports, for each kind of its attention; the default kind first. */
   support(model: string): Promise<KindSupport[]>
-  /** Answers as soon as the run has an id, done or not; `watch` follows it then. */
+  /** Return as soon as the run has an id, finished or not; follow it with `watch`. */
   submit(request: Request, signal: AbortSignal): Promise<Analysis>
-  /** Calls back until a terminal status has been reported. */
+  /** Call back until a terminal status has been reported. */
   watch(id: string, report: (run: Run) => void, signal: AbortSignal): Promise<void>
   cancel(id: string): Promise<void>
-  /** What this reader has had analysed, the newest first. */
+  /** The reader's history, latest first. */
   recent(): Promise<HistoryItem[]>
   analysis(id: string, signal: AbortSignal): Promise<Analysis>
   grid(id: string, lens: string, signal: AbortSignal): Promise<Tiles>
   map(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Matrix>
-  /** One number per head, [L][H]; of a measure with several, `measure.column`. */
+  /** One number per head, [L][H]; `measure.column` for a measure with several columns. */
   overview(id: string, measure: string, lens: string, signal: AbortSignal): Promise<(number | null)[][]>
   /** The values of one head along its tokens, or a single number. */
   measure(id: string, measure: string, lens: string, head: Head, signal: AbortSignal): Promise<(number | null)[]>
   exportUrl(id: string, format: string): string | null
 }
 
-/** A problem the source reports; `message` is the sentence to show. */
+/** A problem reported by the source; `message` is shown to the reader. */
 export class SourceError extends Error {
   constructor(
     message: string,
     readonly code: string,
     readonly status: number,
-    /** How much is taken, where something was too much. */
+    /** The limit that was exceeded. */
     readonly limit: number | null = null,
-    /** How much there was. */
+    /** The actual amount. */
     readonly actual: number | null = null,
   ) {
     super(message)

@@ -1,4 +1,4 @@
-/** The nouns of studies: a data set, what is asked of it, and what came of it; and where they come from. */
+/** Types of studies: data sets, requests, results, and the source of them all. */
 
 import type { Problem } from '../net/problem'
 import type { Head, Method, Status } from './analysis'
@@ -6,7 +6,7 @@ import type { Figures } from './figures'
 import type { FoundHeads } from './search'
 import type { Shares } from './shares'
 
-/** What a column is for, as it is called in the interface, and what the page calls it. */
+/** Roles of columns: their names in the REST interface, and in the page. */
 export const ROLES: Record<string, string> = {
   text: 'text',
   text_pair: 'second text',
@@ -21,7 +21,7 @@ export interface BadRow {
   problem: string
 }
 
-/** One row of a data set, by its place in the source, counted from 1. */
+/** A row of a data set, by its position in the source, counted from 1. */
 export interface Row {
   row: number
   text: string
@@ -29,9 +29,9 @@ export interface Row {
   label: string
 }
 
-/** How a file was read. */
+/** How a file was parsed. */
 export interface Report {
-  /** Null where the data set is known by its path. */
+  /** Null for data sets known by their path. */
   id: string | null
   name: string
   format: string
@@ -40,7 +40,7 @@ export interface Report {
   /** Column by role. */
   chosen: Record<string, string>
   guessed: boolean
-  /** Why a column was taken for what it is, by role. */
+  /** Why a column was given its role, by role. */
   reasons: Record<string, string>
   rows: number
   bad: BadRow[]
@@ -60,7 +60,7 @@ export interface DatasetItem {
   bytes: number
 }
 
-/** How a file is to be read; empty for what is guessed. */
+/** How to parse a file; empty fields are detected. */
 export interface Reading {
   format: string
   columns: Record<string, string>
@@ -98,7 +98,7 @@ export interface StudyItem extends StudyRun {
   when: number
 }
 
-/** Studies of a list, and how to ask for those that come after them; null: there are no more. */
+/** A page of a list of studies, and the cursor of the next page; null for the last page. */
 interface StudyPage {
   items: StudyItem[]
   next: string | null
@@ -117,10 +117,10 @@ export interface Study extends StudyRun {
   failedCount: number
   figures: string[]
   tables: string[]
-  /** Inputs whose tokens in the two variants could not be aligned; and why the variants were not compared at all, empty where they were. */
+  /** Inputs whose tokens in the two variants could not be aligned; why the variants were not compared at all, empty if they were. */
   unaligned: number
   notCompared: string
-  /** By variant, milliseconds by what they were spent on. */
+  /** By variant: milliseconds by activity. */
   timing: Record<string, number>[]
 }
 
@@ -128,17 +128,17 @@ export interface StudyRequest {
   dataset: string
   reading: Reading
   model: string
-  /** Null for the one that the model was trained with. */
+  /** Null for the mechanism that the model was trained with. */
   mechanism: Method | null
   /** A second variant on the same inputs. */
   against: { model: string; mechanism: Method | null } | null
   lenses: string[]
   measures: string[]
   figures: string[]
-  /** Null: all rows. */
+  /** Null for all rows. */
   limit: number | null
   seed: number
-  /** Tokens to which inputs are cut; null: none is. */
+  /** Inputs are cut to this many tokens; null for no limit. */
   maxTokens: number | null
   badRows: 'skip' | 'fail'
 }
@@ -147,7 +147,7 @@ interface TopInput extends Row {
   value: number
 }
 
-/** A measure of one head over all inputs; a column of it, where it has several. */
+/** A measure of one head over all inputs, or one of its columns. */
 export interface StudyNumber {
   measure: string
   column: string | null
@@ -157,9 +157,9 @@ export interface StudyNumber {
   std: number | null
   low: number | null
   high: number | null
-  /** The bounds between which half of the values are below. */
+  /** The interval that contains the median. */
   medianWithin: [number, number] | null
-  /** Each input counted once, and in what interval that lies with 95 %. */
+  /** The mean over inputs, each counted once, and its 95 % confidence interval. */
   inputs: number
   inputMean: number | null
   interval: [number, number] | null
@@ -177,26 +177,26 @@ export interface StudyHead extends Head {
 
 export type TableFormat = 'csv' | 'json' | 'parquet' | 'latex'
 
-/** Where studies come from. */
+/** The source of studies. */
 export interface Studies extends Shares {
   datasets(): Promise<DatasetItem[]>
-  /** What the server knows of a data set, read as asked. */
+  /** A data set of the server, parsed as requested. */
   dataset(id: string, reading: Reading, signal: AbortSignal): Promise<Dataset>
-  /** Reports how many bytes have been sent. */
+  /** Calls back with the number of bytes sent. */
   upload(file: File, signal: AbortSignal, report: (sent: number) => void): Promise<Dataset>
-  /** The newest first, so many at most; those after `from`, which a list has said. */
+  /** Latest first, at most `limit`; `from` is the cursor of a previous page. */
   list(limit: number, from?: string): Promise<StudyPage>
-  /** Answers as soon as it has an id; `watch` follows it then. */
+  /** Return as soon as the study has an id; follow it with `watch`. */
   start(request: StudyRequest): Promise<Study>
-  /** The same study again, from where it ended. */
+  /** Restart a study from where it ended. */
   again(study: Study): Promise<Study>
   study(id: string, signal: AbortSignal): Promise<Study>
-  /** Calls back until a terminal status has been reported. */
+  /** Call back until a terminal status has been reported. */
   watch(id: string, report: (run: StudyRun) => void, signal: AbortSignal): Promise<void>
-  /** Cancels what runs, forgets what is done. */
+  /** Cancel a running study, or delete a finished one. */
   remove(id: string): Promise<void>
   figures: Figures
-  /** `params` are those of the figure of that name, where there is one. */
+  /** `params` are those of the figure of the same name, if there is one. */
   table(id: string, name: string, params: Readonly<Record<string, string | number>>, format: TableFormat): Promise<Blob>
   heads(id: string, where: string, lens: string, variant: number): Promise<FoundHeads>
   head(id: string, head: Head, lens: string, variant: number): Promise<StudyHead>
@@ -206,7 +206,7 @@ export interface Studies extends Shares {
 export const isOver = ({ status }: { status: Status }) =>
   status === 'done' || status === 'failed' || status === 'cancelled'
 
-/** `4.5` of a measure: how numbers of a head are named in queries. */
+/** The name of a number of heads in queries. */
 export const numberName = ({ measure, column }: Pick<StudyNumber, 'measure' | 'column'>) =>
   column === null ? measure : `${measure}.${column}`
 
@@ -232,7 +232,7 @@ export function studyTitle(dataset: string, variants: readonly Variant[], titled
   return `${fileName(dataset)} \u00b7 ${of}`
 }
 
-/** The last part of a path, which is what people know a file by. */
+/** The last part of a path. */
 export const fileName = (path: string) => path.split('/').at(-1) || path
 
 /** `312 of 872 inputs, about 40 s left.` */

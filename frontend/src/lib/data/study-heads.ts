@@ -1,17 +1,17 @@
-/** Heads over a data set: the query that ranks them, their numbers as a grid, and where a text is opened with one. */
+/** Heads over a data set: the query that ranks them, their numbers as a grid, and links to the analysis of a text. */
 
 import { encodeFragment } from '../net/fragment'
 import { type Head, headName } from './analysis'
 import { type FoundHeads, readSort } from './search'
 import { groupDigits, type Row, type Study, type StudyNumber, type Variant } from './studies'
 
-/** What is looked for, ranked by a measure unless it says itself by what. */
+/** A query sorted by a measure, unless it already has an order. */
 export function rankQuery(find: string, measure: string, direction: 'asc' | 'desc'): string {
   if (measure === '' || /\border by\b/i.test(find)) return find
   return `${find} order by ${measure} ${direction}`.trim()
 }
 
-/** What was found, [L][H] by place; null where a head was not found or has no reading. */
+/** Values of the heads found, [L][H] by position; null for a head that was not found or has no reading. */
 export function toGrid(found: FoundHeads, name: string, { layers, heads }: Variant): (number | null)[][] {
   const values = new Map(found.heads.map((head) => [headName(head), head.values[name]]))
   return layers.map((layer) =>
@@ -22,7 +22,7 @@ export function toGrid(found: FoundHeads, name: string, { layers, heads }: Varia
   )
 }
 
-/** How much more the second has, head by head; null where either has no reading. */
+/** Second minus first, head by head; null if either has no reading. */
 export const difference = (one: (number | null)[][], two: (number | null)[][]): (number | null)[][] =>
   one.map((row, layer) =>
     row.map((value, head) => {
@@ -31,7 +31,7 @@ export const difference = (one: (number | null)[][], two: (number | null)[][]): 
     }),
   )
 
-/** Places of a grid of numbers, the largest magnitude first. */
+/** Heads of a grid by descending magnitude. */
 export function rankCells(grid: (number | null)[][], { layers, heads }: Variant): (Head & { value: number })[] {
   const found = grid.flatMap((row, i) =>
     row.flatMap((value, j) => (value === null ? [] : [{ layer: layers[i], head: heads[j], value }])),
@@ -39,7 +39,7 @@ export function rankCells(grid: (number | null)[][], { layers, heads }: Variant)
   return found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value))
 }
 
-/** The name of a column among a head's numbers: the first where none is named. */
+/** The number of a head by its name; without a column the first of the measure. */
 export const findNumber = (numbers: readonly StudyNumber[], name: string): StudyNumber | undefined => {
   const [measure, column = null] = readSort(name).measure.split('.')
   return (
@@ -48,7 +48,7 @@ export const findNumber = (numbers: readonly StudyNumber[], name: string): Study
   )
 }
 
-/** The median of a number, as finely as it is known. */
+/** The median, as precisely as it is known. */
 export function medianSentence({ count, low, medianWithin }: StudyNumber, write: (value: number) => string): string {
   if (medianWithin === null) return ''
   const [below, above] = medianWithin.map(write)
@@ -58,7 +58,7 @@ export function medianSentence({ count, low, medianWithin }: StudyNumber, write:
   return `The median of ${values} is between ${below} and ${above}.`
 }
 
-/** The address at which one text of the data set is analysed as it was in the study, with a head open. */
+/** The address that analyses a text of the data set as in the study, with a head open. */
 export function analysisLink(
   { text, textPair }: Row,
   { model, mechanism }: Variant,
@@ -73,7 +73,7 @@ export function analysisLink(
   return `./#${encodeFragment(fields, initial)}`
 }
 
-/** Whether two studies can be compared head by head. */
+/** Whether two studies have the same layers and heads. */
 export const sameHeads = (one: Study, other: Study) =>
   one.variants[0].layers.join() === other.variants[0].layers.join() &&
   one.variants[0].heads.join() === other.variants[0].heads.join()

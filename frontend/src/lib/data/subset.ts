@@ -1,4 +1,4 @@
-/** An analysis of some layers and heads only: every head keeps its number, and stands where it would among all. */
+/** Analyses of some layers and heads only: their arrays are scattered to the original indices. */
 
 import type { Tiles } from '../maths/matrix'
 import type { Analysis, Head, Subset } from './analysis'
@@ -6,16 +6,16 @@ import type { Analysis, Head, Subset } from './analysis'
 const within = (numbers: readonly number[], wanted: number) =>
   numbers.reduce((near, number) => (Math.abs(number - wanted) < Math.abs(near - wanted) ? number : near))
 
-/** Null where the numbers leave nothing out. */
+/** Null if the indices are complete. */
 export function subsetOf(layers: readonly number[], heads: readonly number[]): Subset | null {
   const gapless = (numbers: readonly number[]) => numbers.every((number, place) => number === place)
   return gapless(layers) && gapless(heads) ? null : { layers, heads }
 }
 
-/** As many as there are up to the last one of a list of numbers. */
+/** The size that holds the largest of some indices. */
 export const extent = (numbers: readonly number[]) => Math.max(0, ...numbers.map((number) => number + 1))
 
-/** The head itself if it was analysed, else one near it. */
+/** The head itself if it was analysed, otherwise the nearest one that was. */
 export const nearestHead = (
   { subset, layers, heads }: Pick<Analysis, 'subset' | 'layers' | 'heads'>,
   wanted: Head,
@@ -32,15 +32,15 @@ export const includesHead = (
   return subset ? subset.layers.includes(layer) && subset.heads.includes(head) : layer < layers && head < heads
 }
 
-/** Everything that was analysed, layer by layer; of lenses of whole layers head 0 stands for all. */
+/** Every head that was analysed, layer by layer; head 0 for a lens with one map per layer. */
 export const headsOf = ({ layers, heads }: Subset, byLayer: boolean): Head[] =>
   layers.flatMap((layer) => (byLayer ? [0] : heads).map((head) => ({ layer, head })))
 
-/** Where the numbers of a layer's row go: one number may also be that of the whole layer, which is asked for as head 0. */
+/** The columns of a layer's numbers. A single number may also be that of the whole layer, which is addressed as head 0. */
 const places = ({ heads }: Subset, count: number) =>
   count === 1 ? [0, heads[0]].slice(0, heads.length === 1 ? 2 : 1) : heads
 
-/** Values [L'][H'] of what was analysed -> [L][H] by their own numbers; `none` stands for the others. */
+/** Scatter values [L'][H'] to [L][H] by their indices; `none` fills the rest. */
 export function scatter<T>(values: readonly (readonly T[])[], subset: Subset, none: T): T[][] {
   const wide = extent(subset.heads)
   const rows = Array.from({ length: extent(subset.layers) }, () => Array.from({ length: wide }, () => none))
@@ -51,7 +51,7 @@ export function scatter<T>(values: readonly (readonly T[])[], subset: Subset, no
   return rows
 }
 
-/** The same of thumbnails; the scale of those that are not there is NaN. */
+/** Scatter thumbnails likewise; missing ones have scale NaN. */
 export function scatterTiles(tiles: Tiles, subset: Subset): Tiles {
   const [layers, heads, area] = [extent(subset.layers), extent(subset.heads), tiles.rows * tiles.cols]
   const bytes = new Uint8Array(layers * heads * area)

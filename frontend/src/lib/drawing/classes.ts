@@ -1,4 +1,4 @@
-/** How the pattern of a head's map is marked in the grid: by shape as well as by shade, so that no colour has to be told from another. */
+/** Marks for the pattern of a head: shapes as well as shades, so that colour alone never carries meaning. */
 export type ClassMark = 'grey' | 'frame' | 'grey frame' | 'corner' | 'dot' | 'none'
 
 export const CLASS_MARKS: Record<string, { mark: ClassMark; means: string }> = {
@@ -10,7 +10,7 @@ export const CLASS_MARKS: Record<string, { mark: ClassMark; means: string }> = {
   unclassified: { mark: 'dot', means: 'too few tokens to tell' },
 }
 
-/** The classes that occur, in this order, with how often. */
+/** The classes that occur, in the order of their marks, with their counts. */
 export function classCounts(classes: readonly (readonly (string | null)[])[]): [name: string, count: number][] {
   const all = classes.flat()
   return Object.keys(CLASS_MARKS).flatMap((name): [string, number][] => {

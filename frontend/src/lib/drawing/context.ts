@@ -41,8 +41,8 @@ export interface Print {
 
 export type Surface = HTMLCanvasElement | Print
 
-/** Pixels of images, which know no transformations, per pixel of everything else. */
+/** Image pixels, which ignore transformations, per CSS pixel. */
 export const ratioOf = (context: DrawingContext): number => context.getTransform().a
 
-/** A path to be stroked in one go later; one that belongs to the canvas cannot be read by a figure. */
+/** A path to stroke later. A canvas path cannot be read by a figure, so figures provide their own. */
 export const newPath = (surface: Surface): Path2D => ('fit' in surface ? surface.path() : new Path2D())

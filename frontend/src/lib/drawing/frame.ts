@@ -1,6 +1,6 @@
 import type { DrawingContext, Surface } from './context'
 
-/** Draws at most once per frame, however often it is asked. `painted` runs in the frame of the drawing itself. */
+/** Coalesce redraws to at most one per frame. */
 export function oncePerFrame(draw: () => void): { request(): void; stop(): void } {
   let frame = 0
   return {
@@ -18,17 +18,17 @@ export function oncePerFrame(draw: () => void): { request(): void; stop(): void 
   }
 }
 
-/** Tokens of a text short enough to be read in the frame in which its map is painted. */
+/** Texts of up to this many tokens are read in the frame in which their map is painted. */
 const SHORT = 128
 
-/** Reads a map of so many tokens: at once, or once the map is on screen, of which it would take several frames. Answers how to call it off. */
+/** Read a map: at once if it is small, otherwise after it has been painted, since that takes several frames. Returns a function that cancels. */
 export function besideMap(tokens: number, task: () => void): () => void {
   if (tokens > SHORT) return afterPaint(task)
   task()
   return () => {}
 }
 
-/** Runs a task once the frame that is now in the making is on screen; answers how to call it off. */
+/** Run a task after the next frame has been painted. Returns a function that cancels it. */
 export function afterPaint(task: () => void): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined
   const frame = requestAnimationFrame(() => {
@@ -45,7 +45,7 @@ export function fitCanvas(canvas: Surface, width: number, height: number): Drawi
   if ('fit' in canvas) return canvas.fit(width, height)
   const ratio = pixelRatio()
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)]
-  // Setting the size clears the canvas and costs an allocation, so only where it changes.
+  // Setting the size clears and reallocates the canvas, so set it only if it changes.
   if (canvas.width !== w) canvas.width = w
   if (canvas.height !== h) canvas.height = h
   const context = canvas.getContext('2d')

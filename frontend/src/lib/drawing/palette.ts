@@ -1,4 +1,4 @@
-/** The colours canvases draw with, read from the style sheet so that they are written down once. */
+/** The colours of canvases, read from the style sheet so that they are defined once. */
 import { type ColourTable, divergingTable, type Ramp, sequentialTable } from '../maths/colour'
 
 export interface Palette {

@@ -1,4 +1,4 @@
-/** Tells a PNG how large it is on paper: a pHYs chunk right behind its header. */
+/** Set the resolution of a PNG by a pHYs chunk after its header. */
 const HEADER_END = 8 + 25
 const INCH = 0.0254
 
@@ -19,7 +19,7 @@ export function withResolution(png: Uint8Array, dpi: number): Uint8Array<ArrayBu
   return sized
 }
 
-/** The checksum of PNG chunks. */
+/** The CRC-32 of PNG chunks. */
 export function crc32(bytes: Uint8Array): number {
   let crc = ~0
   for (const byte of bytes) {

@@ -1,12 +1,12 @@
 /** A drawing context that writes SVG, with text as text and images without loss. */
 import type { DrawingContext, Print } from './context'
 
-/** PNG of some pixels as a data: address. */
+/** Encode pixels as a PNG data URL. */
 export type Encode = (image: ImageData) => string
 
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
-/** Control characters, halves of pairs, and two that are no characters: XML cannot hold them. */
+/** Control characters, lone surrogates and two noncharacters, which XML does not allow. */
 function inXml(letter: string): boolean {
   const code = letter.codePointAt(0)!
   if (code < 0x20) return code === 0x9 || code === 0xa || code === 0xd
@@ -17,11 +17,11 @@ export const escapeXml = (text: string) =>
   Array.from(text, (letter) => ENTITIES[letter] ?? (inXml(letter) ? letter : '\ufffd')).join('')
 
 const number = (value: number) => Number(value.toFixed(2)).toString()
-/** Colours as every reader of SVG knows them; those of the tables are opaque. */
+/** Colours in a form that every SVG reader supports; colours of the tables are opaque. */
 const colour = (style: string) =>
   style.replace(/^rgb\((\d+) (\d+) (\d+) \/ 1\)$/, (_, ...parts: string[]) => `rgb(${parts.slice(0, 3).join(',')})`)
 const ANCHORS: Partial<Record<CanvasTextAlign, string>> = { right: 'end', end: 'end', center: 'middle' }
-/** From the middle of a line of text to its baseline, in heights of the type. */
+/** From the middle of a line of text to its baseline, in em. */
 const MIDDLE = 0.35
 
 interface State {
@@ -34,11 +34,11 @@ interface State {
   textAlign: CanvasTextAlign
   textBaseline: CanvasTextBaseline
   dash: number[]
-  /** Groups to close when this state ends. */
+  /** Groups to close when this state is restored. */
   groups: number
 }
 
-/** The commands of a path, as they stand in its attribute. */
+/** The commands of a path, as in its attribute. */
 class SvgPath {
   d = ''
   moveTo = (x: number, y: number) => this.#add('M', x, y)
@@ -51,7 +51,7 @@ class SvgPath {
     this.d += `h${number(width)}v${number(height)}h${number(-width)}Z`
   }
 
-  /** As an arc of an ellipse; a whole circle needs two. */
+  /** As an elliptic arc; a full circle needs two. */
   arc = (x: number, y: number, r: number, from: number, to: number, back = false) => {
     const at = (angle: number): [number, number] => [x + r * Math.cos(angle), y + r * Math.sin(angle)]
     const turn = Math.min(2 * Math.PI, Math.abs(to - from))
@@ -68,7 +68,7 @@ class SvgPath {
   }
 }
 
-/** One drawing of any number of sheets; `ratio` pixels of images to one of everything else. */
+/** One SVG of several sheets, with `ratio` image pixels per unit. */
 export class Drawing {
   #parts: string[] = []
   #clips = 0
@@ -80,10 +80,10 @@ export class Drawing {
 
   write = (part: string): number => this.#parts.push(part)
   image = (image: ImageData): string => this.encode(image)
-  /** A name no other clip of this drawing has. */
+  /** A clip name that is unique in this drawing. */
   clip = (): string => `clip-${++this.#clips}`
 
-  /** A place to draw, with its corner at x, y. */
+  /** A surface whose corner is at x, y. */
   sheet(x: number, y: number): Print & { end(): void } {
     let context: SvgContext | undefined
     return {
@@ -97,7 +97,7 @@ export class Drawing {
     }
   }
 
-  /** The whole as a file. */
+  /** The SVG document. */
   svg(width: number, height: number, title: string): string {
     const size = `width="${number(width)}" height="${number(height)}" viewBox="0 0 ${number(width)} ${number(height)}"`
     const head = `<svg xmlns="http://www.w3.org/2000/svg" ${size} role="img" xml:space="preserve">`
@@ -207,7 +207,7 @@ class SvgContext implements DrawingContext {
     this.drawing.write(`<rect ${box} fill="${colour(this.fillStyle)}"${this.#opacity()}/>`)
   }
 
-  /** Paper is blank to begin with. */
+  /** The background is blank. */
   clearRect(): void {}
 
   fillText(text: string, x: number, y: number): void {
@@ -226,7 +226,7 @@ class SvgContext implements DrawingContext {
     return typeof width === 'number' ? new ImageData(width, height) : new ImageData(width.width, width.height)
   }
 
-  /** At its place in pixels of images, as a canvas has it. */
+  /** Positioned in image pixels, as on a canvas. */
   putImageData(image: ImageData, x: number, y: number): void {
     const { ratio } = this.drawing
     const [left, top, width, height] = [x, y, image.width, image.height].map((value) => number(value / ratio))

@@ -1,9 +1,9 @@
-/** Which tokens of two analyses stand for the same, and maps laid over each other by it. */
+/** Alignment of the tokens of two analyses, and comparison of maps along it. */
 import type { Token } from '../data/analysis'
 import type { Axis } from './axis'
 import { type Matrix, rounding } from './matrix'
 
-/** Neighbouring tokens of one analysis and their counterparts in the other. */
+/** Adjacent tokens of one analysis and the tokens of the other that they are aligned with. */
 export interface TokenPair {
   tokens: readonly number[]
   others: readonly number[]
@@ -13,21 +13,21 @@ export interface TokenPair {
 
 export interface Alignment {
   by: 'token' | 'word'
-  /** Of the tokens that have a counterpart, 0..1, in whichever analysis has fewer. */
+  /** The share of tokens that are aligned, 0..1, of the analysis with fewer tokens. */
   share: number
   queries: readonly TokenPair[]
-  /** The same array as the queries, but for cross-attention. */
+  /** The same array as the queries except for cross-attention. */
   keys: readonly TokenPair[]
 }
 
-/** How alike the maps of heads are, [L][H]; null where that is undefined. */
+/** Similarity of the maps of heads, [L][H]; null where undefined. */
 export interface Likeness {
   cosine: (number | null)[][]
-  /** Jensen-Shannon divergence in bits; null for maps that may be negative. */
+  /** Jensen-Shannon divergence in bits; null for maps with negative entries. */
   divergence: (number | null)[][] | null
 }
 
-/** With fewer counterparts the maps of two texts say nothing about each other. */
+/** Below this share of aligned tokens, maps of two texts are not comparable. */
 export const ENOUGH = 0.5
 
 export const flipPairs = (pairs: readonly TokenPair[]): TokenPair[] =>
@@ -38,7 +38,7 @@ export const flipPairs = (pairs: readonly TokenPair[]): TokenPair[] =>
     otherText: text,
   }))
 
-/** The pairs as the axis of a map: the place of a token without a counterpart is -1. Where the two differ in words, both are named. */
+/** The pairs as an axis of a map; a token without a partner has place -1. If the words differ, the label names both. */
 export function pairAxis(pairs: readonly TokenPair[], tokens: readonly Token[]): Axis {
   const of = new Int32Array(tokens.length).fill(-1)
   for (const [place, pair] of pairs.entries()) for (const token of pair.tokens) of[token] = place
@@ -52,12 +52,12 @@ export function pairAxis(pairs: readonly TokenPair[], tokens: readonly Token[]):
 
 const alike = (a: string, b: string) => a.toLowerCase() === b.toLowerCase()
 
-/** Counterparts of tokens: `axis` is that of the pairs on the side of the tokens. */
+/** The tokens aligned with some tokens; `axis` is that of the pairs on their side. */
 export const pairedTokens = (axis: Axis, pairs: readonly TokenPair[], tokens: readonly number[]): number[] => [
   ...new Set(tokens.flatMap((token) => (axis.of[token] < 0 ? [] : pairs[axis.of[token]].others))),
 ]
 
-/** The part of an exact map that has counterparts: the sum over the key tokens of a pair, the mean over its query tokens. */
+/** The aligned part of an exact map: the sum over the key tokens of a pair, the mean over its query tokens. */
 export function pairedMap(map: Matrix, queries: readonly TokenPair[], keys: readonly TokenPair[]): Matrix {
   const data = new Float32Array(queries.length * keys.length)
   for (const [v, { tokens: rows }] of queries.entries()) {
@@ -71,7 +71,7 @@ export function pairedMap(map: Matrix, queries: readonly TokenPair[], keys: read
   return { data, rows: queries.length, cols: keys.length, exact: map.exact, ...rounding((map.error ?? 0) * pieces) }
 }
 
-/** The head whose two maps are least alike, and how alike they are. */
+/** The head whose two maps are least or most alike, and their cosine. */
 function extreme(cosine: Likeness['cosine'], sign: 1 | -1): { layer: number; head: number; value: number } | undefined {
   let found: { layer: number; head: number; value: number } | undefined
   for (const [layer, row] of cosine.entries()) {

@@ -1,4 +1,4 @@
-/** The two sides of a map, read token by token or a word at a time. */
+/** Axes of a map: tokens, or words. */
 import type { Token } from '../data/analysis'
 import { tokenLabel } from '../text/labels'
 import type { Box, Highlight, Span } from './highlight'
@@ -6,7 +6,7 @@ import { type Matrix, rounding, thumbnailValue } from './matrix'
 
 export interface Axis {
   labels: readonly string[]
-  /** Places of the model's own tokens, such as [CLS]. */
+  /** Whether a place is a special token, such as [CLS]. */
   special: readonly boolean[]
   /** Tokens of place p are start[p] .. start[p + 1]. */
   start: Int32Array
@@ -19,7 +19,7 @@ export function tokenAxis(tokens: readonly Token[]): Axis {
   return { labels: tokens.map(tokenLabel), special: tokens.map(isSpecial), start, of: start.subarray(0, tokens.length) }
 }
 
-/** Neighbouring pieces of one word share a place; a token without a word, such as a special one, stands alone. */
+/** Adjacent pieces of a word share a place; a token without a word, such as a special one, has its own. */
 export function wordAxis(tokens: readonly Token[]): Axis {
   const starts = tokens.flatMap((token, i) => (i > 0 && sameWord(tokens[i - 1], token) ? [] : [i]))
   const start = Int32Array.from([...starts, tokens.length])
@@ -34,7 +34,7 @@ const isSpecial = ({ kind }: Token) => kind === 'special'
 const sameWord = (a: Token, b: Token) =>
   a.word !== null && a.word === b.word && a.segment === b.segment && !isSpecial(a) && !isSpecial(b)
 
-/** Pieces joined; several for the same characters are named once. */
+/** Join pieces; of several for the same characters only the first is kept. */
 function wordLabel(pieces: readonly Token[]): string {
   let [label, end] = [tokenLabel(pieces[0]), pieces[0].end]
   for (const piece of pieces.slice(1)) {
@@ -47,7 +47,7 @@ function wordLabel(pieces: readonly Token[]): string {
 
 const countPlaces = ({ labels }: Axis) => labels.length
 
-/** A map of words from a map of tokens: the sum over the key tokens of a word, the mean over its query tokens. A thumbnail keeps the largest. */
+/** Reduce a map of tokens to words: the sum over the keys of a word, the mean over its queries. Of a thumbnail the largest entry. */
 export function groupMap(map: Matrix, queries: Axis, keys: Axis): Matrix {
   return map.exact ? grouped(map, queries, keys) : regridded(map, queries, keys)
 }
@@ -68,7 +68,7 @@ function grouped(map: Matrix, queries: Axis, keys: Axis): Matrix {
   return { data, rows, cols, exact: true, ...rounding((map.error ?? 0) * pieces) }
 }
 
-/** Cells of a thumbnail where the words will be: stands in until the exact map arrives. */
+/** Resample a thumbnail to words, as a preview of the exact map. */
 function regridded(map: Matrix, queries: Axis, keys: Axis): Matrix {
   const [rows, cols] = [countPlaces(queries), countPlaces(keys)]
   const data = new Float32Array(rows * cols)
@@ -86,7 +86,7 @@ const spanOn = (axis: Axis, span: Span | null): Span | null =>
   span && [axis.of[span[0]], axis.of[Math.max(span[0], span[1] - 1)] + 1]
 const spanOff = (axis: Axis, span: Span | null): Span | null => span && [axis.start[span[0]], axis.start[span[1]]]
 
-/** Tokens that are lit, as places. */
+/** Convert a highlight from tokens to places. */
 export function highlightPlaces(queries: Axis, keys: Axis, lit: Highlight): Highlight {
   const on = (axis: Axis, tokens: readonly number[]) =>
     [...new Set(tokens.map((token) => axis.of[token]))].filter((place) => place >= 0)
@@ -94,7 +94,7 @@ export function highlightPlaces(queries: Axis, keys: Axis, lit: Highlight): High
   return { queries: on(queries, lit.queries), keys: on(keys, lit.keys), box }
 }
 
-/** A rectangle of places, as tokens. */
+/** Convert a rectangle from places to tokens. */
 export const boxTokens = (queries: Axis, keys: Axis, box: Box): Box => ({
   queries: spanOff(queries, box.queries),
   keys: spanOff(keys, box.keys),
@@ -103,7 +103,7 @@ export const boxTokens = (queries: Axis, keys: Axis, box: Box): Box => ({
 /** The first token of a place. */
 export const firstToken = (axis: Axis, place: number | null) => (place === null ? null : axis.start[place])
 
-/** Every token of the words that hold these tokens. */
+/** All tokens of the words that contain these tokens. */
 export const wholeWords = (axis: Axis, tokens: readonly number[]): number[] =>
   [...new Set(tokens.map((token) => axis.of[token]))].flatMap((place) =>
     Array.from({ length: axis.start[place + 1] - axis.start[place] }, (_, i) => axis.start[place] + i),

@@ -9,7 +9,7 @@ const toLinear = (c: number) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055
 const toGamma = (c: number) => (c <= 0.0031308 ? 12.92 * c : 1.055 * c ** (1 / 2.4) - 0.055)
 
 export function parseHex(hex: string): Rgb {
-  // Three digits are short for six: so a style sheet leaves the build.
+  // The minifier of style sheets shortens six digits to three.
   const short = hex.trim().replace('#', '')
   const digits = short.length === 3 ? short.replace(/./g, '$&$&') : short
   return [0, 2, 4].map((at) => Number.parseInt(digits.slice(at, at + 2), 16)) as Rgb
@@ -39,14 +39,14 @@ function labToRgb([L, a, b]: Lab): Rgb {
   return linear.map((c) => Math.round(255 * Math.min(1, Math.max(0, toGamma(Math.min(1, Math.max(0, c))))))) as Rgb
 }
 
-/** Between two colours by way of a third: lightness stays linear, only hue and chroma bend towards `via`. */
+/** Interpolate between two colours: lightness is linear, hue and chroma bend towards `via`. */
 function blend(from: Lab, via: Lab, to: Lab, t: number): Lab {
   const bend = Math.sin(Math.PI * t)
   const chroma = (i: 1 | 2) => from[i] + (to[i] - from[i]) * t + (via[i] - (from[i] + to[i]) / 2) * bend
   return [from[0] + (to[0] - from[0]) * t, chroma(1), chroma(2)]
 }
 
-/** A colour of the style sheet as one entry of a table. */
+/** A hex colour as an entry of a table. */
 export const packHex = (hex: string) => pack(parseHex(hex))
 
 const pack = ([r, g, b]: Rgb) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0
@@ -62,7 +62,7 @@ export function sequentialTable(ramp: Ramp): ColourTable {
   return Uint32Array.from({ length: 256 }, (_, i) => pack(labToRgb(blend(zero, via, end, i / 255))))
 }
 
-/** Entry 128 is the background; the upper half is the sequential table, so that "more" looks the same everywhere. */
+/** Entry 128 is the background; the upper half is the sequential table, so that larger values look the same everywhere. */
 export function divergingTable(ramp: Ramp): ColourTable {
   const zero = rgbToLab(parseHex(ramp.zero))
   const [moreVia, moreEnd, lessVia, lessEnd] = [...ramp.more, ...ramp.less].map((hex) => rgbToLab(parseHex(hex)))
@@ -86,7 +86,7 @@ export function contrast(a: number, b: number): number {
   return (high + 0.05) / (low + 0.05)
 }
 
-/** Black or white, whichever is easier to read on a colour. */
+/** Black or white, whichever has more contrast with a colour. */
 export function inkOn(packed: number): string {
   const light = luminance(packed)
   return contrast(light, 0) > contrast(light, 1) ? '#000000' : '#ffffff'

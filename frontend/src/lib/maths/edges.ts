@@ -1,11 +1,11 @@
-/** Which connections of a head are drawn: per query the few keys that carry most of its weight. */
+/** Selection of the connections that are drawn: per query, the few keys that carry most of its weight. */
 import { isGap, type Matrix } from './matrix'
 
 export type Rule = { name: 'mass'; mass: number } | { name: 'top-k'; k: number } | { name: 'value'; value: number }
 
 /**
- * The connections of a head. They are not listed but known by where each row is cut, and a row is cut when it is asked for: broad heads
- * have a million connections at 2,048 tokens, of which a few hundred are drawn.
+ * The connections of a head, stored as one threshold per row and computed on demand: broad heads have a million connections at
+ * 2,048 tokens, of which a few hundred are drawn.
  */
 export class Edges {
   readonly #bits: Uint32Array
@@ -21,7 +21,7 @@ export class Edges {
     this.#known = new Uint8Array(map.rows)
   }
 
-  /** How many there are. */
+  /** The number of connections. */
   get total(): number {
     for (let q = 0; q < this.map.rows; q++) this.#ask(q)
     return this.cuts.total
@@ -31,7 +31,7 @@ export class Edges {
     return this.map.data[query * this.map.cols + key]
   }
 
-  /** Calls back for every connection between these queries and keys, from and to (exclusive). */
+  /** Visit every connection between these queries and keys, as ranges with exclusive ends. */
   within([q0, q1]: readonly [number, number], [k0, k1]: readonly [number, number], visit: Visit): void {
     for (let q = q0; q < q1; q++) {
       this.#ask(q)
@@ -47,7 +47,7 @@ export class Edges {
     this.within([0, this.map.rows], [key, key + 1], visit)
   }
 
-  /** Whether any query looks at a key that comes later. */
+  /** Whether any query attends to a later key. */
   get ahead(): boolean {
     for (let q = 0; q < this.map.rows; q++) {
       this.#ask(q)
@@ -72,22 +72,22 @@ export class Edges {
 
 export type Visit = (query: number, key: number) => void
 
-/** Where each row is cut: what is stronger is drawn, and of what is exactly as strong the keys up to `key`. */
+/** The threshold of each row: larger magnitudes are drawn, and of equal ones the keys up to `key`. */
 interface Cuts {
   bits: Float64Array
   key: Int32Array
-  /** Of the rows that have been cut. */
+  /** The number of connections in rows computed so far. */
   total: number
 }
 
-/** The bits of a float without its sign order like its magnitude; above those of infinity is what is no number. */
+/** Without their sign, the bits of floats sort like magnitudes; above those of infinity is NaN. */
 const MAGNITUDE = 0x7fffffff
 const INFINITE = 0x7f800000
 const NEVER = Number.POSITIVE_INFINITY
 
 const bitsOf = ({ data }: Matrix) => new Uint32Array(data.buffer, data.byteOffset, data.length)
 
-/** `skip[i]` leaves token i out on both sides; mass is then that of the keys that remain. `skipKeys` where these are other tokens. */
+/** `skip[i]` leaves token i out on both sides, and mass is that of the remaining keys. `skipKeys` for cross-attention. */
 export function selectEdges(
   map: Matrix,
   rule: Rule,
@@ -106,24 +106,24 @@ export function selectEdges(
   })
 }
 
-/** A hair of tolerance, so that 0.7 of ten equal keys is seven, not eight. */
+/** A tolerance, so that 0.7 of ten equal keys is seven, not eight. */
 const enough = (mass: number, total: number) => (mass - 1e-6) * total
 
-/** Magnitudes share a bucket when the first 12 bits after the sign agree: within 6 % of each other. */
+/** Magnitudes share a bucket if the first 12 bits after the sign agree, which is within 6 %. */
 const BUCKETS = 4096
 const SHIFT = 19
 const KEYS = 2 ** 20
 
 /**
- * Finds how far down a row a rule reaches without sorting it, which would cost two frames at 512 rows: a histogram tells the bucket,
- * and only the keys in that one are sorted; without a comparator, as bits and key fit into one double.
+ * Finds how far down a row a rule reaches without sorting it, which would take two frames at 512 rows: a histogram finds the bucket,
+ * and only its keys are sorted, without a comparator, since bits and key fit into one double.
  */
 class Ranks {
   readonly #bits: Uint32Array
   readonly #mass = new Float64Array(BUCKETS)
   readonly #count = new Int32Array(BUCKETS)
   readonly #packed: Float64Array
-  /** Of the row that was read last. */
+  /** The row that was read last. */
   #low = BUCKETS
   #top = 0
   #total = 0
@@ -168,7 +168,7 @@ class Ranks {
     this.#cut(q, sorted, Math.max(0, sorted.length - (wanted - count)), count, cuts)
   }
 
-  /** Everything from `at` on in the sorted bucket is drawn, and the `count` keys of the buckets above. */
+  /** Draw the sorted bucket from `at` on, and the `count` keys of the buckets above. */
   #cut(q: number, sorted: Float64Array, at: number, count: number, cuts: Cuts): void {
     cuts.total += count + sorted.length - at
     if (at === sorted.length) return
@@ -197,7 +197,7 @@ class Ranks {
     this.#total = total
   }
 
-  /** Keys of one bucket with their bits, weakest first; of equal ones the later first. */
+  /** Keys of one bucket with their bits, in ascending order; of equal ones the last first. */
   #sorted(q: number, bucket: number): Float64Array {
     const { cols } = this.map
     let count = 0
@@ -212,10 +212,10 @@ class Ranks {
 
 const keyOf = (packed: number) => KEYS - 1 - (packed % KEYS)
 
-/** Keys that take more than this of the weight on average are sinks (epsilon of the measure of that name). */
+/** Keys that receive more than this share of weight on average are sinks (epsilon of the measure of that name). */
 const SINK = 0.3
 
-/** Keys that most queries rest on, by the mean of the magnitudes they receive. */
+/** Keys that most queries attend to, by the mean magnitude they receive. */
 export const sinks = (means: Float32Array): boolean[] => {
   const total = means.reduce((sum, value) => sum + value, 0)
   return Array.from(means, (value) => value > SINK * total)

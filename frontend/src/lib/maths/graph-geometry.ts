@@ -1,4 +1,4 @@
-/** Where the tokens of a connection graph stand and how its curves run, in pixels of the whole drawing. */
+/** Layout of a connection graph: positions of tokens and paths of curves, in pixels of the whole drawing. */
 
 import type { DrawingContext } from '../drawing/context'
 import { LABEL_HEIGHT, textWidth } from '../text/labels'
@@ -6,30 +6,30 @@ import { LABEL_HEIGHT, textWidth } from '../text/labels'
 /** Two columns of tokens, two rows of them, or one running text with arcs. */
 export type GraphKind = 'columns' | 'rows' | 'arcs'
 
-/** Middle of each token; curves meet it at its edge. */
+/** The centre of each token; curves end at its edge. */
 export interface Places {
   x: Float32Array
   y: Float32Array
-  /** Half of the width that the hand may hit, and half of the height. */
+  /** Half the width of the clickable area, and half its height. */
   half: Float32Array
   reach: number
 }
 
 export interface GraphGeometry {
   kind: GraphKind
-  /** Of the whole drawing, which may be larger than the window on it. */
+  /** The size of the whole drawing, which may exceed its viewport. */
   width: number
   height: number
   queries: Places
   keys: Places
-  /** Between rows of a column. */
+  /** Space between rows of a column. */
   pitch: number
-  /** How high an arc may rise above its line. */
+  /** The largest height of an arc above its line. */
   rise: number
 }
 
 const GAP = 6
-/** Half of the height of a token in a line. */
+/** Half the height of a token in a line. */
 const HALF = 9
 const SPACE = 10
 
@@ -38,7 +38,7 @@ interface Frame {
   height: number
 }
 
-/** Two columns, queries left and keys right; `top` and `pitch` may be those of a map beside it. */
+/** Two columns, queries left and keys right; `top` and `pitch` may match a map beside it. */
 export function columns(
   [queries, keys]: [number, number],
   { width, top, pitch, column }: { width: number; top: number; pitch: number; column: number },
@@ -63,7 +63,7 @@ export function columns(
 
 const MOST_ROWS = 260
 
-/** Two rows, queries above and keys below: for texts whose tokens are a sign or two. */
+/** Two rows, queries above keys: for texts whose tokens are one or two characters. */
 export function rows(
   queries: readonly string[],
   keys: readonly string[],
@@ -72,7 +72,7 @@ export function rows(
   const height = Math.min(room, MOST_ROWS)
   const widths = (labels: readonly string[]) => labels.map((label) => Math.max(LABEL_HEIGHT, textWidth(label) + SPACE))
   const both = [widths(queries), widths(keys)]
-  // One token above the other where both rows are the same text.
+  // In self-attention a token is directly above itself.
   const pair = queries === keys ? [both[0], both[0]] : both
   const need = Math.max(...pair.map((side) => side.reduce((sum, w) => sum + w, 0)))
   const stretch = Math.min(2.5, Math.max(1, width / need))
@@ -100,7 +100,7 @@ export function rows(
 const LEAST_LINE = 68
 const MOST_LINE = 300
 
-/** The running text, broken into lines; `ahead` leaves room below for arcs to tokens that come later. */
+/** The running text, wrapped into lines; `ahead` leaves room below for arcs to later tokens. */
 export function arcs(labels: readonly string[], { width, height }: Frame, ahead: boolean): GraphGeometry {
   const lines: number[] = []
   const x = new Float32Array(labels.length)
@@ -122,7 +122,7 @@ export function arcs(labels: readonly string[], { width, height }: Frame, ahead:
   return { kind: 'arcs', width, height: (line + 1) * pitch, queries: places, keys: places, pitch, rise }
 }
 
-/** First and last (exclusive) token within a window of the drawing: from its left or top edge, as long as it is. */
+/** First and last (exclusive) token within a viewport, given its left or top edge and its length. */
 export function within({ kind, queries, keys }: GraphGeometry, from: number, length: number): [number, number] {
   const across = kind === 'rows'
   const longer = queries.x.length >= keys.x.length ? queries : keys
@@ -135,7 +135,7 @@ export function within({ kind, queries, keys }: GraphGeometry, from: number, len
   return [first, last]
 }
 
-/** The curve from a query to a key. In a running text it passes above to look back and below to look ahead. */
+/** Trace the curve from a query to a key. In a running text it passes above if the key is earlier, and below if it is later. */
 export function trace(
   context: Pick<DrawingContext, 'moveTo' | 'bezierCurveTo'>,
   geometry: GraphGeometry,
@@ -164,14 +164,14 @@ function arc(
 ): void {
   const up = back ? -1 : 1
   if (y0 !== y1) {
-    // From line to line: out of the text on one side, into it on the other.
+    // Between lines: out of the text on one side and into it on the other.
     const [from, to] = [y0 + up * HALF, y1 - up * HALF]
     context.moveTo(x0, from)
     context.bezierCurveTo(x0, (from + to) / 2, x1, (from + to) / 2, x1, to)
     return
   }
   const reach = Math.abs(x1 - x0)
-  // A cubic rises to three quarters of its handles.
+  // A cubic curve rises to three quarters of its handles.
   const rise = Math.min(room, 7 + reach * 0.4) * (4 / 3)
   const spread = reach === 0 ? 4 : 0
   context.moveTo(x0 - spread, y0 + up * HALF)
@@ -185,7 +185,7 @@ function arc(
   )
 }
 
-/** What lies under a point of the drawing: a query, a key, or in a running text, where each token is both, the two of them. */
+/** What is at a point of the drawing: a query, a key, or both in a running text. */
 export function tokenAt(geometry: GraphGeometry, px: number, py: number): [query: number | null, key: number | null] {
   const { kind, queries, keys, width, height } = geometry
   if (kind === 'columns') return px < width / 2 ? [nearest(queries, px, py), null] : [null, nearest(keys, px, py)]
@@ -194,7 +194,7 @@ export function tokenAt(geometry: GraphGeometry, px: number, py: number): [query
   return [token, token]
 }
 
-/** The token whose cell holds the point; in rows and columns cells reach as far as their side of the drawing does. */
+/** The token whose cell contains the point; in rows and columns, cells extend to the edge of the drawing. */
 function nearest({ x, y, half, reach }: Places, px: number, py: number): number | null {
   for (let i = 0; i < x.length; i++) if (Math.abs(py - y[i]) <= reach && Math.abs(px - x[i]) <= half[i]) return i
   return null

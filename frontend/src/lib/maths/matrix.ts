@@ -1,10 +1,10 @@
-/** One head's map, [Q, K] row by row. `exact` is false for a thumbnail standing in until the real map arrives. */
+/** The map of one head, [Q, K], row-major. `exact` is false for a thumbnail shown until the real map arrives. */
 export interface Matrix {
   data: Float32Array
   rows: number
   cols: number
   exact: boolean
-  /** How far an entry may be off at most; absent where none is. */
+  /** The largest error of an entry; absent for exact values. */
   error?: number
 }
 
@@ -25,7 +25,7 @@ export function dequantise(bytes: Uint8Array, scale: number, offset: number): Fl
   return values
 }
 
-/** The thumbnail of one head as a coarse map: shown at once, replaced when the exact map arrives. */
+/** The thumbnail of one head as a coarse map, shown until the exact map arrives. */
 export function tileMatrix(tiles: Tiles, layer: number, head: number): Matrix {
   const index = layer * tiles.heads + head
   const area = tiles.rows * tiles.cols
@@ -34,13 +34,13 @@ export function tileMatrix(tiles: Tiles, layer: number, head: number): Matrix {
   return { data, rows: tiles.rows, cols: tiles.cols, exact: false }
 }
 
-/** A thumbnail as shares of its own largest magnitude: one strong head then leaves the others their colours. */
+/** Scale a thumbnail by its own largest magnitude, so that one strong head does not drain the others of colour. */
 export function ownScale(tile: Matrix): Matrix {
   const max = maxMagnitude(tile.data)
   return max === 0 ? tile : { ...tile, data: tile.data.map((value) => value / max) }
 }
 
-/** Every row as shares of its own largest magnitude: queries that spread widely then show as much as those that do not. */
+/** Scale every row by its own largest magnitude, so that broad queries are as visible as narrow ones. */
 export function rowShares(map: Matrix): Matrix {
   const data = new Float32Array(map.data.length)
   for (let q = 0; q < map.rows; q++) {
@@ -51,7 +51,7 @@ export function rowShares(map: Matrix): Matrix {
   return { ...map, data }
 }
 
-/** Mean of some rows, [K]: where these queries look, read as one. Rows without a reading count for nothing. */
+/** The mean of some rows, [K]. Rows without a reading are ignored. */
 export function rowMean(map: Matrix, rows: readonly number[]): Float32Array {
   const mean = new Float32Array(map.cols)
   const read = rows.filter((row) => row < map.rows && !isGap(map, row))
@@ -59,25 +59,25 @@ export function rowMean(map: Matrix, rows: readonly number[]): Float32Array {
   return read.length > 0 ? mean : mean.fill(Number.NaN)
 }
 
-/** Sum of some columns, [Q]: how much each query looks at these keys. */
+/** The sum of some columns, [Q]: how much each query attends to these keys. */
 export function columnSum(map: Matrix, columns: readonly number[]): Float32Array {
   const at = (q: number) => columns.reduce((sum, key) => sum + map.data[q * map.cols + key], 0)
   return Float32Array.from({ length: map.rows }, (_, q) => at(q))
 }
 
-/** What a thumbnail says of a token of so many along each side: the largest magnitude of the cells it stands for. */
+/** The value of a thumbnail at a token of so many along each side: the largest magnitude of the cells it covers. */
 export function thumbnailValue(map: Matrix, [query, queries]: [number, number], [key, keys]: [number, number]): number {
   const cell = (token: number, tokens: number, cells: number) => Math.floor(((token + 0.5) / tokens) * cells)
   return map.data[cell(query, queries, map.rows) * map.cols + cell(key, keys, map.cols)]
 }
 
-/** Some queries and keys read as one, as the pieces of a word are: the sum over the keys, the mean over the queries. */
+/** The value of grouped tokens, such as the pieces of a word: the sum over keys, the mean over queries. */
 export function groupValue(map: Matrix, queries: readonly number[], keys: readonly number[]): number {
   const mean = rowMean(map, queries)
   return keys.reduce((sum, key) => sum + mean[key], 0)
 }
 
-/** Largest magnitude over all thumbnails. Max-pooling keeps it, so it is the largest over all maps too. */
+/** The largest magnitude over all thumbnails. Max pooling preserves it, so it is that of all maps, too. */
 export function tilesMax(tiles: Tiles): number {
   let max = 0
   const area = tiles.rows * tiles.cols
@@ -90,7 +90,7 @@ export function tilesMax(tiles: Tiles): number {
   return max
 }
 
-/** Several parts of the page ask the same of a map of millions of entries: it is reckoned once. */
+/** Cached by map: several parts of the page need it, and a map has millions of entries. */
 function once<K extends object, V>(reckon: (of: K) => V): (of: K) => V {
   const known = new WeakMap<K, { value: V }>()
   return (of) => {
@@ -109,7 +109,7 @@ export const maxMagnitude = once((data: Float32Array): number => {
   return max
 })
 
-/** a - b, cell by cell: what a lens adds to or takes from another. */
+/** a - b, entry by entry. */
 export function difference(a: Matrix, b: Matrix): Matrix {
   if (a.rows !== b.rows || a.cols !== b.cols) throw new Error('difference: the two maps differ in shape')
   const data = new Float32Array(a.data.length)
@@ -117,13 +117,13 @@ export function difference(a: Matrix, b: Matrix): Matrix {
   return { data, rows: a.rows, cols: a.cols, exact: a.exact && b.exact, ...rounding((a.error ?? 0) + (b.error ?? 0)) }
 }
 
-/** How far entries may be off, where they are at all. */
+/** The largest error, if there is one. */
 export const rounding = (error: number): Pick<Matrix, 'error'> => (error > 0 ? { error } : {})
 
-/** Whether a row has no reading at all. */
+/** Whether a row has no reading. */
 export const isGap = (map: Matrix, row: number) => Number.isNaN(map.data[row * map.cols])
 
-/** Mean over queries of the magnitude each key receives, [K]; queries without a reading count for nothing. */
+/** Mean over queries of the magnitude each key receives, [K]; queries without a reading are ignored. */
 export const columnMeans = once(({ data, rows, cols }: Matrix): Float32Array => {
   const means = new Float32Array(cols)
   let read = 0
@@ -137,7 +137,7 @@ export const columnMeans = once(({ data, rows, cols }: Matrix): Float32Array => 
   return means
 })
 
-/** Indices of the largest magnitudes, largest first; without those that have no reading. */
+/** Indices of the largest magnitudes in descending order, without entries that have no reading. */
 export function topIndices(values: Float32Array, count: number): number[] {
   const top: number[] = []
   for (let i = 0; i < values.length; i++) {

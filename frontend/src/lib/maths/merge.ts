@@ -1,14 +1,14 @@
-/** Several heads read as one map. */
+/** Several heads merged into one map. */
 import type { Analysis, Head } from '../data/analysis'
 import { includesHead } from '../data/subset'
 import { type Matrix, rounding } from './matrix'
 
 export type Merge = 'mean' | 'max'
 
-/** More would take the browser's memory at long texts. */
+/** More would exhaust the browser's memory at long texts. */
 export const MOST_HEADS = 16
 
-/** Cell by cell the mean of the maps, or their entry of largest magnitude; no reading where one of them has none. */
+/** The mean of the maps, or the entry of largest magnitude, cell by cell; NaN if one of them has no reading. */
 export function mergeMaps(maps: readonly Matrix[], how: Merge): Matrix {
   const [{ rows, cols }] = maps
   if (maps.some((map) => map.rows !== rows || map.cols !== cols)) throw new Error('merged: the maps differ in shape')
@@ -28,14 +28,14 @@ const stronger = (a: number, b: number) => (Number.isNaN(a) ? a : b)
 
 export const sameHead = (a: Head, b: Head) => a.layer === b.layer && a.head === b.head
 
-/** The heads right, left, below and above, where there are any. */
+/** The neighbours right, left, below and above that exist. */
 export function neighbours({ layer, head }: Head, analysis: Pick<Analysis, 'layers' | 'heads' | 'subset'>): Head[] {
   const along = [1, -1].map((step) => ({ layer, head: head + step }))
   const across = [1, -1].map((step) => ({ layer: layer + step, head }))
   return [...along, ...across].filter((near) => near.layer >= 0 && near.head >= 0 && includesHead(analysis, near))
 }
 
-/** The selection with one head more, or without it if it was in. */
+/** Add a head to the selection, or remove it. */
 export function toggleHead(heads: readonly Head[], head: Head): Head[] {
   const rest = heads.filter((other) => !sameHead(other, head))
   return rest.length < heads.length ? rest : [...heads, head].slice(-MOST_HEADS)

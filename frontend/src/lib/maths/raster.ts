@@ -1,9 +1,9 @@
-/** Draws a map, or a window of it, into a square of device pixels. */
+/** Rasterise a map, or a window of it, to a square of device pixels. */
 import type { ColourTable } from './colour'
 import { isGap, type Matrix } from './matrix'
 import { colourIndex, type Scale } from './scale'
 
-/** The part of a map on screen, in fractions of its sides (0..1), so that it also fits a thumbnail. */
+/** The visible part of a map, in fractions of its sides (0..1), so that it also applies to a thumbnail. */
 export interface Window {
   top: number
   left: number
@@ -11,31 +11,31 @@ export interface Window {
 }
 export const WHOLE: Window = { top: 0, left: 0, size: 1 }
 
-/** Never fewer cells across than this, so that names and values have room. */
+/** The smallest number of cells across, so that names and values fit. */
 const LEAST_CELLS = 4
 
-/** A window of that size as near to that place as the map allows. `cells` along the map's longer side. */
+/** A window of this size as near to this position as the map allows; `cells` along the map's longer side. */
 export function windowAt(left: number, top: number, size: number, cells: number): Window {
   const inside = Math.min(1, Math.max(Math.min(1, LEAST_CELLS / cells), size))
   const clamp = (value: number) => Math.min(1 - inside, Math.max(0, value))
   return inside === 1 ? WHOLE : { size: inside, left: clamp(left), top: clamp(top) }
 }
 
-/** Closer or further, so that what lies under a point, in fractions of the window, stays there. */
+/** Zoom so that the point under the pointer, in fractions of the window, stays in place. */
 export function zoomWindow(window: Window, factor: number, [x, y]: [number, number], cells: number): Window {
   const size = Math.min(1, Math.max(Math.min(1, LEAST_CELLS / cells), window.size * factor))
   const change = window.size - size
   return windowAt(window.left + x * change, window.top + y * change, size, cells)
 }
 
-/** The window moved no further than it takes to show a cell, given by its middle in fractions of the map. */
+/** Move the window just far enough to show a cell, given by its centre in fractions of the map. */
 export function moveWindow(window: Window, [x, y]: [number, number], cells: number): Window {
   const half = 0.5 / cells
   const near = (from: number, middle: number) => Math.min(middle - half, Math.max(middle + half - window.size, from))
   return windowAt(near(window.left, x), near(window.top, y), window.size, cells)
 }
 
-/** First and last (exclusive) cell under each pixel. Many cells under one pixel: all are pooled. */
+/** First and last (exclusive) cell under each pixel. All cells under a pixel are pooled. */
 export function cellSpans(cells: number, pixels: number, from: number, size: number): Int32Array {
   const bounds = new Int32Array(pixels * 2)
   const step = (size * cells) / pixels
@@ -50,8 +50,8 @@ export function cellSpans(cells: number, pixels: number, from: number, size: num
 }
 
 /**
- * Fills `pixels` [height, width] with colours. Pooling keeps the entry of largest magnitude: nothing strong vanishes.
- * What has no reading (NaN) is hatched in the colour `gap`.
+ * Fill `pixels` [height, width] with colours. Pooling keeps the entry of largest magnitude, so strong entries never vanish.
+ * Entries without a reading (NaN) are hatched in the colour `gap`.
  */
 export function rasterise(
   map: Matrix,
@@ -79,7 +79,7 @@ export function rasterise(
   }
 }
 
-/** Pixels from one line of the hatch to the next. */
+/** Pixels between lines of the hatching. */
 const HATCH = 6
 
 function isGaps(map: Matrix, [top, bottom]: [number, number]): boolean {
@@ -113,7 +113,7 @@ function rasteriseRow(
   }
 }
 
-/** Logs and roots per pixel would cost a frame at 512 tokens: colours by magnitude are looked up instead. */
+/** Logs and roots per pixel would take a frame at 512 tokens, so colours are looked up by magnitude. */
 const STEPS = 8192
 interface Lookup {
   scale: Scale
@@ -123,7 +123,7 @@ interface Lookup {
 }
 let last: Lookup | undefined
 
-/** One scale serves all thumbnails of a grid, so the last lookup is kept. */
+/** All thumbnails of a grid share one scale, so the last lookup table is cached. */
 function lookup(scale: Scale, table: ColourTable): (value: number) => number {
   const known = last?.table === table && sameScale(last.scale, scale) ? last : makeLookup(scale, table)
   last = known

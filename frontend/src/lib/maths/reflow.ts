@@ -1,4 +1,4 @@
-/** Figures of several panels as the width allows: fewer beside each other where their titles have no room, and no label upon another. */
+/** Fit a figure of several panels to the width: fewer columns if titles do not fit, and no overlapping labels. */
 import type { PlotlyFigure } from '../data/figures'
 
 interface Axis {
@@ -11,12 +11,12 @@ interface Axis {
 }
 type Box = { left: number; right: number; bottom: number; top: number }
 interface Panel {
-  /** `` of the first, `2` of the second: how plotly tells axes apart. */
+  /** `` for the first, `2` for the second: how plotly names axes. */
   end: string
   across: Axis
   down: Axis
   box: Box
-  /** What stands above it. */
+  /** The title of a panel. */
   title: string
 }
 interface Size {
@@ -24,20 +24,20 @@ interface Size {
   height: number
 }
 
-/** Pixels of a letter of 12 px, of the axis at the left of a panel, of a panel at the least, of a line and of an entry of a legend. */
+/** Widths in pixels: of a 12 px letter, of the axis left of a panel, of the narrowest panel; and heights of a line and a legend entry. */
 const LETTER = 6.6
 const BESIDE = 60
 const LEAST = 96
 const LINE = 19
 const ENTRY = 140
-/** A panel in a row of its own is so high at most, and its title stands so high. */
+/** The largest height of a panel, and the height of its title. */
 const TALLEST = 200
 const TITLE = 26
 
 const textOf = ({ title }: Axis) => title?.text ?? ''
 const pixels = (text: string) => Math.max(...text.split('<br>').map((line) => LETTER * line.length))
 
-/** The figure for a place of that size, and how high it is then. */
+/** Fit a figure to a place; returns it with its height. */
 export function reflow(figure: PlotlyFigure, size: Size): { figure: PlotlyFigure; height: number } {
   const { l, r, t, b } = { l: 0, r: 0, t: 0, b: 0, ...(figure.layout.margin as object) }
   const inner = { width: size.width - l - r, height: size.height - t - b }
@@ -59,7 +59,7 @@ export function reflow(figure: PlotlyFigure, size: Size): { figure: PlotlyFigure
   }
 }
 
-/** In the order in which they are numbered: row by row. */
+/** Row by row, in the order of their numbers. */
 function panelsOf({ layout }: PlotlyFigure): Panel[] {
   const axes = layout as Record<string, Axis>
   const titles = (layout.annotations ?? []) as { x: number; y: number; text: string }[]
@@ -75,13 +75,13 @@ function panelsOf({ layout }: PlotlyFigure): Panel[] {
     })
 }
 
-/** Pixels from the left of a panel to the left of the next one. */
+/** Pixels between the left edges of adjacent panels. */
 function roomOf({ across, down, title, box }: Panel): number {
   const labelled = box.left > 0 && textOf(down) !== '' ? LEAST + 2.4 * BESIDE : LEAST
   return Math.max(labelled, pixels(title) + 12, pixels(textOf(across)) + 12)
 }
 
-/** What stands below a panel: its labels, upright or not, and the title of its axis. */
+/** The space below a panel: its labels, upright or not, and the title of its axis. */
 function below({ across }: Panel): number {
   const labels =
     across.tickangle === -90 ? Math.max(0, ...(across.ticktext ?? []).map((text) => 5.5 * text.length)) : 12
@@ -96,7 +96,7 @@ function heightOf(panels: readonly Panel[], columns: number, before: number): { 
   return { panel, inner: rows * panel + (rows - 1) * between }
 }
 
-/** Where so many panels stand in so many columns, of 0 to 1. */
+/** Positions of so many panels in so many columns, 0 to 1. */
 function boxesOf(count: number, columns: number, inner: Size, panel: number): Box[] {
   const rows = Math.ceil(count / columns)
   const gap = BESIDE / inner.width
@@ -110,7 +110,7 @@ function boxesOf(count: number, columns: number, inner: Size, panel: number): Bo
   })
 }
 
-/** Axes, titles and scales of colours at their new places; what is told in parts of the height, such as a legend above, keeps its pixels. */
+/** Move axes, titles and colour bars; what is positioned in fractions of the height, such as a legend above, keeps its pixels. */
 function place(
   { data, layout }: PlotlyFigure,
   from: readonly Panel[],
@@ -138,21 +138,21 @@ function place(
   return { data: traces, layout: { ...layout, ...axes, ...above, annotations } }
 }
 
-/** The axis of a panel that stands at the left now: named as that of the panel which stood there in its row. */
+/** Title the axis of the leftmost panel like that of the panel that was leftmost in its row. */
 function named({ down, box }: Panel, all: readonly Panel[]): Axis {
   const first = all.find((one) => one.box.left === 0 && one.box.top === box.top)?.down
   const alike = first && String(first.tickvals) === String(down.tickvals)
   return alike && textOf(down) === '' ? { ...first } : down
 }
 
-/** Pixels of a legend above. */
+/** The height of a legend above, in pixels. */
 function legendOf({ data, layout }: PlotlyFigure, width: number): number {
   if (layout.showlegend !== true) return 0
   const entries = new Set(data.flatMap(({ showlegend, name }) => (showlegend === false ? [] : [name]))).size
   return LINE * Math.ceil(entries / Math.max(1, Math.floor(width / ENTRY)))
 }
 
-/** Labels along the axes: as many as stand beside each other, or words below each other. */
+/** Labels along the axes: as many as fit beside each other, or with their words below each other. */
 function labelled({ data, layout }: PlotlyFigure, panels: readonly Panel[], width: number): PlotlyFigure {
   const axes = panels.flatMap(({ end, box }) => {
     const axis = layout[`xaxis${end}`] as Axis
@@ -169,7 +169,7 @@ function labelled({ data, layout }: PlotlyFigure, panels: readonly Panel[], widt
   return { data, layout: { ...layout, ...Object.fromEntries(axes) } }
 }
 
-/** Words of a label in lines of so many letters. */
+/** Wrap a label into lines of so many letters. */
 function wrapped(text: string, letters: number): string {
   const lines: string[] = []
   for (const word of text.split(' ')) {

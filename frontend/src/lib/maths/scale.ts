@@ -1,15 +1,15 @@
-/** From a value to one of 256 colours. Unsigned maps use 0..255; signed maps are centred, 128 is exactly 0. */
+/** Map values to 256 colours. Unsigned maps use 0..255; signed maps are centred, 128 is exactly 0. */
 export type ScaleKind = 'linear' | 'sqrt' | 'log'
-/** Whose largest magnitude the last colour stands for. */
+/** What the last colour stands for: the largest magnitude of the head, of the row, or of all heads. */
 export type Range = 'head' | 'row' | 'all'
 export interface Scale {
   kind: ScaleKind
   signed: boolean
-  /** Largest magnitude shown; everything above it takes the last colour. */
+  /** The largest magnitude shown; larger ones get the last colour. */
   max: number
 }
 
-/** The logarithmic scale shows four decades; what is smaller counts as nothing. */
+/** The logarithmic scale spans four decades; smaller values count as zero. */
 const DECADES = 4
 
 export function strength(fraction: number, kind: ScaleKind): number {
@@ -32,12 +32,12 @@ export function colourIndex(value: number, scale: Scale): number {
 }
 
 interface Tick {
-  /** 0..1 along the legend. */
+  /** Position along the legend, 0..1. */
   at: number
   value: number
 }
 
-/** Numbers that stand under the legend: the ends and the middle, which for a signed map is nought. */
+/** Numbers below the legend: the ends and the middle, which is zero for a signed map. */
 export function ticks(scale: Scale): Tick[] {
   const value = (at: number) => scale.max * inverse(at, scale.kind)
   if (scale.signed) return [-1, 0, 1].map((side) => ({ at: 0.5 + side / 2, value: side * scale.max }))

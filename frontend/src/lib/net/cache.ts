@@ -1,9 +1,9 @@
-/** Keeps the promises of the last few answers, so that going back costs nothing. A failed answer is forgotten. */
+/** A least-recently-used cache of promises. A failed answer is evicted. */
 export class Cache<T> {
   #entries = new Map<string, Promise<T>>()
   #settled = new Map<string, T>()
 
-  /** So many answers; more of them as long as all together are no larger than `most`. */
+  /** Holds `capacity` answers, and more while their total size is at most `most`. */
   constructor(
     private readonly capacity: number,
     private readonly most = 0,
@@ -27,7 +27,7 @@ export class Cache<T> {
     return made
   }
 
-  /** The answer if it is already here: what can be drawn in this very frame. */
+  /** The answer if it has already arrived, for drawing in this very frame. */
   peek(key: string): T | undefined {
     return this.#settled.get(key)
   }

@@ -1,14 +1,14 @@
-/** A file that somebody dropped, pasted or chose: a text to read, or an image to look at. */
+/** A dropped, pasted or chosen file: a text to read, or an image. */
 import { bytes } from '../text/format'
 
 type Dropped = { text: string } | { image: string }
 
-/** What a model takes is far less; what is larger was dropped by mistake. */
+/** Models take far less; a larger file was dropped by mistake. */
 const LARGEST_TEXT = 1024 * 1024
 const LARGEST_IMAGE = 10_000_000
 const IMAGES = ['image/png', 'image/jpeg', 'image/webp']
 
-/** Throws an Error whose message is the sentence to show. */
+/** Throws an Error whose message is shown to the reader. */
 export async function readFile(file: File): Promise<Dropped> {
   if (file.type.startsWith('image/')) return { image: await readImage(file) }
   if (file.size > LARGEST_TEXT)
@@ -23,7 +23,7 @@ function decoded(data: ArrayBuffer): string {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(data)
     if (!text.includes('\0')) return text.trimEnd()
   } catch {
-    // Said below: what is not UTF-8 is not read at all rather than wrongly.
+    // Handled below: anything but UTF-8 is rejected instead of decoded wrongly.
   }
   throw new Error('The file is not a plain text in UTF-8. Save it as one, or paste its text.')
 }

@@ -1,4 +1,4 @@
-/** What is chosen, as the part of the address after `#`. Only what differs from the start is written. */
+/** Fields in the address after `#`. Only those that differ from their initial text are written. */
 type Fields = Record<string, string>
 
 export function encodeFragment(fields: Fields, initial: Fields): string {
@@ -9,7 +9,7 @@ export function encodeFragment(fields: Fields, initial: Fields): string {
   return parts.join('&')
 }
 
-/** Unknown keys are dropped; a broken escape is read as it stands, so that a bad link never breaks the page. */
+/** Unknown keys are ignored, and a broken escape is kept as it is, so that a bad link never breaks the page. */
 export function decodeFragment(fragment: string, initial: Fields): Fields {
   const fields = { ...initial }
   for (const part of fragment.replace(/^#/, '').split('&')) {
@@ -24,7 +24,7 @@ export function writeFragment(how: 'pushState' | 'replaceState', state: unknown,
   try {
     history[how](state, '', new URL(`#${fragment}`, location.href))
   } catch {
-    // A browser that rejects this address, or so many of them, keeps the old one: only undo and redo need it.
+    // Browsers reject some addresses, or too many of them. The old one then stays, which only affects undo and redo.
   }
 }
 

@@ -1,4 +1,4 @@
-/** Runs a task so that only the answer to the last call counts: earlier ones are aborted and answer undefined. */
+/** Run a task so that only the last call counts: earlier calls are aborted and return undefined. */
 export function latest<A extends unknown[], T>(
   task: (signal: AbortSignal, ...args: A) => Promise<T>,
 ): { (...args: A): Promise<T | undefined>; stop(): void } {

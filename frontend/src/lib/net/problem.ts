@@ -1,4 +1,4 @@
-/** What went wrong, in the words of the page. The server's sentence serves every client; here a person can only do what the page offers. */
+/** Messages for problems. The server's sentences serve every client; these name what the page offers. */
 import { bytes } from '../text/format'
 
 export interface Problem {
@@ -41,7 +41,7 @@ export function problemSentence(problem: Problem): string {
   return problem.detail || (problem.title ? `${problem.title}.` : `The analysis failed. ${KEPT}; try again.`)
 }
 
-/** The same of a study, which is of no single text. */
+/** Messages for problems of a study, which has no single text. */
 export function studyProblemSentence(problem: Problem): string {
   if (problem.code === 'unauthorized') return SENTENCES.unauthorized(problem)
   const said = problem.detail || `${problem.title || 'The study failed'}.`

@@ -1,9 +1,9 @@
-/** Reads safetensors: eight bytes of header length, a JSON header, then the bytes of every tensor. */
+/** Read safetensors: eight bytes of header length, a JSON header, then the bytes of every tensor. */
 type TensorData = Float32Array | Uint8Array
 export interface Tensor {
   shape: number[]
   data: TensorData
-  /** Was written in half precision. */
+  /** Whether it is stored in half precision. */
   half?: boolean
 }
 interface Entry {
@@ -37,7 +37,7 @@ function view(buffer: ArrayBuffer, base: number, { dtype, shape, data_offsets: [
   if (to - from !== count * width || base + to > buffer.byteLength) throw new Error('safetensors: tensor out of bounds')
   if (width === 1) return new Uint8Array(buffer, base + from, count)
   if (width === 2) return halves(new DataView(buffer, base + from, 2 * count), count)
-  // A view needs an aligned start; a header of odd length costs one copy.
+  // A view needs an aligned start, so a header of odd length costs one copy.
   const start = base + from
   return start % 4 === 0 ? new Float32Array(buffer, start, count) : new Float32Array(buffer.slice(start, base + to))
 }
@@ -48,7 +48,7 @@ function halves(bytes: DataView, count: number): Float32Array {
   return values
 }
 
-/** The number behind the sixteen bits of half precision: one of sign, five of exponent, ten of fraction. */
+/** Decode half precision: one bit of sign, five of exponent, ten of fraction. */
 export function half(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1
   const exponent = (bits >> 10) & 31

@@ -1,4 +1,4 @@
-/** What a reader chose for this browser. Without storage a choice lasts as long as the page. */
+/** Preferences of this browser. Without storage they last as long as the page. */
 export function recall(key: string): string | null {
   try {
     return localStorage.getItem(`headscope.${key}`)
@@ -11,6 +11,6 @@ export function remember(key: string, value: string): void {
   try {
     localStorage.setItem(`headscope.${key}`, value)
   } catch {
-    // Private windows keep nothing.
+    // Private windows have no storage.
   }
 }

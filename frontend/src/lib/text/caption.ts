@@ -1,4 +1,4 @@
-/** What has to be said beside a picture: whose attention it is, read how, of what, and what to know before reading it. */
+/** Captions of pictures: the model, mechanism and lens, the text, and warnings. */
 import type { Analysis, Token } from '../data/analysis'
 import type { Matrix } from '../maths/matrix'
 import { plural, short } from './format'
@@ -31,27 +31,27 @@ export function caption({ analysis, name, model, lenses }: Said): string {
   return sentences.join(' ')
 }
 
-/** Where the numbers come from. */
+/** The source of the numbers. */
 export const sourceOf = ({ id }: Analysis) => `Headscope, analysis ${id.slice(0, 8)}.`
 
-/** How near the numbers of a map are to those that were computed. */
+/** How precise the numbers of a map are. */
 export function precisionOf({ exact, error }: Matrix): string {
   if (!exact) return 'a thumbnail: each cell its largest entry'
   return error ? `rounded: off by at most ${short(error)}` : 'exact (float32)'
 }
 
-/** Of these lenses, and of the analysis as a whole; each once. */
+/** Warnings about these lenses and about the analysis as a whole, without duplicates. */
 export function warningsOf({ warnings }: Analysis, lenses: readonly string[]): string[] {
   const said = warnings.filter(({ lens }) => lens === null || lenses.includes(lens))
   return [...new Set(said.map(({ message }) => message))]
 }
 
-/** Empty where the model has read the whole text. */
+/** Empty if the model read the whole text. */
 export function cutSentence({ tokens, keyTokens, text, textPair }: Analysis): string {
   const read = (segment: number) =>
     [...tokens, ...keyTokens].filter((token) => token.segment === segment && token.kind !== 'special')
   const left = [text, textPair].map((whole, segment) => whole.trimEnd().length - end(read(segment)))
-  // Offsets count characters, the lengths of texts their halves: only where a whole word is missing is it a cut.
+  // Offsets count characters and lengths count UTF-16 units, so only a missing whole word counts as a cut.
   const cut = left.some(
     (missing, segment) =>
       read(segment).length > 0 && missing > 1 && goesOn([text, textPair][segment], end(read(segment))),

@@ -7,7 +7,7 @@ export interface Example {
   text: string
   pair: string
   head: string
-  /** Choices that show it best, as they stand in the address. */
+  /** Fields of the address that show it best. */
   show?: { special?: string; compare?: string; lens?: string; other?: string; view?: string } & Partial<Twins>
 }
 
@@ -55,7 +55,7 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
   },
 ]
 
-/** Such as need models that not every installation has. */
+/** Examples that need models which not every installation has. */
 const OF_TWINS: readonly Example[] = [
   {
     title: 'Two mechanisms',
@@ -73,7 +73,7 @@ const OF_TWINS: readonly Example[] = [
   },
 ]
 
-/** Those whose models can be had. */
+/** The examples whose models are available. */
 export function examplesWith(models: readonly Model[]): readonly Example[] {
   const here = (name: string | undefined) => models.some((model) => model.name === name && model.available)
   return [...EXAMPLES, ...OF_TWINS.filter(({ show }) => here(show?.model) && here(show?.than))]

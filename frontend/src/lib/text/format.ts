@@ -1,14 +1,14 @@
-/** Numbers for people: a few digits, a real minus sign, units beside them. */
+/** Format numbers for people: a few digits, a real minus sign, and units. */
 const minus = (text: string) => text.replace('-', '\u2212')
 
-/** One digit after the point where whole numbers would say 0 or 100 and be wrong, or hide half of the value. */
+/** One decimal where whole numbers would round to 0 or 100, or lose half of the value. */
 export function percent(share: number): string {
   const size = Math.abs(share)
   const fine = (size > 0 && size < 0.1) || (size > 0.99 && size < 0.9995)
   return `${minus((100 * share).toFixed(fine ? 1 : 0))}\u00a0%`
 }
 
-/** Four digits after the point where they say something; powers of ten below that. */
+/** Four decimals where they are significant, powers of ten below. */
 export function weight(value: number): string {
   if (value === 0) return '0'
   const size = Math.abs(value)
@@ -16,10 +16,10 @@ export function weight(value: number): string {
   return minus(value.toFixed(4))
 }
 
-/** As many digits as tell a float32 from its neighbours. */
+/** As many digits as tell adjacent float32 values apart. */
 export const float32 = (value: number) => minus(Number(value.toPrecision(9)).toString())
 
-/** For legends and cells: three significant digits at most, no trailing zeros. */
+/** For legends and cells: at most three significant digits, no trailing zeros. */
 export function short(value: number): string {
   if (value === 0) return '0'
   const size = Math.abs(value)
@@ -38,7 +38,7 @@ export function duration(ms: number): string {
   return `${Math.round(ms / 60_000)} min`
 }
 
-/** A moment as people name it: by the clock today, else by its date too. `moment` in ms since 1970. */
+/** A time of day if today, otherwise with its date. `moment` in ms since 1970. */
 export function when(moment: number, now = Date.now()): string {
   const [then, today] = [new Date(moment), new Date(now)]
   const clock = then.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })

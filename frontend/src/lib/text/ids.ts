@@ -1,4 +1,4 @@
-/** Token ids as they are typed: whole numbers with spaces or commas between them. */
+/** Token ids as text: whole numbers separated by spaces or commas. */
 const LARGEST = 1_000_000
 
 /** Undefined for anything else. */

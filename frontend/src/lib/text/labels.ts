@@ -1,10 +1,10 @@
-/** Token labels: spelled so that they can be seen, shortened to fit, thinned out where they would overlap. */
+/** Token labels: whitespace made visible, shortened to fit, thinned out where they would overlap. */
 import type { Token } from '../data/analysis'
 
-/** 12 px type needs this much from line to line, or ascenders meet descenders. */
+/** The least line height of 12 px type at which ascenders and descenders do not touch. */
 export const LABEL_HEIGHT = 14
 
-/** Every how many tokens a label is written so that labels never overlap. */
+/** The step at which labels do not overlap. */
 export function labelStep(pitch: number): number {
   if (pitch >= LABEL_HEIGHT) return 1
   const needed = LABEL_HEIGHT / Math.max(pitch, 1e-6)
@@ -26,7 +26,7 @@ export function shorten(text: string, characters: number): string {
 /** Pixels that `characters` take in the monospace face. */
 export const labelWidth = (characters: number, advance = 7.3): number => Math.ceil(characters * advance)
 
-/** Signs of Chinese, Japanese and Korean, and emoji, which take the room of two letters. */
+/** Chinese, Japanese and Korean characters and emoji, which are two letters wide. */
 const WIDE =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f000}-\u{1faff}\u{20000}-\u{3fffd}]/u
 
@@ -34,7 +34,7 @@ const WIDE =
 export const textWidth = (text: string, advance = 7.3): number =>
   Array.from(text).reduce((sum, sign) => sum + (WIDE.test(sign) ? 12.5 : advance), 0)
 
-/** Whether most of a text is written without spaces between words, in signs as wide as high. */
+/** Whether most of a text is in a script without spaces between words, whose characters are as wide as high. */
 export function isWide(labels: readonly string[]): boolean {
   const signs = labels.join('')
   const letters = Array.from(signs).filter((sign) => /\p{L}/u.test(sign))

@@ -1,11 +1,11 @@
-/** Whether a text is short enough to be analysed while it is typed. */
+/** Whether a text is short enough for live analysis. */
 
 /** About 64 tokens. */
 const MOST_PIECES = 60
-/** Letters of one piece of a word, as tokenizers cut them on average, the longest words included. */
+/** The average length of a subword piece, long words included. */
 const LETTERS = 7
 
-/** Words in their pieces, signs, and letters of scripts that are written without spaces, one each. */
+/** Count subword pieces, punctuation, and characters of scripts without spaces. */
 export function pieces(text: string): number {
   let count = 0
   for (const [run] of text.matchAll(

@@ -1,4 +1,4 @@
-/** One example for each lens: what to look at, and why it is there. What they say holds for MiniLM; a test asks it. */
+/** One example for each lens: what to look at, and why it is there. A test verifies these claims for MiniLM. */
 import { EXAMPLES, type Example } from './examples'
 
 export interface Lesson extends Example {

@@ -1,4 +1,4 @@
-/** Sentences about a head. Every number the right column shows is said here. */
+/** Sentences about a head: every number in the right column. */
 import type { Analysis, Declaration, Token } from '../data/analysis'
 import type { Axis } from '../maths/axis'
 import { type Matrix, topIndices } from '../maths/matrix'
@@ -7,10 +7,10 @@ import { tokenLabel } from './labels'
 
 const quote = (token: Token | undefined) => named(tokenLabel(token), token?.kind === 'special')
 
-/** As it stands in a sentence. */
+/** A label as it appears in a sentence. */
 const named = (label: string, special: boolean) => (special ? label : `\u201c${label}\u201d`)
 
-/** The mean weight on each key token, said along an axis of tokens or of words. What is spelled alike counts as one: a repeated word is one thing looked at. */
+/** The mean weight on each key token, summed along an axis of tokens or words. Equal spellings are summed, as a repeated word is one thing attended to. */
 export function looksAt(means: Float32Array, { labels, special, of }: Axis): string {
   const shares = new Map<string, number>()
   let total = 0
@@ -33,10 +33,10 @@ const NEIGHBOURS: [offset: number, words: string][] = [
   [0, 'the token itself'],
   [1, 'the next token'],
 ]
-/** Less than this is no habit. */
+/** Smaller shares are not mentioned. */
 const HABIT = 0.3
 
-/** Where a text looks at itself: how much goes to the token before, itself or the next; empty where none of them takes much. */
+/** Self-attention to neighbours: the share of weight on the previous token, the token itself or the next; empty if none is large. */
 export function habitSentence(map: Matrix): string {
   let total = 0
   for (let i = 0; i < map.data.length; i++) if (!Number.isNaN(map.data[i])) total += Math.abs(map.data[i])
@@ -88,7 +88,7 @@ const STAGES: Record<string, string> = {
   done: 'Fetching the maps',
 }
 
-/** `elapsed` in ms since the button was pressed. */
+/** `elapsed` in ms since the request. */
 export function progressSentence(
   stage: string,
   detail: string,
@@ -104,7 +104,7 @@ export function progressSentence(
   return `${what}${place}${time}. Escape cancels.`
 }
 
-/** Between 0 and 1 by definition and without a unit: read as per cent. */
+/** Whether values are shares, 0 to 1 without a unit, shown as percentages. */
 export const isShare = ({ range, unit }: Declaration) => range[0] === 0 && range[1] === 1 && unit === '1'
 
 export function amount(declaration: Declaration, value: number): string {
@@ -112,11 +112,11 @@ export function amount(declaration: Declaration, value: number): string {
   return declaration.unit === '1' ? short(value) : `${short(value)} ${declaration.unit}`
 }
 
-/** What a scale of it measures: `entropy in nats`. */
+/** The title and unit of a scale: `entropy in nats`. */
 export const unitOf = ({ title, unit }: Declaration): string =>
   ['', '1', title.toLowerCase()].includes(unit) ? title.toLowerCase() : `${title.toLowerCase()} in ${unit}`
 
-/** What a number per head says, in words; measures that are not here are told by their title. */
+/** Sentences for numbers per head; other measures are named by their title. */
 export const SENTENCES: Record<string, (value: number, tokens: number) => string> = {
   entropy: entropySentence,
   absolute_entropy: (nats, tokens) =>
@@ -130,12 +130,12 @@ export const SENTENCES: Record<string, (value: number, tokens: number) => string
   special_broadcast: (share) => `Special tokens bring ${percent(share)} of this head\u2019s output to the others.`,
 }
 
-/** A measure nobody wrote a sentence for: its title, its number, its unit. */
+/** A measure without a sentence of its own: its title, its number, its unit. */
 export function measureSentence(declaration: Declaration, value: number): string {
   return `${declaration.title}: ${amount(declaration, value)}.`
 }
 
-/** Beside the button: how much there is, and how long it took. */
+/** Beside the button: the size of the analysis, and how long it took. */
 export function summaryOf({ tokens, keyTokens, subset, layers, heads, totalMs }: Analysis): string {
   const keys = keyTokens === tokens ? '' : ` \u00d7 ${keyTokens.length}`
   const time = totalMs === null ? [] : [duration(totalMs)]
