@@ -17,7 +17,6 @@ import pytest
 
 import headscope
 import headscope.figures
-import headscope.figures
 from headscope import FIGURES
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
 from headscope.figures.paper import PALETTES
