@@ -1,4 +1,4 @@
-"""Numbers computed from maps. One family per file, one line per measure here; nothing in this package knows models or files."""
+"""Numbers computed from maps: one family per file and one line per measure here. This package knows neither models nor files."""
 
 from __future__ import annotations
 

@@ -13,18 +13,18 @@ VERTICAL, DIAGONAL, MIXED, BLOCK, HETEROGENEOUS, UNCLASSIFIED = range(len(CLASSE
 
 
 def settle(rule: Callable[..., int], scores: Tensor, thresholds: list[float]) -> tuple[Tensor, Tensor]:
-    """Classes and margins [H] of scores [H, B]. `rule` takes B truths, "the score reaches its threshold", and gives the number of a class.
+    """Return classes and margins [H] for scores [H, B]. `rule` maps B truths, "the score reaches its threshold", to the number of a class.
 
-    Margin: as long as no threshold moves by more than that the class stays the same. It is exact for moves of all thresholds at once: for every
-    set of truths that would have to turn over the largest of their distances is what it costs, and the cheapest set with another class counts.
-    A score of NaN reaches no threshold, however low. Infinite where no move changes anything.
+    The margin is how far thresholds may move, all of them at once, before the class changes. It is exact: flipping a set of truths costs the largest of their
+    distances, and the cheapest set with another class counts. A score of NaN reaches no threshold, however low. The margin is infinite where no move
+    changes the class.
     """
     distance = scores - torch.tensor(thresholds, dtype=scores.dtype)  # [H, B]
     table, reachable = _tables(rule)  # [2^B], [2^B, 2^B]
     bits = torch.ones(len(thresholds), dtype=torch.long) << torch.arange(len(thresholds))
     code = ((distance >= 0) * bits).sum(-1)  # [H]
     found = table[code]
-    # The cheapest set that gives another class is among the truths up to the one that costs most.
+    # With truths ordered by cost, the cheapest set with another class is a part of some prefix.
     costs, order = distance.abs().nan_to_num(torch.inf).sort(-1)  # [H, B]
     others = reachable[code[:, None], bits[order].cumsum(-1)] & ~(1 << found[:, None])
     return found, costs.masked_fill(others == 0, torch.inf).amin(-1)
@@ -32,15 +32,15 @@ def settle(rule: Callable[..., int], scores: Tensor, thresholds: list[float]) ->
 
 @cache
 def _tables(rule: Callable[..., int]) -> tuple[Tensor, Tensor]:
-    """The class of every combination of truths, [2^B]; and those of all combinations that turning over some of a set of truths leads to, [2^B, 2^B].
+    """Return the class of every combination of truths, [2^B], and the classes reachable from it by flipping some of a set of truths, [2^B, 2^B].
 
-    Combinations and sets are numbers whose bits are truths, sets of classes are numbers whose bits are classes.
+    Combinations and sets of truths are numbers whose bits are truths; sets of classes are numbers whose bits are classes.
     """
     bits = len(inspect.signature(rule).parameters)
     codes = torch.arange(2**bits)
     truths = codes[:, None].bitwise_right_shift(torch.arange(bits)).bitwise_and(1).bool()
     table = torch.tensor([rule(*row) for row in truths.tolist()])
-    reachable = (1 << table)[:, None]  # with nothing turned over
-    for bit in range(bits):  # sets with this truth: it is turned over or not
+    reachable = (1 << table)[:, None]  # with nothing flipped
+    for bit in range(bits):  # sets with this truth: it is flipped or not
         reachable = torch.cat([reachable, reachable | reachable[codes ^ (1 << bit)]], -1)
     return table, reachable.to(torch.int16)

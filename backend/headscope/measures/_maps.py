@@ -1,4 +1,4 @@
-"""What the measures of heads have in common: rows without a reading, maps as distributions, which token is what."""
+"""Helpers of the measures of heads: rows without a reading, maps as distributions, kinds of tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core.tokens import Token
 
 
 def clean(reading: Reading) -> tuple[Tensor, Tensor]:
-    """The map in float32 with 0 in rows that have no reading, and which rows have one. [H, Q, K], [H, Q] (bool)."""
+    """Return the map in float32 with 0 in rows without a reading, and which rows have one. [H, Q, K], [H, Q] (bool)."""
     rows = reading.map.float()
     there = reading.row_sums().isfinite()
     if bool(there.all()):
@@ -19,9 +19,9 @@ def clean(reading: Reading) -> tuple[Tensor, Tensor]:
 
 
 def distributions(lens: str, reading: Reading) -> tuple[Tensor, Tensor]:
-    """Rows that sum to 1: weights as they are, any other map as |entry| / sum |entry|. [H, Q, K], and which rows have anything in them [H, Q].
+    """Return rows that sum to 1: weights unchanged, any other map as |entry| / sum |entry|. [H, Q, K], and which rows are not empty [H, Q].
 
-    Weights of a model with a learned sink sum to less than 1 and stay so.
+    Weights of a model with a learned sink sum to less than 1 and are not rescaled.
     """
     rows, there = clean(reading)
     if lens == "weights":
@@ -33,12 +33,12 @@ def distributions(lens: str, reading: Reading) -> tuple[Tensor, Tensor]:
 
 
 def mean(values: Tensor, rows: Tensor) -> Tensor:
-    """Mean over the chosen queries; NaN where none is chosen. [H, Q], [H, Q] (bool) -> [H]."""
+    """Return the mean over the chosen queries; NaN where none is chosen. [H, Q], [H, Q] (bool) -> [H]."""
     return (values * rows).sum(-1) / rows.sum(-1)
 
 
 def is_causal(layer: Layer) -> bool:
-    """Whether queries see themselves and tokens before them only."""
+    """Return whether queries see only themselves and earlier tokens."""
     mask = layer.keys.mask
     if mask is None:
         return layer.keys.rule == "prefix"
@@ -46,32 +46,32 @@ def is_causal(layer: Layer) -> bool:
 
 
 def nothing(token: Token, params: Any) -> object:
-    """What measures look at in a token that are about numbers of the map alone, or ask Layer.marked which tokens are special."""
+    """Look at no property of a token: for measures of the map alone, and those that ask Layer.marked which tokens are special."""
     return None
 
 
 def special(token: Token, params: Any) -> object:
-    """What measures look at in a token that have to know which tokens are special, and which of these are called alike."""
+    """Look at whether a token is special, and at its name: for measures that compare special tokens by name."""
     return token.text if token.kind == "special" else None
 
 
 def are_special(tokens: tuple[Token, ...]) -> list[bool]:
-    """Which tokens are special."""
+    """Return which tokens are special."""
     return [token.kind == "special" for token in tokens]
 
 
 def are_second(tokens: tuple[Token, ...]) -> list[bool]:
-    """Which tokens belong to the second text."""
+    """Return which tokens belong to the second text."""
     return [token.segment == 1 for token in tokens]
 
 
 def are_closing(tokens: tuple[Token, ...]) -> list[bool]:
-    """Which tokens are separators."""
+    """Return which tokens are separators."""
     closing = set(separators(tokens))
     return [place in closing for place in range(len(tokens))]
 
 
 def separators(tokens: tuple[Token, ...]) -> list[int]:
-    """Places of the special tokens that close a text: those named like the last special token, the very first token aside."""
+    """Return the indices of special tokens that end a text: those with the name of the last special token, except the very first token."""
     special = [place for place, token in enumerate(tokens) if token.kind == "special" and place > 0]
     return [place for place in special if tokens[place].text == tokens[special[-1]].text]

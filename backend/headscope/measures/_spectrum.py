@@ -1,15 +1,15 @@
-"""Summaries of singular values: several answers to how many dimensions a matrix uses. All take sigma [..., r], largest first, in float64."""
+"""Summaries of singular values: several ways to count the dimensions that a matrix uses. All take sigma [..., r], largest first, in float64."""
 
 from __future__ import annotations
 
 from ..core.lazy import Tensor, torch
 
-# A cumulative share that misses its mark by rounding only has reached it.
+# A cumulative share that misses its target by no more than this, which is rounding, has reached it.
 ROUNDING = 1e-9
 
 
 def relative(sigma: Tensor) -> Tensor:
-    """sigma / sigma_1, so that no power of it over- or underflows; zeros stay zeros."""
+    """sigma / sigma_1, so that powers neither overflow nor underflow; zeros stay zeros."""
     return sigma / sigma[..., :1].where(sigma[..., :1] > 0, 1.0)
 
 
@@ -45,6 +45,6 @@ def cumulative(sigma: Tensor) -> Tensor:
 
 
 def dimensions(shares: Tensor, wanted: float) -> Tensor:
-    """Fewest values that hold the wanted share, from cumulative shares [..., r]: [...], 1..r; 0 for a matrix of zeros."""
+    """Smallest number of values that hold the wanted share, from cumulative shares [..., r]: [...], 1..r; 0 for a matrix of zeros."""
     missing = (shares < wanted - ROUNDING).sum(-1) + 1
     return (missing * (shares[..., -1] > 0)).to(shares.dtype)

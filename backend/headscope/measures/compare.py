@@ -1,4 +1,4 @@
-"""How alike two maps of one head are: between two models, two mechanisms, or two inputs of the same tokens."""
+"""Similarity of two maps of one head: between two models, two mechanisms, or two inputs of the same tokens."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..core.declarations import Declaration
 from ..errors import InvalidRequest, Unsupported
 
 Array = NDArray[Any]
-# Entries turned into float64 at once.
+# Entries converted to float64 at once.
 PART = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapComparison(Declaration):
-    """A number for each two maps [Q, K] of equal shape: `signed` says whether they may be negative, `similar` whether more means more alike.
+    """A number for two maps [Q, K] of equal shape. `signed` tells whether it is defined for negative entries, `similar` whether larger means more alike.
 
-    `compute` takes [N, Q, K] at once, in which rows without a reading are zeros, and gives [N].
+    `compute` takes N pairs at once, [N, Q, K] each with zeros in rows without a reading, and returns [N].
     """
 
     compute: Callable[[Array, Array], Array]
@@ -30,14 +30,14 @@ class MapComparison(Declaration):
     similar: bool = False
 
     def __call__(self, a: Array, b: Array) -> Array:
-        """Maps [..., Q, K] -> [...] in float64. Raises InvalidRequest for different shapes, Unsupported for signed maps where that makes no sense."""
+        """Compare maps [..., Q, K]: [...] in float64. Raises InvalidRequest for different shapes, Unsupported for signed maps if they are not accepted."""
         if a.shape != b.shape or a.ndim < 2:
             raise InvalidRequest(
                 "Only maps of the same shape can be compared: the same layers, heads and number of tokens."
             )
         if not self.signed and (np.nanmin(a, initial=0) < 0 or np.nanmin(b, initial=0) < 0):
             raise Unsupported(
-                f"{self.title} is defined for maps without negative entries only. Compare signed maps by their cosine."
+                f"{self.title} is defined only for maps without negative entries. Compare signed maps by their cosine."
             )
         shape = a.shape[-2:]
         result, ours, theirs = np.empty(prod(a.shape[:-2])), a.reshape(-1, *shape), b.reshape(-1, *shape)
@@ -51,7 +51,7 @@ class MapComparison(Declaration):
 
 
 def cosine(a: Array, b: Array) -> Array:
-    """Cosine of the angle between each two maps [N, Q, K] as vectors, [N], -1..1; NaN if one is all zeros."""
+    """Cosine of the angle between two maps [N, Q, K] as vectors, [N], -1..1; NaN if one is all zeros."""
     lengths = np.sqrt(_products(a, a)) * np.sqrt(_products(b, b))
     found = np.divide(_products(a, b), lengths, out=np.full(len(a), np.nan), where=lengths > 0)
     return np.asarray(np.clip(found, -1, 1))
@@ -62,9 +62,9 @@ def _products(a: Array, b: Array) -> Array:
 
 
 def js_divergence(a: Array, b: Array) -> Array:
-    """Mean over rows of the Jensen-Shannon divergence of each two maps [N, Q, K], base 2, [N], 0..1.
+    """Mean over rows of the Jensen-Shannon divergence of two maps [N, Q, K], base 2, [N], 0..1.
 
-    Rows are scaled to sum to 1; those of zeros are left out, NaN if all are.
+    Rows are scaled to sum to 1; rows of zeros are left out, and the result is NaN if all are.
     """
     sums = a.sum(-1), b.sum(-1)
     defined = (sums[0] > 0) & (sums[1] > 0)  # [N, Q]
@@ -82,8 +82,8 @@ def js_divergence(a: Array, b: Array) -> Array:
 COSINE = MapComparison(
     name="cosine",
     title="Cosine",
-    doc="The cosine between two maps of a head, read as one long vector each: 1 for maps that agree but for a factor.",
-    not_="Not near 0 for unrelated weights: weights are never negative and tend to share stripes, which raises it. Compare with heads that have nothing in common.",
+    doc="The cosine between two maps of a head, each read as one long vector: 1 for maps that agree up to a factor.",
+    not_="Not near 0 for unrelated weights: weights are never negative and tend to share vertical stripes, which raises it. Compare with heads that have nothing in common.",
     citation="Kovaleva et al. 2019, Revealing the Dark Secrets of BERT, sec. 4.3, on maps without padding",
     range=(-1.0, 1.0),
     signed=True,
@@ -94,7 +94,7 @@ COSINE = MapComparison(
 JS_DIVERGENCE = MapComparison(
     name="js_divergence",
     title="Jensen-Shannon divergence",
-    doc="How differently two maps of a head spread each query's attention, in the mean over queries: 0 for the same rows, 1 for rows that share no key.",
+    doc="How differently two maps of a head spread each query's attention, as the mean over queries: 0 for equal rows, 1 for rows that share no key.",
     not_="Not defined for signed maps, and not a distance: its square root is one.",
     citation="Lin 1991, Divergence measures based on the Shannon entropy; between heads: Clark et al. 2019, sec. 6 (without their smoothing)",
     unit="bits",

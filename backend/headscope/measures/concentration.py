@@ -1,4 +1,4 @@
-"""How concentrated the rows of any map are, signed ones included."""
+"""How concentrated the rows of any map are, including signed maps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._maps import nothing
 from .base import Measure, is_of_heads, is_signed
 from .entropy import row_entropy
 
-# Entries widened to float64 at once; bounds the scratch memory to a few tens of MB.
+# Entries converted to float64 at once; bounds the scratch memory to a few tens of MB.
 ENTRIES = 1024 * 1024
 
 
@@ -22,7 +22,7 @@ def participation(maps: Tensor) -> Tensor:
     >>> participation(torch.tensor([[0.5, -0.5, 0.0]])).item()
     2.0
     """
-    wide = maps.double()  # where squares of float32 do not underflow
+    wide = maps.double()  # squares of float32 can underflow
     return (wide.abs().sum(-1).square() / wide.square().sum(-1)).clamp_min(1)
 
 
@@ -50,9 +50,9 @@ def _of(function: Callable[[Tensor], Tensor]) -> Callable[[Layer, str, Mapping[s
 PARTICIPATION_RATIO = Measure(
     name="participation_ratio",
     title="Participation ratio",
-    doc="The effective number of tokens in a row, from the squares of its entries: 1 is one single token, m is the same magnitude on each of m. "
-    "It is defined for signed maps too, and small entries hardly count.",
-    not_="Not the perplexity: both count tokens, but the participation ratio is never larger, since it lets large entries count for more.",
+    doc="The effective number of tokens in a row, from the squares of its entries: 1 is a single token, m is equal magnitude on m tokens. "
+    "It is defined for signed maps, too, and small entries hardly count.",
+    not_="Not the perplexity: both count tokens, but the participation ratio is never larger, because large entries count for more.",
     citation="(Σ|w|)² / Σw², the inverse of the Herfindahl index of |w|",
     unit="tokens",
     range=(1.0, None),
@@ -65,8 +65,8 @@ PARTICIPATION_RATIO = Measure(
 ABSOLUTE_ENTROPY = Measure(
     name="absolute_entropy",
     title="Entropy of magnitudes",
-    doc="The entropy of the magnitudes of a row, scaled to sum to 1. It makes signed maps, which have no entropy, comparable with the weights.",
-    not_="Not the entropy of attention: magnitudes of a signed row are no distribution, and the many small entries that a projection leaves everywhere raise it. "
+    doc="The entropy of a row's magnitudes, scaled to sum to 1. It makes signed maps, which have no entropy, comparable with the weights.",
+    not_="Not the entropy of attention: the magnitudes of a signed row are no distribution, and the many small entries that a projection leaves raise it. "
     "The participation ratio is less sensitive to them.",
     citation="Shannon entropy of |w| / Σ|w|",
     unit="nats",
@@ -81,7 +81,7 @@ NEGATIVE_SHARE = Measure(
     name="negative_share",
     title="Negative share",
     doc="The share of a row's total magnitude that is negative: how far a signed map is from a distribution.",
-    not_="Not an error of the method: a map of smallest norm with a given output is negative wherever that makes it smaller.",
+    not_="Not an error of the method: the map of smallest norm with a given output is negative wherever that makes it smaller.",
     citation="Σ max(-w, 0) / Σ|w|",
     range=(0.0, 1.0),
     shape="L H Q",

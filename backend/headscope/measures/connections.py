@@ -1,4 +1,4 @@
-"""What a head's strong connections join: special tokens, tokens of the same entity type, of different ones, or others."""
+"""What a head's strong connections join: special tokens, tokens of the same entity type, of different types, or other tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .base import Measure, is_connection
 ENTITIES = ("PER", "LOC", "ORG", "MISC")
 COLUMNS = ("edges", "special", *ENTITIES, "same_other", "cross", "other")
 SPECIAL, OUTSIDE = "", "O"  # no label is empty
-PART = 2**20  # entries turned into float64 at once
+PART = 2**20  # entries converted to float64 at once
 
 
 class ConnectionsParams(BaseModel):
@@ -30,15 +30,15 @@ class ConnectionsParams(BaseModel):
 
 
 def looks(token: Token, params: ConnectionsParams) -> object:
-    """Which entity it belongs to, and whether it has a label at all."""
+    """Look at the entity a token belongs to, and whether it has a label at all."""
     return _entity(token), token.label is None
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: ConnectionsParams) -> Tensor:
-    """Number of edges, and of those that join each class of tokens, [H, C] in the order of COLUMNS.
+    """Return the number of edges, and of edges between each class of tokens, [H, C] in the order of COLUMNS.
 
-    special + the four entity types + same_other + cross + other = edges. Edges are directed: query to key. Without labels everything but `edges`,
-    `special` and `other` is NaN.
+    special + the four entity types + same_other + cross + other = edges. Edges are directed from query to key. Without labels all columns but `edges`,
+    `special` and `other` are NaN.
     """
     chosen = edges(layer, readings[lens], params)  # [H, Q, K]
     kinds = [_entity(token) for token in layer.axes.keys]
@@ -64,20 +64,20 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Co
 
 
 def edges(layer: Layer, reading: Reading, params: ConnectionsParams) -> Tensor:
-    """Entries above mean + deviations * standard deviation of the head's map, [H, Q, K] (bool).
+    """Return the entries above mean + deviations * standard deviation of the head's map, [H, Q, K] (bool).
 
-    Both are over the entries that the mask leaves, in rows with a reading; the deviation is that of the population. The sums are in float64, where the
-    mean of equal entries is that entry itself, so that a uniform map has no edge. Zeros are never edges.
+    Both are over the entries that the mask allows, in rows with a reading; the deviation is that of the population. Sums are in float64, in which the
+    mean of equal entries is that entry itself, so a uniform map has no edge. Zeros are never edges.
     """
     rows, there = clean(reading)
-    # What is masked is 0 and adds nothing to the sums.
+    # Masked entries are 0 and add nothing to the sums.
     number = (there * layer.keys.counts(*rows.shape[1:])).sum(-1)  # [H]
-    # Some queries at once, as a float64 copy of a long map would not be small.
+    # A few queries at once, because a float64 copy of a long map is large.
     step = max(1, PART // (rows.shape[0] * rows.shape[2]))
     parts = [_moments(rows[:, start : start + step]) for start in range(0, rows.shape[1], step)]
     sums = torch.stack(parts).sum(0) / number  # [2, H]
     least = sums[0] + params.deviations * (sums[1] - sums[0] ** 2).clamp_min(0).sqrt()
-    # The largest float32 that is not above: an entry exceeds one as it exceeds the other.
+    # The largest float32 that is not above it: a float32 entry exceeds either of them or neither.
     rounded = least.float()
     rounded = torch.where(rounded > least, rounded.nextafter(torch.tensor(-torch.inf)), rounded)
     found = rows > rounded[:, None, None]
@@ -89,13 +89,13 @@ def edges(layer: Layer, reading: Reading, params: ConnectionsParams) -> Tensor:
 
 
 def _moments(rows: Tensor) -> Tensor:
-    """Sum and sum of squares, in float64. [H, Q, K] -> [2, H]."""
+    """Return sum and sum of squares, in float64. [H, Q, K] -> [2, H]."""
     rows = rows.double().flatten(1)
     return torch.stack([rows.sum(-1), rows.norm(dim=-1).square()])
 
 
 def _entity(token: Token) -> str:
-    """The type of a token's label without its B-, I- (or E-, S-, L-, U-); O where there is none."""
+    """Return the type of a token's label without its prefix B-, I- (or E-, S-, L-, U-); O where there is none."""
     if token.kind == "special":
         return SPECIAL
     prefix, dash, kind = (token.label or OUTSIDE).partition("-")
@@ -106,10 +106,10 @@ CONNECTIONS = Measure(
     name="connections",
     title="Connections by entity type",
     doc="How many strong connections (entries above the map's mean plus one standard deviation) join special tokens, two tokens of one entity type, "
-    "tokens of two types, or others; the entity labels come with the request.",
-    not_="Not how strong they are, and not comparable between texts of different length: counts grow with the number of tokens. A connection is not a relation "
-    "that the model knows of.",
-    citation="Zhou et al. 2022, Jump Self-attention, case study (fig. 2, appendix E); what it leaves open is said on this page",
+    "tokens of two types, or other tokens. The entity labels are part of the request.",
+    not_="Not how strong connections are, and not comparable between texts of different length: counts grow with the number of tokens. A connection is not a relation "
+    "that the model knows.",
+    citation="Zhou et al. 2022, Jump Self-attention, case study (fig. 2, appendix E); this page documents what it leaves open",
     params=ConnectionsParams,
     range=(0.0, None),
     unit="edges",

@@ -1,4 +1,4 @@
-"""How far from the query a head looks, and how much it ever gives to one token: what HeadVis ranks heads and texts by."""
+"""How far from the query a head attends, and its largest weight: the numbers by which HeadVis ranks heads and texts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..core.lazy import Tensor, torch
 from ._maps import clean, nothing
 from .base import Measure, is_distribution
 
-# Distances from which on a bin counts; the last one has no end.
+# The smallest distance of each bin; the last bin has no upper end.
 STARTS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 COLUMNS = ("mean", "square", *(f"from_{start}" for start in STARTS))
 
 
 def qk_distance(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Mean of |query - key| and of its square, and shares of the attention by distance, all weighted by attention: [H, C] in the order of COLUMNS.
+    """Return the mean of |query - key| and of its square, weighted by attention, and the shares of attention by distance: [H, C] in the order of COLUMNS.
 
-    NaN for a head that attends to nothing.
+    NaN for a head whose map is zero.
     """
     rows, _ = clean(readings[lens])
     heads, queries, keys = rows.shape
@@ -33,7 +33,7 @@ def qk_distance(layer: Layer, lens: str, readings: Mapping[str, Reading], params
 
 
 def max_activation(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """The largest entry outside the first row and the first column, [H]; NaN below two tokens."""
+    """Return the largest entry outside the first row and the first column, [H]; NaN for fewer than two tokens."""
     rows, there = clean(readings[lens])
     inner = rows[:, 1:, 1:]
     if inner.numel() == 0:
@@ -44,9 +44,8 @@ def max_activation(layer: Layer, lens: str, readings: Mapping[str, Reading], par
 QK_DISTANCE = Measure(
     name="qk_distance",
     title="Distance of attention",
-    doc="How many tokens lie between a query and what it attends to: the mean distance weighted by attention, the mean of its square, and the share of the attention "
-    "at each distance.",
-    not_="Not comparable between texts of different length: what is near the sink is far from a late query. Distances count tokens, not words.",
+    doc="The distance in tokens between a query and what it attends to: the mean weighted by attention, the mean square, and the share of attention at each distance.",
+    not_="Not comparable between texts of different length: the first token, often a sink, is far from late queries. Distances count tokens, not words.",
     citation="Luger, Kamath et al. 2026, Visualizing Attention Heads (HeadVis): qk_distance, and bins of its histogram",
     range=(0.0, None),
     unit="tokens",
@@ -62,8 +61,8 @@ QK_DISTANCE = Measure(
 MAX_ACTIVATION = Measure(
     name="max_activation",
     title="Largest weight",
-    doc="The largest weight of a head's map outside the first row and the first column: how sure the head ever is in this text.",
-    not_="Not influence, and not a mean: one entry decides. A special last token is not left out.",
+    doc="The largest weight of a head's map outside the first row and the first column: how focused the head ever is in this text.",
+    not_="Not influence, and not a mean: a single entry decides. A special last token is not left out.",
     citation="Luger, Kamath et al. 2026, Visualizing Attention Heads (HeadVis): max_activation, which ranks texts by head",
     range=(0.0, 1.0),
     shape="L H",

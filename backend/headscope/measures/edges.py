@@ -1,4 +1,4 @@
-"""The connection graph of one head: which entries of its map are drawn as edges."""
+"""The connection graph of one head: the entries of its map that are drawn as edges."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ Rule = Literal["top-k", "mass", "mean+std", "value"]
 
 
 def select(weights: Array, rule: Rule, *, k: int = 3, mass: float = 0.7, value: float = 0.1) -> Array:
-    """Indices [E, 2] of (query, key) for a map [Q, K], largest magnitude first; ties in reading order.
+    """Return indices [E, 2] of (query, key) for a map [Q, K], largest magnitude first; ties in reading order.
 
-    top-k: the k largest of each query. mass: of each query the fewest keys that hold at least `mass` of its total magnitude. mean+std: entries above
-    the mean of those that are not 0 plus one standard deviation (JAT's rule). value: entries of at least `value` in magnitude. Zeros are never edges, nor are entries
-    without a reading (NaN), which count for nothing.
+    top-k: the k largest entries of each query. mass: for each query, the smallest number of keys that hold at least `mass` of its total magnitude. mean+std:
+    entries above mean plus standard deviation of the entries that are not 0 (JAT's rule). value: entries of at least `value` in magnitude. Zeros are never
+    edges. Entries without a reading (NaN) are ignored.
     """
     weights = np.nan_to_num(weights, nan=0.0)
-    counted = weights[weights != 0].astype(
-        np.float64
-    )  # keys that a query may not see are exactly 0 and no part of its distribution
+    counted = weights[weights != 0].astype(np.float64)  # masked keys are exactly 0 and not part of the distribution
     level = counted.mean() + counted.std() if rule == "mean+std" and counted.size else 0.0
     magnitude = np.abs(weights)
     if rule == "value":

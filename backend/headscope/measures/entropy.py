@@ -23,21 +23,21 @@ def row_entropy(weights: Tensor) -> Tensor:
     >>> row_entropy(torch.full((1, 4), 0.25)).item()
     1.3862943649291992
     """
-    # ln of the smallest float times a weight of 0 is 0, as it should be; several times faster than torch.special.entr.
+    # A weight of 0 times the logarithm of a small number is 0, as it should be; several times faster than torch.special.entr.
     logarithms = weights.clamp_min(1e-38).log_()
     return logarithms.mul_(weights).sum(-1).neg_()
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Entropy [H, Q] in nats of a map whose rows are distributions; NaN for rows without a reading."""
+    """Return the entropy [H, Q] in nats of a map whose rows are distributions; NaN for rows without a reading."""
     return readings[lens].once(row_entropy)
 
 
 def convert(nats: NDArray[Any], unit: Unit, keys: NDArray[Any]) -> NDArray[Any]:
-    """Entropy in another unit; `keys` is the number of allowed keys per query, broadcastable to `nats`.
+    """Convert entropies to another unit; `keys` is the number of allowed keys per query, broadcastable to `nats`.
 
-    bits: nats / ln 2. perplexity: exp(nats), the effective number of attended tokens. normalised: nats / ln(keys), 0..1, NaN for a query with one
-    key, where nothing could vary.
+    bits: nats / ln 2. perplexity: exp(nats), the effective number of attended tokens. normalised: nats / ln(keys), 0..1, NaN for a query with a single
+    key, whose entropy cannot vary.
     """
     if unit == "bits":
         return np.asarray(nats / np.log(2))
@@ -54,7 +54,7 @@ def convert(nats: NDArray[Any], unit: Unit, keys: NDArray[Any]) -> NDArray[Any]:
 ENTROPY = Measure(
     name="entropy",
     title="Entropy",
-    doc="How widely a query spreads its attention. 0 nats is one single token; its exponential, the perplexity, is the effective number of tokens attended to.",
+    doc="How widely a query spreads its attention. 0 nats is a single token; its exponential, the perplexity, is the effective number of tokens attended to.",
     not_="Not comparable between texts of different length without normalising, and not defined for signed maps such as effective attention.",
     citation="Shannon 1948; for heads: Clark et al. 2019, sec. 3.2 (without their smoothing)",
     unit="nats",

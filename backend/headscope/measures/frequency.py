@@ -1,4 +1,4 @@
-"""How fast hidden states change along the text: their energy by period, in tokens."""
+"""How fast hidden states change along the text: their energy by period in tokens."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class FrequencyParams(BaseModel):
     )
     window: Literal["none", "hann"] = Field(
         default="none",
-        description="A Hann window fades both ends out, for the Fourier transform; the mean is taken out before.",
+        description="A Hann window fades out both ends, for the Fourier transform; the mean is removed first.",
     )
-    special: bool = Field(default=False, description="Keep special tokens; without them the rest closes up.")
+    special: bool = Field(default=False, description="Keep special tokens; without them the other tokens are joined.")
 
 
 def spectrum(signal: Tensor, transform: str) -> Tensor:
-    """Energy of each frequency, summed over channels. [n, d] -> [n] (dct) or [n // 2 + 1] (dft); sums to ||X||²."""
+    """Energy of each frequency, added over channels. [n, d] -> [n] (dct) or [n // 2 + 1] (dft); adds up to ||X||²."""
     n = signal.shape[0]
     columns = max(1, ENTRIES // n)
     if transform == "dft":
@@ -61,14 +61,14 @@ def _energy(coefficients: Tensor) -> Tensor:
 
 
 def periods(n: int, transform: str) -> Tensor:
-    """Period in tokens of every frequency but 0, as `spectrum` orders them."""
+    """Period in tokens of every frequency but 0, in the order of `spectrum`."""
     if transform == "dct":
         return 2 * n / torch.arange(1, n, dtype=torch.float64)
     return n / torch.arange(1, n // 2 + 1, dtype=torch.float64)
 
 
 def banded(energy: Tensor, n: int, transform: str) -> Tensor:
-    """Energies of all frequencies but 0 -> shares of their sum by band, [7]; 0 in all if there is none."""
+    """Shares of each band in the energy of all frequencies but 0, [7]; all 0 if there is no energy."""
     edges = torch.tensor(EDGES[1:], dtype=torch.float64)
     places = torch.bucketize(periods(n, transform), edges, right=True).to(energy.device)
     sums = energy.new_zeros(len(BANDS)).index_add_(0, places, energy)
@@ -77,12 +77,12 @@ def banded(energy: Tensor, n: int, transform: str) -> Tensor:
 
 
 def shuffled(window: Tensor, transform: str) -> Tensor:
-    """Energies of all frequencies but 0, but for one factor, in the mean over all orders of the tokens. Window [n] -> [n - 1] or [n // 2].
+    """Energies of all frequencies but 0 up to a common factor, as the mean over all orders of the tokens. Window [n] -> [n - 1] or [n // 2].
 
-    Over all orders, centred states are white but for their mean, with covariance I - 1/n. A windowed basis vector b then gets |b|² - |sum b|² / n.
+    Over all orders, centred states are white except for their mean, with covariance I - 1/n. A windowed basis vector b then has energy |b|² - |sum b|² / n.
     """
     n = window.shape[0]
-    # The squared window transformed at twice the frequency gives |b|² of cosines; exponentials all have the same.
+    # |b|² of a cosine is the squared window times cos², summed; all exponentials have the same |b|².
     sums = spectrum(window[:, None], transform)[1:]
     if transform == "dft":
         weights = torch.full_like(sums, 2.0)
@@ -101,9 +101,9 @@ def shuffled(window: Tensor, transform: str) -> Tensor:
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: FrequencyParams) -> Tensor:
-    """[15]: share of the mean over tokens, shares by band, and shares by band if the tokens were shuffled; see FREQUENCY.
+    """Return the share of the mean over tokens, shares by band, and shares by band of shuffled tokens, [15]; see FREQUENCY.
 
-    The share of the mean is 1 - ||Res||² / ||X||² whatever the window; the bands share the rest. NaN where all states are zero, or no token is left.
+    The share of the mean is 1 - ||X - mean||² / ||X||² whatever the window; the bands share the rest. NaN where all states are zero, or no token is left.
     """
     X = states(layer)
     if not params.special:
@@ -126,9 +126,9 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Fr
 FREQUENCY = Measure(
     name="frequency",
     title="Frequency of hidden states",
-    doc="Shares of the energy of the hidden states after a layer: of their mean over tokens, and of what repeats with periods of 2 to 4, 4 to 8, ... tokens; beside it "
-    "the shares that the same states would have in random order.",
-    not_="Not a kind of linguistic information: that slow changes are topics and fast ones syntax is a hypothesis. Exploratory.",
+    doc="How the energy of the hidden states after a layer is shared between their mean over tokens and periods of 2 to 4, 4 to 8, ... tokens, "
+    "and the shares of the same states in random order.",
+    not_="Not a kind of linguistic information: that slow changes are topics and fast changes syntax is a hypothesis. Exploratory.",
     citation="Parseval's theorem; after the spectral filters of Tamkin, Jurafsky & Goodman 2020, Language Through a Prism",
     params=FrequencyParams,
     needs=("hidden",),

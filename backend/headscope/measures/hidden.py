@@ -1,4 +1,4 @@
-"""Numbers about the hidden states after a layer: how much tokens still differ, and how similar they are to each other."""
+"""Measures of the hidden states after a layer: how much tokens still differ, and how similar they are."""
 
 from __future__ import annotations
 
@@ -18,45 +18,47 @@ ROWS = 256
 
 
 def states(layer: Layer) -> Tensor:
-    """Hidden states after the layer in float64, [Q, d]. Raises Unsupported where they were not captured."""
+    """Return the hidden states after the layer in float64, [Q, d]. Raises Unsupported where they were not captured."""
     if layer.stream.after is None:
-        raise Unsupported("The hidden states of this model can't be captured, so nothing can be said about them.")
+        raise Unsupported(
+            "The hidden states of this model cannot be captured, so measures of hidden states are not available."
+        )
     return layer.stream.after.double()
 
 
 def one_infinity(matrix: Tensor) -> Tensor:
-    """sqrt(||M||_1 ||M||_inf): the largest absolute column sum and the largest absolute row sum, their geometric mean. [Q, d] -> []."""
+    """sqrt(||M||_1 ||M||_inf): the geometric mean of the largest absolute column sum and the largest absolute row sum. [Q, d] -> []."""
     magnitude = matrix.abs()
     return (magnitude.sum(0).amax() * magnitude.sum(1).amax()).sqrt()
 
 
 def residual_ratio(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """||X - 1 mean||_{1,inf} / ||X||_{1,inf} of the hidden states X after the layer, []. NaN if they are all zero."""
+    """Return ||X - mean||_{1,inf} / ||X||_{1,inf} of the hidden states X after the layer, []. NaN if they are all zero."""
     X = states(layer)
     return one_infinity(X - X.mean(0)) / one_infinity(X)
 
 
 class TokenSimilarityParams(BaseModel):
-    """What is compared."""
+    """Which vectors and pairs are compared."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     centred: bool = Field(
         default=False,
-        description="Take the mean over tokens out first. In many models a few large dimensions, the same in every token, decide the plain cosine.",
+        description="Subtract the mean over tokens first. In many models a few large dimensions, equal in every token, dominate the plain cosine.",
     )
     pairs: int = Field(
         default=524_288,
         ge=1,
         le=4_194_304,
-        description="At most so many pairs of tokens; where there are more, that many are drawn evenly, the same ones at every run.",
+        description="Maximum number of pairs of tokens. If there are more, this many are drawn evenly, the same ones in every run.",
     )
 
 
 def token_similarity(layer: Layer, lens: str, readings: Mapping[str, Reading], params: TokenSimilarityParams) -> Tensor:
-    """Mode, median, mean, 5 % and 95 % quantile and histogram of cos(x_i, x_j), i < j, after the layer. [5 + 40]; NaN where there is no pair.
+    """Return mode, median, mean, 5 % and 95 % quantile and histogram of cos(x_i, x_j), i < j, after the layer. [5 + 40]; NaN where there is no pair.
 
-    The histogram holds shares of pairs in 40 equal bins on [-1, 1]; the mode is the middle of the fullest one. Zero vectors have no direction: their
+    The histogram holds shares of pairs in 40 equal bins on [-1, 1]; the mode is the middle of the fullest bin. Zero vectors have no direction, so their
     pairs are left out.
     """
     X = states(layer)
@@ -64,7 +66,7 @@ def token_similarity(layer: Layer, lens: str, readings: Mapping[str, Reading], p
     smallest = 0.0
     if params.centred:
         X = X - X.mean(0)
-        # What is left of a state that is the mean is rounding, which has no direction either.
+        # A state equal to the mean leaves only rounding, which has no direction either.
         smallest = float(scale.amax()) * layer.epsilon
     norms = torch.linalg.vector_norm(X, dim=-1)
     kept = norms > smallest
@@ -79,7 +81,7 @@ def token_similarity(layer: Layer, lens: str, readings: Mapping[str, Reading], p
 
 
 def pairwise(units: Tensor, most: int) -> Tensor:
-    """Dot products of all pairs i < j of unit vectors [n, d], or of `most` of them, row by row. [pairs], -1..1."""
+    """Dot products of all pairs i < j of unit vectors [n, d], or of `most` pairs, row by row. [pairs], -1..1."""
     n = units.shape[0]
     total = n * (n - 1) // 2
     chosen = _drawn(total, most).to(units.device) if total > most else None
@@ -97,7 +99,7 @@ def pairwise(units: Tensor, most: int) -> Tensor:
 
 
 def _drawn(total: int, count: int) -> Tensor:
-    """`count` different numbers below `total`, one from each of as many equal stretches, in order; always the same."""
+    """Draw `count` different numbers below `total`, one from each of `count` equal intervals, in order; always the same ones."""
     offsets = torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     starts = torch.arange(count) * total // count
     widths = (torch.arange(1, count + 1) * total // count) - starts
@@ -107,7 +109,7 @@ def _drawn(total: int, count: int) -> Tensor:
 RESIDUAL_RATIO = Measure(
     name="residual_ratio",
     title="Residual ratio",
-    doc="How much of the hidden states after a layer differs from token to token: near 0 all tokens have become the same vector (rank collapse).",
+    doc="How much the hidden states after a layer differ from token to token: near 0, all tokens have become the same vector (rank collapse).",
     not_="Not about single heads, and not comparable below about 1e-6, where float32 rounds the differences away.",
     citation="Dong, Cordonnier & Loukas 2021, Attention is not all you need, sec. 2; with the mean over tokens, as in their code",
     needs=("hidden",),
@@ -121,7 +123,7 @@ TOKEN_SIMILARITY = Measure(
     name="token_similarity",
     title="Token similarity",
     doc="Cosines between the hidden states of all pairs of tokens after a layer: mode, median, mean, 5 % and 95 % quantile, and a histogram of 40 bins from -1 to 1.",
-    not_="Not similarity of meaning: a few large dimensions that all tokens share can put every cosine near 1. Compare with the centred version.",
+    not_="Not similarity of meaning: a few large dimensions shared by all tokens can bring every cosine near 1. Compare with the centred version.",
     citation="Cosines as in Masumura & Taki 2025, On the Role of Hidden States of Modern Hopfield Network in Transformer",
     params=TokenSimilarityParams,
     needs=("hidden",),

@@ -1,48 +1,38 @@
-"""What the null space of the values takes: the share of a map that reaches nothing, and the leverage of each token."""
+"""Effects of the null space of the values: the share of a map without effect, and the leverage of each token."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.attention import Layer, Reading
+from ..core.attention import Layer, Reading, required
 from ..core.lazy import Tensor
 from ._maps import nothing
 from .base import Measure
 
 
-def _kept(readings: Mapping[str, Reading]) -> Tensor:
-    kept = readings["effective"].kept
-    if kept is None:
-        raise ValueError("the effective lens must be read before null_share")
-    return kept
-
-
 def share(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """||A - A_eff||² / ||A||² per head, [H]. A projection is orthogonal, so this is 1 - ||A_eff||² / ||A||²."""
+    """Return ||A - A_eff||² / ||A||² per head, [H]. The projection is orthogonal, so this is 1 - ||A_eff||² / ||A||²."""
     norms = layer.weights.norm(dim=-1).square()  # [H, Q]
-    shares: Tensor = 1 - (_kept(readings) * norms).sum(-1) / norms.sum(-1)
+    shares: Tensor = 1 - (required(readings["effective"].kept) * norms).sum(-1) / norms.sum(-1)
     return shares.clamp(0, 1)
 
 
 def share_rows(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """The same for every query on its own, [H, Q]."""
-    return 1 - _kept(readings)
+    """Return the same for every query on its own, [H, Q]."""
+    return 1 - required(readings["effective"].kept)
 
 
 def leverage(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """l_j = v_j (VᵀV)⁺ v_jᵀ over all keys, [H, K]: how much of the weight put on token j stays on token j."""
-    values = readings["effective"].leverage
-    if values is None:
-        raise ValueError("the effective lens must be read before leverage")
-    return values
+    """Return l_j = v_j (VᵀV)⁺ v_jᵀ over all keys, [H, K]: how much of the weight on token j stays on token j."""
+    return required(readings["effective"].leverage)
 
 
 NULL_SHARE = Measure(
     name="null_share",
     title="Null share",
-    doc="The share of the map, in squared norm, that multiplies to nothing: it lies in the null space of the head's value vectors.",
-    not_="Not a share of attention mass, and 0 by construction while there are no more tokens than the head is wide.",
+    doc="The share of the map, in squared norm, that has no effect because it is in the null space of the head's value vectors.",
+    not_="Not a share of attention weight, and 0 by construction while there are no more tokens than the head is wide.",
     citation="||A - A_eff||² / ||A||², after Sun & Marasović 2021",
     range=(0.0, 1.0),
     shape="L H",
@@ -56,7 +46,7 @@ NULL_SHARE_ROWS = Measure(
     name="null_share_rows",
     title="Null share by query",
     doc="The null share of every query token on its own.",
-    not_="Not a statement about the token's importance: it speaks of this head's values only.",
+    not_="Not a statement about the token's importance: it depends on this head's values only.",
     citation="||a_i - a_eff,i||² / ||a_i||², after Sun & Marasović 2021",
     range=(0.0, 1.0),
     shape="L H Q",
@@ -69,8 +59,8 @@ NULL_SHARE_ROWS = Measure(
 LEVERAGE = Measure(
     name="leverage",
     title="Leverage",
-    doc="How much of the weight put on a token stays on that token in effective attention; the rest is spread over tokens with similar values.",
-    not_="Not linguistics by itself: the average token keeps head width / tokens whatever the model, and a token with a tiny value vector keeps almost nothing.",
+    doc="How much of the weight on a token stays on that token in effective attention; the rest is spread over tokens with similar values.",
+    not_="Not linguistic by itself: the average token keeps head width / tokens in any model, and a token with a tiny value vector keeps almost nothing.",
     citation="Diagonal of the hat matrix V V⁺ of the values over all keys",
     range=(0.0, 1.0),
     shape="L H K",

@@ -14,12 +14,12 @@ from . import _spectrum
 from ._maps import nothing
 from .base import Measure, is_of_heads
 
-# Above this product of size and machine epsilon the threshold for zero says nothing, as in half precision.
+# Above this product of size and machine epsilon, as in half precision, the threshold for zero is meaningless.
 COARSE = 0.05
 
 
 class RankParams(BaseModel):
-    """What is decomposed."""
+    """Which matrix is decomposed."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -30,9 +30,9 @@ class RankParams(BaseModel):
 
 
 def ranks(matrices: Tensor, epsilon: float) -> Tensor:
-    """Numerical, stable and effective rank and participation ratio of each matrix. [H, Q, K] -> [H, 4] in float64.
+    """Return numerical, stable and effective rank and participation ratio of each matrix. [H, Q, K] -> [H, 4] in float64.
 
-    All 0 for a matrix of zeros, NaN for one with undefined rows. The numerical rank is NaN where epsilon is too coarse to decide it.
+    All are 0 for a matrix of zeros, NaN for one with undefined rows. The numerical rank is NaN where epsilon is too coarse to decide it.
     """
     defined = matrices.isfinite().all(-1).all(-1)  # [H]
     sigma = torch.linalg.svdvals(matrices.where(defined[:, None, None], 0.0).double())  # [H, min(Q, K)]
@@ -45,10 +45,10 @@ def ranks(matrices: Tensor, epsilon: float) -> Tensor:
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: RankParams) -> Tensor:
-    """[H, 4]; see ranks. Raises Unsupported for outputs that were not captured."""
+    """Return `ranks` of the map or the output, [H, 4]. Raises Unsupported for outputs that were not captured."""
     if params.of == "output" and layer.output.numel() == 0:
         raise Unsupported(
-            "The outputs of this model's heads can't be captured. Ask for the rank of the map (of: \"map\").",
+            'The outputs of this model\'s heads cannot be captured. Use the rank of the map (of: "map").',
             pointer="/measures",
         )
     matrices = layer.output if params.of == "output" else readings[lens].map
@@ -58,9 +58,9 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Ra
 RANK = Measure(
     name="rank",
     title="Rank",
-    doc="How many dimensions a head's map, or its output, uses: counted (numerical), weighed against the largest singular value (stable), and as the effective number of "
+    doc="How many dimensions a head's map, or its output, uses: counted (numerical), relative to the largest singular value (stable), and as the effective number of "
     "singular values (effective, participation). 1 means that all queries attend alike.",
-    not_="Not a judgement on the head, and the numerical rank of a causal map is no news: it is triangular with a positive diagonal, so its exact rank is full.",
+    not_="Not a judgement on the head. The numerical rank of a causal map tells nothing: the map is triangular with a positive diagonal, so its exact rank is full.",
     citation="Effective rank: Roy & Vetterli 2007; stable rank: Rudelson & Vershynin 2007",
     params=RankParams,
     unit="dimensions",

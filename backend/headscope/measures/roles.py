@@ -1,4 +1,4 @@
-"""Roles of heads that can be read off their maps: previous token, duplicate token, induction and others."""
+"""Roles of heads that their maps show: previous token, duplicate token, induction and others."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..core.tokens import Token
 from ._maps import clean, is_causal
 from .base import Measure, is_attention
 
-MATCHED = ("previous", "next", "duplicate", "induction")  # the others match in every row, or nearly so
+MATCHED = ("previous", "next", "duplicate", "induction")  # the others match in every row or nearly every row
 ROLES = ("previous", "next", "self", "first", "duplicate", "induction")
 COLUMNS = (*ROLES, *(f"{name}_matched" for name in MATCHED))
 
 
 class HeadRolesParams(BaseModel):
-    """What is left out before shares are taken."""
+    """What is left out before shares are computed."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -27,14 +27,14 @@ class HeadRolesParams(BaseModel):
 
 
 def looks(token: Token, params: HeadRolesParams) -> object:
-    """Which tokens repeat others."""
+    """Look at which tokens repeat others."""
     return token.id
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: HeadRolesParams) -> Tensor:
-    """Share of the attention that a pattern covers, sum(A * pattern) / sum(A), and the same in the queries with a match only: [H, C] in the order of COLUMNS.
+    """Return the share of attention that a pattern covers, sum(A * pattern) / sum(A), and the same over queries with a match: [H, C] in the order of COLUMNS.
 
-    Signed maps count by magnitude. NaN: `duplicate` and `induction` in models that are not causal, `next` in causal ones, and shares of nothing.
+    Signed maps count by magnitude. NaN for `duplicate` and `induction` in models that are not causal, for `next` in causal models, and where the sum is 0.
     """
     rows, _ = clean(readings[lens])
     rows = rows.abs() if readings[lens].signed else rows
@@ -54,7 +54,7 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: He
 
 
 def roles(layer: Layer, rows: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Role -> the sum of the entries [H, Q, K] that it is about, [H], and which queries have any such entry, [Q]."""
+    """Return, by role, the sum of the entries [H, Q, K] that belong to it, [H], and which queries have any such entry, [Q]."""
     places = torch.arange(rows.shape[1])
     found = {
         "previous": (rows.diagonal(-1, 1, 2).sum(-1), places > 0),
@@ -70,9 +70,9 @@ def roles(layer: Layer, rows: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def repetitions(ids: list[int]) -> dict[str, Tensor]:
-    """The entries from each token to earlier ones of the same id, and to what followed those, [Q, K] (bool).
+    """Return the entries from each token to earlier tokens of the same id, and to the tokens that followed those, [Q, K] (bool).
 
-    What followed may be the token itself, when it repeats the one before.
+    The following token may be the token itself, if it repeats the one before.
     """
     tokens = torch.tensor(ids)
     duplicate = (tokens[:, None] == tokens).tril(-1)
@@ -84,10 +84,10 @@ def repetitions(ids: list[int]) -> dict[str, Tensor]:
 HEAD_ROLES = Measure(
     name="head_roles",
     title="Head roles",
-    doc="How much of a head's attention goes to the token before, the next one, the token itself, the first token, and in causal models to earlier tokens of the same kind "
-    "(duplicate) and to those that followed them (induction).",
-    not_="Not a proof of what the head does: induction proper also needs that what is attended to is written out as the prediction. Natural text has few repetitions; "
-    "test on random tokens repeated.",
+    doc="How much of a head's attention goes to the token before, the next token, the token itself, the first token, and in causal models to earlier occurrences of the same "
+    "token (duplicate) and to the tokens that followed them (induction).",
+    not_="Not a proof of what the head does: true induction also copies the token attended to into the prediction. Natural text has few repetitions; "
+    "test with repeated random tokens.",
     citation="Olsson et al. 2022, In-context Learning and Induction Heads; patterns and the share as in TransformerLens' head detector (score `mul`)",
     params=HeadRolesParams,
     range=(0.0, 1.0),

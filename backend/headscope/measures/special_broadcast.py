@@ -19,12 +19,12 @@ class SpecialBroadcastParams(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     queries: Literal["other", "all"] = Field(
-        default="other", description='Queries that count: "other" leaves special tokens out, "all" takes every token.'
+        default="other", description='Queries that count: "other" excludes special tokens, "all" includes every token.'
     )
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SpecialBroadcastParams) -> Tensor:
-    """sum_i sum_{j special} N_ij / sum_i sum_j N_ij with the norms N of the lens `norm`, [H], 0..1. NaN where no query counts or nothing contributes."""
+    """Return sum_i sum_{j special} N_ij / sum_i sum_j N_ij with the norms N of the lens `norm`, [H], 0..1. NaN where no query counts or all norms are 0."""
     queries, keys = (place.to(layer.weights.device) for place in layer.special)
     contributions = readings["norm"].map
     if params.queries == "other":
@@ -36,9 +36,9 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Sp
 SPECIAL_BROADCAST = Measure(
     name="special_broadcast",
     title="Broadcast by special tokens",
-    doc="The share of the head's output that special tokens such as [CLS] and [SEP] bring to the others: their part of the norms of all contributions.",
-    not_="Not a share of attention weight, and not how much the output would change without them: contributions of several tokens can cancel each other.",
-    citation="Norms of Kobayashi et al. 2020, summed over the special tokens whose part in passing on information Yang et al. 2023 (PASTA) make use of",
+    doc="The share of special tokens such as [CLS] and [SEP] in the head's output at other tokens: their part of the norms of all contributions.",
+    not_="Not a share of attention weight, and not how much the output would change without them: contributions of several tokens can cancel.",
+    citation="Norms of Kobayashi et al. 2020, summed over the special tokens, whose role in passing on information Yang et al. 2023 (PASTA) use",
     range=(0.0, 1.0),
     params=SpecialBroadcastParams,
     shape="L H",

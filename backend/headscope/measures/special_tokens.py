@@ -22,15 +22,14 @@ class SpecialTokensParams(BaseModel):
 
     queries: Literal["other", "all"] = Field(
         "other",
-        description="Queries averaged over: `other` leaves special tokens out, as the paper's text says; `all` keeps them, as its code does.",
+        description="Queries in the mean: `other` excludes special tokens, as in the paper's text; `all` includes them, as in its code.",
     )
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SpecialTokensParams) -> Tensor:
-    """Mean over queries of the entries in the columns of special tokens, [H, C] in the order of COLUMNS; NaN where the input has no such token.
+    """Return the mean over queries of the entries in the columns of special tokens, [H, C] in the order of COLUMNS; NaN where the input has no such token.
 
-    The entries are taken as they are: parts of 1 for weights, signed for effective attention, lengths of vectors for norms. Queries without a reading
-    are left out.
+    Entries are used as they are: parts of 1 for weights, signed for effective attention, lengths of vectors for norms. Queries without a reading are left out.
     """
     rows, there = clean(readings[lens])
     (queries, keys), (_, closing) = layer.marked(are_special), layer.marked(are_closing)
@@ -47,9 +46,9 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Sp
 SPECIAL_TOKENS = Measure(
     name="special_tokens",
     title="Attention to special tokens",
-    doc="How much of its attention a head gives to the first token if it is special ([CLS], a start token), to the separator that gets most, "
+    doc="How much attention a head gives to the first token if it is special ([CLS], a start token), to the separator that receives most, "
     "and to all special tokens together: the mean over queries.",
-    not_="Not what these tokens pass on: a head can rest on a separator whose value vector is close to nothing. Signed for effective attention, where "
+    not_="Not what these tokens pass on: a head can attend to a separator whose value vector is close to zero. Signed for effective attention, where "
     "positive and negative entries of different queries cancel.",
     citation="Sun & Marasović 2021, figs. 5 and 6; after Kovaleva et al. 2019, sec. 4.5",
     params=SpecialTokensParams,

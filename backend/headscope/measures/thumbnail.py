@@ -1,4 +1,4 @@
-"""Small uint8 pictures of maps: what the page paints first, whatever the number of tokens."""
+"""Small uint8 pictures of maps, which the page draws first, whatever the number of tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..core.lazy import Tensor, torch
 
 
 def pool(maps: Tensor, tile: int, signed: bool) -> Tensor:
-    """Each cell of at most tile × tile takes the entry of largest magnitude. [H, Q, K] -> [H, min(tile, Q), min(tile, K)].
+    """Reduce maps to at most tile × tile cells, each the entry of largest magnitude. [H, Q, K] -> [H, min(tile, Q), min(tile, K)].
 
     All cells are ceil(n / t) entries long; where t does not divide n, neighbours overlap.
     """
@@ -18,7 +18,7 @@ def pool(maps: Tensor, tile: int, signed: bool) -> Tensor:
 
 
 def _bands(maps: Tensor, axis: int, tile: int) -> Tensor:
-    """The axis of n entries split in two: min(tile, n) cells of ceil(n / tile) entries."""
+    """Split an axis of n entries in two: min(tile, n) cells of ceil(n / tile) entries."""
     n = maps.shape[axis]
     cells = min(tile, n)
     width = -(-n // cells)
@@ -29,9 +29,9 @@ def _bands(maps: Tensor, axis: int, tile: int) -> Tensor:
 
 
 def quantise(maps: Tensor, signed: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Maps [H, ...] -> bytes uint8 of the same shape, scale [H], offset [H]; value = offset + scale * byte, off by at most scale / 2.
+    """Quantise maps [H, ...] to uint8 of the same shape, scale [H] and offset [H]; value = offset + scale * byte, with an error of at most scale / 2.
 
-    A map that is not signed starts at 0; in a signed one byte 128 is exactly 0.
+    An unsigned map starts at 0; in a signed map byte 128 is exactly 0.
     """
     largest = maps.abs().flatten(1).amax(1).clamp_min(torch.finfo(torch.float32).tiny * 256)  # [H]
     scale = largest / (127 if signed else 255)

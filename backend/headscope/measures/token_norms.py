@@ -1,4 +1,4 @@
-"""Weight and norm of what tokens of each class contribute: a token may be attended to and pass nothing on."""
+"""Weight and norm of the contributions of each class of tokens: a token may receive attention and pass nothing on."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ COLUMNS = tuple(f"{part}_{kind}" for part in PARTS for kind in CLASSES)
 
 
 def looks(token: Token, params: Any) -> object:
-    """Whether it is punctuation, and of special tokens their names, as those that close a text are called alike."""
+    """Look at whether a token is punctuation, and at the names of special tokens, since those that end a text share theirs."""
     return token.kind == "punct", special(token, params)
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Of each class its weight and the norm of its contributions, summed over its tokens and averaged over queries, and the mean norm of its projected values: [H, C].
+    """Return for each class its weight and the norm of its contributions, summed over tokens and averaged over queries, and the mean norm of its projected values: [H, C].
 
-    C is in the order of COLUMNS. NaN where the input has no token of the class, and for vectors of tokens that nobody attends to.
+    C is in the order of COLUMNS. NaN where the input has no token of the class, and for vectors of tokens that no query attends to.
     """
     weight = layer.weights.double().sum(1)  # [H, K]
     norm = readings[lens].map.double().sum(1)
@@ -40,7 +40,7 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: An
 
 
 def _classes(tokens: tuple[Token, ...]) -> list[list[int]]:
-    """Where the tokens of each class stand; every token is of one class."""
+    """Return the indices of the tokens of each class; every token is in one class."""
     closing = set(separators(tokens))
     kinds = [_kind(token, place, closing) for place, token in enumerate(tokens)]
     return [[place for place, kind in enumerate(kinds) if kind == name] for name in CLASSES]
@@ -58,9 +58,8 @@ TOKEN_NORMS = Measure(
     name="token_norms",
     title="Norms by class of token",
     doc="For [CLS] (or a special first token), separators, punctuation and all other tokens: how much attention a query gives them, how long the vectors are that "
-    "come from there, "
-    "and how long they are before they are weighted.",
-    not_="Not influence: lengths of vectors that may cancel each other, of one head before the heads are added up. Weight and norm are sums over the tokens of a class, "
+    "they contribute, and how long these are before they are weighted.",
+    not_="Not influence: lengths of vectors that may cancel, for one head before the heads are added up. Weight and norm are sums over the tokens of a class, "
     "so a class of many tokens has more; the vectors' own length is a mean.",
     citation="Kobayashi et al. 2020, Attention is Not Only a Weight, sec. 4",
     range=(0.0, None),

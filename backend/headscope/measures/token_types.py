@@ -19,40 +19,40 @@ PARTS_OF_SPEECH = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
     *("PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X"),
 )
-# Of the special tokens, the first one and those that close a text, each by itself.
+# Two kinds of special tokens on their own: the first token, and those that end a text.
 APART = ("first", "separator")
 COLUMNS = (*KINDS, *PARTS_OF_SPEECH, *APART)
 
 
 class TokenTypesParams(BaseModel):
-    """Which query, and how the tokens of a type make one number."""
+    """Which query, and how the tokens of a type are aggregated."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     query: Literal["first", "last", "all"] = Field(
         "first",
-        description="The query looked at: the `first` token, [CLS] in the paper; the `last`, which in a causal model sees every token; or the mean over `all`.",
+        description="The query: the `first` token, [CLS] in the paper; the `last`, which sees every token in a causal model; or the mean over `all`.",
     )
     aggregate: Literal["max", "min", "sum", "mean"] = Field(
         "max",
-        description="Over the tokens of a type: the paper's `max` grows with their number, `mean` does not; `min` is for signed maps.",
+        description="How the tokens of a type are combined: the paper's `max` grows with their number, `mean` does not; `min` is for signed maps.",
     )
     pieces: Literal["first", "sum", "mean", "max"] = Field(
         "first",
-        description="The number of a word of several tokens, for the parts of speech: that of its `first` token (the paper), or of all of them.",
+        description="The value of a word of several tokens, for parts of speech: that of its `first` token (the paper), or of all its tokens.",
     )
 
 
 def looks(token: Token, params: TokenTypesParams) -> object:
-    """Of which type it is, and of which word a part; of special tokens also their names, as those that close a text are called alike."""
+    """Look at a token's type and word, and at the names of special tokens, since those that end a text share theirs."""
     return token.kind, token.word, token.pos, special(token, params)
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: TokenTypesParams) -> Tensor:
-    """One number per type, [H, C] in the order of COLUMNS; NaN for types that the query does not see.
+    """Return one number per type, [H, C] in the order of COLUMNS; NaN for types that the query does not see.
 
-    Kinds go by token and cover every one of them, so with `sum` they add up to the row. Parts of speech go by word: every word that came with one. A
-    query sees of a type, and of a word, what its mask leaves. The mean over `all` queries is over those that see the type.
+    Every token has a kind, so with `sum` the kinds add up to the row. Parts of speech are counted by word, for words that have one. A query sees those tokens
+    of a type or word that its mask allows. The mean over `all` queries is over those that see the type.
     """
     rows, there = clean(readings[lens])
     place = {"first": slice(0, 1), "last": slice(-1, None), "all": slice(None)}[params.query]
@@ -71,12 +71,12 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: To
 
 
 def _apart(tokens: Sequence[Token]) -> dict[str, list[int]]:
-    """Where the first token stands if it is special, and where those that close a text."""
+    """Return the index of the first token if it is special, and the indices of those that end a text."""
     return {"first": [0] if tokens and tokens[0].kind == "special" else [], "separator": separators(tuple(tokens))}
 
 
 def _places(names: Sequence[str]) -> dict[str, list[int]]:
-    """Name -> where it stands, for names that have a column."""
+    """Return the indices of each name that has a column."""
     places: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         if name in COLUMNS and name not in APART:
@@ -85,7 +85,7 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _words(tokens: Sequence[Token]) -> list[tuple[str, list[int]]]:
-    """Words with a part of speech: that of their first token, and where their tokens stand."""
+    """Return words with a part of speech: that of their first token, and the indices of their tokens."""
     words: dict[int, list[int]] = {}
     for place, token in enumerate(tokens):
         if token.word is not None:
@@ -95,7 +95,7 @@ def _words(tokens: Sequence[Token]) -> list[tuple[str, list[int]]]:
 
 
 def _by_word(rows: Tensor, visible: Tensor, words: list[list[int]], pieces: str) -> tuple[Tensor, Tensor]:
-    """Entries and what is visible, by word: [H, Q, K], [Q, K] -> [H, Q, W], [Q, W]. A word is seen by queries that see its first token."""
+    """Aggregate entries and visibility by word: [H, Q, K], [Q, K] -> [H, Q, W], [Q, W]. A query sees a word if it sees its first token."""
     first = torch.tensor([places[0] for places in words])
     if pieces == "first":
         return rows[..., first], visible[:, first]
@@ -113,7 +113,7 @@ def _by_word(rows: Tensor, visible: Tensor, words: list[list[int]], pieces: str)
 
 
 def _over_type(entries: Tensor, visible: Tensor, there: Tensor, aggregate: str) -> Tensor:
-    """[H, Q, T], what is visible of it [Q, T], and which queries have a reading [H, Q] -> the mean over queries of the aggregate over T, [H]."""
+    """Aggregate entries [H, Q, T], visible at [Q, T], over T, and return the mean over queries with a reading [H, Q]: [H]."""
     fill = {"max": -torch.inf, "min": torch.inf}.get(aggregate, 0.0)
     entries = entries if bool(visible.all()) else entries.where(visible, fill)
     if aggregate in ("max", "min"):
@@ -128,9 +128,9 @@ def _over_type(entries: Tensor, visible: Tensor, there: Tensor, aggregate: str) 
 TOKEN_TYPES = Measure(
     name="token_types",
     title="Attention by token type",
-    doc="How much the first token (or every token) attends to each type of token: special ([CLS] and [SEP] also each by itself), punctuation, whole words, pieces of words, "
-    "and the universal parts of speech where the request gave them.",
-    not_="Not comparable between types of different number with the paper's `max`: of many tokens the largest is larger. `mean` is free of that, "
+    doc="How much the first token (or every token) attends to each type of token: special ([CLS] and [SEP] also on their own), punctuation, whole words, pieces of words, "
+    "and the universal parts of speech where the request contains them.",
+    not_="With the paper's `max`, not comparable between types with different numbers of tokens: the largest of many is larger. `mean` does not depend on the number, "
     "and times the number of tokens it is the factor over uniform attention.",
     citation="Sun & Marasović 2021, sec. 3.2 and fig. 1; after Kovaleva et al. 2019, sec. 4.4",
     params=TokenTypesParams,
