@@ -1,4 +1,4 @@
-"""A SQLite file that threads and processes of one machine share: a connection per thread, and transactions that are whole or not there."""
+"""A SQLite file shared by the threads and processes of one machine: a connection per thread, and atomic transactions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ logger = logging.getLogger("headscope.store")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# How long one waits for another's transaction (s).
+# How long a transaction waits for another one (s).
 BUSY_SECONDS = 10.0
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-# Of the I/O errors, a file that is too short is damaged, one that cannot be read is unavailable, and all others mean a full disk.
+# I/O errors: a file that is too short is damaged, one that cannot be read is unavailable; any other error means a full disk.
 SHORT, READ = sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_READ
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 AWAY = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH})
@@ -29,9 +29,9 @@ MISSING = ("no such table", "no such column")
 
 
 class Database:
-    """The file at `path`, made when it is first asked.
+    """A SQLite file at `path`, created on first use.
 
-    Every use may raise StorageFull, StoreUnavailable where the file cannot be opened or stays locked, or DatabaseDamaged.
+    Every use may raise StorageFull, StoreUnavailable if the file cannot be opened or stays locked, or DatabaseDamaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,11 +40,11 @@ class Database:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The one of this thread; each statement is a transaction of its own. What a power cut may take along is the last of them, never the file."""
+        """The connection of this thread; each statement is a transaction. A power cut may lose the last transactions, but never damages the file."""
         if not hasattr(self._local, "connection"):
             self._local.connection = _connected(self._path)
-        made: sqlite3.Connection = self._local.connection
-        return made
+        connection: sqlite3.Connection = self._local.connection
+        return connection
 
     def close(self) -> None:
         """Close this thread's connection; those of other threads close as they end."""
@@ -54,7 +54,7 @@ class Database:
 
     @contextmanager
     def change(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """A transaction: all of it, or none, and nobody else writes meanwhile. Only what is `durable` must survive a power cut."""
+        """Run an exclusive write transaction. Only a `durable` one is guaranteed to survive a power cut."""
         connection = self.connection
         if durable:
             connection.execute("PRAGMA synchronous=FULL")
@@ -72,15 +72,15 @@ class Database:
 
 
 def recover(path: Path, create: Callable[[Database], None], loss: str) -> None:
-    """Make the tables of the file at `path`; put it aside first if it is damaged, and log what is lost with it.
+    """Create the tables of the file at `path`; first quarantine a damaged file and log the loss.
 
-    Only for the one process that has the file to itself. Raises StorageFull, or StoreUnavailable where the file cannot be opened.
+    Only for the one process that uses the file. Raises StorageFull, or StoreUnavailable if the file cannot be opened.
     """
     try:
         _create(path, create)
     except (sqlite3.Error, DatabaseDamaged):
-        aside = _put_aside(path)
-        logger.error("%s is damaged and was renamed to %s. %s", path.name, aside.name, loss)
+        quarantined = _quarantine(path)
+        logger.error("%s is damaged and was renamed to %s. %s", path.name, quarantined.name, loss)
         _create(path, create)
 
 
@@ -97,8 +97,8 @@ def _create(path: Path, create: Callable[[Database], None]) -> None:
         database.close()
 
 
-def _put_aside(path: Path) -> Path:
-    """Rename a file with its log and its index; return its new name."""
+def _quarantine(path: Path) -> Path:
+    """Rename a file with its write-ahead log and index; return the new path."""
     ending = time.strftime(".damaged-%Y%m%dT%H%M%S", time.gmtime()) + f"-{time.time_ns() % 10**9:09d}"
     for name in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
@@ -107,7 +107,7 @@ def _put_aside(path: Path) -> Path:
 
 
 def _translated(method: Callable[P, T]) -> Callable[P, T]:
-    """Let a method of SQLite raise our errors."""
+    """Translate the errors of a SQLite method into ours."""
 
     @wraps(method)
     def call(*args: P.args, **keywords: P.kwargs) -> T:
@@ -158,7 +158,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch to a write-ahead log. SQLite does not wait for another connection that switches at the same time, so this does."""
+    """Switch to a write-ahead log. SQLite does not wait for another connection that is switching, so this function does."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -172,7 +172,7 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def _problem(error: sqlite3.Error) -> HeadscopeError | None:
-    """Return our error for one of SQLite; None for a mistake in a statement."""
+    """Return our error for a SQLite error; None for an error in a statement."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     kind = code & 0xFF
     if kind in DAMAGED or code == SHORT or (kind == sqlite3.SQLITE_ERROR and str(error).startswith(MISSING)):
@@ -184,12 +184,12 @@ def _problem(error: sqlite3.Error) -> HeadscopeError | None:
             "A database file in HEADSCOPE_HOME cannot be opened. Let the user who runs the server read and write all files there."
         )
     if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        return StorageFull("The server cannot write to its disk. Free some room there, then send the request again.")
+        return StorageFull("The server cannot write to its disk. Free some disk space, then send the request again.")
     return None
 
 
 def damaged() -> DatabaseDamaged:
-    """Return the error of a file that cannot be used any more."""
+    """Return the error of a damaged file."""
     return DatabaseDamaged(
-        "A database file in HEADSCOPE_HOME is damaged. Restart the server: it puts the file aside and makes a new one."
+        "A database file in HEADSCOPE_HOME is damaged. Restart the server: it quarantines the file and creates a new one."
     )

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Starts redis-server with one user, "headscope". Its password comes from REDIS_PASSWORD; only its digest is written, to ACL_FILE.
-# The arguments are those of redis-server.
+# Start redis-server with one user, "headscope". Its password is read from REDIS_PASSWORD; only its digest is written, to ACL_FILE.
+# All arguments are passed to redis-server.
 #
-# The user "default" cannot log in, but keeps every permission: Redis replays its append-only file as this user, and drops each
+# The user "default" cannot log in, but has every permission: Redis replays its append-only file as this user, and drops each
 # transaction that "default" may not run (https://github.com/redis/redis/issues/14541). All changes of jobs are transactions.
 # The user "headscope" may run scripts but not flush them, and checks the above with ACL DRYRUN (headscope doctor).
 set -eu

@@ -1,1 +1,1 @@
-"""What any home of jobs and results has to keep to."""
+"""The contract that both deployments fulfil for jobs and results."""

@@ -1,4 +1,4 @@
-"""Both records, and every kind of store, for tests that hold for all of them."""
+"""Fixtures for tests that run on both job databases and on every kind of store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.stores import object_store
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Redis]:
-    """A Redis for records and indexes, each under a prefix of its own."""
+    """A Redis for job databases and indexes, each with its own key prefix."""
     with redis_server() as running:
         yield running
 
@@ -30,7 +30,7 @@ def buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(params=["sqlite", "redis"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Where an empty record is."""
+    """The location of an empty job database."""
     if request.param == "redis":
         return Place(request.getfixturevalue("broker").url, f"{uuid.uuid4().hex}:")
     return Place(str(tmp_path / "jobs.db"))
@@ -38,7 +38,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def open_database(place: Place) -> Iterator[Open]:
-    """Opens the same record each time, as another process would."""
+    """Open the same job database, as another process would."""
     opened: list[JobDatabase] = []
 
     def open_() -> JobDatabase:
@@ -52,5 +52,5 @@ def open_database(place: Place) -> Iterator[Open]:
 
 @pytest.fixture
 def database(open_database: Open) -> JobDatabase:
-    """An empty record."""
+    """An empty job database."""
     return open_database()

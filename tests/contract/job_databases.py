@@ -1,4 +1,4 @@
-"""What the tests of the record share: both kinds of record, and short words for what happens to a job."""
+"""Helpers for tests of job databases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Open = Callable[[], JobDatabase]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a record is, for any process: a file, or a Redis and the beginning of the keys there."""
+    """The location of a job database, for any process: a file, or a Redis and a key prefix."""
 
     where: str
     prefix: str = ""
@@ -27,7 +27,7 @@ class Place:
 
 
 def claim_all(place: Place, name: str) -> list[Job]:
-    """All that wait, claimed by a process of its own."""
+    """Claim all queued jobs, in another process."""
     database = place.open()
     jobs = [job for claimed in iter(lambda: database.claim(Worker(name)), []) for job in claimed]
     database.close()
@@ -35,44 +35,44 @@ def claim_all(place: Place, name: str) -> list[Job]:
 
 
 def work(*numbers: int, **more: Any) -> list[Work]:
-    """Work with these numbers as ids."""
+    """Return work with these numbers as ids."""
     return [Work(f"{number:032x}", "{}", **more) for number in numbers]
 
 
 def accept(database: JobDatabase, *numbers: int, priority: int = 0, batch: str | None = None, **more: Any) -> list[Job]:
-    """The jobs of work with these numbers as ids, accepted."""
+    """Enqueue work with these numbers as ids; return its jobs."""
     asked = work(*numbers, **more)
     database.enqueue(asked, priority=priority, batch=batch)
     return [the(database, one.id) for one in asked]
 
 
 def the(database: JobDatabase, id_: str) -> Job:
-    """The job of that id, which must be there."""
+    """Return a job, which must exist."""
     job = database.get(id_)
     assert job is not None
     return job
 
 
 def claimed(database: JobDatabase, worker: Worker = WORKER) -> Job:
-    """The next job, claimed; it must be a single one."""
+    """Claim the next job, which must be a single one."""
     (job,) = database.claim(worker)
     return job
 
 
 def running(database: JobDatabase, number: int = 0, worker: Worker = WORKER, **more: Any) -> Job:
-    """A job that has been claimed, in a record where nothing else waits."""
+    """Enqueue and claim a job, in a database without other queued jobs."""
     accept(database, number, **more)
     return claimed(database, worker)
 
 
 def status(database: JobDatabase, id_: str = IDS[0]) -> str | None:
-    """The job's status, None if there is none."""
+    """Return a job's status, None if there is no job."""
     job = database.get(id_)
     return job and job.status
 
 
 def order(database: JobDatabase, worker: Worker = WORKER) -> list[str]:
-    """Ids of all that wait, in the order in which one worker takes them, ending each before it takes the next."""
+    """Claim and finish all queued jobs with one worker; return their ids in this order."""
     ids = []
     while jobs := database.claim(worker):
         for job in jobs:

@@ -1,4 +1,4 @@
-"""Who may use the server: tokens that are known by their hashes only, in a file that is whole at every moment."""
+"""Access tokens: only their hashes are stored, in a file that is replaced atomically."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from headscope.server.accounts import Accounts
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The file in a home that is not there yet."""
+    """The token file in a data directory that does not exist yet."""
     return tmp_path / "home" / "tokens.json"
 
 
 def test_a_token_is_its_users_and_nobody_elses(path: Path) -> None:
-    """Two users have two tokens; anything else is nobody's."""
+    """Two users have two tokens; any other string is invalid."""
     accounts = Accounts(path)
     ada, emmy = accounts.create("ada"), accounts.create("emmy")
     assert (accounts.find_user(ada), accounts.find_user(emmy)) == ("ada", "emmy")
@@ -41,7 +41,7 @@ def test_a_token_is_its_users_and_nobody_elses(path: Path) -> None:
 
 
 def test_tokens_are_long_and_never_kept(path: Path) -> None:
-    """256 random bits each, and the file has only their hashes."""
+    """A token has 256 random bits; the file contains only its hash."""
     accounts = Accounts(path)
     tokens = [accounts.create(f"user{number}") for number in range(20)]
     assert len(set(tokens)) == 20
@@ -52,7 +52,7 @@ def test_tokens_are_long_and_never_kept(path: Path) -> None:
 
 
 def test_the_file_is_its_users_only(path: Path) -> None:
-    """Mode 0600 from the first moment, in a folder of mode 0700, and nothing is left beside it but an empty lock."""
+    """The file has mode 0600 from its creation, in a folder of mode 0700 with nothing else but an empty lock file."""
     Accounts(path).create("ada")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -63,7 +63,7 @@ def test_the_file_is_its_users_only(path: Path) -> None:
 
 
 def test_a_running_server_sees_every_change(path: Path) -> None:
-    """Another object on the same file, as a server has it, knows new users and forgets revoked ones at once."""
+    """Another reader of the file, such as a server, sees new and revoked tokens at once."""
     server, command = Accounts(path), Accounts(path)
     assert server.find_user("anything") is None
     token = command.create("ada")
@@ -75,7 +75,7 @@ def test_a_running_server_sees_every_change(path: Path) -> None:
 
 
 def test_when_tokens_are_demanded(path: Path) -> None:
-    """From the first token on, even when the last user is gone; without any only where the server must have them."""
+    """Tokens are required once one was created, even after the last is revoked; before, only if the server requires them."""
     accounts = Accounts(path)
     assert (accounts.require_token(), Accounts(path, required=True).require_token()) == (False, True)
     accounts.create("ada")
@@ -89,7 +89,7 @@ def test_when_tokens_are_demanded(path: Path) -> None:
     "name", ["", " ", "-ada", "ada lovelace", "a/b", "../x", "ada\n", "é", "a" * 65, "\x1b[31m", "a\x00b"]
 )
 def test_names_that_can_not_be_had(path: Path, name: str) -> None:
-    """They stand in logs, lists and file names, so they are plain."""
+    """Names are restricted, because they appear in logs, lists and file names."""
     with pytest.raises(InvalidRequest):
         Accounts(path).create(name)
     assert not path.exists()
@@ -97,13 +97,13 @@ def test_names_that_can_not_be_had(path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a", "ada", "Ada.Lovelace_1-x@lab.example", "7", "a" * 64])
 def test_names_that_can(path: Path, name: str) -> None:
-    """Letters, digits and what mail addresses are made of."""
+    """Letters, digits and the characters of e-mail addresses are allowed."""
     Accounts(path).create(name)
     assert [account.name for account in Accounts(path).list()] == [name]
 
 
 def test_one_token_per_name(path: Path) -> None:
-    """A second one would leave nobody knowing which is revoked."""
+    """With two tokens of a name it would be unclear which one is revoked."""
     accounts = Accounts(path)
     token = accounts.create("ada")
     with pytest.raises(InvalidRequest, match="Revoke"):
@@ -131,7 +131,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_file_lets_nobody_in(path: Path, content: bytes) -> None:
-    """It is an error, never an open server, and no command overwrites it."""
+    """A damaged file is an error and never opens the server; no command overwrites it."""
     accounts = Accounts(path)
     token = accounts.create("ada")
     path.write_bytes(content)
@@ -148,7 +148,7 @@ def test_a_damaged_file_lets_nobody_in(path: Path, content: bytes) -> None:
 
 
 def test_a_file_that_can_not_be_read_lets_nobody_in(path: Path) -> None:
-    """A folder in its place stands for whatever the system refuses, which root would be allowed."""
+    """A folder in place of the file represents any error of the system; root could read a file without permissions."""
     path.mkdir(parents=True)
     assert Accounts(path).require_token()
     with pytest.raises(AccountsUnreadable):
@@ -156,7 +156,7 @@ def test_a_file_that_can_not_be_read_lets_nobody_in(path: Path) -> None:
 
 
 def test_many_commands_at_once(path: Path) -> None:
-    """None is lost, and a reader in between sees every token that was handed out before."""
+    """No token is lost, and a concurrent reader sees every token created before."""
     Accounts(path).create("first")
     done = threading.Event()
     broken: list[int] = []

@@ -62,7 +62,7 @@ def test_bytes_are_named_by_their_digest(place: Place) -> None:
         assert name == hashlib.sha256(data).hexdigest()
         assert store(place).put_bytes(data) == name
         assert store(place).read(name) == data
-    assert len([path for path in place.lying() if path.endswith("manifest.json")]) == 3
+    assert len([path for path in place.paths() if path.endswith("manifest.json")]) == 3
 
 
 def test_a_missing_blob(place: Place, tmp_path: Path) -> None:

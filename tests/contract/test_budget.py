@@ -1,4 +1,4 @@
-"""The budget: what is accepted fits, what is refused does not, and what is offered instead would fit."""
+"""The memory budget: accepted requests fit, rejected ones do not, and the suggested alternatives would fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT = ["weights", "effective", "rollout"]
 
 
 def plan(layers: int, heads: int, tokens: int, lenses: int) -> MemoryPlan:
-    """Of so many layers, heads and tokens, keeping so many lenses."""
+    """Return a plan for these numbers of layers, heads, tokens and kept lenses."""
     counts = dict.fromkeys(range(layers), heads)
     return MemoryPlan(list(range(layers)), list(range(heads)), tokens, tokens, KEPT[:lenses], lenses > 2, counts)
 
@@ -32,7 +32,7 @@ SIZES = {
 @settings(max_examples=300, derandomize=True, deadline=None)
 @given(**SIZES, limit=st.integers(0, 2**33))
 def test_refused_exactly_when_it_does_not_fit(layers: int, heads: int, tokens: int, lenses: int, limit: int) -> None:
-    """The refusal states both numbers, and every way out that it offers is accepted."""
+    """The error reports both numbers, and every alternative that it suggests is accepted."""
     planned = plan(layers, heads, tokens, lenses)
     if planned.bytes <= limit:
         check(planned, limit)

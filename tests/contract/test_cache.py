@@ -1,4 +1,4 @@
-"""The hot cache: what was put in comes out, or nothing does, and nobody waits for it."""
+"""The cache: a lookup returns what was cached or nothing, without a long wait."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.support.server import eventually
 
 @pytest.fixture
 def cache() -> Iterator[Redis]:
-    """A Redis of the test's own."""
+    """A Redis for one test."""
     with redis_server(service="cache") as running:
         yield running
 
 
 def test_what_is_put_in_comes_out(cache: Redis) -> None:
-    """Media type and bytes come back for their key, in this process and in others, and looks are counted."""
+    """A hit returns media type and bytes, in every process, and lookups are counted."""
     here, there = Cache(cache.url), Cache(cache.url)
     assert here.get("a") is None
     for key, body in (("a", b"\x00\nbytes\n"), ("b", b""), ("c", bytes(cache_module.LARGEST))):
@@ -32,7 +32,7 @@ def test_what_is_put_in_comes_out(cache: Redis) -> None:
 
 
 def test_large_answers_stay_out_and_nothing_stays_for_ever(cache: Redis) -> None:
-    """What is over the limit is not kept; what is kept goes after a day at the latest."""
+    """Responses above the limit are not cached; cached ones expire within a day."""
     kept = Cache(cache.url)
     kept.put("large", "text/plain", bytes(cache_module.LARGEST + 1))
     assert kept.get("large") is None
@@ -42,7 +42,7 @@ def test_large_answers_stay_out_and_nothing_stays_for_ever(cache: Redis) -> None
 
 
 def test_an_answer_for_somebody_else_is_none(cache: Redis) -> None:
-    """Whatever stands under a name that was not put there for this key is a miss."""
+    """A value that was not cached for this key is a miss."""
     kept = Cache(cache.url)
     kept.put("mine", "text/plain", b"mine")
     with redis.Redis.from_url(cache.url) as client:
@@ -56,7 +56,7 @@ def test_an_answer_for_somebody_else_is_none(cache: Redis) -> None:
 
 
 def test_without_a_cache() -> None:
-    """Nothing is kept, and nothing counted."""
+    """Nothing is cached and nothing counted."""
     none = Cache(None)
     none.put("a", "text/plain", b"a")
     assert none.get("a") is None
@@ -67,7 +67,7 @@ def test_without_a_cache() -> None:
 def test_a_cache_that_is_away_is_a_miss(
     cache: Redis, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody asks again for a while, and all is well when it is back."""
+    """After a failure the cache is not asked for a while; it works again once Redis is back."""
     kept = Cache(cache.url)
     kept.put("a", "text/plain", b"a")
     if how == "killed":

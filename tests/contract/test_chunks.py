@@ -1,4 +1,4 @@
-"""Both records: a study and the chunks it consists of."""
+"""A study and its chunks, in both job databases."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ CHUNKS = [f"{STUDY}.{number}.content" for number in range(3)]
 
 
 def study(database: JobDatabase, *, owner: str = "local") -> None:
-    """A study of three chunks, accepted."""
+    """Enqueue a study of three chunks."""
     chunks = [Work(id_, "{}", tokens=10 + number, owner=owner, kind="chunk") for number, id_ in enumerate(CHUNKS)]
     database.enqueue([*chunks, Work(STUDY, "{}", owner=owner, kind="study")], batch=STUDY, priority=1)
 
 
 def test_chunks_go_first_and_alone_and_single_analyses_before_them(database: JobDatabase) -> None:
-    """Though they would fit into one pass; whoever sends an analysis meanwhile waits for one chunk at most."""
+    """Chunks never share a forward pass, so a new analysis waits for one chunk at most."""
     study(database)
     many = Worker("one", most_tokens=1000)
     assert claimed(database, many).id == CHUNKS[0]
@@ -25,14 +25,14 @@ def test_chunks_go_first_and_alone_and_single_analyses_before_them(database: Job
 
 
 def test_two_users_take_turns(database: JobDatabase) -> None:
-    """A study is many jobs of one user; another one's batch goes on beside it."""
+    """A study is many jobs of one user; another user's batch takes turns with it."""
     study(database, owner="anna")
     accept(database, 1, 2, owner="bert", priority=1, batch="other")
     assert [claimed(database).id for _ in range(4)] == [CHUNKS[0], IDS[1], CHUNKS[1], IDS[2]]
 
 
 def test_only_studies_are_listed_and_granted(database: JobDatabase) -> None:
-    """Lists show analyses or studies, and chunks nowhere; nobody may read a chunk."""
+    """Lists contain analyses or studies but no chunks, and no user has a grant of a chunk."""
     study(database, owner="anna")
     accept(database, 1, owner="anna")
     for owner in (None, "anna"):
@@ -45,7 +45,7 @@ def test_only_studies_are_listed_and_granted(database: JobDatabase) -> None:
 
 
 def test_the_change_of_a_chunk_is_one_of_its_study(database: JobDatabase) -> None:
-    """Whoever follows the study hears of it; versions stay in order, and no run has the version of another."""
+    """A chunk's change is reported for its study; versions stay in order and runs unique."""
     study(database)
     _, before = database.changed_since(database.newest_version())
     assert before == []
@@ -62,8 +62,8 @@ def test_the_change_of_a_chunk_is_one_of_its_study(database: JobDatabase) -> Non
     assert the(database, STUDY).status == "queued"
 
 
-def test_parts(database: JobDatabase) -> None:
-    """How far each chunk is."""
+def test_chunk_states(database: JobDatabase) -> None:
+    """The progress of each chunk."""
     study(database)
     job = claimed(database)
     assert database.progress(job.id, job.run, 0.25, "forward", "64 of 256 inputs")
@@ -80,7 +80,7 @@ def test_parts(database: JobDatabase) -> None:
 
 
 def test_with_the_end_of_a_study_its_chunks_are_gone(database: JobDatabase) -> None:
-    """Those that wait and those that have ended; and there is nothing left that might count as waiting."""
+    """Queued and ended chunks are removed, and none is counted as queued."""
     study(database)
     for _ in CHUNKS:
         job = claimed(database)
@@ -94,7 +94,7 @@ def test_with_the_end_of_a_study_its_chunks_are_gone(database: JobDatabase) -> N
 
 
 def test_cancelling_a_study_frees_its_workers(database: JobDatabase) -> None:
-    """A worker at a chunk hears of it at its next word; one that does not heed it is known."""
+    """A worker running a chunk learns of it with its next report; a worker that continues is detected."""
     study(database)
     job = claimed(database)
     assert database.cancel(STUDY)
@@ -107,7 +107,7 @@ def test_cancelling_a_study_frees_its_workers(database: JobDatabase) -> None:
 
 
 def test_a_study_that_failed_can_be_sent_again(database: JobDatabase) -> None:
-    """With all of its chunks; and one that others want, too, goes on when one of them withdraws."""
+    """All of its chunks run again; a study with several owners continues when one of them withdraws."""
     study(database, owner="anna")
     for _ in CHUNKS:
         job = claimed(database)
@@ -124,7 +124,7 @@ def test_a_study_that_failed_can_be_sent_again(database: JobDatabase) -> None:
 
 
 def test_chunks_of_a_lost_worker_are_done_by_another(database: JobDatabase) -> None:
-    """As any job."""
+    """Chunks are requeued like any job."""
     study(database)
     lost = claimed(database)
     assert [job.id for job in database.expired()] == [lost.id]
@@ -132,8 +132,8 @@ def test_chunks_of_a_lost_worker_are_done_by_another(database: JobDatabase) -> N
     assert claimed(database, Worker("two")).id == lost.id
 
 
-def test_an_analysis_has_no_parts(database: JobDatabase) -> None:
-    """Nor does a batch have."""
+def test_an_analysis_has_no_chunks(database: JobDatabase) -> None:
+    """Neither has a batch."""
     running(database, 1, batch=STUDY)
     assert database.chunks(STUDY) == []
     assert database.chunks(IDS[1]) == []

@@ -1,4 +1,4 @@
-"""What a server of a cluster does about workers: it settles what they lost, and ends only those that are silent."""
+"""How a cluster's server handles workers: it settles expired jobs, and kills only workers without a heartbeat."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def database(broker: Redis) -> Iterator[RedisJobDatabase]:
 
 @pytest.fixture
 def commands(broker: Redis) -> Iterator[list[Any]]:
-    """What workers are told meanwhile: every message of Celery's remote control."""
+    """The messages of Celery's remote control during the test."""
     heard: list[Any] = []
     with redis.Redis.from_url(broker.url) as client, client.pubsub() as channel:
         channel.psubscribe("*pidbox*")
@@ -51,7 +51,7 @@ def commands(broker: Redis) -> Iterator[list[Any]]:
 def test_only_silent_workers_are_ended(
     broker: Redis, database: RedisJobDatabase, commands: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job given to a worker that never heard of it, the answer being lost, is given to another; the worker goes on. Silent, it is ended, and its job is another's."""
+    """A job whose claim response was lost is requeued and its worker continues. Without a heartbeat the worker is killed and its job requeued."""
     monkeypatch.setattr(cluster, "STALE_SECONDS", 3.0)
     monkeypatch.setattr(cluster, "TICK_SECONDS", 0.1)
     accept(database, 0, 1)

@@ -1,4 +1,4 @@
-"""Database files that are damaged are put aside at the start, and reported while they are in use."""
+"""Damaged database files are quarantined at start-up, and reported while they are in use."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def scatter(path: Path) -> None:
 
 
 def replace(path: Path) -> None:
-    """Put the database of another program in its place."""
+    """Replace the file with the database of another program."""
     path.unlink()
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
@@ -55,13 +55,13 @@ def renumber(path: Path) -> None:
 
 
 def folder(path: Path) -> None:
-    """Put a folder in its place."""
+    """Replace the file with a folder."""
     path.unlink()
     path.mkdir()
 
 
 def garbage(path: Path) -> None:
-    """Leave a log and an index of noise beside it."""
+    """Add a write-ahead log and an index of noise."""
     for name_ in ("-wal", "-shm"):
         path.with_name(path.name + name_).write_bytes(random.Random(1).randbytes(8 * PAGE))
 
@@ -78,21 +78,21 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 def service(home: Path) -> Service:
-    """The parts of a server that starts on that home."""
+    """Return the service of a server that starts in that data directory."""
     made = Service(Settings(home=home))
     made.results.tidy()
     return made
 
 
 def release(made: Service) -> None:
-    """Give the home back, as the end of a server's process does."""
+    """Release the data directory, as the end of a server's process does."""
     assert made._lock is not None
     os.close(made._lock)
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """The home of a server that has stopped: results, and jobs that wait."""
+    """The data directory of a stopped server, with results and queued jobs."""
     first = service(tmp_path)
     for number in range(RESULTS):
         write(first.results, number)
@@ -104,14 +104,14 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def aside(home: Path) -> list[str]:
-    """The files that were put aside."""
+def quarantined(home: Path) -> list[str]:
+    """Return the quarantined files."""
     return [path.name for path in home.glob("*.damaged-*[0-9]")]
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_record_is_put_aside(home: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The server starts with an empty record, reports it in one sentence, and takes new jobs; results are not touched."""
+def test_a_damaged_job_database_is_quarantined(home: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The server starts with an empty job database, logs one warning, and accepts new jobs; results are unchanged."""
     DAMAGE[damage](home / "jobs.db")
     again = service(home)
     assert again.database.statuses() == {}
@@ -119,58 +119,58 @@ def test_a_damaged_record_is_put_aside(home: Path, damage: str, caplog: pytest.L
     assert [job.id for job in again.database.claim(WORKER)] == [name(1)]
     for number in range(RESULTS):
         check(again.results, number)
-    (kept,) = aside(home)
+    (kept,) = quarantined(home)
     (told,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert told.getMessage().startswith(f"jobs.db is damaged and was renamed to {kept}. ")
     assert told.exc_info is None
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_index_is_made_again(home: Path, damage: str) -> None:
-    """The store is the same as before."""
+def test_a_damaged_index_is_rebuilt(home: Path, damage: str) -> None:
+    """The index is rebuilt from the results."""
     DAMAGE[damage](home / "results.db")
     again = service(home)
     assert again.results.usage()[0] == RESULTS
     assert again.database.waiting() == 20
 
 
-def test_what_is_not_damaged_stays(home: Path) -> None:
-    """A log of noise beside a sound file is no damage."""
+def test_a_valid_database_is_kept(home: Path) -> None:
+    """An invalid write-ahead log does not damage a valid file."""
     garbage(home / "jobs.db")
     again = service(home)
     assert again.database.waiting() == 20
-    assert not aside(home)
+    assert not quarantined(home)
 
 
 @pytest.mark.parametrize("part", ["results", "incoming", "server.lock", "inputs"])
-def test_a_home_with_the_wrong_parts(tmp_path: Path, part: str) -> None:
-    """A file where a folder belongs, or the other way round."""
+def test_wrong_files_in_the_data_directory(tmp_path: Path, part: str) -> None:
+    """A file in place of a folder, or the other way round, is an error."""
     (tmp_path / part).mkdir() if part == "server.lock" else (tmp_path / part).write_text("")
     with pytest.raises(InvalidSetting, match="HEADSCOPE_HOME"):
         service(tmp_path)
 
 
-def test_a_second_server_does_not_put_aside(home: Path) -> None:
-    """Only the server that has the home to itself does."""
+def test_a_second_server_does_not_quarantine(home: Path) -> None:
+    """Only the one server that uses the data directory quarantines files."""
     running = service(home)
     overwrite(home / "jobs.db", 0, 100)
     with pytest.raises(HeadscopeError, match="Another Headscope server"):
         service(home)
-    assert not aside(home)
+    assert not quarantined(home)
     release(running)
 
 
 @pytest.mark.parametrize("damage", ["half", "header", "pages"])
 def test_damage_while_in_use(home: Path, damage: str) -> None:
-    """Whatever reads the damaged part is told so; the file stays where it is, until the next start."""
+    """Reads of the damaged part raise an error; the file stays in place until the next start."""
     DAMAGE[damage](home / "jobs.db")
     with pytest.raises(DatabaseDamaged):
         SqliteJobDatabase(home / "jobs.db").get_many([name(number) for number in range(20)])
-    assert not aside(home)
+    assert not quarantined(home)
 
 
 def test_a_table_that_is_gone(home: Path) -> None:
-    """A file that was removed while it was in use is damage, not a mistake of ours."""
+    """A table removed while in use is reported as damage."""
     database = SqliteJobDatabase(home / "jobs.db")
     database._connection.execute("DROP TABLE jobs")
     with pytest.raises(DatabaseDamaged):
@@ -178,7 +178,7 @@ def test_a_table_that_is_gone(home: Path) -> None:
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    """It may be sound: nothing is said about damage."""
+    """It is not reported as damaged."""
     with pytest.raises(StoreUnavailable):
         Database(tmp_path / "absent" / "jobs.db").connection.execute("SELECT 1")
 

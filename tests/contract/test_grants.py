@@ -1,4 +1,4 @@
-"""Who may read an analysis, who wants it, and who lets it go: one computation for everybody who asked, as long as anybody wants it."""
+"""Grants: one computation serves all owners, and continues while at least one of them has a grant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ONE = IDS[0]
 
 
 def test_everybody_who_asked_may_read(database: JobDatabase) -> None:
-    """And nobody else: neither for a job that there is, nor for one that there is not."""
+    """Only owners with a grant may read a job; nobody may read one that does not exist."""
     accept(database, 0, owner="ann")
     assert database.may_read(ONE, "ann")
     assert not database.may_read(ONE, "bob")
@@ -22,7 +22,7 @@ def test_everybody_who_asked_may_read(database: JobDatabase) -> None:
 
 
 def test_a_stored_result_needs_no_job(database: JobDatabase) -> None:
-    """Somebody who asks for what is stored already may read it, too."""
+    """An owner may be granted a stored result without a job."""
     database.grant(ONE, "ann")
     assert database.may_read(ONE, "ann")
     assert database.page(10, float("inf"), "ann") == []
@@ -33,7 +33,7 @@ def test_a_stored_result_needs_no_job(database: JobDatabase) -> None:
 
 @pytest.mark.parametrize("state", ["queued", "running"])
 def test_cancelling_withdraws_ones_own_wish(database: JobDatabase, state: str) -> None:
-    """A computation stops when nobody wants it any more; who is last sees that it was cancelled."""
+    """A job is cancelled with the last grant; its last owner can see that it was cancelled."""
     accept(database, 0, owner="ann")
     accept(database, 0, owner="bob")
     if state == "running":
@@ -53,7 +53,7 @@ def test_cancelling_withdraws_ones_own_wish(database: JobDatabase, state: str) -
 
 
 def test_everybodys_wish_can_be_cancelled(database: JobDatabase) -> None:
-    """By the one user of a server without users."""
+    """On a server without tokens the user cancels for all owners."""
     accept(database, 0, owner="ann")
     accept(database, 0, owner="bob")
     assert database.cancel(ONE)
@@ -65,7 +65,7 @@ def test_everybodys_wish_can_be_cancelled(database: JobDatabase) -> None:
 
 
 def test_whoever_stays_takes_the_turn(database: JobDatabase) -> None:
-    """A job that its first owner gave up stands in the line of another who wants it."""
+    """A job whose owner withdrew moves to the queue of another owner."""
     accept(database, *range(5), owner="ann")
     database.enqueue(work(4, owner="bob"))
     assert database.position(the(database, f"{4:032x}")) == 4
@@ -75,7 +75,7 @@ def test_whoever_stays_takes_the_turn(database: JobDatabase) -> None:
 
 
 def test_forgetting_withdraws_ones_own_grant(database: JobDatabase) -> None:
-    """The result may go once nobody has a grant."""
+    """The result may be deleted once no owner has a grant."""
     job = running(database, owner="ann")
     database.enqueue(work(0, owner="bob"))
     assert not database.forget(ONE, "ann")
@@ -91,7 +91,7 @@ def test_forgetting_withdraws_ones_own_grant(database: JobDatabase) -> None:
 
 
 def test_lists_show_ones_own(database: JobDatabase) -> None:
-    """Newest first by when they were last asked for, each owner's own only."""
+    """Lists contain an owner's own jobs, the most recently requested first."""
     accept(database, 0, 2, owner="ann")
     accept(database, 1, owner="bob")
     database.enqueue(work(0, owner="bob"))
@@ -112,7 +112,7 @@ def test_lists_show_ones_own(database: JobDatabase) -> None:
 
 
 def test_a_share_key_opens_one_analysis(database: JobDatabase) -> None:
-    """The same key each time, each owner's own, until it is taken back or the grant goes."""
+    """Each owner has one key, until it is revoked or the grant ends."""
     accept(database, 0, 1, owner="ann")
     database.enqueue(work(0, owner="bob"))
     key, theirs = database.share(ONE, "ann"), database.share(ONE, "bob")
@@ -130,7 +130,7 @@ def test_a_share_key_opens_one_analysis(database: JobDatabase) -> None:
 
 
 def test_grants_are_bounded(database: JobDatabase) -> None:
-    """Of each owner the newest stay; those of others are not touched. The result of a dropped job stays readable."""
+    """Each owner keeps the newest grants. The result of a removed job stays readable."""
     for number in range(6):
         job = running(database, number, owner="ann")
         database.finish(job.id, job.run, "done")

@@ -1,4 +1,4 @@
-"""The record of jobs: every transition is compare-and-set, and every job ends exactly once, whatever the order of events."""
+"""Job databases: every transition is compare-and-set, and every job ends exactly once, whatever the order of events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.contract.job_databases import (
 
 
 def test_a_job_from_queue_to_done(database: JobDatabase) -> None:
-    """queued, running, done; progress and attempts on the way."""
+    """A job is queued, running and done, with progress and attempts."""
     before = database.now()
     asked = Work(IDS[0], '{"a": "é😀"}', model="m", recipe="r", tokens=7, owner="ann", request_id="q")
     database.enqueue([asked], batch="b", priority=1)
@@ -51,7 +51,7 @@ def test_a_job_from_queue_to_done(database: JobDatabase) -> None:
 
 
 def test_nothing_to_claim(database: JobDatabase) -> None:
-    """An empty queue gives no job, and what is not there is None."""
+    """An empty queue has no job to claim, and a missing job is None."""
     assert database.claim(WORKER) == []
     assert database.get(IDS[0]) is None
     assert database.get_many(IDS) == {}
@@ -85,7 +85,7 @@ LATE: dict[str, Callable[[JobDatabase, Job], bool]] = {
 def test_an_ended_job_does_not_change(
     database: JobDatabase, end: str, late: Callable[[JobDatabase, Job], bool]
 ) -> None:
-    """Late writers lose: nothing moves a job out of a terminal state."""
+    """No late write moves a job out of a terminal state."""
     job = running(database)
     assert database.finish(IDS[0], job.run, end, PROBLEM if end == "failed" else None)
     before = the(database, IDS[0])
@@ -101,7 +101,7 @@ EARLY["forget"] = lambda database, job: database.forget(job.id)
 def test_a_queued_job_can_only_be_claimed_or_cancelled(
     database: JobDatabase, early: Callable[[JobDatabase, Job], bool]
 ) -> None:
-    """What needs a running or ended job refuses a queued one."""
+    """All other transitions of a queued job are rejected."""
     (before,) = accept(database, 0)
     assert not early(database, before)
     assert the(database, IDS[0]) == before
@@ -111,7 +111,7 @@ def test_a_queued_job_can_only_be_claimed_or_cancelled(
 def test_a_run_that_was_given_up_changes_nothing(
     database: JobDatabase, late: Callable[[JobDatabase, Job], bool]
 ) -> None:
-    """The worker of an earlier run, thought dead, comes back while another one runs the job; even after the job was cancelled and sent again."""
+    """A worker whose run expired cannot change the job, which another worker runs, even after it was cancelled and sent again."""
     first = running(database)
     assert database.requeue(IDS[0], first.run, "again")
     second = claimed(database, Worker("two"))
@@ -131,7 +131,7 @@ def test_a_run_that_was_given_up_changes_nothing(
 
 @pytest.mark.parametrize("state", ["queued", "running"])
 def test_what_is_under_way_is_not_started_twice(database: JobDatabase, state: str) -> None:
-    """The same work accepted again while it waits or runs changes nothing."""
+    """Enqueueing a queued or running job again changes nothing."""
     accept(database, 0)
     if state == "running":
         claimed(database)
@@ -142,7 +142,7 @@ def test_what_is_under_way_is_not_started_twice(database: JobDatabase, state: st
 
 @pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
 def test_what_has_ended_starts_anew(database: JobDatabase, end: str) -> None:
-    """Accepting ended work again queues it with a clean slate, as it is asked for now."""
+    """Enqueueing an ended job starts it anew, with its new parameters."""
     job = running(database, recipe="r", tokens=3, owner="ann")
     database.progress(IDS[0], job.run, 0.5, "forward", "layer 3")
     database.finish(IDS[0], job.run, end, PROBLEM if end == "failed" else None)
@@ -162,7 +162,7 @@ def test_what_has_ended_starts_anew(database: JobDatabase, end: str) -> None:
 
 
 def test_a_lost_worker_costs_an_attempt(database: JobDatabase) -> None:
-    """requeue keeps the count of attempts, so that a poison job can be told; one that was told to stop does not count."""
+    """requeue counts attempts, which detects poison jobs; an attempt that was stopped on purpose does not count."""
     job = running(database)
     assert database.requeue(IDS[0], job.run, "again")
     assert the(database, IDS[0]).detail == "again"
@@ -173,7 +173,7 @@ def test_a_lost_worker_costs_an_attempt(database: JobDatabase) -> None:
 
 
 def test_what_was_lost_goes_first(database: JobDatabase) -> None:
-    """A job that is tried again does not go to the end of its owner's queue."""
+    """A requeued job is at the head of its owner's queue."""
     job = running(database)
     accept(database, 1, 2)
     database.requeue(job.id, job.run, "again")
@@ -181,7 +181,7 @@ def test_what_was_lost_goes_first(database: JobDatabase) -> None:
 
 
 def test_everything_is_shared(database: JobDatabase, open_database: Open) -> None:
-    """Another process sees exactly what was written."""
+    """Another process sees all changes."""
     job = running(database)
     database.finish(IDS[0], job.run, "failed", PROBLEM)
     accept(database, 1)
@@ -193,7 +193,7 @@ def test_everything_is_shared(database: JobDatabase, open_database: Open) -> Non
 
 
 def test_a_job_is_claimed_once(open_database: Open) -> None:
-    """Eight claimers at once: every job goes to exactly one of them."""
+    """With eight concurrent claims, every job is claimed once."""
     open_database().enqueue(work(*range(64)))
     gate = threading.Barrier(8)
 
@@ -209,7 +209,7 @@ def test_a_job_is_claimed_once(open_database: Open) -> None:
 
 
 def test_a_job_is_claimed_once_by_processes(database: JobDatabase, place: Place) -> None:
-    """Workers are processes: three of them at once."""
+    """The same with three processes."""
     database.enqueue(work(*range(400)))
     with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("spawn")) as processes:
         futures = [processes.submit(claim_all, place, f"w{number}") for number in range(3)]
@@ -220,7 +220,7 @@ def test_a_job_is_claimed_once_by_processes(database: JobDatabase, place: Place)
 
 
 def test_one_end_wins(open_database: Open) -> None:
-    """Eight writers end the same job at once: one of them did it."""
+    """With eight concurrent writers, one ends the job."""
     job = running(open_database())
     gate = threading.Barrier(8)
 
@@ -234,7 +234,7 @@ def test_one_end_wins(open_database: Open) -> None:
 
 
 def test_a_batch_is_accepted_whole_or_not_at_all(database: JobDatabase) -> None:
-    """If one entry can't be had, none is accepted."""
+    """If one entry is invalid, none is accepted."""
 
     def broken() -> Iterator[Work]:
         yield Work(IDS[0], "{}")
@@ -248,7 +248,7 @@ def test_a_batch_is_accepted_whole_or_not_at_all(database: JobDatabase) -> None:
 
 
 def test_limits(database: JobDatabase) -> None:
-    """More than may wait is refused as a whole, in all or of one owner; what is under way already needs no room."""
+    """Work beyond a limit, in all or of one owner, is rejected as a whole; jobs that are queued or running already do not count."""
     limits = Limits(total=4, per_owner=3)
     database.enqueue(work(0, 1, 2, owner="ann"), limits=limits)
     with pytest.raises(QueueFull) as own:
@@ -265,7 +265,7 @@ def test_limits(database: JobDatabase) -> None:
 
 
 def test_versions_are_never_used_twice(database: JobDatabase) -> None:
-    """Forgetting the newest job must not hide the next change from a reader who has seen it."""
+    """Removing the newest job must not hide the next change."""
     accept(database, 0, 1)
     first, second = claimed(database), claimed(database)
     database.finish(IDS[1], second.run, "done")
@@ -277,7 +277,7 @@ def test_versions_are_never_used_twice(database: JobDatabase) -> None:
 
 
 def test_pages(database: JobDatabase) -> None:
-    """Newest first, from any time on; each job once."""
+    """Pages are newest first from any time on, and contain each job once."""
     accept(database, *range(10))
     pages, before = [], float("inf")
     while page := database.page(3, before):
@@ -287,7 +287,7 @@ def test_pages(database: JobDatabase) -> None:
 
 
 def test_trim(database: JobDatabase) -> None:
-    """What ended long ago, or too many jobs ago, goes; what is under way stays."""
+    """trim removes old jobs and those beyond the limit, but none that is queued or running."""
     accept(database, *range(6))
     jobs = [claimed(database) for _ in range(5)]
     for job in jobs[:4]:
@@ -307,7 +307,7 @@ def test_trim(database: JobDatabase) -> None:
 
 
 def test_counters_add_up_over_processes(open_database: Open) -> None:
-    """Counts and observations from several writers are not lost."""
+    """Concurrent counts and observations are not lost."""
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda _: open_database().count("forward_passes"), range(40)))
         list(threads.map(lambda n: open_database().observe("run", {"model": "m", "lens": 'a"b'}, n), range(40)))

@@ -1,4 +1,4 @@
-"""Any order of events, against an obvious model: every job ends once per acceptance, and only by its own run."""
+"""Random sequences of events against a simple model: every accepted job ends once, and only by its current run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OWNERS = st.sampled_from(["ann", "bob"])
 UNDER_WAY = ("queued", "running")
 
 
-class Lives(RuleBasedStateMachine):
-    """The model: status, attempts and live run of each job, and who wants it; all runs there ever were."""
+class JobStates(RuleBasedStateMachine):
+    """The model: status, attempts, current run and owners of each job, and all runs so far."""
 
     broker: ClassVar[Redis | None] = None
 
@@ -131,7 +131,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Another process goes on with the same record."""
+        """Another process continues with the same database."""
         self.database.close()
         self.database = self.open()
 
@@ -159,22 +159,22 @@ class Lives(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-class RedisLives(Lives):
-    """The same in Redis."""
+class RedisJobStates(JobStates):
+    """The same machine for Redis."""
 
 
 FEW = settings(max_examples=30, stateful_step_count=30, derandomize=True, deadline=None)
-TestLives = Lives.TestCase
-TestLives.settings = FEW
+TestJobStates = JobStates.TestCase
+TestJobStates.settings = FEW
 
 
 @pytest.fixture(scope="module")
 def _redis(broker: Redis) -> None:
-    RedisLives.broker = broker
+    RedisJobStates.broker = broker
 
 
 @pytest.mark.usefixtures("_redis")
-class TestRedisLives(RedisLives.TestCase):  # type: ignore[name-defined, misc]
-    """Any order of events, in Redis."""
+class TestRedisJobStates(RedisJobStates.TestCase):  # type: ignore[name-defined, misc]
+    """Random sequences of events in Redis."""
 
     settings = FEW

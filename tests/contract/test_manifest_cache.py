@@ -1,4 +1,4 @@
-"""Results that are open: had without waiting, for as long as nothing of them has changed, and used all the same."""
+"""Cached manifests: results are returned without waiting as long as their files are unchanged, and their use is noted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["place", "results"]
 
 
 def test_uses_that_are_noted_later_count(results: Results, place: Place) -> None:
-    """A result that was only had opened is used, too, once that is noted."""
+    """A result returned from the cache counts as used once its use is noted."""
     write(results, 0)
     each = results.usage()[1]
     small = place.open(int(each * 2.5))
@@ -35,8 +35,8 @@ def test_uses_that_are_noted_later_count(results: Results, place: Place) -> None
 
 @pytest.mark.parametrize("file", ["manifest.json", "weights.safetensors"])
 @pytest.mark.parametrize("how", ["changed", "removed", "deleted", "quarantined"])
-def test_what_is_open_is_what_lies_there(results: Results, place: Place, file: str, how: str) -> None:
-    """A result is had opened once it has been read, until any of its files changes, whoever changes it."""
+def test_cached_results_are_unchanged(results: Results, place: Place, file: str, how: str) -> None:
+    """A result is cached once it has been read, until any process changes one of its files."""
     write(results, 1)
     assert results.get_cached(name(1)) is None
     first = results.get(name(1))
@@ -60,7 +60,7 @@ def test_what_is_open_is_what_lies_there(results: Results, place: Place, file: s
 
 
 def test_reading_what_is_in_memory(results: Results, place: Place) -> None:
-    """Where nobody is to wait for a disk the answer is right, or that it is not in memory; what is damaged is found."""
+    """A read that must not wait for a disk returns the right data or raises BlockingIOError; damage is detected."""
     write(results, 1)
     stored = results.get(name(1))
 
@@ -78,8 +78,8 @@ def test_reading_what_is_in_memory(results: Results, place: Place) -> None:
         assert now() is None
 
 
-def test_few_manifests_stay_open() -> None:
-    """Those that were asked for last, as many as there is room for."""
+def test_the_cache_is_bounded() -> None:
+    """The most recently used manifests stay cached."""
     manifests = [Manifest(name(number), sealed(name(number), "folder", 1.0, 0, {}, {})) for number in range(3)]
     kept = ManifestCache(2 * manifests[0].length)
     for manifest in manifests[:2]:

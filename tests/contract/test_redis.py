@@ -1,4 +1,4 @@
-"""The cluster's record when its Redis is killed, hangs, is emptied, is full, or refuses; and how quick it is with a full queue."""
+"""The cluster's job database while its Redis is killed, hanging, emptied, full or rejecting; and its cost with a full queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.server import eventually
 
 @pytest.fixture
 def broker() -> Iterator[Redis]:
-    """A broker of the test's own."""
+    """A broker for one test."""
     with redis_server() as running:
         yield running
 
@@ -31,7 +31,7 @@ def database(broker: Redis) -> Iterator[RedisJobDatabase]:
 
 
 def back(database: JobDatabase) -> bool:
-    """Whether the record answers."""
+    """Return whether the job database responds."""
     try:
         return database.now() > 0
     except BrokerUnavailable:
@@ -39,7 +39,7 @@ def back(database: JobDatabase) -> bool:
 
 
 def test_what_is_accepted_is_durable(broker: Redis, database: RedisJobDatabase) -> None:
-    """Redis is killed in the middle of many submissions: every one that was answered is there afterwards, with all that belongs to it."""
+    """Redis is killed during many submissions: every acknowledged one survives, complete."""
     accepted: list[str] = []
     refused = threading.Event()
 
@@ -68,7 +68,7 @@ def test_what_is_accepted_is_durable(broker: Redis, database: RedisJobDatabase) 
 
 
 def test_a_redis_that_hangs_is_given_up(broker: Redis, database: RedisJobDatabase) -> None:
-    """An answer comes, though Redis gives none; when it goes on so does everything."""
+    """Commands fail early while Redis hangs, and work again afterwards."""
     accept(database, 0)
     broker.pause()
     with pytest.raises(BrokerUnavailable):
@@ -81,7 +81,7 @@ def test_a_redis_that_hangs_is_given_up(broker: Redis, database: RedisJobDatabas
 
 
 def test_a_redis_that_restarts(broker: Redis, database: RedisJobDatabase) -> None:
-    """Its scripts are gone, its data are not: runs go on."""
+    """Scripts are lost but data is not: runs continue."""
     job = running(database)
     broker.kill()
     with pytest.raises(BrokerUnavailable):
@@ -93,7 +93,7 @@ def test_a_redis_that_restarts(broker: Redis, database: RedisJobDatabase) -> Non
 
 
 def test_a_redis_that_was_emptied(broker: Redis, database: RedisJobDatabase) -> None:
-    """Everything is cleanly not there; whoever waits is told; work sent again runs, and runs of before change nothing."""
+    """All jobs are missing and waiting callers are notified; work sent again runs, and earlier runs change nothing."""
     accept(database, 0, 1)
     before = claimed(database)
     seen = database.newest_version()
@@ -127,7 +127,7 @@ async def _statuses(watcher: Watcher, id_: str) -> list[str]:
 
 
 def test_a_redis_without_room(broker: Redis, database: RedisJobDatabase) -> None:
-    """Nothing new is accepted, and nothing half; what is there can be read, done, and forgotten, and then there is room again."""
+    """New work is rejected as a whole; existing jobs can be read, finished and forgotten, which frees memory."""
     accept(database, 0, 1)
     job = claimed(database)
     before = database.newest_version()
@@ -149,7 +149,7 @@ def test_a_redis_without_room(broker: Redis, database: RedisJobDatabase) -> None
 
 
 def test_a_redis_that_refuses(broker: Redis, database: RedisJobDatabase) -> None:
-    """A password that became wrong, a replica that takes no changes: one plain error, until it is put right."""
+    """A wrong password and a read-only replica raise one clear error until they are fixed."""
     accept(database, 0)
     broker.kill()
     broker.start(REDIS_PASSWORD="changed")
@@ -165,7 +165,7 @@ def test_a_redis_that_refuses(broker: Redis, database: RedisJobDatabase) -> None
 
 
 def test_a_full_queue_costs_no_more(broker: Redis, database: RedisJobDatabase) -> None:
-    """Claiming among 5,000 jobs of 50 owners, and whatever else a request asks, takes no more commands than among 500."""
+    """Claims and other commands need no more Redis commands with 5,000 jobs of 50 owners than with 500."""
 
     def fill(low: int, high: int) -> None:
         for number in range(50):

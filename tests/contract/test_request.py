@@ -1,4 +1,4 @@
-"""A request is named by its content: the same name everywhere for the same request, another name for another one."""
+"""A request's id is a digest of its content: equal requests have equal ids everywhere, different ones different ids."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ REQUESTS = st.fixed_dictionaries(
 
 
 def key(body: dict[str, Any], digest: str = DIGEST) -> str:
-    """The id of a request."""
+    """Return the id of a request."""
     return AnalysisRequest(**body).settled({"name": "softmax"}).key(digest)
 
 
 def meaning(body: dict[str, Any]) -> dict[str, Any]:
-    """What a request asks for, without the order of what has none."""
+    """Return the meaning of a request, without the order of sets."""
     sets = ("lenses", "measures", "layers", "heads")
     return {name: sorted(set(value)) if name in sets and value is not None else value for name, value in body.items()}
 
@@ -48,14 +48,14 @@ def meaning(body: dict[str, Any]) -> dict[str, Any]:
 @settings(max_examples=300, derandomize=True, deadline=None)
 @given(REQUESTS, REQUESTS)
 def test_same_name_exactly_for_the_same_request(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Equal in meaning, equal in name; different in meaning, different in name."""
+    """Ids are equal exactly if the meanings are equal."""
     assert (key(one) == key(other)) == (meaning(one) == meaning(other))
 
 
 @settings(max_examples=100, derandomize=True, deadline=None)
 @given(REQUESTS, st.randoms(use_true_random=False))
 def test_order_and_repetition_do_not_matter(body: dict[str, Any], random: Any) -> None:
-    """Lenses, measures, layers and heads are sets."""
+    """Lenses, measures, layers and heads are treated as sets."""
     shuffled = dict(body)
     for name in ("lenses", "measures", "layers", "heads"):
         if body[name]:
@@ -83,18 +83,18 @@ SHIFTED = [
 
 @pytest.mark.parametrize(("one", "other"), SHIFTED, ids=range(len(SHIFTED)))
 def test_boundaries_do_not_shift(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """What looks alike when it is written one after the other is not confused."""
+    """Fields that would look equal when concatenated are not confused."""
     assert key({"model": "m", **one}) != key({"model": "m", **other})
 
 
 def test_another_model_is_another_request() -> None:
-    """The name holds the files' digest, not only the model's name."""
+    """The id depends on the digest of the model's files, not only on its name."""
     body = {"model": "m", "text": "a"}
     assert key(body, "0" * 64) != key(body, "1" * 64)
 
 
 def test_defaults_are_spelled_out() -> None:
-    """Leaving a field out and giving its default is the same request."""
+    """Omitting a field is the same as giving its default."""
     short = {"model": "m", "text": "a"}
     long = {
         **short,
@@ -110,14 +110,14 @@ def test_defaults_are_spelled_out() -> None:
 
 
 def test_a_name_is_an_id() -> None:
-    """128 bits as 32 hexadecimal digits."""
+    """An id has 128 bits as 32 hexadecimal digits."""
     assert len(key({"model": "m", "text": "a"})) == 32
     assert int(key({"model": "m", "text": "a"}), 16) >= 0
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])
 def test_the_name_is_the_same_in_every_process(seed: str) -> None:
-    """Neither PYTHONHASHSEED nor the process has a part in it."""
+    """The id does not depend on PYTHONHASHSEED or the process."""
     body = {"model": "m", "text": "Größe \U0001f600", "lenses": ["effective", "weights"], "heads": [3, 1]}
     code = f"from headscope.request import AnalysisRequest; print(AnalysisRequest(**{body!r}).settled({{'name': 'softmax'}}).key({DIGEST!r}))"
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"}
@@ -126,7 +126,7 @@ def test_the_name_is_the_same_in_every_process(seed: str) -> None:
 
 
 def test_a_payload_gives_the_same_request() -> None:
-    """What the worker reads back from the record is what was accepted."""
+    """A worker reads the request from the job database as it was accepted."""
     request = AnalysisRequest(model="m", text="a\u2028b", mechanism={"name": "softmax"}, heads=[2, 1])
     assert AnalysisRequest.model_validate_json(request.model_dump_json()) == request
 
@@ -134,7 +134,7 @@ def test_a_payload_gives_the_same_request() -> None:
 @settings(max_examples=100, derandomize=True, deadline=None)
 @given(REQUESTS, REQUESTS)
 def test_one_recipe_for_all_inputs(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """The recipe is everything but the input: equal with any text, different with any other choice; none where the input runs again."""
+    """The recipe is the request without its input, and empty if the model runs again on the input."""
     swapped = {**one, "text": other["text"], "text_pair": other["text_pair"]}
     again = [lens for lens in one["lenses"] if {"replay", "padding"} & set(LENSES[lens].needs)]
     assert (recipe(one) == "") is bool(again)
@@ -147,7 +147,7 @@ def test_one_recipe_for_all_inputs(one: dict[str, Any], other: dict[str, Any]) -
 
 
 def recipe(body: dict[str, Any], digest: str = DIGEST) -> str:
-    """The recipe of a request."""
+    """Return the recipe of a request."""
     return AnalysisRequest(**body).recipe(digest)
 
 
@@ -156,6 +156,6 @@ def recipe(body: dict[str, Any], digest: str = DIGEST) -> str:
     [{"image": "aGVhZHM="}, {"token_ids": [1], "target_ids": [1]}, {"text": "a", "generate": {"max_new_tokens": 1}}],
 )
 def test_some_inputs_go_alone(other: dict[str, Any]) -> None:
-    """Images, texts for two stacks, and texts that the model continues have no recipe; token ids and pairs share that of a text."""
+    """Images, texts for two stacks and texts to continue have no recipe; token ids and pairs share that of a text."""
     assert recipe({"model": "m", **other}) == ""
     assert recipe({"model": "m", "token_ids": [1]}) == recipe({"model": "m", "text": "a", "text_pair": "b"}) != ""

@@ -1,4 +1,4 @@
-"""Whose turn it is: fair to owners, kind to warm models, and told truly to whoever waits."""
+"""Scheduling: fair to owners, in favour of loaded models, with correct queue positions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ids(*numbers: int) -> list[str]:
 
 
 def test_single_requests_first_then_arrival(database: JobDatabase) -> None:
-    """An owner's batch waits behind its single requests, however late they come."""
+    """An owner's batch is behind all of its single requests, however late they arrive."""
     accept(database, 0, 1, batch="b", priority=1)
     accept(database, 2)
     accept(database, 3)
@@ -28,7 +28,7 @@ def test_single_requests_first_then_arrival(database: JobDatabase) -> None:
 
 @pytest.mark.parametrize("priority", [0, 1])
 def test_one_job_waits_for_no_flood(database: JobDatabase, priority: int) -> None:
-    """A user with one job waits for two of a flooder's at most, whenever it comes, and be it a batch against single requests."""
+    """A user with one job waits for at most two jobs of another user's flood, even with a batch against single requests."""
     accept(database, *range(100), owner="flooder")
     for taken in range(4):
         for _ in range(taken):
@@ -42,7 +42,7 @@ def test_one_job_waits_for_no_flood(database: JobDatabase, priority: int) -> Non
 
 
 def test_owners_take_turns(database: JobDatabase) -> None:
-    """Three owners with many jobs each get the same share, and one who was away does not make up for it."""
+    """Three owners with many jobs get equal shares, and an owner without jobs does not save up turns."""
     for number, owner in enumerate(("ann", "bob", "cid")):
         accept(database, *range(100 * number, 100 * number + 20), owner=owner)
     taken = Counter(claimed(database).owner for _ in range(30))
@@ -53,7 +53,7 @@ def test_owners_take_turns(database: JobDatabase) -> None:
 
 
 def test_an_owner_who_sends_one_at_a_time_does_not_starve_others(database: JobDatabase) -> None:
-    """Always having just one job, sent while the one before runs, gives no more than one's turn."""
+    """An owner who always has one queued job gets no more than its share."""
     accept(database, *range(20), owner="ann")
     accept(database, 100, owner="bob")
     taken: Counter[str] = Counter()
@@ -66,8 +66,8 @@ def test_an_owner_who_sends_one_at_a_time_does_not_starve_others(database: JobDa
     assert taken == {"ann": 10, "bob": 10}
 
 
-def test_places_are_the_order_of_claims(database: JobDatabase) -> None:
-    """What every waiting job is told is what happens, with owners and batches in any order, claims, cancellations and losses in between."""
+def test_positions_are_the_order_of_claims(database: JobDatabase) -> None:
+    """The position of every queued job is correct, with random owners, batches, claims, cancellations and losses."""
     chance = random.Random(0)
     jobs = []
     for number in range(120):
@@ -84,8 +84,8 @@ def test_places_are_the_order_of_claims(database: JobDatabase) -> None:
     assert order(database) == sorted(places, key=lambda id_: places[id_] or 0)
 
 
-def test_no_place_once_it_runs(database: JobDatabase) -> None:
-    """A place is only of what waits."""
+def test_no_position_once_it_runs(database: JobDatabase) -> None:
+    """Only queued jobs have a position."""
     (queued,) = accept(database, 0)
     assert database.position(queued) == 0
     running = claimed(database)
@@ -94,7 +94,7 @@ def test_no_place_once_it_runs(database: JobDatabase) -> None:
 
 
 def test_warm_models_go_first(database: JobDatabase) -> None:
-    """An owner's jobs of a model that the worker has in memory go before its others; of owners by one round at most."""
+    """Jobs of a loaded model precede the owner's other jobs, and other owners' jobs by one round at most."""
     for number in range(12):
         accept(database, number, model=f"m{number % 3}")
     warm = Worker("w", warm=frozenset({"m1"}))
@@ -102,7 +102,7 @@ def test_warm_models_go_first(database: JobDatabase) -> None:
 
 
 def test_alternating_models_are_not_loaded_again_and_again(database: JobDatabase) -> None:
-    """A worker that keeps one model does 200 jobs of five models in any order with a few loads of each, not one per job."""
+    """A worker with one model in memory runs 200 jobs of five models with a few loads of each."""
     chance = random.Random(0)
     database.enqueue(Work(f"{number:032x}", "{}", model=chance.choice("vwxyz")) for number in range(200))
     models = []
@@ -115,7 +115,7 @@ def test_alternating_models_are_not_loaded_again_and_again(database: JobDatabase
 
 
 def test_a_warm_model_is_not_unfair(database: JobDatabase) -> None:
-    """One job of a cold model still waits for two of a flooder's at most, and no batch passes a single request."""
+    """A job of a model that is not loaded still waits for at most two jobs of a flood, and no batch overtakes a single request."""
     accept(database, *range(50), owner="flooder", model="warm")
     (mine,) = accept(database, 1000, owner="ann", model="cold")
     warm = Worker("w", warm=frozenset({"warm"}))
@@ -123,14 +123,14 @@ def test_a_warm_model_is_not_unfair(database: JobDatabase) -> None:
 
 
 def test_a_batch_of_a_warm_model_waits(database: JobDatabase) -> None:
-    """However warm its model."""
+    """Even if its model is loaded."""
     accept(database, 0, priority=1, model="warm")
     accept(database, 1, model="cold")
     assert order(database, Worker("w", warm=frozenset({"warm"}))) == ids(1, 0)
 
 
 def test_the_head_is_not_passed_over_for_long(database: JobDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After some seconds at the head of the line a job is taken whatever is warm; the time counts from when it was passed over first."""
+    """A job at the head of the queue is taken some seconds after it was first passed over, whatever is loaded."""
     accept(database, 0, model="cold")
     accept(database, 1, 2, 3, model="warm")
     warm = Worker("w", warm=frozenset({"warm"}))
@@ -143,7 +143,7 @@ def test_the_head_is_not_passed_over_for_long(database: JobDatabase, monkeypatch
 
 @pytest.mark.parametrize("passed_over", [rules.PATIENCE_SECONDS + 0.001, -3600.0])
 def test_patience_ends_whatever_the_clock_does(passed_over: float) -> None:
-    """Put back by an hour, it makes nobody wait for an hour."""
+    """A clock that is set back by an hour delays no job by an hour."""
     line = [
         rules.Waiting(id_, "ann", number, 0, number, model, alike=False, tokens=None, attempts=0)
         for number, (id_, model) in enumerate(zip(IDS, ["cold", "warm", "cold", "warm"], strict=True))
@@ -157,7 +157,7 @@ def group(database: JobDatabase, most_tokens: int) -> list[Job]:
 
 
 def test_alike_jobs_are_claimed_together(database: JobDatabase) -> None:
-    """One recipe and one length, of whatever owner, as many as fit; each with a run of its own."""
+    """Jobs of one recipe and length, of any owners, are claimed together as far as they fit, each with its own run."""
     accept(database, 0, 1, recipe="r", tokens=10)
     accept(database, 2, recipe="r", tokens=11)
     accept(database, 3, recipe="s", tokens=10)
@@ -177,7 +177,7 @@ def test_alike_jobs_are_claimed_together(database: JobDatabase) -> None:
 
 
 def test_what_has_lost_a_worker_runs_alone(database: JobDatabase) -> None:
-    """A job that killed its worker takes no others along the next time, neither as first nor as companion."""
+    """A job that killed its worker is claimed alone afterwards."""
     accept(database, 0, 1, 2, recipe="r", tokens=10)
     first, second, third = group(database, 100)
     database.requeue(second.id, second.run, "again")
@@ -191,7 +191,7 @@ def test_what_has_lost_a_worker_runs_alone(database: JobDatabase) -> None:
 
 
 def test_a_group_costs_its_owner_as_many_turns(database: JobDatabase) -> None:
-    """Taking many at once is no way past the others."""
+    """A group counts as one turn per job."""
     accept(database, *range(32), owner="ann", recipe="r", tokens=10)
     accept(database, *range(100, 110), owner="bob")
     batches = Worker("w", most_tokens=80)
@@ -200,13 +200,13 @@ def test_a_group_costs_its_owner_as_many_turns(database: JobDatabase) -> None:
 
 
 def test_groups_are_bounded() -> None:
-    """However short the inputs."""
+    """Even with short inputs."""
     job = rules.Waiting(IDS[0], "ann", 0, 0, 0, "m", alike=True, tokens=1, attempts=0)
     assert rules.count_companions(job, 10**6) == rules.LARGEST_GROUP - 1
 
 
-def test_cancelled_jobs_leave_the_line(database: JobDatabase) -> None:
-    """What was cancelled is neither claimed, nor counted, nor a companion."""
+def test_cancelled_jobs_leave_the_queue(database: JobDatabase) -> None:
+    """Cancelled jobs are not claimed, not counted, and not companions."""
     accept(database, *range(4), recipe="r", tokens=10)
     database.cancel(IDS[0])
     database.cancel(IDS[2])

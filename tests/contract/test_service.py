@@ -1,4 +1,4 @@
-"""What a server makes of jobs and results together."""
+"""How a server combines jobs and results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .test_store import name, write
 
 @pytest.fixture
 def service(tmp_path: Path) -> Service:
-    """A server's parts; nobody does its jobs."""
+    """A server's service without an engine."""
     return Service(Settings(home=tmp_path / "home"))
 
 
 def test_what_can_be_read_is_forgotten_though_its_job_goes_on(service: Service) -> None:
-    """A worker says that a job has ended a moment after its result is there."""
+    """A worker reports the end of a job shortly after it has published the result."""
     running(service.database, 1)
     write(service.results, 1)
     assert service.find(IDS[1])[1] is not None

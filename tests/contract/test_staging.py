@@ -1,4 +1,4 @@
-"""What a killed or paused worker left half written goes as soon as its attempt has ended."""
+"""Unfinished files of killed or paused workers are removed as soon as their attempt has ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def results(place: Place) -> Results:
-    """The store itself."""
+    """The store."""
     return place.open()
 
 

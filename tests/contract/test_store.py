@@ -1,4 +1,4 @@
-"""The store of results, of every kind: whole or not at all, never wrong, never over its quota, whatever else reads and writes."""
+"""The store of results, of every kind: results are complete and correct, and within the quota, with any concurrent readers and writers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FILES = ["manifest.json", "small.safetensors", *LENSES_FILES]
 
 
 def name(number: int) -> str:
-    """An id."""
+    """Return an id."""
     return f"{number:032x}"
 
 
 def content(number: int) -> np.ndarray:
-    """The maps that belong to an id."""
+    """Return the maps of an id."""
     return np.random.default_rng(number).random(SHAPE, np.float32)
 
 
@@ -76,12 +76,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def results(place: Place) -> Results:
-    """The store itself."""
+    """The store."""
     return place.open()
 
 
 def test_what_is_written_is_read(results: Results, place: Place) -> None:
-    """Document, small arrays and maps come back, also in another process' store."""
+    """Document, small arrays and maps are read back, in another process too."""
     write(results, 1)
     check(results, 1)
     check(place.open(), 1)
@@ -91,7 +91,7 @@ def test_what_is_written_is_read(results: Results, place: Place) -> None:
     ("layers", "heads"), [(ALL, ALL), (slice(1, 2), ALL), (ALL, slice(2, 3)), (slice(0, 1), slice(1, 3))]
 )
 def test_slices_are_slices(results: Results, layers: slice, heads: slice) -> None:
-    """A part of a map is that part of the whole."""
+    """A slice of a map equals that slice of the whole map."""
     write(results, 1)
     assert np.array_equal(results.get(name(1)).maps("weights", layers, heads), content(1)[layers, heads])
 
@@ -104,7 +104,7 @@ def test_map_files_are_plain_safetensors(results: Results, place: Place) -> None
 
 
 def test_unknown_results(results: Results) -> None:
-    """What was never stored is not there, and deleting it says so."""
+    """A result that was never stored is missing, and deleting it returns False."""
     assert results.get(name(1)) is None
     assert not results.has(name(1))
     assert not results.delete(name(1))
@@ -112,17 +112,17 @@ def test_unknown_results(results: Results) -> None:
 
 
 def test_what_is_not_finished_leaves_nothing(results: Results, place: Place) -> None:
-    """A writer that stops half-way is as if it had never been."""
+    """A writer that stops early leaves nothing."""
     with results.writer(name(1)) as writer:
         writer.open(SHAPES)
         writer.write("weights", 0, 0, content(1)[0])
     assert not results.has(name(1))
     assert not list(results.staging.iterdir())
-    assert place.lying() == []
+    assert place.paths() == []
 
 
 def test_nothing_is_visible_before_the_end(results: Results) -> None:
-    """A reader sees no result while it is written."""
+    """A result is not visible before it is published."""
     with results.writer(name(1)) as writer:
         writer.open({"weights": SHAPE})
         writer.write("weights", 0, 0, content(1)[0])
@@ -130,39 +130,39 @@ def test_nothing_is_visible_before_the_end(results: Results) -> None:
 
 
 def test_written_twice_stays_the_first(results: Results, place: Place) -> None:
-    """A result is named by its content: the second writer of the same name changes nothing, and leaves nothing."""
+    """The second writer of an id changes nothing and leaves nothing."""
     write(results, 1)
     first = results.get(name(1)).digest
     write(place.open(), 1)
     check(results, 1)
     assert results.get(name(1)).digest == first
     assert results.usage()[0] == 1
-    assert len(place.lying()) == len(FILES)
+    assert len(place.paths()) == len(FILES)
 
 
 def test_delete(results: Results, place: Place) -> None:
-    """A deleted result is gone from index and shelf, and can be written again."""
+    """A deleted result is removed from index and backend, and can be written again."""
     write(results, 1)
     assert results.delete(name(1))
     assert results.get(name(1)) is None
-    assert place.lying() == []
+    assert place.paths() == []
     assert results.usage() == (0, 0)
     write(results, 1)
     check(results, 1)
 
 
 def test_deleted_while_it_is_read(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who reads what is just being deleted finds it whole or not at all, but never damaged."""
+    """During its deletion a result is complete or missing, but never damaged."""
     write(results, 1)
-    shelf, found = results._backend, []
+    backend, found = results._backend, []
 
     def remove(id_: str) -> bool:
         found.append(results.get(id_))
-        gone = type(shelf).remove(shelf, id_)
+        gone = type(backend).remove(backend, id_)
         found.append(results.get(id_))
         return gone
 
-    monkeypatch.setattr(shelf, "remove", remove)
+    monkeypatch.setattr(backend, "remove", remove)
     assert results.delete(name(1))
     assert found[0] is not None
     assert found[1] is None
@@ -173,12 +173,12 @@ def test_usage_is_what_lies_there(results: Results, place: Place) -> None:
     """The index counts results and their bytes exactly."""
     for number in (0, 1, 2, 2):
         write(results, number)
-    size = sum(place.files.size(path) for path in place.lying())
+    size = sum(place.files.size(path) for path in place.paths())
     assert results.usage() == (3, size)
 
 
 def test_quota_keeps_what_was_used_last(results: Results, place: Place) -> None:
-    """When room is needed the least recently used go, as many as needed and no more."""
+    """The least recently used results are evicted, and no more than needed."""
     write(results, 0)
     each = results.usage()[1]
     small = place.open(int(each * 3.5))
@@ -191,18 +191,18 @@ def test_quota_keeps_what_was_used_last(results: Results, place: Place) -> None:
     write(small, 4)
     assert [small.has(name(number)) for number in range(5)] == [False, True, False, True, True]
     assert small.usage()[1] <= each * 3.5
-    assert len(place.lying()) == 3 * len(FILES)
+    assert len(place.paths()) == 3 * len(FILES)
 
 
 def test_larger_than_the_quota(results: Results, place: Place) -> None:
-    """A result that can never fit is refused and pushes nothing out."""
+    """A result larger than the quota is rejected and evicts nothing."""
     write(results, 0)
     small = place.open(1000)
     with pytest.raises(StorageFull):
         write(small, 1)
     check(small, 0)
     assert not list(results.staging.iterdir())
-    assert len(place.lying()) == len(FILES)
+    assert len(place.paths()) == len(FILES)
 
 
 # Damage after which every byte that is read is still what it was.
@@ -225,7 +225,7 @@ def damage(place: Place, file: str, how: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("how", ["missing", "empty", "cut", "longer", "folder", "exchanged"])
 def test_damage_is_found(results: Results, place: Place, file: str, how: str) -> None:
-    """A file that is gone, cut, of another result, or no file at all is reported, never read as data. It is put aside, once, and written again."""
+    """A file that is missing, cut, of another result, or a folder is detected. The result is quarantined once and can be written again."""
     write(results, 1)
     write(results, 2)
     damage(place, file, how)
@@ -245,7 +245,7 @@ def test_damage_is_found(results: Results, place: Place, file: str, how: str) ->
 
 @pytest.fixture(scope="module", params=KINDS)
 def damaged_place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """A store with one result, of which bits are flipped and put back."""
+    """A store with one result, whose bits are flipped and restored."""
     place = new_place(request.param, request, tmp_path_factory.mktemp("store"))
     write(place.open(), 1)
     return place
@@ -254,7 +254,7 @@ def damaged_place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 @settings(max_examples=60, derandomize=True, deadline=None)
 @given(file=st.sampled_from(FILES), where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_any_flipped_bit_is_found(damaged_place: Place, file: str, where: float, bit: int) -> None:
-    """One bit anywhere: the data read is right, or Corrupt is raised; wrong answers are 0."""
+    """With any bit flipped, the data is right or Corrupt is raised."""
     path, files = damaged_place.file(name(1), file), damaged_place.files
     data = files.cat_file(path)
     byte = int(where * len(data))
@@ -272,21 +272,21 @@ def test_any_flipped_bit_is_found(damaged_place: Place, file: str, where: float,
 
 
 def test_quarantine_keeps_the_newest_ten(results: Results, place: Place) -> None:
-    """Damaged results are put aside for a person to look at, but not for ever; healthy ones stay where they are."""
+    """The ten newest damaged results are kept for inspection; valid ones are not quarantined."""
     for number in range(12):
         write(results, number)
         assert not results.quarantine(name(number))
         place.files.pipe_file(place.file(name(number), "weights.safetensors"), b"damaged")
         assert results.quarantine(name(number))
         assert results.get(name(number)) is None
-    aside = [path.partition("/quarantine/")[2].partition(".")[0] for path in place.lying("quarantine")]
-    assert aside == [name(number) for number in range(2, 12) for _ in FILES]
+    quarantined = [path.partition("/quarantine/")[2].partition(".")[0] for path in place.paths("quarantine")]
+    assert quarantined == [name(number) for number in range(2, 12) for _ in FILES]
     write(results, 11)
     check(results, 11)
 
 
 def test_tidy_removes_what_was_left(results: Results, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a result, half an upload and half an export go, in a store with other writers after an hour; finished results stay."""
+    """Unfinished results, uploads and exports are removed, in a shared store after an hour; finished results stay."""
     write(results, 1)
     half = results.staging / "abc"
     half.mkdir()
@@ -295,21 +295,21 @@ def test_tidy_removes_what_was_left(results: Results, place: Place, monkeypatch:
     if place.kind == "bucket":
         for number in (1, 2):
             place.files.pipe_file(f"{place.path}/results/{name(number)}/abc/weights.safetensors", b"half")
-    before = place.lying()
+    before = place.paths()
     place.open().tidy()
     if place.kind != "local":
         assert len(list(results.staging.iterdir())) == 2
-        assert place.lying() == before
+        assert place.paths() == before
         later = time.time() + 3700
         monkeypatch.setattr(time, "time", lambda: later)
         results._backend.tidy()
     assert not list(results.staging.iterdir())
-    assert len(place.lying()) == len(FILES)
+    assert len(place.paths()) == len(FILES)
     check(results, 1)
 
 
 def forget(place: Place) -> None:
-    """The index loses everything, as when its file is removed, or its Redis restarts empty."""
+    """Empty the index, as if its file were removed or its Redis restarted without data."""
     if place.kind == "local":
         place.open()._index._connection.execute("DELETE FROM results")
     else:
@@ -317,7 +317,7 @@ def forget(place: Place) -> None:
 
 
 def test_lost_index_is_made_again(results: Results, place: Place) -> None:
-    """Without an index results are still read. Tidying enters them again, the least recently made first to go, and puts aside what is damaged."""
+    """Without an index results are still readable. Tidying indexes them by age and quarantines damaged ones."""
     for number in range(4):
         write(results, number)
     each = results.usage()[1] // 4
@@ -336,7 +336,7 @@ def test_lost_index_is_made_again(results: Results, place: Place) -> None:
 
 
 def test_tidy_forgets_what_is_gone(results: Results, place: Place) -> None:
-    """What somebody removed by hand does not count any more."""
+    """Results that were removed by hand leave the index."""
     write(results, 1)
     write(results, 2)
     place.files.rm(place.file(name(1), "manifest.json").rpartition("/")[0], recursive=True)
@@ -347,7 +347,7 @@ def test_tidy_forgets_what_is_gone(results: Results, place: Place) -> None:
 
 
 def test_files_are_private(tmp_path: Path) -> None:
-    """Other users of the machine can't read results."""
+    """Other users of the machine cannot read results."""
     results = Results.local(tmp_path, LARGE)
     write(results, 1)
     for path in (tmp_path / "results", results.staging, tmp_path / "results" / "00" / name(1)):
@@ -382,7 +382,7 @@ print(json.dumps(done))
 
 
 def test_many_processes_at_once(results: Results, place: Place) -> None:
-    """Readers and writers in processes, with evictions all the time: no error, no wrong data, the quota holds."""
+    """Concurrent processes read and write with constant evictions: no error, no wrong data, and the quota holds."""
     write(results, 0)
     quota = int(results.usage()[1] * 4.5)
     rounds = "15" if place.kind == "bucket" else "60"
@@ -421,12 +421,12 @@ with Place.load(sys.argv[1]).open().writer(name(1)) as writer:
 
 
 def test_killed_writer(results: Results, place: Place) -> None:
-    """A writer that is killed half-way leaves nothing that anybody sees, and nobody has to wait for it."""
+    """A killed writer leaves nothing visible and blocks no other process."""
     with subprocess.Popen([sys.executable, "-c", HALF_WRITER, place.json()], stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"half\n"
         process.kill()
     assert results.get(name(1)) is None
     assert not results.has(name(1))
-    assert place.lying() == []
+    assert place.paths() == []
     write(results, 1)
     check(results, 1)

@@ -1,4 +1,4 @@
-"""Waiting for jobs: nobody misses an end, and the record is asked the same few questions however many wait."""
+"""Waiting for jobs: every caller sees the end, with a constant number of queries."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.contract.job_databases import IDS, accept, claimed, running, the
 from tests.support.server import eventually
 
 
-class Asked:
-    """A record that counts what it is asked, and can be made to fail."""
+class CountingDatabase:
+    """A job database that counts queries, and can be made to fail."""
 
     def __init__(self, database: JobDatabase) -> None:
         self.database, self.calls, self.away = database, Counter[str](), False
@@ -26,7 +26,7 @@ class Asked:
 
 
 def test_everybody_sees_the_end(database: JobDatabase) -> None:
-    """Five hundred who wait for two jobs, with progress in between; and whoever comes later."""
+    """Five hundred callers wait for two jobs with progress, and others join late."""
 
     async def watch() -> None:
         watcher = Watcher(database)
@@ -52,10 +52,10 @@ def test_everybody_sees_the_end(database: JobDatabase) -> None:
 
 
 def test_one_look_serves_everybody(database: JobDatabase) -> None:
-    """Per tick one question what has changed, and one for what somebody waits for; none for other jobs' changes."""
+    """A tick makes one query for changes and one for jobs with callers, none for other jobs."""
 
     async def watch() -> None:
-        asked = Asked(database)
+        asked = CountingDatabase(database)
         watcher = Watcher(asked)
         job = running(database, 0)
         other = running(database, 1)
@@ -75,10 +75,10 @@ def test_one_look_serves_everybody(database: JobDatabase) -> None:
 
 
 def test_who_waits_outlives_an_outage(database: JobDatabase) -> None:
-    """While the record is away nobody is told anything wrong; once it is back the end is told."""
+    """Callers get no wrong state while the job database is away, and the end once it is back."""
 
     async def watch() -> None:
-        asked = Asked(database)
+        asked = CountingDatabase(database)
         watcher = Watcher(asked)
         job = running(database)
         waiting = asyncio.create_task(_collect(watcher, IDS[0]))
@@ -95,7 +95,7 @@ def test_who_waits_outlives_an_outage(database: JobDatabase) -> None:
 
 
 def test_old_news_end_nothing(database: JobDatabase) -> None:
-    """A job that was cancelled and sent again before somebody looks is followed to its new end, even if news of the old one come late."""
+    """A job that was cancelled and sent again is followed to its new end, even if updates of the old run arrive late."""
 
     async def watch() -> None:
         watcher = Watcher(database)
@@ -115,7 +115,7 @@ def test_old_news_end_nothing(database: JobDatabase) -> None:
 
 
 def test_waiting_has_a_limit(database: JobDatabase) -> None:
-    """`ended` gives the job as it is when time is up."""
+    """`ended` returns the job in its current state after the timeout."""
     job = running(database)
     asyncio.run(_ended(database, 0.05, job))
     database.finish(job.id, job.run, "done")

@@ -1,4 +1,4 @@
-"""What becomes of the jobs of workers that die, hang or leave: settled once, by whoever notices first."""
+"""Jobs of workers that die, hang or stop are settled exactly once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONG = 900.0
 
 
 def test_a_worker_is_known_while_it_is_heard_of(database: JobDatabase) -> None:
-    """What it says of itself, and what it holds, until it leaves."""
+    """A worker is listed with its state and its jobs until it deregisters."""
     assert database.workers() == []
     database.heartbeat(TWO, [])
     job = running(database, worker=ONE)
@@ -35,14 +35,14 @@ def test_a_worker_is_known_while_it_is_heard_of(database: JobDatabase) -> None:
 
 
 def test_runs_without_heartbeat_are_lost(database: JobDatabase) -> None:
-    """Those whose worker beats are not; nor does a worker keep a run alive that it knows nothing of."""
+    """Runs with a heartbeat do not expire; a heartbeat covers only the runs that the worker knows."""
     first, second = running(database, 0, ONE), running(database, 1, TWO)
     assert database.expired(60) == []
     assert {job.id for job in database.expired()} == {first.id, second.id}
     assert database.expired(name="two") == [second]
 
     def only(worker: Worker, lost: str) -> None:
-        """From now on nobody but this worker beats, for both runs: in the end the other one is lost, and that one only."""
+        """Send heartbeats of one worker for both runs, and check that only the other worker's run expires."""
         since = database.now()
 
         def is_lost() -> bool:
@@ -61,7 +61,7 @@ def test_runs_without_heartbeat_are_lost(database: JobDatabase) -> None:
 
 
 def test_a_heartbeat_can_come_too_late(database: JobDatabase) -> None:
-    """A worker that was given up, and comes back, keeps nothing alive that is another one's now."""
+    """A late heartbeat does not extend runs of jobs that other workers have claimed."""
     lost = running(database, 0, ONE)
     settle(database, [lost], LONG)
     again = claimed(database, TWO)
@@ -71,7 +71,7 @@ def test_a_heartbeat_can_come_too_late(database: JobDatabase) -> None:
 
 
 def test_poison_fails_after_three_workers(database: JobDatabase) -> None:
-    """Tried again twice, then failed; each loss is counted."""
+    """A job is retried twice, then fails; each loss is counted."""
     accept(database, 0)
     for attempt in (1, 2, 3):
         job = claimed(database)
@@ -85,7 +85,7 @@ def test_poison_fails_after_three_workers(database: JobDatabase) -> None:
 
 
 def test_a_job_out_of_time_is_not_tried_again(database: JobDatabase) -> None:
-    """Its worker hung, and was killed for it."""
+    """The job of a worker that hung and was killed fails."""
     job = running(database)
     eventually(lambda: job.started is not None and database.now() > job.started, "time")
     settle(database, [job], 0.0)
@@ -95,7 +95,7 @@ def test_a_job_out_of_time_is_not_tried_again(database: JobDatabase) -> None:
 
 
 def test_many_notice_but_one_settles(open_database: Open) -> None:
-    """A loss costs each job of a group one attempt, however many servers notice at once."""
+    """A loss costs each job of a group one attempt, however many servers detect it."""
     database = open_database()
     accept(database, 0, 1, 2, recipe="r", tokens=10)
     jobs = database.claim(Worker("one", most_tokens=100))
@@ -115,8 +115,8 @@ def test_many_notice_but_one_settles(open_database: Open) -> None:
     assert 1 <= database.counters()["worker_losses"] <= 3
 
 
-def test_a_cancelled_run_is_held_until_its_worker_lets_go(database: JobDatabase) -> None:
-    """So that a worker which does not listen can be killed; sent again meanwhile, the job is another run."""
+def test_a_cancelled_run_is_kept_until_its_worker_releases_it(database: JobDatabase) -> None:
+    """A worker that ignores a cancellation can be killed; if the job is sent again it has another run."""
     job = running(database, worker=ONE)
     database.cancel(job.id)
     assert database.unreleased(60) == []
@@ -132,8 +132,8 @@ def test_a_cancelled_run_is_held_until_its_worker_lets_go(database: JobDatabase)
 
 
 @pytest.mark.parametrize("how", ["leaves", "forgotten"])
-def test_nobody_is_killed_who_has_left(database: JobDatabase, how: str) -> None:
-    """The cancelled runs of a worker whose process has ended are let go."""
+def test_deregistered_workers_are_not_killed(database: JobDatabase, how: str) -> None:
+    """The cancelled runs of a worker whose process has ended are released."""
     job = running(database, worker=ONE)
     database.cancel(job.id)
     eventually(lambda: database.unreleased(0.0), "the unreleased run")
@@ -147,7 +147,7 @@ def test_nobody_is_killed_who_has_left(database: JobDatabase, how: str) -> None:
 
 
 class Interrupted:
-    """An engine whose job is interrupted by the time limit while it loads a model, and takes that for a damaged file."""
+    """An engine whose job the time limit interrupts while it loads a model, and which reports that as a damaged file."""
 
     warm: frozenset[str] = frozenset()
     most_tokens = 0
@@ -162,7 +162,7 @@ class Interrupted:
 
 
 def test_a_job_out_of_time_is_told_so(database: JobDatabase) -> None:
-    """Whatever the interruption was taken for, and however short the job was since its worker claimed it."""
+    """The job fails as timed out, whatever the engine reported, and even if it ended right at the limit."""
     accept(database, 0)
     station = WorkerProcess(
         ONE, lambda: database, Interrupted, lambda: 0, lambda _: None, job_seconds=LONG, prewarm=False

@@ -1,1 +1,1 @@
-"""Processes killed, disks full, files damaged: what stays true."""
+"""Fault tests: killed processes, full disks and damaged files."""

@@ -34,7 +34,7 @@ Run = dict[str, Any]
 
 
 def main() -> None:
-    """Do the runs that are missing, one repeat of everything after another, and write the table."""
+    """Run what is missing, one repeat of all faults after another, and write the table."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # all that was started ends, too
     asked = _arguments()
     runs: list[Run] = [] if asked.fresh or not FINISHED.exists() else json.loads(FINISHED.read_text("utf-8"))
@@ -73,7 +73,7 @@ def _chosen(asked: argparse.Namespace) -> Iterator[tuple[str, str]]:
 
 
 class Matrix:
-    """The stages of the runs, opened when they are needed, and anew after a run that left one unusable."""
+    """The stages of the runs, opened on demand and reopened after a run that left one unusable."""
 
     def __init__(self, jobs: int) -> None:
         self._jobs, self._stages = jobs, dict[str, tuple[Server, Stage]]()
@@ -108,7 +108,7 @@ class Matrix:
         return self._stages[deployment][1]
 
     def run(self, deployment: str, name: str) -> Run:
-        """One run; what went wrong is in its row."""
+        """Run a fault once; failures are recorded in its row."""
         stage = self._stage(deployment)
         try:
             return FAULTS[name].run(stage).as_dict()

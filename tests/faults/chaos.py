@@ -43,7 +43,7 @@ SIGNALS = (*[signal.SIGKILL] * 4, *[signal.SIGSTOP] * 2, signal.SIGTERM)
 
 
 class Chaos:
-    """Kills and stops parts of a cluster at random, and starts again what has ended. `struck` counts by part and signal."""
+    """Kills and stops parts of a cluster at random, and restarts what has ended. `struck` counts by part and signal."""
 
     def __init__(self, cluster: Cluster, seed: int, *, between: tuple[float, float], longest: float) -> None:
         self._cluster = cluster
@@ -57,7 +57,7 @@ class Chaos:
         self.struck: Counter[str] = Counter()
 
     def run(self, seconds: float) -> None:
-        """Strike for so long, then let everything run again."""
+        """Strike for a time, then let everything run again."""
         end = time.monotonic() + seconds
         due = 0.0
         while (now := time.monotonic()) < end:
@@ -69,7 +69,7 @@ class Chaos:
         self._resume(float("inf"))
 
     def look_after(self) -> None:
-        """Continue what has been stopped for long enough, and start what has ended."""
+        """Continue processes that have been stopped for long enough, and restart those that have ended."""
         now = time.monotonic()
         self._resume(now)
         for part in self._parts.values():
@@ -78,7 +78,7 @@ class Chaos:
                 part.revive()
 
     def whole(self) -> bool:
-        """Look after the parts, and return whether every server is ready and lists every worker."""
+        """Restart parts, and return whether every server is ready and lists every worker."""
         self.look_after()
         try:
             found = [server.client.get("/readyz").json() for server in self._cluster.servers]
@@ -134,7 +134,7 @@ def run(
     between: tuple[float, float] = BETWEEN,
     longest: float = LONGEST,
 ) -> dict[str, Any]:
-    """Strike a cluster for so long under that load; the account."""
+    """Strike a cluster under load for a time; return the account."""
     chaos, stage = Chaos(cluster, seed, between=between, longest=longest), Stage(cluster, expected, 0)
     apart, patience = 0.8 * seconds / len(bodies), seconds + PATIENCE
     with Load(lambda: cluster.servers, bodies, apart=apart, patience=patience) as load:
@@ -146,7 +146,7 @@ def run(
         settled = time.monotonic() - quiet
         stuck = sum(client.status != "done" for client in load.clients)
     eventually(chaos.whole, "every server and worker", PATIENCE)
-    stage.mend()
+    stage.restart_ended()
     account = stage.account(load.clients, DOCUMENTED)
     forget(cluster, expected)
     account.duplicate += stage.results()
@@ -161,7 +161,7 @@ def run(
 
 
 def main() -> None:
-    """One run of its own cluster."""
+    """Run a cluster once."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # all that was started ends, too
     parser = argparse.ArgumentParser(prog="python -m tests.faults.chaos")
     parser.add_argument("--minutes", type=float, default=10, help="how long parts are killed")

@@ -1,4 +1,4 @@
-"""A load of analyses and studies as clients ask for them: each goes on until it has its result, whatever becomes of servers meanwhile, and notes what it was told."""
+"""A load of analyses and studies: each client retries until it has its result, whatever happens to the servers, and records the responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ APART, AGAIN = 0.05, 0.25
 
 
 def requests(count: int) -> list[Body]:
-    """So many requests of small models; the first two and every twelfth take a second or more, so that a fault strikes in the middle of some."""
+    """Return requests of small models; the first two and every twelfth take a second or more, so that faults occur while some are running."""
 
     def one(number: int) -> Body:
         if number < 2 or number % 12 == 0:
@@ -39,12 +39,12 @@ def requests(count: int) -> list[Body]:
 
 
 def kind(body: Body) -> str:
-    """Return `analyses` or `studies`, whichever the body asks for."""
+    """Return `analyses` or `studies`, according to the body."""
     return "studies" if "dataset" in body else "analyses"
 
 
 def answers(server: Server, id_: str, body: Body) -> Iterator[httpx.Response]:
-    """What a client reads of a finished analysis or study."""
+    """Return what a client reads of a finished analysis or study."""
     if kind(body) == "studies":
         yield server.get(f"/studies/{id_}/export")
         return
@@ -54,7 +54,7 @@ def answers(server: Server, id_: str, body: Body) -> Iterator[httpx.Response]:
 
 
 def digest(read: Sequence[httpx.Response]) -> str:
-    """Of all tensors of these answers. The header of a file names them in any order."""
+    """Return a digest of all tensors of these responses, whose headers list them in any order."""
     assert all(answer.status_code == 200 for answer in read), [answer.text for answer in read]
     together = hashlib.sha256()
     for answer in read:
@@ -64,7 +64,7 @@ def digest(read: Sequence[httpx.Response]) -> str:
 
 
 def reference(server: Server, bodies: Sequence[Body]) -> dict[str, str]:
-    """What a server that nothing happens to answers, by id; it forgets these analyses again."""
+    """Return the responses of an undisturbed server by id, and forget these analyses again."""
     found = {}
     for id_, body in [(server.post(body, f"/{kind(body)}").json()["id"], body) for body in bodies]:
         assert list(server.events(id_, of=kind(body)))[-1]["status"] == "done"
@@ -74,7 +74,7 @@ def reference(server: Server, bodies: Sequence[Body]) -> dict[str, str]:
 
 
 def forget(server: Server, ids: Collection[str]) -> None:
-    """As if nobody had asked for these."""
+    """Delete these analyses."""
     for id_ in ids:
         for of in ("analyses", "studies"):
             assert server.client.delete(f"{API}/{of}/{id_}").status_code in (204, 404)
@@ -82,7 +82,7 @@ def forget(server: Server, ids: Collection[str]) -> None:
 
 @dataclass
 class Client:
-    """Somebody who wants one analysis or study and waits `patience` s for it, and what came of it. `version` is that of the job when it ended."""
+    """A client that waits `patience` s for an analysis or study, and its outcome. `version` is that of the ended job."""
 
     body: Body
     patience: float = PATIENCE
@@ -96,7 +96,7 @@ class Client:
     forgotten: int = 0
 
     def follow(self, servers: Callable[[], Sequence[Server]], turn: int, stop: threading.Event) -> None:
-        """Ask, listen, and after a fault go on at the next server until the analysis is done or patience ends. Requests an accepted job again only if it failed or is unknown."""
+        """Send the request and follow it, after a fault at the next server, until it is done or patience ends. An accepted job is sent again only if it failed or is unknown."""
         deadline = time.monotonic() + self.patience
         with httpx.Client(timeout=30, trust_env=False, headers=servers()[0].headers) as http:
             while self.status != "done" and time.monotonic() < deadline and not stop.is_set():
@@ -126,7 +126,7 @@ class Client:
                     self._hear(json.loads(line[6:]), version)
 
     def _welcome(self, answer: httpx.Response) -> bool:
-        """Whether this is no refusal; refusals are noted."""
+        """Return whether a response is a success; record errors."""
         if answer.status_code < 400:
             return True
         answer.read()
@@ -144,7 +144,7 @@ class Client:
 
 
 class Load:
-    """Clients that ask one after another, `apart` s from each other, each in a thread of its own."""
+    """Clients that send their requests `apart` s apart, each in its own thread."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class Load:
         self.wait()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until every client has its result, or none to hope for, or for so long; whether that is so."""
+        """Wait until every client has its result or has given up, at most for a time; return whether they have."""
         deadline = None if seconds is None else time.monotonic() + seconds
         for thread in self._threads:
             thread.join(None if deadline is None else max(deadline - time.monotonic(), 0))
@@ -183,11 +183,11 @@ class Load:
 
     @property
     def victim(self) -> str:
-        """The id of the first analysis, which takes long."""
+        """Return the id of the first analysis, which takes long."""
         return eventually(lambda: self.clients[0].id, "the first analysis")
 
     def done(self, number: int) -> list[Client]:
-        """Those that are done, once they are at least so many."""
+        """Wait for a number of finished clients and return them."""
 
         def found() -> list[Client]:
             ended = [client for client in self.clients if client.status == "done"]

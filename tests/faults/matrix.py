@@ -1,4 +1,4 @@
-"""Faults, each a function that strikes a stage under load and does no more than whoever looks after the machine would do to end it."""
+"""Faults: functions that strike a stage under load, and end the fault only as an operator would."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGE = {"text": "The cat sat on the mat because it was tired. " * 60, "max_toke
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens, in which homes, which failures are documented for it, and whether unfinished jobs may become unknown."""
+    """A fault, its deployments and documented errors, and whether unfinished jobs may become unknown."""
 
     title: str
     strike: Strike
@@ -37,7 +37,7 @@ class Fault:
     forgets: bool
 
     def run(self, stage: Stage) -> Account:
-        """One run on a stage."""
+        """Run a fault on a stage."""
         return stage.run(self.strike, self.documented, self.forgets)
 
 
@@ -47,7 +47,7 @@ FAULTS: dict[str, Fault] = {}
 def fault(
     title: str, *deployments: str, documented: tuple[str, ...] = (), forgets: bool = False
 ) -> Callable[[Strike], Strike]:
-    """Enter a function into the matrix under its name."""
+    """Add a function to the matrix under its name."""
 
     def enter(strike: Strike) -> Strike:
         name = strike.__name__.replace("_", "-")
@@ -147,7 +147,7 @@ def server_told_to_stop(stage: Stage, load: Load) -> None:
 
 
 def restart(stage: Stage, load: Load, how: signal.Signals) -> None:
-    """End the last server, and start it again."""
+    """Stop the last server and start it again."""
     stage.midway(load)
     server = stage.servers[-1]
     stage.struck()
@@ -233,7 +233,7 @@ def cache_stands_still(stage: Stage, load: Load) -> None:
 
 
 def read_all(stage: Stage, load: Load) -> None:
-    """Everybody reads."""
+    """Read a tile of every analysis."""
     for client in load.clients:
         assert stage.server.get(f"/analyses/{client.id}/grid/weights").status_code == 200
 
@@ -306,7 +306,7 @@ def cancelled(stage: Stage, load: Load) -> None:
 
 
 def reached(stage: Stage, id_: str, wanted: str) -> None:
-    """Wait until a job is at that stage, or has left it behind already."""
+    """Wait until a job has reached a stage."""
     stages = ("queued", "loading", "forward", "writing", "done")
 
     def now() -> str:
@@ -316,7 +316,7 @@ def reached(stage: Stage, id_: str, wanted: str) -> None:
 
 
 def ends(stage: Stage, id_: str, status: str, code: str | None = None) -> None:
-    """A job beside the load ends like this."""
+    """Check how a job beside the load ends."""
     document = stage.server.ended(id_)
     told = (document["status"], (document["error"] or {}).get("code"))
     assert told == (status, code), f"{told} instead of {(status, code)}"

@@ -1,4 +1,4 @@
-"""Where faults happen: a server or a cluster under load, and the account of what became of the load."""
+"""The stage of faults: a server or a cluster under load, and the account of the load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS = {"job_seconds": JOB_SECONDS, "log_format": "json"}
 
 
 def open_deployment(deployment: str, folder: Path, models: Path) -> Server:
-    """The home of that name, not started yet."""
+    """Return the deployment of that name, not started yet."""
     if deployment == "embedded":
         return Server(folder / "home", models, **SETTINGS)
     return Cluster(folder / "home", models, servers=2, workers=2, **SETTINGS)
@@ -29,7 +29,7 @@ def open_deployment(deployment: str, folder: Path, models: Path) -> Server:
 
 @dataclass
 class Account:
-    """What became of a load of `jobs`: everything but `refused`, `resent`, `again` and the times must be 0.
+    """The outcome of a load of `jobs`: everything but `refused`, `resent`, `again` and the times must be 0.
 
     `lost`: accepted, and never done, or not known any more. `duplicate`: ended twice, or more than one result. `wrong`: other bytes than those of
     a server that nothing happened to. `errors`: answers of 500 and above that are not documented. `refused`: documented ones. `resent`: failed as
@@ -51,7 +51,7 @@ class Account:
 
     @property
     def kept(self) -> bool:
-        """Whether every promise was."""
+        """Whether every promise was kept."""
         return not (self.lost or self.duplicate or self.wrong or self.errors or self.broken)
 
     def as_dict(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class Account:
 
 
 class Stage:
-    """One home under load, as a fault sees it. `others` are analyses beside the load, each with the forward passes that it takes."""
+    """A deployment under load. `others` are analyses beside the load, each with the number of its forward passes."""
 
     def __init__(self, server: Server, expected: Mapping[str, str], jobs: int) -> None:
         self.server, self._expected, self._bodies = server, expected, requests(jobs)
@@ -69,24 +69,24 @@ class Stage:
         self._struck = 0.0
 
     def ask(self, passes: int = 0, **body: Any) -> str:
-        """Ask for an analysis beside the load that is expected to take so many forward passes; its id."""
+        """Request an analysis beside the load with its expected number of forward passes; return its id."""
         id_ = self.server.submit(**{**SLOW, "measures": [], **body})
         self.others[id_] = passes
         return id_
 
     @property
     def cluster(self) -> Cluster:
-        """The server, where it is a cluster."""
+        """The server as a cluster."""
         assert isinstance(self.server, Cluster)
         return self.server
 
     @property
     def servers(self) -> list[Server]:
-        """Those that answer requests."""
+        """The servers."""
         return self.server.servers if isinstance(self.server, Cluster) else [self.server]
 
     def runner(self, id_: str) -> psutil.Process:
-        """The process that runs the model of a running job."""
+        """Return the process that runs the model of a running job."""
         if isinstance(self.server, Cluster):
             return self.server.holder(id_).child()
         return self.server.child()
@@ -96,22 +96,22 @@ class Stage:
         return self.server.children()
 
     def midway(self, load: Load) -> str:
-        """The id of an analysis in the middle of its forward pass."""
+        """Return the id of an analysis during its forward pass."""
         self.server.forward(load.victim)
         return load.victim
 
     def struck(self) -> None:
-        """This is the moment of the fault."""
+        """Record the time of the fault."""
         self._struck = time.monotonic()
 
     def _clear(self) -> bool:
-        """Forget what an earlier run left; whether it stays forgotten, for what was under way there may come late."""
+        """Delete what an earlier run left; return whether it stays deleted, because unfinished jobs may publish late."""
         forget(self.server, self._expected)
         time.sleep(0.5)
         return all(self.server.get(f"/analyses/{id_}").status_code == 404 for id_ in self._expected)
 
     def run(self, strike: Callable[[Stage, Load], None], documented: frozenset[str], forgets: bool) -> Account:
-        """Strike under load; failures with `documented` codes are sent again, and so is what a fault that `forgets` has made unknown."""
+        """Strike under load; jobs are sent again after errors with `documented` codes, and after a fault that `forgets`."""
         eventually(self._clear, "nothing to be left of an earlier run")
         passes, results, broken = self.server.settled("forward_passes_total"), self.results(), ""
         self.others = {}
@@ -123,7 +123,7 @@ class Stage:
                 broken = str(error) or repr(error)
             while not load.wait(0.2):
                 self._look_after()
-        self.mend()
+        self.restart_ended()
         try:
             account = self.account(load.clients, documented, forgets)
         except AssertionError:
@@ -138,14 +138,14 @@ class Stage:
         return account
 
     def _look_after(self) -> None:
-        """Start workers that have ended by themselves, as Docker does."""
+        """Restart workers that have exited, as Docker does."""
         for worker in self.server.workers if isinstance(self.server, Cluster) else ():
             if worker.running and worker.process.poll() is not None:
                 worker.kill()
                 worker.start()
 
-    def mend(self) -> None:
-        """Start what has ended, and wait until nothing is left to do."""
+    def restart_ended(self) -> None:
+        """Restart what has ended, and wait until no job is left."""
         if isinstance(self.server, Cluster):
             cluster = self.server
             for part in (cluster.broker, cluster.cache, *cluster.workers, *cluster.others):
@@ -163,7 +163,7 @@ class Stage:
         return counts["queued"] + counts["running"]
 
     def account(self, clients: list[Client], documented: frozenset[str], forgets: bool = False) -> Account:
-        """What became of the clients, who have all given up or got their results."""
+        """Return the account of the clients, which have all ended."""
         account = Account(len(clients))
         for client in clients:
             if forgets:  # and so whose results are
@@ -182,7 +182,7 @@ class Stage:
         return account
 
     def _look(self, client: Client, account: Account) -> bool:
-        """Return whether a result is still there; count it if it is wrong, or if its job ended more than once."""
+        """Return whether a result exists; count it if it is wrong or its job ended more than once."""
         read = list(answers(self.server, client.id, client.body))
         account.errors += sum(answer.status_code >= 500 for answer in read)
         if any(answer.status_code != 200 for answer in read):
@@ -193,5 +193,5 @@ class Stage:
         return True
 
     def results(self) -> int:
-        """How many results are stored."""
+        """Return the number of stored results."""
         return sum(1 for _ in (self.server.home / "results").glob("*/*"))

@@ -1,4 +1,4 @@
-"""A short form of `make chaos`: parts of a cluster are killed and stopped at random, and no analysis and no study suffers."""
+"""A short form of `make chaos`: parts of a cluster are killed and stopped at random, and every analysis and study completes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.server import Server
 
 
 def test_nothing_is_lost(embedded: Server, models: Path, tmp_path: Path) -> None:
-    """Everything is done, once, and right, and every answer of 500 and above is documented."""
+    """Every job ends once with the right result, and every response of 500 and above is documented."""
     bodies = load_of(analyses=12, rows=300)
     expected = reference(embedded, bodies)
     with Cluster(tmp_path / "home", models, servers=2, workers=2) as cluster:

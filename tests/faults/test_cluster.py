@@ -1,4 +1,4 @@
-"""A cluster loses workers, servers and its Redis, one at a time: every accepted job still ends exactly once, and is computed as often as need be only."""
+"""A cluster loses workers, servers and its Redis, one at a time: every accepted job ends exactly once, without unnecessary computation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUICK = {"model": "bert", "text": "The cat sat."}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Cluster]:
-    """Two servers and two workers, which every test leaves complete."""
+    """Two servers and two workers, which every test leaves running."""
     with Cluster(tmp_path_factory.mktemp("faults") / "home", models, servers=2, workers=2) as running:
         yield running
         logs = "".join(part.log() for part in (*running.servers, *running.workers))
@@ -34,7 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[
 
 @pytest.fixture(autouse=True)
 def complete(cluster: Cluster) -> Iterator[None]:
-    """What a test has ended runs again, and no job is left over."""
+    """Restart what a test has stopped, and check that no job is left."""
     yield
     for part in (*cluster.others, *cluster.workers):
         if not part.running:
@@ -48,28 +48,28 @@ _number = iter(range(1000))
 
 
 def slow(**more: Any) -> dict[str, Any]:
-    """A request that takes seconds, another one each time."""
+    """Return a new request that takes seconds."""
     return {**SLOW, "max_tokens": 288 - next(_number), **more}
 
 
 def quick() -> dict[str, Any]:
-    """A request that takes no time, another one each time."""
+    """Return a new request that takes little time."""
     return {**QUICK, "text": f"The cat sat on mat {next(_number)}."}
 
 
 def ends(server: Server, id_: str, attempts: int = 1) -> None:
-    """The analysis is done, after so many attempts."""
+    """Check that the analysis is done, after a number of attempts."""
     document = server.ended(id_)
     assert (document["status"], document["attempts"]) == ("done", attempts), document["error"]
 
 
 def staging(cluster: Cluster) -> list[Path]:
-    """The folders of results that are being written."""
+    """Return the folders of results that are being written."""
     return list((cluster.home / "incoming").iterdir())
 
 
 def test_any_server_any_worker(cluster: Cluster) -> None:
-    """Asked of one server, followed and read on the other; two at once run on two workers."""
+    """An analysis sent to one server is followed and read on the other; two at once run on two workers."""
     first, second = cluster.servers
     ids = [first.submit(**slow()), second.submit(**slow())]
     workers = {cluster.holder(id_).name for id_ in ids}
@@ -82,7 +82,7 @@ def test_any_server_any_worker(cluster: Cluster) -> None:
 
 
 def test_model_process_killed(cluster: Cluster) -> None:
-    """SIGKILL of what runs the model: another process of the same worker takes over at once, and the job is done on its second attempt."""
+    """SIGKILL of the process that runs the model: another process of the same worker takes over at once, and the job is done on its second attempt."""
     losses = cluster.settled("worker_losses_total")
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
@@ -92,7 +92,7 @@ def test_model_process_killed(cluster: Cluster) -> None:
 
 
 def test_worker_killed(cluster: Cluster) -> None:
-    """SIGKILL of a worker: its child does not stay; a server notices within 20 s, and another worker does the job."""
+    """SIGKILL of a worker: its child exits, a server detects it within 20 s, and another worker runs the job."""
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
     worker = cluster.holder(id_)
@@ -106,7 +106,7 @@ def test_worker_killed(cluster: Cluster) -> None:
 
 
 def test_worker_restarted(cluster: Cluster) -> None:
-    """SIGKILL of a worker that is started again at once under its name: it goes on with what it held, and nobody has to wait."""
+    """SIGKILL of a worker that is restarted at once under its name: its jobs are requeued without waiting."""
     others = [worker for worker in cluster.workers if worker is not cluster.workers[0]]
     for worker in others:
         worker.kill(signal.SIGTERM)
@@ -119,7 +119,7 @@ def test_worker_restarted(cluster: Cluster) -> None:
 
 
 def test_poison(cluster: Cluster) -> None:
-    """A job whose worker dies each time fails with worker-lost; others are done meanwhile."""
+    """A job whose worker dies each time fails with worker-lost; other jobs are not affected."""
     poison, other = cluster.submit(**slow()), cluster.submit(**quick())
     for attempt in (1, 2, 3):
         cluster.forward(poison, attempt)
@@ -131,7 +131,7 @@ def test_poison(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=lambda how: how.name)
 def test_redis_restarted(cluster: Cluster, how: signal.Signals) -> None:
-    """Redis goes in the middle of jobs and of the queue, and comes back: all is done, once. Whose results are cannot be checked meanwhile."""
+    """Redis is restarted during jobs and with a queue: every job is done once. Until then grants cannot be checked."""
     passes = cluster.settled("forward_passes_total")
     stored = cluster.analyse(**quick())
     running = [cluster.submit(**slow()) for _ in range(2)]
@@ -157,7 +157,7 @@ def test_redis_restarted(cluster: Cluster, how: signal.Signals) -> None:
 
 
 def test_redis_does_not_answer(cluster: Cluster) -> None:
-    """A Redis that is stopped where it is: new work is refused with 503, the server is healthy; jobs go on when it does."""
+    """A paused Redis: new work gets 503 and the server is healthy; jobs continue with Redis."""
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
     cluster.broker.pause()
@@ -171,7 +171,7 @@ def test_redis_does_not_answer(cluster: Cluster) -> None:
 
 
 def test_damage_is_found_while_redis_is_full(cluster: Cluster) -> None:
-    """What can't be computed again now is not put aside either: once there is room every server has it again, and none says that it is gone."""
+    """A damaged result that cannot be recomputed now is not quarantined: once Redis has memory again, every server returns it."""
     path = f"/analyses/{cluster.analyse(**quick())['id']}"
     before = cluster.get(f"{path}/grid/weights").content
     flip(cluster.home / "results" / path[10:12] / path[10:] / "small.safetensors")
@@ -185,7 +185,7 @@ def test_damage_is_found_while_redis_is_full(cluster: Cluster) -> None:
 
 
 def test_redis_emptied(cluster: Cluster) -> None:
-    """A Redis that has lost everything: what is stored is there at once when it is sent again, what was not finished is unknown, and is done once it is sent again."""
+    """A Redis that lost all data: stored results are returned when sent again; unfinished jobs are unknown, and done once they are sent again."""
     finished, body = quick(), slow()
     stored = cluster.analyse(**finished)
     id_ = cluster.submit(**body)
@@ -201,7 +201,7 @@ def test_redis_emptied(cluster: Cluster) -> None:
 
 
 def test_told_to_stop(cluster: Cluster) -> None:
-    """SIGTERM of a worker with a job: the job is done, by it or another, without a failed attempt, and the worker says goodbye."""
+    """SIGTERM of a worker with a job: the job is done without a failed attempt, and the worker deregisters."""
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
     worker = cluster.holder(id_)
@@ -212,7 +212,7 @@ def test_told_to_stop(cluster: Cluster) -> None:
 
 
 def test_server_told_to_stop(cluster: Cluster) -> None:
-    """A server that stops or is killed takes no job along."""
+    """A server that stops or is killed loses no job."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         (other,) = cluster.others
         id_ = other.submit(**slow())
@@ -224,7 +224,7 @@ def test_server_told_to_stop(cluster: Cluster) -> None:
 
 
 def test_server_started_without_redis(models: Path, tmp_path: Path) -> None:
-    """A server that starts while there is no Redis is alive, and says what is missing."""
+    """A server that starts without Redis is alive and reports what is missing."""
     server = Server(tmp_path / "home", models, redis_url="redis://127.0.0.1:1/0").start(ready=503)
     try:
         assert server.client.get("/healthz").status_code == 200
@@ -240,7 +240,7 @@ def cancel(server: Server, id_: str) -> None:
 
 
 def test_cancel_queued(cluster: Cluster) -> None:
-    """A waiting job never runs."""
+    """A queued job never runs."""
     passes = cluster.settled("forward_passes_total")
     running = [cluster.submit(**slow()) for _ in range(2)]
     waiting = cluster.submit(**quick())  # both workers have seconds to do before it is its turn
@@ -252,7 +252,7 @@ def test_cancel_queued(cluster: Cluster) -> None:
 
 
 def test_cancel_running(cluster: Cluster) -> None:
-    """A running job stops by itself between two layers; the same process takes the next job."""
+    """A running job stops between two layers; the same process runs the next job."""
     passes = cluster.settled("forward_passes_total")
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
@@ -266,12 +266,12 @@ def test_cancel_running(cluster: Cluster) -> None:
 
 
 def held(cluster: Cluster, name: str) -> tuple[str, ...]:
-    """The jobs that a worker has not let go of."""
+    """Return the jobs that a worker has not released."""
     return next((state.jobs for state in cluster.database().workers() if state.worker.name == name), ())
 
 
 def test_cancel_hanging(cluster: Cluster) -> None:
-    """A process that does not listen is killed, and its worker takes the next job with another one."""
+    """A process that ignores a cancellation is killed, and its worker runs the next job in a new one."""
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
     worker = cluster.holder(id_)
@@ -285,9 +285,9 @@ def test_cancel_hanging(cluster: Cluster) -> None:
 
 
 def test_limits(models: Path, tmp_path: Path) -> None:
-    """A job out of time fails with timed-out, and is not tried again: one that still listens at once, one that hangs when its process is killed.
+    """A job beyond its time limit fails with timed-out and is not retried: at once if it responds, else when its process is killed.
 
-    A process that is larger than it may be is replaced after its job. The worker's log has one JSON object per line, whatever happens.
+    A process above its memory limit is replaced after its job. The worker's log always has one JSON object per line.
     """
     settings = {"job_seconds": 4, "worker_bytes": 1, "log_format": "json"}
     with Cluster(tmp_path / "home", models, constants={"celery.GRACE_SECONDS": 4.0}, **settings) as cluster:
@@ -309,7 +309,7 @@ def test_limits(models: Path, tmp_path: Path) -> None:
 
 
 def test_alike_inputs_share_a_pass(models: Path, tmp_path: Path) -> None:
-    """A worker with room for several takes those of one recipe and length at once; each has its own result. It has loaded the default model before it is asked."""
+    """A worker claims several jobs of one recipe and length at once; each has its own result. The default model is loaded at start-up."""
     texts = [f"The cat sat on mat {number}." for number in range(8)]
     with Cluster(tmp_path / "home", models, batch_tokens=4096, prewarm=True) as cluster:
         eventually(lambda: cluster.metric("model_loads_total") == 1, "the default model")
@@ -328,7 +328,7 @@ def test_alike_inputs_share_a_pass(models: Path, tmp_path: Path) -> None:
 
 
 def test_two_workers_compute_what_one_server_does(cluster: Cluster, models: Path, tmp_path: Path) -> None:
-    """A batch of 200 inputs of many lengths: both workers have a part in it, and every number is, byte for byte, that of the embedded home."""
+    """A batch of 200 inputs of many lengths: both workers run parts of it, and all bytes equal those of the embedded deployment."""
     inputs = [{"text": f"{'The cat sat on the mat. ' * (number % 7)}Number {number}."} for number in range(200)]
     body = {"model": "bert", "lenses": ["weights", "effective"], "measures": ["entropy"], "inputs": inputs}
     with Server(tmp_path / "alone", models) as alone:
@@ -343,14 +343,14 @@ def test_two_workers_compute_what_one_server_does(cluster: Cluster, models: Path
 
 
 def numbers(server: Server, id_: str) -> dict[str, np.ndarray]:
-    """All arrays of a result."""
+    """Return all arrays of a result."""
     ends(server, id_)
     arrays: dict[str, np.ndarray] = load(server.get(f"/analyses/{id_}/export").content)
     return arrays
 
 
 def test_images_reach_the_worker(cluster: Cluster) -> None:
-    """An image is in no message and no record of a job; the worker has it all the same."""
+    """An image is not part of a message or a job, but the worker can read it."""
     image = base64.b64encode(pictures.GOOD["png"][0]()).decode()
     id_ = cluster.submit(model="vit", image=image, lenses=["weights"])
     ends(cluster.others[0], id_)
@@ -363,7 +363,7 @@ def test_images_reach_the_worker(cluster: Cluster) -> None:
 
 
 def test_deaf_worker(models: Path, tmp_path: Path) -> None:
-    """A worker that is alive but hears of no work any more ends by itself, so that whoever looks after it starts it again; it does not while it begins, however long that takes."""
+    """A worker that is alive but receives no messages exits, so that it is restarted; not during its start-up, however long that takes."""
     impatient = {"worker_process.HEARTBEAT_SECONDS": 0.2, "worker_process.DEAF_SECONDS": 2.0}
     with Cluster(tmp_path / "home", models, constants=impatient, prewarm=True) as cluster:
         cluster.analyse(**quick())

@@ -1,4 +1,4 @@
-"""A worker is cut off from Redis after a command has arrived there: what it did counts, once, and nobody waits for what nobody knows of."""
+"""A worker loses its connection to Redis after a command has arrived: the command takes effect once, and its jobs are not delayed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Parts = tuple[Cluster, Lossy]
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Parts]:
-    """A cluster, and its worker's way to Redis."""
+    """A cluster, and the proxy between its worker and Redis."""
     with (
         Cluster(tmp_path_factory.mktemp("lossy") / "home", models, workers=0) as cluster,
         Lossy(cluster.broker.url) as way,
@@ -28,13 +28,13 @@ def parts(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Pa
 
 
 def observed(cluster: Cluster) -> int:
-    """How many analyses the record has timed; a worker says so after all else that it counts."""
+    """Return the number of timed analyses, which a worker reports last."""
     return sum(sum(found.counts) for found in cluster.database().histograms() if found.name == "run_seconds")
 
 
 @pytest.mark.parametrize("word", [b"\r\ntake\r\n", b"forward_passes", b"run_seconds", b"\r\nfinish\r\n"])
 def test_done_and_counted_once(parts: Parts, word: bytes) -> None:
-    """Whichever answer is lost: one attempt, one forward pass, one observation."""
+    """With any lost response there is one attempt, one forward pass and one observation."""
     cluster, way = parts
     eventually(lambda: observed(cluster) == cluster.settled("forward_passes_total"), "the counts of the test before")
     passes = observed(cluster)

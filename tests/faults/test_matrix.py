@@ -1,4 +1,4 @@
-"""Faults of the matrix once each, under a few jobs. All of it, under many and again and again, is `make faults`."""
+"""Each fault of the matrix once, with a few jobs. `make faults` repeats all of them with many jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELSEWHERE = frozenset(
 
 @pytest.fixture(scope="module")
 def expected(embedded: Server) -> dict[str, str]:
-    """What a server that nothing happens to answers."""
+    """The responses of an undisturbed server."""
     return reference(embedded, requests(JOBS))
 
 
@@ -32,7 +32,7 @@ def expected(embedded: Server) -> dict[str, str]:
 def stages(
     tmp_path_factory: pytest.TempPathFactory, models: Path, expected: dict[str, str]
 ) -> Iterator[dict[str, Stage]]:
-    """A stage of each home."""
+    """A stage of each deployment."""
     with (
         open_deployment(EMBEDDED, tmp_path_factory.mktemp(EMBEDDED), models) as server,
         open_deployment(CLUSTER, tmp_path_factory.mktemp(CLUSTER), models) as cluster,
@@ -42,7 +42,7 @@ def stages(
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name not in ELSEWHERE])
 def test_nothing_is_lost(name: str, stages: dict[str, Stage]) -> None:
-    """All jobs end once, with the right result, and no answer is an undocumented error."""
+    """All jobs end once with the right result, and no response is an undocumented error."""
     fault = FAULTS[name]
     account = fault.run(stages[EMBEDDED if name in QUICKER else CLUSTER])
     assert account.kept, account

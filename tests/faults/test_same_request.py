@@ -1,4 +1,4 @@
-"""Many ask for the same at the same time, and the first of them goes away: it is computed once, and everybody else has it."""
+"""Concurrent equal requests, of which the first is closed: the analysis is computed once and all others get it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BODY = {"model": "bert", "text": "Five hundred people ask the same."}
 
 
 def hang_up(server: Server, body: dict[str, str]) -> None:
-    """Ask, and close the connection before there is an answer."""
+    """Send a request and close the connection before the response."""
     request = httpx.Request(
         "POST", f"http://{server.url}{API}/analyses", json=body, headers={**server.headers, "Prefer": "wait=50"}
     )
@@ -28,7 +28,7 @@ def hang_up(server: Server, body: dict[str, str]) -> None:
 
 
 async def ask(servers: Sequence[Server], body: dict[str, str], clients: int = CLIENTS) -> list[httpx.Response]:
-    """So many at once, of these servers in turn."""
+    """Send a number of requests at once, to these servers in turn."""
     limits = httpx.Limits(max_connections=clients)
     async with httpx.AsyncClient(timeout=120, limits=limits, trust_env=False, headers=servers[0].headers) as client:
         asking = (
@@ -41,7 +41,7 @@ async def ask(servers: Sequence[Server], body: dict[str, str], clients: int = CL
 
 
 def test_computed_once(server: Server) -> None:
-    """One id, one forward pass, as many answers as clients, whichever server they ask."""
+    """There is one id and one forward pass, and every client gets the result from any server."""
     passes = server.settled("forward_passes_total")
     hang_up(server, BODY)
     answers = asyncio.run(ask(getattr(server, "servers", [server]), BODY))

@@ -1,4 +1,4 @@
-"""Files damaged, removed, or impossible to write: the answer is right or a clear refusal, and all is well once there is room again."""
+"""Files damaged, removed or impossible to write: responses are right or clear errors, and the server recovers once there is space."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def shared(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[S
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
-    """A server whose store is small and whose files are kept from growing."""
+    """A server with a small store and a limit on its file sizes."""
     with Server(tmp_path_factory.mktemp("small") / "home", models, quota_bytes=10_000_000) as server:
         yield server
 
 
 def folder(server: Server, id_: str) -> Path:
-    """Where a result lies."""
+    """Return the folder of a result."""
     return server.home / "results" / id_[:2] / id_
 
 
 def flip(path: Path) -> None:
-    """Change one bit in the last byte but ten."""
+    """Flip a bit near the end of a file."""
     data = bytearray(path.read_bytes())
     data[-10] ^= 4
     path.write_bytes(data)
 
 
 def read_map(server: Server, id_: str) -> np.ndarray:
-    """The whole map of the weights."""
+    """Return the whole map of the weights."""
     answer = server.get(f"/analyses/{id_}/maps/weights")
     assert answer.status_code == 200, answer.text
     return load(answer.content)["map"]
@@ -71,7 +71,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_maps_are_computed_again(shared: Server, damage: str) -> None:
-    """Reading a damaged result gives the right map, computed again, and counts it."""
+    """Reading a damaged result returns the recomputed map and counts the damage."""
     id_ = shared.analyse(model="bert", text=f"Damaged by {damage}.")["id"]
     before, counted = read_map(shared, id_), shared.settled("corrupt_results_total")
     DAMAGE[damage](folder(shared, id_))
@@ -82,7 +82,7 @@ def test_damaged_maps_are_computed_again(shared: Server, damage: str) -> None:
 
 
 def test_events_of_a_damaged_result(shared: Server) -> None:
-    """Whoever follows it is told that it is computed again, and when it is done."""
+    """Events report that it is recomputed, and when it is done."""
     id_ = shared.analyse(model="bert", text="Damaged and followed.")["id"]
     before = read_map(shared, id_)
     flip(folder(shared, id_) / "manifest.json")
@@ -96,7 +96,7 @@ def test_events_of_a_damaged_result(shared: Server) -> None:
     ids=lambda p: p.split("/")[0],
 )
 def test_other_answers_survive_damage_too(shared: Server, path: str) -> None:
-    """Thumbnails, measures, edges and exports of a damaged result are the same as before."""
+    """Thumbnails, measures, edges and exports of a damaged result are recomputed."""
     id_ = shared.analyse(model="bert", text=f"Damaged before {path}.")["id"]
     before = shared.get(f"/analyses/{id_}/{path}")
     for file in ("small.safetensors", "weights.safetensors"):
@@ -112,7 +112,7 @@ def test_other_answers_survive_damage_too(shared: Server, path: str) -> None:
 
 
 def test_damaged_document_is_computed_again(shared: Server) -> None:
-    """Asking for the analysis itself finds the damage, says it is queued again, and it is done soon."""
+    """Reading the analysis itself finds the damage and reports it as queued; it is done soon."""
     id_ = shared.analyse(model="bert", text="Damaged document.")["id"]
     flip(folder(shared, id_) / "small.safetensors")
     assert shared.get(f"/analyses/{id_}").json()["status"] in ("queued", "running", "done")
@@ -129,7 +129,7 @@ def test_sending_the_request_again_finds_the_damage(shared: Server) -> None:
 
 
 def test_an_index_that_promises_too_much(shared: Server) -> None:
-    """A result that only the index knows is computed when somebody asks for it."""
+    """A result that exists only in the index is computed on request."""
     body = {"model": "bert", "text": "Only in the index."}
     id_ = shared.analyse(**body)["id"]
     assert shared.client.delete(f"/api/v1/analyses/{id_}").status_code == 204
@@ -139,7 +139,7 @@ def test_an_index_that_promises_too_much(shared: Server) -> None:
 
 
 def test_many_readers_one_repair(shared: Server) -> None:
-    """Sixteen readers find the same damage: all get the right map, and it is computed again once."""
+    """Sixteen readers find the same damage: all get the right map, which is recomputed once."""
     id_ = shared.analyse(model="bert", text="Damaged for many.")["id"]
     before, passes = read_map(shared, id_), shared.settled("forward_passes_total")
     flip(folder(shared, id_) / "weights.safetensors")
@@ -150,7 +150,7 @@ def test_many_readers_one_repair(shared: Server) -> None:
 
 
 def test_lost_index_entry(shared: Server) -> None:
-    """A result that the index has lost is still read, for its files say what they are; it is not computed again, and counts from the next start on."""
+    """A result that the index has lost is still read and not recomputed; the next start indexes it."""
     body = {"model": "bert", "text": "Lost from the index."}
     id_ = shared.analyse(**body)["id"]
     before, passes = read_map(shared, id_), shared.settled("forward_passes_total")
@@ -167,7 +167,7 @@ def test_lost_index_entry(shared: Server) -> None:
 
 
 def test_no_room_for_a_result(small: Server) -> None:
-    """Files can't grow: the job fails with storage-full, leaves nothing behind, and works once there is room."""
+    """If files cannot grow, the job fails with storage-full and leaves nothing; it succeeds once there is space."""
     server = small
     server.analyse(model="gpt2", text="A small one, to start the worker.")
     child = server.child()
@@ -185,7 +185,7 @@ def test_no_room_for_a_result(small: Server) -> None:
 
 
 def test_no_room_for_the_record(small: Server) -> None:
-    """The server can't write at all: reads go on, new requests get 507, a job's end waits; all is well once there is room."""
+    """If the server cannot write, reads work, new requests get 507 and the end of a job is delayed; it recovers once there is space."""
     server = small
     stored = server.analyse(model="bert", text="Stored before.")["id"]
     before = read_map(server, stored)
@@ -203,7 +203,7 @@ def test_no_room_for_the_record(small: Server) -> None:
 
 
 def test_databases_damaged_while_the_server_runs(new_server: Start) -> None:
-    """Answers are right or 503, never 500, and the log has no stack trace; the next start has every result, and takes jobs."""
+    """Responses are right or 503, never 500, and the log has no stack trace; the next start has every result and accepts jobs."""
     server = new_server()
     body = {"model": "bert", "text": "Stored before the damage."}
     stored = server.analyse(**body)["id"]
@@ -232,7 +232,7 @@ def test_databases_damaged_while_the_server_runs(new_server: Start) -> None:
 
 
 def test_quota_makes_room(small: Server) -> None:
-    """The store never grows over its quota; what had to go is 404 and can be computed again."""
+    """The store never exceeds its quota; evicted results are 404 and can be computed again."""
     server = small
     first = server.analyse(**LONG)["id"]
     for number in range(6):
@@ -247,7 +247,7 @@ def test_quota_makes_room(small: Server) -> None:
 
 
 def test_two_servers_on_one_home(new_server: Start, models: Path) -> None:
-    """The second refuses in one plain sentence; the first does not notice."""
+    """The second one exits with one clear sentence; the first is not affected."""
     server = new_server()
     second = subprocess.run(
         [sys.executable, "-m", "headscope", "serve", "--port", "0", "--no-open"],

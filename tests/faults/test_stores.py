@@ -1,4 +1,4 @@
-"""What a shared store leans on is away: results are read as long as they can be, nothing waits for long, and nothing is lost."""
+"""A shared store without its Redis or object store: results are read if possible, calls fail early, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 def test_without_redis_results_are_read_and_written(
     place: Place, broker: Redis, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits long for an index that is away. What was written meanwhile is entered with the next result."""
+    """Without the index calls are not delayed much. Results written without it are indexed with the next one."""
     results = place.open()
     write(results, 1)
     results.tidy()
@@ -69,7 +69,7 @@ def test_without_redis_results_are_read_and_written(
 
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
 def test_redis_restarts_empty(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers that go on running make the index again by themselves, one of them at a time."""
+    """Running servers rebuild the index, one of them at a time."""
     for name_ in ("NOTE_SECONDS", "TIDY_SECONDS"):
         monkeypatch.setattr(maintenance, name_, 0.02)
     servers = [place.open() for _ in range(3)]
@@ -92,7 +92,7 @@ def test_redis_restarts_empty(place: Place, broker: Redis, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
 def test_what_others_removed_is_not_entered_late(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Written while Redis was away, removed by another process, and gone for good."""
+    """A result that was written without the index and removed by another process is not indexed."""
     monkeypatch.setattr(optional_redis, "PAUSE_SECONDS", 0)
     results, others = place.open(), place.open()
     broker.kill()
@@ -106,7 +106,7 @@ def test_what_others_removed_is_not_entered_late(place: Place, broker: Redis, mo
 
 @pytest.mark.parametrize("place", ["folder", "bucket"], indirect=True)
 def test_what_was_removed_leaves_the_index_late(place: Place, broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removed while Redis was away: nobody takes it to be there for longer than whoever removed it takes to ask again."""
+    """A result that was removed without the index leaves it with the next call of the same process."""
     monkeypatch.setattr(optional_redis, "PAUSE_SECONDS", 0)
     results, others = place.open(), place.open()
     for number in (1, 2):
@@ -124,7 +124,7 @@ def test_what_was_removed_leaves_the_index_late(place: Place, broker: Redis, mon
 def test_without_the_object_store(
     place: Place, buckets: subprocess.Popen[bytes], how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading and writing say so, soon and then at once; nothing is taken for damaged or forgotten; nothing half written stays."""
+    """Reads and writes raise StoreUnavailable, soon and then at once; no result counts as damaged or deleted, and no unfinished file stays."""
     write(place.open(), 1)  # with all the time it may take
     monkeypatch.setitem(remote.OPTIONS["s3"]["config_kwargs"], "read_timeout", 1)
     monkeypatch.setattr(remote, "UPLOAD_SECONDS", 2)

@@ -1,4 +1,4 @@
-"""Whatever is killed in the middle of a study: it ends with the numbers of one that nothing happened to, and no input counts twice."""
+"""Processes killed during a study: it ends with the numbers of an undisturbed one, and no input counts twice."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BODY = studies.asked(INPUTS, seed=7)
 
 @pytest.fixture(scope="module")
 def undisturbed(embedded: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, NDArray[Any]]:
-    """The numbers of that study when nothing happens."""
+    """The numbers of the study without faults."""
     return studies.arrays(embedded, studies.done(embedded, BODY)["id"], tmp_path_factory.mktemp("study"))
 
 
 def check(server: Server, id_: str, undisturbed: dict[str, NDArray[Any]], folder: Path) -> None:
-    """It is done, every input was counted once, and the numbers are those, to the last bit."""
+    """Check that the study is done, every input was counted once, and all numbers are bit-identical."""
     document = studies.ended(server, id_)
     assert document["status"] == "done", document["error"]
     assert document["inputs"] == document["progress"]["of"] == INPUTS
@@ -35,7 +35,7 @@ def check(server: Server, id_: str, undisturbed: dict[str, NDArray[Any]], folder
 
 
 def test_the_server_is_killed(new_server: Start, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
-    """With its child. What was done is not done again."""
+    """The server is killed with its child. Finished chunks are not computed again."""
     server = new_server()
     id_ = studies.submit(server, BODY)
     studies.midway(server, id_)
@@ -45,7 +45,7 @@ def test_the_server_is_killed(new_server: Start, undisturbed: dict[str, NDArray[
 
 
 def test_the_child_is_killed(new_server: Start, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
-    """The chunk it was at is done by the next one."""
+    """The next process computes the current chunk."""
     server = new_server()
     id_ = studies.submit(server, BODY)
     studies.midway(server, id_)
@@ -55,7 +55,7 @@ def test_the_child_is_killed(new_server: Start, undisturbed: dict[str, NDArray[A
 
 
 def test_a_worker_of_two_is_killed(models: Path, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
-    """And all of its processes: the other one ends the study."""
+    """A worker and all of its processes are killed: the other worker completes the study."""
     with Cluster(tmp_path / "home", models, workers=2) as cluster:
         id_ = studies.submit(cluster, BODY)
         studies.midway(cluster, id_)
@@ -72,7 +72,7 @@ def test_a_worker_of_two_is_killed(models: Path, undisturbed: dict[str, NDArray[
 def test_results_of_chunks_that_are_gone_are_made_anew(
     new_server: Start, undisturbed: dict[str, NDArray[Any]], tmp_path: Path
 ) -> None:
-    """Somebody has removed them from the store, as for want of room: the study's own job does what is missing."""
+    """Chunks were removed from the store: the job of the study computes them."""
     server = new_server()
     id_ = studies.submit(server, BODY)
     studies.midway(server, id_)

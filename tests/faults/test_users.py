@@ -1,4 +1,4 @@
-"""Users of a cluster: the same on every server, in turns, and with nothing let out while it can't be known what is whose."""
+"""Users of a cluster: the same on every server, with fair turns, and without access while grants cannot be checked."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def cluster(lab: Users) -> Cluster:
 
 @contextmanager
 def elsewhere(lab: Users, name: str | None) -> Iterator[httpx.Client]:
-    """A user at the other server."""
+    """Return a user's client of the other server."""
     other: Server = cluster(lab).others[0]
     with other.visitor(lab.tokens[name] if name else None) as client:
         yield client
 
 
 def test_every_server_knows_who_may_read_what(lab: Users) -> None:
-    """What is asked of one server belongs to the same user on the other; two users' equal requests are computed once; a key opens it on both."""
+    """An analysis sent to one server belongs to the same user on the other; equal requests of two users are computed once; a share key works on both."""
     id_ = lab.submit(lab.ada, "Ada asks the first server.")
     address, before = f"{API}/analyses/{id_}", lab.server.settled("forward_passes_total")
     with elsewhere(lab, "ada") as ada, elsewhere(lab, "emmy") as emmy, elsewhere(lab, None) as nobody:
@@ -58,7 +58,7 @@ def test_every_server_knows_who_may_read_what(lab: Users) -> None:
 
 
 def test_a_key_to_a_study_opens_it_on_every_server(lab: Users) -> None:
-    """And nowhere once it is taken back."""
+    """A revoked key works on neither."""
     made = lab.ada.post(f"{API}/studies", json=studies.asked(10), headers={"Prefer": "wait=60"})
     assert made.status_code == 200, made.text
     address = f"{API}/studies/{made.json()['id']}"
@@ -71,7 +71,7 @@ def test_a_key_to_a_study_opens_it_on_every_server(lab: Users) -> None:
 
 
 def test_users_take_turns(lab: Users) -> None:
-    """Whoever has one job waits for two of anybody else's at most, however many those are."""
+    """A user with one job waits for at most two jobs of another user."""
     batch = {name: value for name, value in SLOW.items() if name != "text"}
     flood = {**batch, "inputs": [{"text": f"{SLOW['text']} {number}."} for number in range(100)]}
     ids = lab.ada.post(f"{API}/analyses/batch", json=flood).json()["ids"]
@@ -85,7 +85,7 @@ def test_users_take_turns(lab: Users) -> None:
 
 
 def test_nothing_is_let_out_while_the_record_is_away(lab: Users) -> None:
-    """Whose it is can't be known then: 503 for every user, 401 for strangers, and afterwards all is as it was."""
+    """Without grants users get 503 and others 401; afterwards everything works as before."""
     id_ = lab.submit(lab.ada, "Ada keeps this over an outage.")
     key = lab.ada.post(f"{API}/analyses/{id_}/share").json()["key"]
     reading = [route for route in OF_ONE if route[0] == "GET"]

@@ -1,4 +1,4 @@
-"""The worker dies, hangs, or is told to stop: every accepted job still ends exactly once, and nobody else's is touched."""
+"""The worker dies, hangs or is stopped: every accepted job ends exactly once, and no other job is affected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TERMINAL = {"done", "failed", "cancelled"}
 
 
 def accounted(server: Server, jobs: int) -> None:
-    """Every accepted job has ended."""
+    """Check that every accepted job has ended."""
     text = server.client.get("/metrics").text
     counts = {
         line.split('"')[1]: int(float(line.split()[-1])) for line in text.splitlines() if "headscope_jobs{" in line
@@ -26,14 +26,14 @@ def accounted(server: Server, jobs: int) -> None:
 
 
 def staging(server: Server) -> list[Path]:
-    """The folders of results that are being written."""
+    """Return the folders of results that are being written."""
     return list((server.home / "incoming").iterdir())
 
 
 def test_killed_worker_costs_nothing_but_time(new_server: Start) -> None:
-    """SIGKILL in mid-job: it is done on its second attempt and ends once; the job behind it does not notice. Nor does one after an idle kill.
+    """SIGKILL during a job: it is done on its second attempt and ends once; the next job is not affected. Nor is one after an idle kill.
 
-    What the first attempt wrote is removed before the second one ends.
+    The files of the first attempt are removed before the second one ends.
     """
     server = new_server()
     slow, other = server.submit(**SLOW), server.submit(**QUICK)
@@ -70,7 +70,7 @@ def test_poison_job_fails_after_three_workers(new_server: Start) -> None:
 
 
 def test_failed_job_can_be_sent_again(new_server: Start) -> None:
-    """A job out of time fails with timed-out, is not tried again by itself, and the server goes on."""
+    """A job beyond its time limit fails with timed-out and is not retried, and the server continues."""
     server = new_server(job_seconds=0.5)
     document = server.ended(server.submit(**QUICK))  # the worker needs longer than that to start
     assert (document["status"], document["error"]["code"], document["attempts"]) == ("failed", "timed-out", 1)
@@ -80,7 +80,7 @@ def test_failed_job_can_be_sent_again(new_server: Start) -> None:
 
 
 def test_server_stopped_mid_job(new_server: Start) -> None:
-    """Killed, or told to stop: after a restart what ran is done, what waited is done, what was stored is there; the worker did not stay."""
+    """After a kill or a stop, running and queued jobs are done by the next start, stored results remain, and the worker has exited."""
     server = new_server()
     for number, how in enumerate((signal.SIGKILL, signal.SIGTERM)):
         before = server.analyse(**{**QUICK, "text": f"Stored before stop {number}."})
@@ -102,18 +102,18 @@ def test_server_stopped_mid_job(new_server: Start) -> None:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, models: Any) -> Any:
-    """One server for all the cancelling."""
+    """One server for all tests of cancellation."""
     with Server(tmp_path_factory.mktemp("cancel") / "home", models) as server:
         yield server
 
 
 def cancel(server: Server, id_: str) -> int:
-    """DELETE an analysis; the answer's status."""
+    """DELETE an analysis; return the status of the response."""
     return server.client.delete(f"/api/v1/analyses/{id_}").status_code
 
 
 def test_cancel_queued(shared: Server) -> None:
-    """A waiting job is cancelled at once and never runs; the running one goes on."""
+    """A queued job is cancelled at once and never runs; the running one continues."""
     passes = shared.settled("forward_passes_total")
     running = shared.submit(**SLOW)
     waiting = shared.submit(**QUICK)
@@ -125,7 +125,7 @@ def test_cancel_queued(shared: Server) -> None:
 
 
 def test_cancel_running(shared: Server) -> None:
-    """A running job stops by itself between two layers; the same worker takes the next job."""
+    """A running job stops between two layers; the same worker runs the next job."""
     passes = shared.settled("forward_passes_total")
     running = shared.submit(**{**SLOW, "max_tokens": 280})
     shared.forward(running)
@@ -139,7 +139,7 @@ def test_cancel_running(shared: Server) -> None:
 
 
 def test_cancel_a_worker_that_hangs(shared: Server) -> None:
-    """A worker that does not listen is killed, and the next job gets another one."""
+    """A worker that ignores a cancellation is killed, and the next job runs in a new one."""
     running = shared.submit(**{**SLOW, "max_tokens": 281})
     shared.forward(running)
     child = shared.child()
@@ -152,7 +152,7 @@ def test_cancel_a_worker_that_hangs(shared: Server) -> None:
 
 
 def test_cancel_twice_and_again(shared: Server) -> None:
-    """The second time an ended job is forgotten, the third time there is none; sent again it runs."""
+    """The second DELETE forgets the ended job, the third returns 404; sent again it runs."""
     body = {**SLOW, "max_tokens": 282}
     id_ = shared.submit(**body)
     assert [cancel(shared, id_) for _ in range(3)] == [202, 204, 404]
@@ -162,7 +162,7 @@ def test_cancel_twice_and_again(shared: Server) -> None:
 
 
 def test_cancel_and_ask_again_at_once(shared: Server) -> None:
-    """Asked for again while it is still being stopped, it is done in the end."""
+    """An analysis sent again while it is being stopped is done."""
     body = {**SLOW, "max_tokens": 283}
     id_ = shared.submit(**body)
     shared.forward(id_)
@@ -172,7 +172,7 @@ def test_cancel_and_ask_again_at_once(shared: Server) -> None:
 
 
 def test_delete_after_done(shared: Server) -> None:
-    """Deleting a finished analysis forgets it: 204, then 404 everywhere; sent again it is computed again."""
+    """Deleting a finished analysis returns 204, then 404 everywhere; sent again it is computed again."""
     body = {**QUICK, "text": "To be forgotten."}
     id_ = shared.analyse(**body)["id"]
     assert cancel(shared, id_) == 204

@@ -1,4 +1,4 @@
-"""A real cluster for tests: the services of docker-compose.yml as processes of this machine, each of which can be killed, stopped, continued and restarted."""
+"""A real cluster for tests: the services of docker-compose.yml as local processes, which can be killed, stopped, continued and restarted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ both_deployments = pytest.mark.parametrize("server", ["embedded", "cluster"], in
 
 
 class Cluster(Server):
-    """Broker, cache, `servers` servers and `workers` workers. It is itself the first of the servers, so it can be used wherever a Server can.
+    """Broker, cache, `servers` servers and `workers` workers. It is itself the first server, so it can be used as a Server.
 
-    A server of docker-compose.yml has users: it is asked with `token`, or with that of a user made for it.
+    A server of docker-compose.yml has users: requests use `token`, or that of a new user.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Cluster(Server):
 
     @property
     def servers(self) -> list[Server]:
-        """All of them."""
+        """All servers."""
         return [self, *self.others]
 
     def __enter__(self) -> Cluster:
@@ -59,7 +59,7 @@ class Cluster(Server):
         self.close()
 
     def start(self) -> Cluster:
-        """Start everything and wait until all of it is ready."""
+        """Start everything and wait until it is ready."""
         try:
             for part in (self.broker, self.cache, *self.workers):
                 part.start()
@@ -73,7 +73,7 @@ class Cluster(Server):
         return self
 
     def ready(self, workers: int | None = None) -> None:
-        """Wait until that many workers are listed (all of them)."""
+        """Wait until this number of workers is listed, by default all of them."""
         expected = len(self.workers) if workers is None else workers
         eventually(lambda: self.listed() >= expected, "workers")
 
@@ -83,22 +83,22 @@ class Cluster(Server):
             eventually(lambda server=server: server.client.get("/readyz").status_code == 200, "a server that is ready")
 
     def listed(self) -> int:
-        """How many workers the servers know."""
+        """Return the number of listed workers."""
         return int(self.client.get("/readyz").json()["workers"] or 0)
 
     def close(self) -> None:
-        """End everything."""
+        """Stop everything."""
         for part in (*self.others, *self.workers, self.cache, self.broker):
             part.kill()
         super().kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def database(self) -> RedisJobDatabase:
-        """The record of jobs, past the servers."""
+        """Open the job database, without the servers."""
         return RedisJobDatabase(self.broker.url)
 
     def holder(self, id_: str) -> Worker:
-        """The worker that runs a job, once one does."""
+        """Wait until a worker runs a job and return it."""
         database = self.database()
 
         def running() -> str | None:
@@ -109,12 +109,12 @@ class Cluster(Server):
         return next(worker for worker in self.workers if worker.name == name)
 
     def add_worker(self, **settings: Any) -> Worker:
-        """One worker more, with settings of its own."""
+        """Add a worker with its own settings."""
         self.workers.append(self.stack.worker(f"worker-{len(self.workers)}", **settings).start())
         return self.workers[-1]
 
     def children(self) -> list[psutil.Process]:
-        """The processes that run models now."""
+        """Return the processes that run models."""
         return [
             child
             for worker in self.workers

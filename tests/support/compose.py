@@ -1,7 +1,7 @@
-"""docker-compose.yml as Docker's own compose reads it, and its services as processes of this machine. Tests start parts of a cluster in no other way.
+"""docker-compose.yml as Docker Compose reads it, and its services as local processes. Tests start parts of a cluster only in this way.
 
-There is no container engine here. A process gets what its container would: the command of the file, the environment of image and file, the files mounted.
-Only addresses and folders are replaced, by text, wherever they occur. What else a test needs comes on top: settings as environment, options of
+There is no container engine. A process gets what its container would: the command of the file, the environment of image and file, the mounted files.
+Only addresses and folders are replaced in the text. Tests add what else they need: settings as environment, options of
 redis-server after those of the file, and a name for a worker, because a container keeps its host name and process number over a restart.
 """
 
@@ -47,7 +47,7 @@ def read(**variables: str) -> dict[str, Any]:
 
 
 def _port(port: str | dict[str, Any]) -> str:
-    """As Compose 1 writes it; Compose 2 writes a mapping."""
+    """Return the form of Compose 1; Compose 2 writes a mapping."""
     if isinstance(port, str):
         return port
     return f"{port['host_ip']}:{port['published']}:{port['target']}/{port['protocol']}"
@@ -60,7 +60,7 @@ def _volume(volume: str | dict[str, Any]) -> str:
 
 
 def image(dockerfile: str) -> dict[str, Any]:
-    """Of an image's last stage: `env`, `user`, and `cmd`."""
+    """Return `env`, `user` and `cmd` of an image's last stage."""
     stage = re.split(r"^FROM ", (ROOT / dockerfile).read_text("utf-8"), flags=re.MULTILINE)[-1].replace("\\\n", " ")
     env = [line.removeprefix("ENV ") for line in stage.splitlines() if line.startswith("ENV ")]
     return {
@@ -71,7 +71,7 @@ def image(dockerfile: str) -> dict[str, Any]:
 
 
 class Service(Program):
-    """One process of a service. Started with `options` after its command, and `more` environment."""
+    """A process of a service, with `options` after its command and `more` environment."""
 
     def __init__(self, log: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
         super().__init__(log)
@@ -84,14 +84,14 @@ class Service(Program):
 
 
 class Redis(Service):
-    """The broker or the cache. Tests have the permissions of Headscope's own user: they fill the memory with a value, and empty the broker by its files."""
+    """The broker or the cache. Tests have the permissions of Headscope's user: they fill the memory with a value, and empty the broker by deleting its files."""
 
     def __init__(self, log: Path, command: Sequence[str], environment: Mapping[str, str], url: str, data: Path) -> None:
         super().__init__(log, command, environment)
         self.url, self.data = url, data
 
     def start(self, *options: str, **more: str) -> Redis:
-        """Start it and wait until it answers. The last of several values of an option counts."""
+        """Start it and wait until it responds. The last of several values of an option counts."""
         super().start(*options, **more)
         try:
             eventually(self._answers, str(self))
@@ -111,11 +111,11 @@ class Redis(Service):
             return False
 
     def client(self) -> redis.Redis:
-        """A connection with Headscope's user."""
+        """Connect as Headscope's user."""
         return redis.Redis.from_url(self.url, decode_responses=True, retry=None)
 
     def restart(self, *options: str) -> None:
-        """Kill it in the middle of whatever it does, and start it again on the same files."""
+        """Kill it and start it again with the same files."""
         self.kill()
         self.start(*options)
 
@@ -127,7 +127,7 @@ class Redis(Service):
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """Leave no memory below its limit of 512 MB, by one value of nearly that size."""
+        """Fill the memory up to its limit of 512 MB with one value."""
         with self.client() as client:
             client.setrange("ballast", 512 * 1024**2 - 1, "x")
             try:
@@ -137,24 +137,24 @@ class Redis(Service):
 
 
 class Worker(Service):
-    """`headscope worker`, and the process below it that runs models."""
+    """`headscope worker` and its child, which runs models."""
 
     def __init__(self, log: Path, command: Sequence[str], environment: Mapping[str, str], name: str) -> None:
         super().__init__(log, command, environment)
         self.name = name
 
     def start(self, *options: str, **more: str) -> Worker:
-        """Start it; it takes jobs once it is listed, which `Cluster.ready` waits for."""
+        """Start it; it runs jobs once it is listed, which `Cluster.ready` waits for."""
         super().start(*options, **more)
         return self
 
     def child(self) -> psutil.Process:
-        """The process that runs models, once there is one."""
+        """Wait for the process that runs models and return it."""
         return eventually(lambda: psutil.Process(self.process.pid).children(), f"a child of {self.name}")[0]
 
 
 class Stack:
-    """The services as processes, with folders and ports of their own; `settings` are more environment of Headscope. Ends them all when it is left."""
+    """The services as processes, with their own folders and ports; `settings` are added to the environment of Headscope. Stops all of them on exit."""
 
     def __init__(
         self,
@@ -182,19 +182,19 @@ class Stack:
             program.kill(signal.SIGTERM)
 
     def start(self, name: str, *, service: str | None = None, **more: str) -> None:
-        """Start a service's command under that name: a service of the file, unless `service` says of which it is one more. `more` is environment."""
+        """Start a process of a service, by default the service `name`. `more` is added to the environment."""
         words, environment = self.words(service or name), self.environment(service or name)
         self._programs[name] = Service(self.log(name), words, environment).start(**more)
 
     def redis(self, name: str) -> Redis:
-        """The service `broker` or `cache`, not started yet."""
+        """Return the service `broker` or `cache`, not started yet."""
         url = self.environment("api")[{"broker": "HEADSCOPE_REDIS_URL", "cache": "HEADSCOPE_CACHE_URL"}[name]]
         made = Redis(self.log(name), self.words(name), self.environment(name), url, self.folder / f"{name}-data")
         self._programs[name] = made
         return made
 
     def worker(self, name: str, constants: Mapping[str, float] | None = None, **settings: Any) -> Worker:
-        """One more worker, not started yet. `constants` of headscope.jobs, such as worker_process.HEARTBEAT_SECONDS, have other values in it."""
+        """Return a new worker, not started yet. `constants` override values of headscope.jobs, such as worker_process.HEARTBEAT_SECONDS."""
         words = [*self.words("worker"), "--name", name]
         if constants:
             modules = "".join(f"import headscope.jobs.{constant.split('.')[0]}\n" for constant in constants)
@@ -205,29 +205,29 @@ class Stack:
         return made
 
     def api(self, name: str) -> tuple[list[str], dict[str, str]]:
-        """Command and environment of one more server."""
+        """Return the command and environment of a new server."""
         self.ports.setdefault(name, free_port())
         return self.words("api", port=self.ports[name]), self.environment("api")
 
     def run(self, service: str, command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
-        """Another command in the place of a service's own, to its end: docker compose run."""
+        """Run another command in place of a service's own and wait for it, as docker compose run does."""
         environment = {**self.environment(service), **more}
         words = self.words(service, command)
         return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
     def process(self, name: str) -> subprocess.Popen[bytes]:
-        """The process of that name."""
+        """Return the process of that name."""
         return self._programs[name].process
 
     def healthy(self, service: str) -> bool:
-        """Whether the service's health check says so now."""
+        """Return whether the service's health check passes."""
         kind, *words = self.services[service]["healthcheck"]["test"]
         # Compose writes a dollar sign twice, so that it is not taken for a variable of its own.
         words = [word.replace("$$", "$") for word in words]
         return self.run(service, words if kind == "CMD" else ["/bin/sh", "-c", *words]).returncode == 0
 
     def wait(self, service: str) -> None:
-        """Until the service is healthy; fails with its log."""
+        """Wait until the service is healthy; fails with its log."""
 
         def look() -> bool:
             process = self.process(service)
@@ -239,17 +239,17 @@ class Stack:
         eventually(look, f"{service} is healthy")
 
     def log(self, name: str) -> Path:
-        """What the process of that name prints."""
+        """Return the output of the process of that name."""
         return self._logs / f"{name}.log"
 
     def stop(self, name: str) -> int:
-        """End a process as docker does, by SIGTERM; its exit status."""
+        """Stop a process with SIGTERM, as Docker does; return its exit status."""
         program = self._programs.pop(name)
         program.kill(signal.SIGTERM)
         return int(program.process.returncode)
 
     def environment(self, service: str) -> dict[str, str]:
-        """What the container of a service would see, and the PATH on which its programs are."""
+        """Return the environment that a container of the service would have, with the PATH of its programs."""
         file = self.services[service]
         built = file.get("build", {}).get("dockerfile", "Dockerfile") if "build" in file else None
         values = {**(image(built)["env"] if built else {}), **file["environment"]}
@@ -259,14 +259,14 @@ class Stack:
         return {**values, **ours, "PATH": path, "LANG": "C.UTF-8"}
 
     def words(self, service: str, command: list[str] | None = None, port: int | None = None) -> list[str]:
-        """The command of a service, or another one in its place, as this machine runs it."""
+        """Return the command of a service, or another one, as this machine runs it."""
         words = [self._here(service, word, port) for word in command or self.services[service]["command"]]
         found = shutil.which(words[0], path=self.environment(service)["PATH"])
         assert found, f"{words[0]} is not installed"
         return [found, *words[1:]]
 
     def _here(self, service: str, text: str, port: int | None = None) -> str:
-        """Text of the file with this machine's addresses and folders in it."""
+        """Replace addresses and folders in a text of the file by those of this machine."""
         own = {"/data": "data", "/run/redis": "run"}
         folders = {there: self.folder / f"{service}-{name}" for there, name in own.items()}
         for there, here in {**folders, "/var/lib/headscope": self.home}.items():
@@ -281,13 +281,13 @@ class Stack:
 
 @contextmanager
 def redis_server(*options: str, service: str = "broker") -> Iterator[Redis]:
-    """A broker or a cache as the file starts it, in a folder of its own."""
+    """Run a broker or a cache as the file starts it, in its own folder."""
     with tempfile.TemporaryDirectory(prefix="headscope-") as folder, Stack(Path(folder)) as stack:
         yield stack.redis(service).start(*options)
 
 
 def free_port() -> int:
-    """A port that can be listened on again after its server was away: outgoing connections are never given one below 32768."""
+    """Return a port that stays free after its server has stopped: outgoing connections never use ports below 32768."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as listening:

@@ -1,4 +1,4 @@
-"""A way to Redis that can be cut just after a command has arrived there, so that its answer is never heard."""
+"""A proxy for Redis that can drop a connection after a command has arrived, so that its response is lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 
 class Lossy:
-    """A port in front of the Redis at `url`; whoever connects here talks with whoever listens there."""
+    """A port that forwards connections to the Redis at `url`."""
 
     def __init__(self, url: str) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -28,7 +28,7 @@ class Lossy:
         self._listener.close()
 
     def lose(self, word: bytes) -> threading.Event:
-        """Cut the connection of whoever next sends that word, once it is answered; set when that has happened."""
+        """Drop the next connection that sends these bytes, after the response; return an event that is set then."""
         self._lost.clear()
         self._word = word
         return self._lost
@@ -45,7 +45,7 @@ class Lossy:
                 pass
 
     def _passed(self, client: socket.socket, server: socket.socket) -> bool:
-        """Hand on what one of them says; whether they go on talking."""
+        """Forward data from one end; return whether the connection stays open."""
         (end, *_), _, _ = select.select([client, server], [], [])
         data = end.recv(65536)
         cut = bool(self._word) and end is client and self._word in data

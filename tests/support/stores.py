@@ -1,4 +1,4 @@
-"""Every kind of store for tests: in a folder with SQLite, in a folder with Redis, in an object store with Redis. A test damages files in each the same way."""
+"""Every kind of store for tests: a folder with SQLite, a folder with Redis, an object store with Redis, and access to their files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGE = 1_000_000
 
 @dataclass(frozen=True)
 class Place:
-    """Where a store of some kind is."""
+    """The location of a store."""
 
     kind: str
     root: str
@@ -41,39 +41,39 @@ class Place:
         return store.shared(self.root, self.redis, quota, Path(self.staging))
 
     def json(self) -> str:
-        """For another process; see load()."""
+        """Return the location as JSON, for another process."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def load(text: str) -> Place:
-        """What json() made."""
+        """Return the location of such JSON."""
         return Place(**json.loads(text))
 
     @property
     def files(self) -> fsspec.AbstractFileSystem:
-        """Reaches into the store past Headscope."""
+        """The file system of the store."""
         return fsspec.core.url_to_fs(self.root, use_listings_cache=False)[0]
 
     @property
     def path(self) -> str:
-        """The store's root for `files`."""
+        """The root of the store in `files`."""
         return self.root.removeprefix("s3://")
 
     def file(self, id_: str, name: str) -> str:
-        """The path of a file of a result."""
+        """Return the path of a file of an entry."""
         if self.kind != "bucket":
             return f"{self.path}/results/{id_[:2]}/{id_}/{name}"
         (found,) = [path for path in self.files.find(f"{self.path}/results/{id_}") if path.endswith(f"/{name}")]
         return found
 
-    def lying(self, part: str = "results") -> list[str]:
-        """All files of a part of the store."""
+    def paths(self, part: str = "results") -> list[str]:
+        """Return the paths of all files of a part of the store."""
         return sorted(self.files.find(f"{self.path}/{part}"))
 
 
 @contextmanager
 def object_store(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """An object store as a process of its own. The environment says where, as it does for any client of one."""
+    """Run an object store in another process. Environment variables point its clients to it."""
     command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     log = folder / "moto.log"
     with log.open("wb") as file, pytest.MonkeyPatch.context() as patch:
@@ -95,7 +95,7 @@ def object_store(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def new_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
-    """An empty store of that kind, on the servers of the fixtures `broker` and `buckets`."""
+    """Return an empty store of a kind, on the servers of the fixtures `broker` and `buckets`."""
     root = str(folder / "store")
     redis = "" if kind == "local" else request.getfixturevalue("broker").url
     if kind == "bucket":

@@ -1,9 +1,9 @@
-"""A whole analysis as one file: safetensors, npz, or a table, in text or as Parquet. The first is what the library saves and opens.
+"""Export of an analysis as one file: safetensors, which the library saves and opens, npz, or a table as CSV or Parquet.
 
-Each is a stream, so that it can be sent without a copy.
+Each format is a stream, so that it can be sent without a copy.
 
-Tensors are named map/<lens>, measure/<measure>/<lens>, tile/<lens>/<part>, note/<lens>/<part>, keys and picture; the document stands in the safetensors metadata
-under `headscope`, in an npz as the string `headscope`.
+Tensors are named map/<lens>, measure/<measure>/<lens>, tile/<lens>/<part>, note/<lens>/<part>, keys and picture. The document is in the safetensors metadata
+under `headscope`, in an npz the string `headscope`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from ..core.csv_text import csv_text
+from ..core.lazy import pa, pq
 from ..core.streams import PIECE, ByteSink, Chunks, save, zipped
 from ..errors import BudgetExceeded
 from .map_file import blocks
@@ -29,7 +30,7 @@ from .map_file import blocks
 Array = NDArray[Any]
 MOST_LINES = 2_000_000
 MOST_ROWS = 200_000_000
-# Lines of a Parquet table that are written together.
+# Lines of a row group of a Parquet table.
 GROUP = 1_000_000
 COLUMNS = ("lens", "layer", "head", "query", "key", "query_token", "key_token", "value")
 TYPES = {
@@ -43,29 +44,29 @@ TYPES = {
 
 
 class Source(Protocol):
-    """What can be exported: a document, small arrays, and maps head by head."""
+    """Something to export: a document, small arrays, and maps head by head."""
 
     @property
     def document(self) -> dict[str, Any]:
-        """What is said about the analysis in JSON."""
+        """The description of the analysis, as JSON."""
 
     @property
     def arrays(self) -> Mapping[str, Array]:
-        """Small arrays by flat name."""
+        """Small arrays by name."""
 
     def maps(self, lens: str, layers: slice, heads: slice) -> Array:
-        """[L', H', Q, K] float32."""
+        """Return the map of a lens for slices of its layers and heads: [L', H', Q, K] float32."""
 
 
 @dataclass(frozen=True)
 class Flat:
-    """A document and arrays without maps: a study, or a part of one."""
+    """A source without maps: a study, or a part of one."""
 
     document: dict[str, Any]
     arrays: Mapping[str, Array]
 
     def maps(self, lens: str, layers: slice, heads: slice) -> Array:
-        """There are none."""
+        """Raise KeyError: there are no maps."""
         raise KeyError(lens)
 
 
@@ -75,14 +76,14 @@ def _blocks(source: Source, lens: str) -> Iterator[Array]:
 
 
 def _pieces(array: Array) -> Chunks:
-    """The bytes of an array, PIECE at a time."""
+    """Yield the bytes of an array, PIECE at a time."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     for start in range(0, len(data), PIECE):
         yield data[start : start + PIECE].tobytes()
 
 
-def _sized(source: Source) -> dict[str, tuple[str, list[int], int]]:
-    """Name -> type, shape, bytes of every tensor, in the order they are written."""
+def _layout(source: Source) -> dict[str, tuple[str, list[int], int]]:
+    """Return the type, shape and bytes of every tensor by name, in the order of the file."""
     shapes = {lens: list(source.document["shapes"][lens]) for lens in source.document.get("kept", ())}
     maps = {f"map/{lens}": ("float32", shape, 4 * math.prod(shape)) for lens, shape in shapes.items()}
     return maps | {
@@ -91,15 +92,15 @@ def _sized(source: Source) -> dict[str, tuple[str, list[int], int]]:
 
 
 def write_safetensors(source: Source, path: Path) -> None:
-    """A file of stream_safetensors. Raises as that does."""
+    """Write the file of stream_safetensors, with the same errors."""
     save(stream_safetensors(source), path)
 
 
 def stream_safetensors(source: Source) -> Chunks:
-    """A few heads in memory at a time. Raises Corrupt if the source is."""
+    """Yield a safetensors file, with a few heads in memory at a time. Raises Corrupt if the source is."""
     header: dict[str, Any] = {"__metadata__": {"headscope": json.dumps(source.document, allow_nan=False)}}
     position = 0
-    for name, (dtype, shape, size) in _sized(source).items():
+    for name, (dtype, shape, size) in _layout(source).items():
         header[name] = {"dtype": TYPES[dtype], "shape": shape, "data_offsets": [position, position + size]}
         position += size
     text = json.dumps(header, separators=(",", ":")).encode()
@@ -113,7 +114,7 @@ def stream_safetensors(source: Source) -> Chunks:
 
 
 def stream_npz(source: Source) -> Chunks:
-    """Uncompressed, a few heads in memory at a time. Raises Corrupt if the source is."""
+    """Yield an uncompressed npz file, with a few heads in memory at a time. Raises Corrupt if the source is."""
 
     def write(archive: zipfile.ZipFile) -> Iterator[None]:
         for lens in source.document["kept"]:
@@ -142,33 +143,30 @@ def _write_npy(archive: zipfile.ZipFile, name: str, array: Array) -> None:
 
 
 def stream_csv(source: Source, by_layer: Collection[str] = ()) -> Chunks:
-    """One line per entry of every map, without those that have no reading. Raises BudgetExceeded if there are too many, Corrupt if the source is.
+    """Yield a CSV file with one line per entry of every map, except NaN. Raises BudgetExceeded if there are too many entries, Corrupt if the source is.
 
-    `by_layer` names the lenses whose maps are of whole layers: their lines name no head.
-    Tokens stand as JSON strings, quotes included: no spreadsheet takes one for a formula, and json.loads gives it back.
+    `by_layer` are the lenses whose maps are of whole layers: their lines have no head.
+    Tokens are JSON strings including quotes, so that no spreadsheet reads one as a formula; json.loads decodes them.
     """
     check_lines(source.document)
     queries, keys = tokens_of(source.document)
     yield csv_text([COLUMNS]).encode()
     for lens, layer, head, rows in _heads(source, by_layer):
         for q, row in enumerate(rows):
-            there = np.flatnonzero(~np.isnan(row)).tolist()
-            yield csv_text((lens, layer, head, q, k, queries[q], keys[k], row[k]) for k in there).encode()
+            valid = np.flatnonzero(~np.isnan(row)).tolist()
+            yield csv_text((lens, layer, head, q, k, queries[q], keys[k], row[k]) for k in valid).encode()
 
 
 def stream_parquet(source: Source, by_layer: Collection[str] = ()) -> Chunks:
-    """The table of stream_csv with types, tokens as they are, and the document in the metadata under `headscope`; about a million lines in memory at a time.
+    """Yield the table of stream_csv as Parquet, with typed columns, plain tokens, and the document in the metadata under `headscope`.
 
-    Raises BudgetExceeded if there are too many entries, Corrupt if the source is.
+    About a million lines are in memory at a time. Raises BudgetExceeded if there are too many entries, Corrupt if the source is.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     check_lines(source.document, MOST_ROWS)
     number, text = pa.int32(), pa.dictionary(pa.int32(), pa.string())
     types = (text, number, number, number, number, text, text, pa.float32())
-    about = {"headscope": json.dumps(source.document, allow_nan=False)}
-    schema = pa.schema(zip(COLUMNS, types, strict=True), about)
+    metadata = {"headscope": json.dumps(source.document, allow_nan=False)}
+    schema = pa.schema(zip(COLUMNS, types, strict=True), metadata)
     sink = ByteSink()
     with pq.ParquetWriter(sink, schema, compression="zstd") as file:
         for group in _groups(_tables(source, schema, by_layer)):
@@ -178,7 +176,7 @@ def stream_parquet(source: Source, by_layer: Collection[str] = ()) -> Chunks:
 
 
 def _groups(tables: Iterable[Any]) -> Iterator[list[Any]]:
-    """Tables that have GROUP lines together, or the last ones."""
+    """Yield lists of tables with GROUP lines together; the last one may have fewer."""
     group: list[Any] = []
     for table in tables:
         group.append(table)
@@ -190,22 +188,22 @@ def _groups(tables: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _tables(source: Source, schema: Any, by_layer: Collection[str]) -> Iterator[Any]:
-    """The entries of each head of every map, as a pyarrow.Table."""
-    import pyarrow as pa
-
+    """Yield the entries of each head of every map as a pyarrow.Table."""
     kept, number = source.document["kept"], pa.int32()
     queries, keys = (pa.array([json.loads(text) for text in side]) for side in tokens_of(source.document))
     for lens, layer, head, rows in _heads(source, by_layer):
-        there = ~np.isnan(rows)
-        q, k = (pa.array(axis, number) for axis in np.nonzero(there))
-        of, layers, heads = (pa.repeat(pa.scalar(one, number), len(q)) for one in (kept.index(lens), layer, head))
-        texts = [pa.DictionaryArray.from_arrays(at, names) for at, names in ((q, queries), (k, keys))]
-        lenses = pa.DictionaryArray.from_arrays(of, pa.array(kept))
-        yield pa.Table.from_arrays([lenses, layers, heads, q, k, *texts, pa.array(rows[there])], schema=schema)
+        valid = ~np.isnan(rows)  # [Q, K]
+        q, k = (pa.array(axis, number) for axis in np.nonzero(valid))  # [n] each
+        places, layers, heads = (
+            pa.repeat(pa.scalar(value, number), len(q)) for value in (kept.index(lens), layer, head)
+        )
+        texts = [pa.DictionaryArray.from_arrays(indices, names) for indices, names in ((q, queries), (k, keys))]
+        lenses = pa.DictionaryArray.from_arrays(places, pa.array(kept))
+        yield pa.Table.from_arrays([lenses, layers, heads, q, k, *texts, pa.array(rows[valid])], schema=schema)
 
 
 def _heads(source: Source, by_layer: Collection[str]) -> Iterator[tuple[str, int, int | None, Array]]:
-    """Lens, numbers of layer and head, and [Q, K], head by head; the head of a map of a whole layer is None."""
+    """Yield the lens, the layer and head in the model, and [Q, K] of each head; the head is None for a map of a whole layer."""
     document = source.document
     for lens in document["kept"]:
         for layers, heads in blocks(document["shapes"][lens]):
@@ -215,18 +213,18 @@ def _heads(source: Source, by_layer: Collection[str]) -> Iterator[tuple[str, int
 
 
 def check_lines(document: dict[str, Any], most: int = MOST_LINES) -> None:
-    """Raise BudgetExceeded if the maps have more entries than a table may have lines; by default one in text."""
+    """Raise BudgetExceeded if the maps have more entries than a table may have lines, by default a CSV table."""
     lines = sum(math.prod(document["shapes"][lens]) for lens in document["kept"])
     if lines > most:
         raise BudgetExceeded(
-            "These maps are too many for a table. Export them as safetensors or npz, or analyse fewer layers, heads or lenses.",
+            "These maps have too many entries for a table. Export them as safetensors or npz, or analyse fewer layers, heads or lenses.",
             limit=most,
             actual=lines,
         )
 
 
 def tokens_of(document: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """JSON of the text of every token along queries and keys."""
+    """Return the texts of the tokens along queries and keys, as JSON strings."""
     queries = [json.dumps(token["text"], ensure_ascii=False) for token in document["tokens"]]
     if document["key_tokens"] is None:
         return queries, queries
@@ -234,12 +232,10 @@ def tokens_of(document: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The document and every tensor of a file that write_safetensors made. Raises ValueError for any other file."""
+    """Return the document and all tensors of a file from write_safetensors. Raises ValueError for any other file."""
     try:
         with safe_open(path, framework="numpy") as file:
             document = json.loads(file.metadata()["headscope"])
             return document, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (KeyError, TypeError, OSError, ValueError) as error:
-        raise ValueError("not a file that Headscope wrote") from error
-    except Exception as error:  # safetensors raises its own kind for damaged files
+    except (KeyError, TypeError, OSError, ValueError, SafetensorError) as error:
         raise ValueError("not a file that Headscope wrote") from error
