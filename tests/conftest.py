@@ -27,13 +27,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def embedded(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
     """A server that does its jobs itself."""
     with Server(tmp_path_factory.mktemp("shared") / "home", models) as running:
+        running.analyse(model="bert", text="The first analysis waits for torch to be imported.")
         yield running
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Cluster]:
     """Two servers and two workers."""
-    with Cluster(tmp_path_factory.mktemp("cluster") / "home", models, servers=2, workers=2) as running:
+    with Cluster(tmp_path_factory.mktemp("cluster") / "home", models, servers=2, workers=2, prewarm=True) as running:
+        running.warm()
         yield running
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,14 @@ class Cluster(Server):
         """Wait until this number of workers is listed, by default all of them."""
         expected = len(self.workers) if workers is None else workers
         eventually(lambda: self.listed() >= expected, "workers")
+
+    def warm(self) -> None:
+        """Wait until every worker has loaded the default model (with prewarm=True). Its first job would wait for torch to be imported."""
+        with closing(self.database()) as database:
+            eventually(
+                lambda: sum(bool(state.worker.warm) for state in database.workers()) >= len(self.workers),
+                "workers that have loaded the default model",
+            )
 
     def back(self) -> None:
         """Wait until every server reaches Redis again."""
