@@ -15,7 +15,7 @@ import headscope
 from headscope import Model
 from headscope.core.words import word_groups
 from headscope.errors import HeadscopeError, InvalidRequest, Unknown, Unsupported
-from headscope.library.from_attentions import _read, from_attentions
+from headscope.library.from_attentions import _parse_pieces, from_attentions
 
 from .conftest import eager, projected, relative
 
@@ -251,7 +251,7 @@ def test_values_in_half_precision_decide_no_rank() -> None:
 )
 def test_pieces_of_tokenizers_are_words(pieces: list[str], words: list[str]) -> None:
     """The marks of WordPiece, byte-level BPE and SentencePiece; without marks every piece is a word."""
-    tokens = _read(pieces)
+    tokens = _parse_pieces(pieces)
     assert word_groups(tokens)[1] == words
     for token, piece in zip(tokens, pieces, strict=True):
         assert (

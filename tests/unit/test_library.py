@@ -138,7 +138,7 @@ def test_save_and_open(minilm: Model, tmp_path: Path) -> None:
 def test_open_refuses_other_files(tmp_path: Path, content: bytes) -> None:
     """One plain sentence, whatever the file holds."""
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(InvalidRequest, match="not a file that Headscope wrote"):
+    with pytest.raises(InvalidRequest, match="not written by Headscope"):
         headscope.open(tmp_path / "x")
 
 

@@ -1,1 +1,1 @@
-"""What `import headscope` gives."""
+"""The Python library: the functions of `import headscope`."""

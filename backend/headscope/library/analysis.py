@@ -1,4 +1,4 @@
-"""Headscope as a Python library: load a model, analyse a text, save and open the result."""
+"""The library's core: load a model, analyse inputs or a data set, save and open results."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..analysis.reader import Progress
 from ..analysis.result import Array, MemorySink, Result
 from ..core import words
 from ..core.attention import ResultWarning
+from ..core.lazy import go
 from ..core.tokens import Token
 from ..errors import InvalidRequest
 from ..models import loading
@@ -30,10 +31,13 @@ from ..studies.request import Against, StudyRequest
 from ..studies.study import GIVEN, Data, Study, conduct, invalid, read
 from .arguments import Method, choice, choices, number, numbers, request_of
 
+# Longest name of a model in a study; what tells two models of one name apart fits behind it.
+NAME_LENGTH = 190
+
 
 @dataclass(frozen=True)
 class GroupedMaps:
-    """Maps by groups of tokens: `maps` lens -> [L, H, V, W], and what the groups along both axes are called."""
+    """Maps by groups of tokens: `maps` lens -> [L, H, V, W], and the names of the groups along both axes."""
 
     maps: Mapping[str, Array]
     queries: list[str]
@@ -42,16 +46,16 @@ class GroupedMaps:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One input through one model, as the library hands it out. Immutable; `id` names its content."""
+    """The analysis of one input by one model. Immutable; `id` is derived from its content."""
 
     result: Result
     maps: Mapping[str, Array]  # lens -> [L, H, Q, K] float32
-    digest: Callable[[], str] = field(repr=False)
+    compute_id: Callable[[], str] = field(repr=False)  # hashing a model's weights takes seconds
 
     @property
     def id(self) -> str:
-        """32 hexadecimal digits; the same model and request give the same."""
-        return self.result.request.key(self.digest())
+        """32 hexadecimal digits, equal for the same model and request."""
+        return self.compute_id()
 
     @property
     def model(self) -> str:
@@ -70,17 +74,17 @@ class Analysis:
 
     @property
     def key_tokens(self) -> list[Token]:
-        """The tokens along the key axis: the same ones, but for cross-attention."""
+        """The tokens along the key axis: different from `tokens` only in cross-attention."""
         return self.result.key_tokens
 
     @property
     def text(self) -> str | None:
-        """What the offsets of the (encoder's) tokens count in; with `generate`, what the model wrote stands at its end."""
+        """The text that the offsets of the (encoder's) tokens refer to; with `generate`, it ends with the generated text."""
         return self.result.full_text
 
     @property
     def generated(self) -> int:
-        """How many tokens at the end the model wrote itself."""
+        """Number of generated tokens, which are the last ones."""
         return self.result.generated
 
     @property
@@ -90,39 +94,39 @@ class Analysis:
 
     @property
     def picture(self) -> Array | None:
-        """The image as the model sees it, scaled and cut: uint8 [height, width, 3]."""
+        """The image as the model sees it, scaled and cropped: uint8 [height, width, 3]."""
         return self.result.picture
 
     @property
     def measures(self) -> dict[str, dict[str, Array]]:
-        """Measure -> lens -> values, shaped as the measure declares."""
+        """Measure -> lens -> values, in the shape that the measure declares."""
         return self.result.measures
 
     @property
     def layers(self) -> list[int]:
-        """Which layers axis L holds."""
+        """Indices of the layers along axis L."""
         return self.result.layers
 
     @property
     def heads(self) -> list[int]:
-        """Which heads axis H holds."""
+        """Indices of the heads along axis H."""
         return self.result.heads
 
     @property
     def warnings(self) -> list[ResultWarning]:
-        """What to know before reading a map."""
+        """Caveats to consider when reading the maps."""
         return self.result.warnings
 
     @property
     def logits(self) -> Array | None:
-        """[Q, vocabulary] of the model's own head; only with keep_logits=True."""
+        """Logits [Q, vocabulary] of the model; None without keep_logits=True."""
         return self.result.logits
 
     def by(self, groups: Literal["word"] | Sequence[Sequence[int]] = "word") -> GroupedMaps:
-        """The same maps with tokens read together: summed over the keys of a group, averaged over its queries.
+        """Return the maps with tokens grouped: summed over the keys of a group, averaged over its queries.
 
-        "word" joins the pieces of every word; special tokens stand alone. Groups of your own are lists of token numbers, in the order you want them; tokens
-        in none of them stand alone behind. Raises InvalidRequest for a token that does not exist or is named twice, and for groups in cross-attention.
+        "word" groups the tokens of every word; special tokens form their own groups. Custom groups are lists of token numbers, in any order; the remaining
+        tokens follow, each on its own. Raises InvalidRequest for a token that does not exist or occurs twice, and for custom groups in cross-attention.
 
         >>> import headscope
         >>> a = headscope.analyze("minilm", "Tokenization matters.")
@@ -133,15 +137,15 @@ class Analysis:
             (rows, queries), (columns, keys) = words.word_groups(self.tokens), words.word_groups(self.key_tokens)
             return GroupedMaps({lens: words.group(m, rows, columns) for lens, m in self.maps.items()}, queries, keys)
         if self.tokens != self.key_tokens:
-            raise InvalidRequest("Cross-attention has two texts: only words can be grouped in it.")
+            raise InvalidRequest("Cross-attention has two texts, so only grouping by words is possible.")
         order, sizes, names = words.arrange(self.tokens, groups)
         maps = {lens: words.group(m[..., order, :][..., order], sizes, sizes) for lens, m in self.maps.items()}
         return GroupedMaps(maps, names, names)
 
     def find(self, where: str = "", lens: str = "weights") -> SearchResult:
-        """The heads that satisfy a query, ranked, with the numbers that decided it.
+        """Return the heads that match a query, ranked, with the values that it compares.
 
-        Measures that name no lens are read under `lens`. The measures must be in this analysis. Raises InvalidQuery, or Unknown.
+        `lens` applies to measures that name no lens. The measures must be in this analysis. Raises InvalidQuery, or Unknown.
 
         >>> import headscope
         >>> a = headscope.analyze("minilm", "The cat sat.", measures=("entropy", "patterns"))
@@ -164,44 +168,43 @@ class Analysis:
         )
 
     def ask(self, sentence: str) -> Interpretation:
-        """What a query or a sentence in plain English asks to see of this analysis, or the question to ask back. Raises InvalidQuery."""
+        """Interpret a query or a sentence in plain English, or return a question if it is ambiguous. Raises InvalidQuery."""
         return understand(sentence, Scene(self.layers, self.heads, self.tokens, self.key_tokens))
 
     def figure(self, name: str, *, theme: figures.Theme = "light", **params: Any) -> Any:
-        """A plotly figure of this analysis; headscope.FIGURES says which there are, their parameters and the measures they need.
+        """Return a plotly figure of this analysis. headscope.FIGURES lists the figures, with their parameters and required measures.
 
-        Raises Unknown, InvalidRequest, NotReady for a measure that was not computed, or Unsupported for a lens that was not read.
+        Raises Unknown, InvalidRequest, NotReady for a measure that was not computed, or Unsupported for a lens that was not used.
 
         >>> import headscope
         >>> a = headscope.analyze("minilm", "The cat sat.")
         >>> a.figure("entropy", layer=4).layout.xaxis.title.text
         'head of layer 4'
         """
-        from plotly.graph_objects import Figure
-
-        wanted = figures.named(name)
+        declared = figures.named(name)
         try:
-            chosen = wanted.params.model_validate(params)
+            chosen = declared.params.model_validate(params)
         except ValidationError as error:
             raise invalid(error) from None
         held = figures.Held(self.result.to_document(), self.result.to_arrays())
-        return Figure(wanted.drawn(held, chosen, theme).figure())
+        return go.Figure(declared.drawn(held, chosen, theme).figure())
 
     @property
     def source(self) -> export.Source:
-        """All of it, as exports read it."""
+        """The whole analysis, in the form that exports take."""
         return _MemorySource(self)
 
     def save(self, path: str | Path) -> None:
-        """Write everything as one safetensors file with the document in its metadata; headscope.open reads it."""
+        """Save everything as a safetensors file with the document as metadata, to be read by headscope.open."""
         export.write_safetensors(self.source, Path(path))
 
 
 def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Model:
-    """A model ready to be analysed.
+    """Load a model for analysis.
 
-    `model` is a catalogue name ("minilm"), a local directory, a hub id ("org/name"), or a PreTrainedModel that is in memory already, with its fast
-    tokenizer as second argument or both as a pair (without one, analyse token_ids). `device` is "cpu", "cuda", ...; the GPU if there is one.
+    `model` is a catalogue name ("minilm"), a local directory, a hub id ("org/name"), or a PreTrainedModel. The fast tokenizer of a PreTrainedModel is
+    the second argument, or model and tokenizer are passed as a pair; without a tokenizer, analyse token_ids. `device` is "cpu", "cuda", ...; by default
+    the GPU if there is one.
 
     Raises Unknown, ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel or Unsupported.
     """
@@ -212,7 +215,7 @@ def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Mod
     if not isinstance(model, (str, Path)):
         if not hasattr(model, "config"):
             raise InvalidRequest(
-                "A model is a name, a folder, a model of transformers, or such a model and its tokenizer.",
+                "A model is a name, a folder, a PreTrainedModel of transformers, or a pair of PreTrainedModel and tokenizer.",
                 pointer="/model",
             )
         return loading.wrap(model, tokenizer)
@@ -249,13 +252,13 @@ def analyze(
     labels: Sequence[str] | None = None,
     progress: Progress = lambda fraction, stage, detail: None,
 ) -> Analysis:
-    """One input through one model, read through some lenses.
+    """Analyse one input with one model, under one mechanism and several lenses.
 
-    `model` is what load() gives, or what it takes. Without a `mechanism` it attends as it was trained, which is softmax for most models. The maps are float32
-    [L, H, Q, K]; with maps=False only thumbnails and measures are kept.
-    `layers` and `heads` choose some, counted from 0. `max_tokens` cuts the input, special tokens included.
+    `model` is the result of load(), or an argument of it. By default the model attends by the mechanism it was trained with, softmax for most models. The
+    maps are float32 [L, H, Q, K]; with maps=False only thumbnails and measures are kept. `layers` and `heads` select some, counted from 0. `max_tokens`
+    truncates the input, counting special tokens.
 
-    Raises a HeadscopeError whose `code` and `detail` say what is wrong and what to do.
+    Raises a HeadscopeError, whose `code` and `detail` state the problem and what to do.
 
     >>> import headscope
     >>> model = headscope.load("minilm")
@@ -286,14 +289,14 @@ def analyze(
     )
     sink = MemorySink()
     limit = int(psutil.virtual_memory().available * 0.9)
-    # Files stay what they are, and there may be many; a model in memory may be another one when somebody asks.
+    # The digest of files is computed on demand; a model in memory may change, so its digest is computed now.
     digest = None if model.source else model.digest
     result = pipeline.run(model, request, sink, limit=limit, progress=progress, keep_logits=keep_logits)
-    return Analysis(result, sink.maps, lambda: digest or model.digest)
+    return Analysis(result, sink.maps, lambda: result.request.key(digest or model.digest))
 
 
 class _MemorySource:
-    """An analysis in memory, as the export reads it."""
+    """The source of exports for an analysis in memory."""
 
     def __init__(self, a: Analysis) -> None:
         self.document: dict[str, Any] = {**a.result.to_document(), "id": a.id}
@@ -303,30 +306,22 @@ class _MemorySource:
             self.arrays["logits"] = a.logits
 
     def maps(self, lens: str, layers: slice, heads: slice) -> Array:
-        """[L', H', Q, K] float32."""
+        """Return a slice of the maps, float32 [L', H', Q, K]."""
         return self._maps[lens][layers, heads]
 
 
 def open(path: str | Path) -> Analysis:  # noqa: A001 - the interface's name
-    """Read a file that Analysis.save or the server's export wrote. Raises InvalidRequest for any other file."""
+    """Open a file written by Analysis.save or the server's export, under its original id. Raises InvalidRequest for any other file."""
     try:
         described, tensors = export.read_safetensors(Path(path))
-        result, digest = Result.from_document(described, tensors), str(described.get("id", ""))
+        result, id_ = Result.from_document(described, tensors), str(described.get("id", ""))
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidRequest("That is not a file that Headscope wrote.") from error
-    return _Opened(
+        raise InvalidRequest("This file was not written by Headscope.") from error
+    return Analysis(
         result,
         {name.removeprefix("map/"): array for name, array in tensors.items() if name.startswith("map/")},
-        lambda: digest,
+        lambda: id_,
     )
-
-
-class _Opened(Analysis):
-    """An analysis from a file, which keeps the id it had."""
-
-    @property
-    def id(self) -> str:
-        return self.digest()
 
 
 def study(
@@ -348,36 +343,26 @@ def study(
     checkpoint: str | Path | None = None,
     progress: Progress = lambda fraction, stage, detail: None,
 ) -> Study:
-    """Many inputs through one model, or through two variants that are compared input by input; see Study for what comes of it.
+    """Analyse many inputs with one model, or with two variants that are compared input by input.
 
-    `dataset` is the name of a file (jsonl, csv, tsv, parquet, CoNLL, CoNLL-U, text), `hub:org/name/path`, or a list of texts, pairs, or mappings.
-    `against` is the second model, `against_mechanism` the second mechanism, by default the first; where none is named, each model attends as it was trained. `against` may also
-    be {"model": ..., "mechanism": ...}, as over REST.
-    What `figures` need is added to lenses and measures. Chunks that are done are kept in the folder `checkpoint`.
+    `dataset` is the path of a file (jsonl, csv, tsv, parquet, CoNLL, CoNLL-U, text), `hub:org/name/path`, or a list of texts, pairs, or mappings.
+    `against` is the second model, and `against_mechanism` the second mechanism, by default the first one. Without a mechanism, each model attends as it was
+    trained. `against` may also be {"model": ..., "mechanism": ...}, as in the REST interface. Lenses and measures that `figures` need are added. Finished
+    chunks are kept in the folder `checkpoint`, from which an interrupted study is resumed.
 
     >>> import headscope
     >>> s = headscope.study("minilm", ["The cat sat.", "It rained all day."], measures=("entropy",))
     >>> s.stat("entropy").mean.shape
     (6, 12)
     """
-    several = against is not None or against_mechanism is not None
-    if isinstance(against, Mapping):
-        if not against.keys() <= Against.model_fields.keys() or against_mechanism is not None:
-            raise InvalidRequest("against names a model, a mechanism, or both.", pointer="/against")
-        against, against_mechanism = against.get("model"), against.get("mechanism")
-    elif against_mechanism is None:
-        against_mechanism = mechanism
     first = load(model)
-    second = first if against is None else load(against)
-    name, other = first.name[:190], second.name[:190]
-    if against is not None and name == other and first.digest != second.digest:
-        other = f"{other} (2)"
+    second, variant = _second_variant(first, mechanism, against, against_mechanism)
     try:
         request = StudyRequest(
             dataset=str(dataset) if isinstance(dataset, (str, Path)) else GIVEN,
-            model=name,
+            model=first.name[:NAME_LENGTH],
             mechanism=choice(mechanism),
-            against=Against(model=other, mechanism=choice(against_mechanism)) if several else None,
+            against=variant,
             lenses=choices(lenses, "lenses"),
             measures=choices(measures, "measures"),
             figures=list(figures),
@@ -400,3 +385,22 @@ def study(
         limit=int(psutil.virtual_memory().available * 0.9),
         progress=progress,
     )
+
+
+def _second_variant(
+    first: Model, mechanism: Method | None, against: Any, against_mechanism: Method | None
+) -> tuple[Model, Against | None]:
+    """Return the second model of a study (or the first again), and the second variant of its request (or None)."""
+    if against is None and against_mechanism is None:
+        return first, None
+    if isinstance(against, Mapping):
+        if not against.keys() <= Against.model_fields.keys() or against_mechanism is not None:
+            raise InvalidRequest("against names a model, a mechanism, or both.", pointer="/against")
+        against, against_mechanism = against.get("model"), against.get("mechanism")
+    elif against_mechanism is None:
+        against_mechanism = mechanism
+    second = first if against is None else load(against)
+    name = second.name[:NAME_LENGTH]
+    if second is not first and name == first.name[:NAME_LENGTH] and first.digest != second.digest:
+        name = f"{name} (2)"
+    return second, Against(model=name, mechanism=choice(against_mechanism))

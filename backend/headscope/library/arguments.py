@@ -1,4 +1,4 @@
-"""What a caller of the library hands over, as requests take it: methods by name or mapping, numbers in lists, arrays and tensors."""
+"""Conversion of library arguments to fields of requests: methods by name or mapping; numbers in lists, arrays and tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Method = str | Mapping[str, Any]
 def request_of(
     mechanism: Method | None, lenses: Iterable[Method], measures: Iterable[Method], **fields: Any
 ) -> AnalysisRequest:
-    """The request, or InvalidRequest in our words where a value is of the wrong type."""
+    """Return the request. Raises InvalidRequest if a value is of the wrong type."""
     try:
         return AnalysisRequest(
             mechanism=choice(mechanism),
@@ -32,12 +32,12 @@ def request_of(
 
 
 def choice(method: Method | None) -> Any:
-    """A method as pydantic takes it."""
+    """Return a method in the form that pydantic validates."""
     return dict(method) if isinstance(method, Mapping) else method
 
 
 def choices(methods: Iterable[Method], name: str) -> list[Any]:
-    """Several methods. Raises InvalidRequest for anything but a list of them; `name` is the argument's."""
+    """Return several methods in the form that pydantic validates. Raises InvalidRequest unless the argument `name` is a list."""
     if isinstance(methods, (str, Mapping)) or not isinstance(methods, Iterable):
         raise InvalidRequest(
             f'{name} is a list of names, such as ["weights"], or of names with parameters.', pointer=f"/{name}"
@@ -46,15 +46,15 @@ def choices(methods: Iterable[Method], name: str) -> list[Any]:
 
 
 def numbers(values: Any, name: str) -> list[int] | None:
-    """Whole numbers in a list, a range, an array or a tensor [n]; None stays None."""
+    """Return the integers of a list, range, array or tensor [n] as a list; None stays None."""
     if values is None:
         return None
     try:
         return [index(value) for value in values]
-    except TypeError:  # no list, or not of whole numbers
-        raise InvalidRequest(f"{name} is a list of whole numbers.", pointer=f"/{name}") from None
+    except TypeError:  # not a list, or not of integers
+        raise InvalidRequest(f"{name} must be a list of integers.", pointer=f"/{name}") from None
 
 
 def number(value: Any) -> Any:
-    """A whole number of numpy's or torch's as Python's own; anything else as it is."""
+    """Convert an integer of numpy or torch to int; return anything else unchanged."""
     return index(value) if hasattr(value, "__index__") and not isinstance(value, bool) else value

@@ -1,4 +1,4 @@
-"""Two analyses, head by head."""
+"""Comparison of two analyses, head by head."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def compare(a: Analysis, b: Analysis, lens: str = "weights") -> dict[str, Array]:
-    """How alike the maps of each head are in two analyses: comparison -> [L, H] in float64.
+    """Compare the maps of each head in two analyses: comparison -> [L, H] float64.
 
-    `cosine`, and for lenses whose maps are never negative also `js_divergence`; see COMPARISONS. The two may come from different models, such as a model before and after
-    fine-tuning, from different mechanisms, or from two texts. Where they are not cut into the same tokens, words are compared, as far as both have them: at least half
-    of the tokens need a counterpart. Both need the same layers and heads.
+    The comparisons are `cosine`, and `js_divergence` for lenses whose maps are never negative; see COMPARISONS. The analyses may be of different models, such as
+    before and after fine-tuning, of different mechanisms, or of two texts. If their tokens differ, words are compared: at least half of the tokens must have a
+    match. Both must have the same layers and heads.
 
-    Raises Unknown for a lens that does not exist, InvalidRequest for analyses that can't be compared.
+    Raises Unknown for a lens that does not exist, and InvalidRequest for analyses that cannot be compared.
 
     >>> import headscope
     >>> model = headscope.load("minilm")
@@ -29,17 +29,17 @@ def compare(a: Analysis, b: Analysis, lens: str = "weights") -> dict[str, Array]
     0.0
     """
     if lens not in LENSES:
-        raise Unknown("lens", f"There is no such lens. There are: {', '.join(LENSES)}.", pointer="/lens")
+        raise Unknown("lens", f"There is no such lens. Choose one of {', '.join(LENSES)}.", pointer="/lens")
     if lens not in a.maps or lens not in b.maps:
-        raise InvalidRequest("Both analyses must hold the maps of that lens. Ask for it in both, with maps.")
+        raise InvalidRequest("Both analyses need the maps of that lens. Run both with it, and with maps=True.")
     if (a.layers, a.heads) != (b.layers, b.heads):
-        raise InvalidRequest("The two analyses hold different layers or heads. Ask for the same ones in both.")
+        raise InvalidRequest("The two analyses have different layers or heads. Run both with the same ones.")
     queries, keys = align(a.tokens, b.tokens), align(a.key_tokens, b.key_tokens)
     check_enough(queries, keys)
-    one = laid(a.maps[lens], [pair.tokens for pair in queries.pairs], [pair.tokens for pair in keys.pairs])
-    other = laid(b.maps[lens], [pair.others for pair in queries.pairs], [pair.others for pair in keys.pairs])
+    ours = laid(a.maps[lens], [pair.tokens for pair in queries.pairs], [pair.tokens for pair in keys.pairs])
+    theirs = laid(b.maps[lens], [pair.others for pair in queries.pairs], [pair.others for pair in keys.pairs])
     return {
-        name: comparison(one, other)
+        name: comparison(ours, theirs)
         for name, comparison in COMPARISONS.items()
         if comparison.signed or not LENSES[lens].signed
     }

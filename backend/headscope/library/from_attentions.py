@@ -1,4 +1,4 @@
-"""Attention that was computed elsewhere: given as arrays, checked, and read like any other."""
+"""Analyses of attention weights that were computed elsewhere and are given as arrays."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from ..models.tokens import is_punctuation
 from .analysis import Analysis
 from .arguments import Method, request_of
 
-# How far above 1 a row may sum, for rounding. Half precision may be off by its own epsilon.
+# Largest excess of a row sum over 1, for rounding. In half precision its epsilon, if that is larger.
 TOLERANCE = 1e-3
 MISSING = {
-    "capture": "They were given as they are.",
+    "capture": "They were given as arrays.",
     "scores": "Given weights come without query and key vectors.",
     "projection": "Given weights come without the projection after the heads.",
     "residual": "Given weights come without the residual stream.",
@@ -40,7 +40,7 @@ MISSING = {
     "bilinear": "Given weights come without query and key projections.",
     "padding": "Given weights come without a model to run on the padded input.",
 }
-# Tokens that stand for no text, by how they are written; those for unknown or masked words do stand for text.
+# Special tokens by their spelling, except those for unknown or masked words, which represent text.
 SPECIAL = re.compile(r"\[(?!UNK|MASK)[A-Za-z0-9_]+\]|<(?!unk|mask)[^<>\s]+>")
 JOINED = "##"
 OPENING = ("Ġ", "▁")
@@ -48,17 +48,16 @@ OPENING = ("Ġ", "▁")
 
 @dataclass(frozen=True)
 class _AttentionArrays:
-    """Checked arrays: weights of every layer [H, Q, K], values [G, K, D] or None, and the tokens along the axes."""
+    """Validated arrays: weights [H, Q, K] and values [G, K, D] (or None) of every layer, and the tokens along the axes."""
 
     weights: list[Tensor]
     values: list[Tensor] | None
     axes: Axes
     kind: Kind
-
-    epsilon: float
+    epsilon: float  # the largest machine epsilon of the arrays
 
     def digest(self) -> str:
-        """SHA-256 of everything given."""
+        """Return the SHA-256 of all arrays and tokens."""
         sides = [[asdict(token) for token in side] for side in (self.axes.queries, self.axes.keys)]
         sha = hashlib.sha256(json.dumps([sides, self.epsilon]).encode())
         for part in [*self.weights, *(self.values or [])]:
@@ -77,14 +76,14 @@ def from_attentions(
     lenses: Sequence[Method] | None = None,
     measures: Sequence[Method] = ("entropy",),
 ) -> Analysis:
-    """An analysis of attention weights that any model returned. Cut padding off first; keys at the ends that no query attends to give a warning.
+    """Analyse attention weights of any model. Remove padding first; keys at either end that no query attends to produce a warning.
 
-    `attentions` holds one array or tensor per layer, [H, Q, K] or [1, H, Q, K], as `output_attentions=True` gives them. `tokens` names the queries and, unless
-    `key_tokens` does, the keys: strings as the tokenizer has them, or Token. `values` holds [G, K, D] or [1, G, K, D] per layer; with them lenses such as
-    `effective` can be had, and are by default. `causal` says whether queries see themselves and earlier tokens only; by default it is told from the zeros: what
-    lies farther away than any head of a layer looks counts as hidden.
+    `attentions` has one array or tensor per layer, [H, Q, K] or [1, H, Q, K], as returned with `output_attentions=True`. `tokens` are the queries, and the keys
+    too unless `key_tokens` is given: strings of the tokenizer, or Token. `values` has [G, K, D] or [1, G, K, D] per layer, and enables lenses such as
+    `effective`, which is then used by default. `causal` states whether queries see only themselves and earlier tokens. By default this is inferred from the
+    zeros: keys farther away than any head of a layer attends count as masked.
 
-    Raises InvalidRequest for arrays that are no attention weights, Unsupported for methods that need more than was given.
+    Raises InvalidRequest for arrays that are not attention weights, and Unsupported for methods that need data that is not given.
 
     >>> import headscope
     >>> a = headscope.from_attentions([[[[0.5, 0.5], [0.25, 0.75]]]], ["Hello", "world"])
@@ -116,8 +115,8 @@ def from_attentions(
     result = reader.result(request, given.kind, given.axes.queries, given.axes.keys, width)
     result.warnings = [*_warn_of_padding(given), *find_warnings(result, missing)]
     result.timing_ms = {"total": round((time.perf_counter() - started) * 1e3, 1)}
-    digest = f"{given.digest()} {causal}"
-    return Analysis(result, sink.maps, lambda: digest)
+    id_ = result.request.key(f"{given.digest()} {causal}")
+    return Analysis(result, sink.maps, lambda: id_)
 
 
 def _validate(
@@ -131,13 +130,13 @@ def _validate(
     for layer, one in enumerate(weights):
         if one.shape != shape:
             raise InvalidRequest(
-                f"Layer {layer} has another number of heads or tokens than layer 0. Give layers of one shape, for example those with the same heads."
+                f"Layer {layer} has another number of heads or tokens than layer 0. Give layers of the same shape, for example those with the same heads."
             )
         _check_rows(one, layer, epsilons[layer])
-    queries = _named(tokens, shape[1], "tokens")
-    keys = queries if key_tokens is None else _named(key_tokens, shape[2], "key_tokens")
+    queries = _name_axis(tokens, shape[1], "tokens")
+    keys = queries if key_tokens is None else _name_axis(key_tokens, shape[2], "key_tokens")
     if key_tokens is None and shape[1] != shape[2]:
-        raise InvalidRequest("Queries and keys differ in number. Name the keys by key_tokens.")
+        raise InvalidRequest("The numbers of queries and keys differ. Give the keys as key_tokens.")
     kind: Kind = "self" if keys == queries else "cross"
     if values is None:
         return _AttentionArrays(weights, None, Axes(queries, keys), kind, max(epsilons))
@@ -153,13 +152,13 @@ def _validate(
 
 
 def _arrays(layers: Iterable[Any], what: str) -> tuple[list[Tensor], list[float]]:
-    """One tensor [a, b, c] per layer, float32 or wider, and the machine epsilon each came with."""
+    """Return one tensor [a, b, c] per layer, float32 or float64, and the machine epsilon of each original array."""
     try:
         listed = list(layers)
     except TypeError:
         raise InvalidRequest(f"Give the {what} as a list with one array per layer.") from None
     if not listed:
-        raise InvalidRequest(f"The {what} holds no layer. Give one array per layer.")
+        raise InvalidRequest(f"The {what} has no layers. Give one array per layer.")
     found = [_tensor(one, f"Layer {layer} of the {what}") for layer, one in enumerate(listed)]
     return [one for one, _ in found], [epsilon for _, epsilon in found]
 
@@ -172,7 +171,7 @@ def _tensor(array: Any, name: str) -> tuple[Tensor, float]:
     try:
         tensor = array.detach().cpu() if isinstance(array, Tensor) else torch.from_numpy(np.array(array))
     except (TypeError, ValueError):
-        raise InvalidRequest(f"{name} is no array of numbers.") from None
+        raise InvalidRequest(f"{name} is not an array of numbers.") from None
     if tensor.dim() == 4 and tensor.shape[0] == 1:
         tensor = tensor[0]
     if tensor.dim() != 3 or not tensor.numel():
@@ -180,17 +179,17 @@ def _tensor(array: Any, name: str) -> tuple[Tensor, float]:
             f"{name} needs three axes, none of them empty: heads, tokens, and tokens or width. Give one input at a time."
         )
     if tensor.is_complex():
-        raise InvalidRequest(f"{name} is no array of real numbers.")
+        raise InvalidRequest(f"{name} is not an array of real numbers.")
     tensor = tensor if tensor.is_floating_point() else tensor.float()
     if not bool(tensor.isfinite().all()):
-        raise InvalidRequest(f"{name} holds NaN or infinity.")
+        raise InvalidRequest(f"{name} contains NaN or infinity.")
     return tensor if tensor.dtype == torch.float64 else tensor.float(), torch.finfo(tensor.dtype).eps
 
 
 def _check_rows(weights: Tensor, layer: int, epsilon: float) -> None:
     if bool((weights < 0).any()):
         raise InvalidRequest(
-            f"Layer {layer} of the attention holds negative numbers. Give weights after the softmax, not scores."
+            f"Layer {layer} of the attention contains negative numbers. Give weights after the softmax, not scores."
         )
     sums = weights.sum(-1, dtype=torch.float64)
     if bool((sums > 1 + max(TOLERANCE, epsilon)).any()):
@@ -198,11 +197,11 @@ def _check_rows(weights: Tensor, layer: int, epsilon: float) -> None:
             f"Rows of layer {layer} of the attention sum to more than 1. Give weights after the softmax, from a model in evaluation mode (without dropout)."
         )
     if bool((sums == 0).any()):
-        raise InvalidRequest(f"A query of layer {layer} of the attention attends to nothing. Cut padding off first.")
+        raise InvalidRequest(f"A query of layer {layer} of the attention attends to nothing. Remove padding first.")
 
 
 def _keys(weights: Tensor, causal: bool | None) -> Keys:
-    """Which keys a layer's queries may see, told from the zeros of all its heads [H, Q, K]: all, the prefix, or a window. Other zeros are just small weights."""
+    """Infer from the zeros of all heads [H, Q, K] which keys a layer's queries may attend to: all, the prefix, or a window. Other zeros are just small weights."""
     queries, keys = weights.shape[1:]
     if queries != keys and causal:
         raise InvalidRequest("Causal attention needs as many keys as queries.")
@@ -210,7 +209,7 @@ def _keys(weights: Tensor, causal: bool | None) -> Keys:
         return Keys("all")
     seen = (weights > 0).any(0)
     if causal and bool(seen.triu(1).any()):
-        raise InvalidRequest("With causal=True no query may attend to a later token, and some do.")
+        raise InvalidRequest("With causal=True no query may attend to a later token, but some do.")
     places = torch.arange(queries)
     distance = places[:, None] - places  # of the key before the query
     before, after = int(distance[seen].max()), -int(distance[seen].min())
@@ -224,9 +223,9 @@ def _keys(weights: Tensor, causal: bool | None) -> Keys:
 
 
 def _warn_of_padding(given: _AttentionArrays) -> Iterator[ResultWarning]:
-    """A warning of keys at either end that no query attends to, in any layer and head.
+    """Yield a warning if there are keys at either end that no query attends to, in any layer and head.
 
-    Queries that spread their attention evenly over all keys do not count: that is what is left of a query whose keys are all masked.
+    Queries that attend uniformly to all keys are ignored: softmax over fully masked keys is uniform.
     """
     shape = given.weights[0].shape[1:]
     attended, even = torch.zeros(shape, dtype=torch.bool), torch.full(shape[:1], shape[1] > 1)
@@ -239,16 +238,16 @@ def _warn_of_padding(given: _AttentionArrays) -> Iterator[ResultWarning]:
     if unseen:
         yield ResultWarning(
             "padding",
-            f"No query attends to {unseen} of {shape[1]} keys, at the ends of the text: they look like padding, which enters "
-            f"every number. Cut the arrays and the tokens to {first}:{last + 1}.",
+            f"No query attends to {unseen} of {shape[1]} keys at the ends of the text. They look like padding, which affects "
+            f"every number. Slice the arrays and the tokens to {first}:{last + 1}.",
         )
 
 
 def _find_missing(given: _AttentionArrays, rules: Sequence[Keys]) -> dict[str, str]:
-    """Need -> why it can't be met, as for a model."""
+    """Return why each missing capability is missing, like the sites of a model."""
     missing = dict(MISSING)
     if given.values is None:
-        missing["values"] = "Only weights were given. Give the values of every layer, too."
+        missing["values"] = "Only weights were given. Give the values of every layer as well."
     if not given.axes.same:
         missing["same-tokens"] = "Queries and keys are different tokens."
     queries, keys = given.weights[0].shape[1:]
@@ -274,7 +273,7 @@ def _layer(given: _AttentionArrays, index: int, keys: Keys) -> Layer:
 
 
 def _feed(layer: Layer, reader: Reader) -> None:
-    """Blocks of heads as the capture would give them, then the whole layer."""
+    """Feed blocks of heads, then the whole layer, as capture does."""
     heads, queries, keys = layer.weights.shape
     group = heads // layer.values.shape[0] if layer.values.numel() else 1
     size = max(1, BLOCK_BYTES // (4 * queries * keys) // group) * group
@@ -286,18 +285,18 @@ def _feed(layer: Layer, reader: Reader) -> None:
         reader.add_layer(layer)
 
 
-def _named(tokens: Sequence[str | Token], count: int, what: str) -> tuple[Token, ...]:
+def _name_axis(tokens: Sequence[str | Token], count: int, what: str) -> tuple[Token, ...]:
     if isinstance(tokens, str) or not all(isinstance(token, (str, Token)) for token in tokens):
-        raise InvalidRequest(f"{what} needs a list with one string or Token per token.")
+        raise InvalidRequest(f"{what} must be a list with one string or Token per token.")
     if len(tokens) != count:
-        raise InvalidRequest(f"There are {len(tokens)} {what} for an axis of {count}.")
+        raise InvalidRequest(f"There are {len(tokens)} {what} for an axis of length {count}.")
     if all(isinstance(token, Token) for token in tokens):
         return tuple(token for token in tokens if isinstance(token, Token))
-    return _read([token if isinstance(token, str) else token.text for token in tokens])
+    return _parse_pieces([token if isinstance(token, str) else token.text for token in tokens])
 
 
-def _read(pieces: Sequence[str]) -> tuple[Token, ...]:
-    """Tokens from what a tokenizer calls them: ## joins a piece to the word before, Ġ and ▁ open a word; where neither is used every piece is a word."""
+def _parse_pieces(pieces: Sequence[str]) -> tuple[Token, ...]:
+    """Parse a tokenizer's strings: ## continues a word, Ġ and ▁ start one; without such marks, every piece is a word."""
     marked = any(piece.startswith(OPENING) for piece in pieces)
     ids: dict[str, int] = {}
     found: list[Token] = []

@@ -1,4 +1,4 @@
-"""Modules that attend by a mechanism from now on, to be trained or evaluated like any other."""
+"""Modules of transformers that attend by another mechanism, to be trained or evaluated as usual."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CHOICE: TypeAdapter[Any] = TypeAdapter(MechanismChoice)
 
 
 def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: Collection[int] = ()) -> None:
-    """From now on a transformers module computes its attention by a mechanism: for batches, padded or not, and with gradients.
+    """Make a transformers module compute its attention by a mechanism, for batches with or without padding, and with gradients.
 
-    `mechanism` is a name, or a mapping with its name and parameters, as in `analyze`. "pasta" needs the ids of the tokenizer's special tokens. To attend as
-    transformers does again, call module.set_attn_implementation("eager"). Raises InvalidRequest, Unknown or Unsupported.
+    `mechanism` is a name, or a mapping with its name and parameters, as in `analyze`. "pasta" needs the ids of the tokenizer's special tokens. To restore the
+    original attention, call module.set_attn_implementation("eager"). Raises InvalidRequest, Unknown or Unsupported.
 
     >>> import headscope
     >>> model = headscope.load("minilm")
@@ -42,10 +42,10 @@ def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: C
 
 
 def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> torch.nn.Parameter:
-    """Vectors [L, count, d] that a module adds to its special tokens before every layer from now on, as its parameter `pasta`: zeros, to be learned.
+    """Add a parameter `pasta` to a module: vectors [L, count, d], initially zero, that it adds to its special tokens before every layer. Return the parameter.
 
-    `special_ids` are the ids of the tokenizer's special tokens; every row of a batch must hold `count` of them, padding not counted. What else is learned is
-    yours to say. `{"name": "pasta", "vectors": vectors.tolist()}` is the mechanism that was learned. Raises Unsupported.
+    `special_ids` are the ids of the tokenizer's special tokens; every row of a batch must contain `count` of them, not counting padding. Other parameters are
+    left as they are. After training, the mechanism is `{"name": "pasta", "vectors": vectors.tolist()}`. Raises Unsupported.
     """
     model, sites = _examine(module)
     check_capabilities([PASTA], sites.missing("self"))
@@ -56,7 +56,7 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
     def begin(setting: PassContext) -> Adding:
         if setting.special is None or setting.special.shape[-1] != count:
             raise Unsupported(
-                f"There are vectors for {count} special tokens, but the inputs hold another number of them."
+                f"There are vectors for {count} special tokens, but the inputs contain a different number."
             )
         return Adding(dict(zip(layers, body.pasta, strict=True)), setting.special)
 
@@ -66,11 +66,11 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
 
 
 def _examine(module: Any) -> tuple[Model, AttentionSites]:
-    """Return the model around the module, and what its attention is made of. Raises Unsupported where it can't be replaced."""
+    """Return the model around the module, and its attention sites. Raises Unsupported if its attention cannot be replaced."""
     model = wrap(module)
     sites = examine(model)
     if not sites.captured:
         raise Unsupported(
-            "This model's attention does not go through transformers' AttentionInterface, so it can't be replaced."
+            "This model's attention does not go through transformers' AttentionInterface, so it cannot be replaced."
         )
     return model, sites
