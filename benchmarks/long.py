@@ -27,17 +27,17 @@ PROGRAM = """
 import resource, sys
 import numpy as np, torch, headscope
 from transformers import GPT2Config, GPT2LMHeadModel
-from headscope.analysis import run
-from headscope.request import AnalysisRequest
-from headscope.result import Memory
+from headscope.analysis.pipeline import run
+from headscope.analysis.request import AnalysisRequest
+from headscope.analysis.result import MemorySink
 torch.manual_seed(0)
 model = headscope.load(GPT2LMHeadModel(GPT2Config(n_positions={tokens}, n_layer={layers})).transformer)
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 ids = np.random.default_rng(0).integers(0, 50000, {tokens}).tolist()
-run(model, AnalysisRequest(model="random", token_ids=ids[:64], lenses=["weights"], measures={measures}, maps=False), Memory())
+run(model, AnalysisRequest(model="random", token_ids=ids[:64], lenses=["weights"], measures={measures}, maps=False), MemorySink())
 before = peak()
-run(model, AnalysisRequest(model="random", token_ids=ids, lenses=["weights"], measures={measures}, maps=False), Memory())
+run(model, AnalysisRequest(model="random", token_ids=ids, lenses=["weights"], measures={measures}, maps=False), MemorySink())
 print(before, peak())
 """
 

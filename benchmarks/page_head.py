@@ -18,7 +18,7 @@ from tests.support.server import Server
 
 from .browsing import act, frames, marked, renderer
 from .common import Spread
-from .static_files import LONGEST_MS, text_of
+from .page import LONGEST_MS, text_of
 
 REPEATS = 5
 MB = 1e6

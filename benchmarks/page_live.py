@@ -16,7 +16,7 @@ from tests.support.server import Server
 
 from .browsing import marked
 from .common import Spread
-from .static_files import LONGEST_MS
+from .page import LONGEST_MS
 
 REPEATS = 20
 SMALLEST: dict[str, Any] = {"repeats": 1}

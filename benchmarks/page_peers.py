@@ -30,7 +30,7 @@ import headscope
 
 from .browsing import renderer, served
 from .common import Spread, ratios
-from .static_files import text_of
+from .page import text_of
 
 LENGTHS = (16, 64, 128)
 REPEATS = 5

@@ -1,7 +1,8 @@
-"""Every benchmark runs on its smallest size: what the README reports can be measured again. What the figures are is not tested."""
+"""Benchmarks run on their smallest size: what the README reports can be measured again. What the figures are is not tested."""
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from importlib import import_module
@@ -14,11 +15,23 @@ ROOT = Path(__file__).parents[1]
 NOT_MEASUREMENTS = {"__init__", "__main__", "common", "browsing", "visitors"}
 
 
+# One of the library, one of studies, one of the page; a command runs a fourth.
+RUN = ("batch", "study", "page_peers")
+
+
 def test_all_are_listed() -> None:
     assert {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - NOT_MEASUREMENTS == set(BENCHMARKS)
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
+def test_measure(name: str) -> None:
+    """It loads, and what is measured takes the sizes of the smallest run. That they all run is `make bench ARGS=--smallest`."""
+    module = import_module(f"benchmarks.{name}")
+    assert module.__doc__
+    inspect.signature(module.measure).bind(**module.SMALLEST)
+
+
+@pytest.mark.parametrize("name", RUN)
 def test_smallest_size(name: str) -> None:
     module = import_module(f"benchmarks.{name}")
     rows = module.measure(**module.SMALLEST)

@@ -9,7 +9,7 @@ import pytest
 from tests.attacks.attacks import ATTACKS
 from tests.attacks.stage import LATENCY_SECONDS, MEMORY_BYTES, Target, Watch, target
 
-SECONDS = 3.0
+SECONDS = 1.0
 # Without the limits, others wait for 6 to 85 s. The bound is three times the target, because other tests may run on the machine.
 BUSY = 3
 

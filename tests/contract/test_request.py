@@ -119,7 +119,7 @@ def test_a_name_is_an_id() -> None:
 def test_the_name_is_the_same_in_every_process(seed: str) -> None:
     """The id does not depend on PYTHONHASHSEED or the process."""
     body = {"model": "m", "text": "Größe \U0001f600", "lenses": ["effective", "weights"], "heads": [3, 1]}
-    code = f"from headscope.request import AnalysisRequest; print(AnalysisRequest(**{body!r}).settled({{'name': 'softmax'}}).key({DIGEST!r}))"
+    code = f"from headscope.analysis.request import AnalysisRequest; print(AnalysisRequest(**{body!r}).settled({{'name': 'softmax'}}).key({DIGEST!r}))"
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONIOENCODING": "utf-8"}
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert shown.stdout.strip() == key(body)

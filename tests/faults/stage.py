@@ -20,11 +20,11 @@ JOB_SECONDS = 40
 SETTINGS = {"job_seconds": JOB_SECONDS, "log_format": "json"}
 
 
-def open_deployment(deployment: str, folder: Path, models: Path) -> Server:
-    """Return the deployment of that name, not started yet."""
+def open_deployment(deployment: str, folder: Path, models: Path, **constants: float) -> Server:
+    """Return the deployment of that name, not started yet. `constants` of a cluster: see Stack."""
     if deployment == "embedded":
         return Server(folder / "home", models, **SETTINGS)
-    return Cluster(folder / "home", models, servers=2, workers=2, **SETTINGS)
+    return Cluster(folder / "home", models, servers=2, workers=2, constants=constants, **SETTINGS)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from safetensors.numpy import load
 import headscope
 from headscope.jobs import celery
 from tests.faults.test_storage import flip
-from tests.support.cluster import Cluster
+from tests.support.cluster import IMPATIENT, Cluster
 from tests.support.server import SLOW, Server, eventually, gone
 from tests.unit import pictures
 
@@ -26,7 +26,8 @@ QUICK = {"model": "bert", "text": "The cat sat."}
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Cluster]:
     """Two servers and two workers, which every test leaves running."""
-    with Cluster(tmp_path_factory.mktemp("faults") / "home", models, servers=2, workers=2) as running:
+    home = tmp_path_factory.mktemp("faults") / "home"
+    with Cluster(home, models, servers=2, workers=2, constants=IMPATIENT) as running:
         yield running
         logs = "".join(part.log() for part in (*running.servers, *running.workers))
         assert "Traceback" not in logs
@@ -92,7 +93,7 @@ def test_model_process_killed(cluster: Cluster) -> None:
 
 
 def test_worker_killed(cluster: Cluster) -> None:
-    """SIGKILL of a worker: its child exits, a server detects it within 20 s, and another worker runs the job."""
+    """SIGKILL of a worker: its child exits, a server detects it within seconds, and another worker runs the job."""
     id_ = cluster.submit(**slow())
     cluster.forward(id_)
     worker = cluster.holder(id_)

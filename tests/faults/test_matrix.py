@@ -10,14 +10,15 @@ import pytest
 from tests.faults.load import reference, requests
 from tests.faults.matrix import CLUSTER, EMBEDDED, FAULTS
 from tests.faults.stage import Stage, open_deployment
+from tests.support.cluster import IMPATIENT
 from tests.support.server import Server
 
-JOBS = 6
+JOBS = 4
 # These take less time there.
 QUICKER = frozenset({"disk-full", "files-damaged"})
 # These have tests of their own beside this one, which look closer.
 ELSEWHERE = frozenset(
-    "model-killed poison worker-killed worker-restarted worker-told-to-stop server-killed server-told-to-stop "
+    "none model-killed poison worker-killed worker-restarted worker-told-to-stop server-killed server-told-to-stop "
     "broker-killed broker-stands-still broker-emptied same-request cancelled".split()
 )
 
@@ -35,7 +36,7 @@ def stages(
     """A stage of each deployment."""
     with (
         open_deployment(EMBEDDED, tmp_path_factory.mktemp(EMBEDDED), models) as server,
-        open_deployment(CLUSTER, tmp_path_factory.mktemp(CLUSTER), models) as cluster,
+        open_deployment(CLUSTER, tmp_path_factory.mktemp(CLUSTER), models, **IMPATIENT) as cluster,
     ):
         yield {EMBEDDED: Stage(server, expected, JOBS), CLUSTER: Stage(cluster, expected, JOBS)}
 

@@ -12,8 +12,8 @@ from tests.support.cluster import both_deployments
 from tests.support.server import API, Server
 
 pytestmark = both_deployments
-CLIENTS = 500
-BODY = {"model": "bert", "text": "Five hundred people ask the same."}
+CLIENTS = 100
+BODY = {"model": "bert", "text": "A hundred people ask the same."}
 
 
 def hang_up(server: Server, body: dict[str, str]) -> None:

@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support import studies
-from tests.support.cluster import Cluster
+from tests.support.cluster import IMPATIENT, Cluster
 from tests.support.server import Server, eventually, gone
 
 Start = Callable[..., Server]
-INPUTS = 1_300
+INPUTS = 900
 BODY = studies.asked(INPUTS, seed=7)
 
 
@@ -56,7 +56,7 @@ def test_the_child_is_killed(new_server: Start, undisturbed: dict[str, NDArray[A
 
 def test_a_worker_of_two_is_killed(models: Path, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
     """A worker and all of its processes are killed: the other worker completes the study."""
-    with Cluster(tmp_path / "home", models, workers=2) as cluster:
+    with Cluster(tmp_path / "home", models, workers=2, constants=IMPATIENT) as cluster:
         id_ = studies.submit(cluster, BODY)
         studies.midway(cluster, id_)
         busy = eventually(

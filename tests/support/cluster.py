@@ -17,13 +17,15 @@ from headscope.server.accounts import FILE, Accounts
 from tests.support.compose import Stack, Worker
 from tests.support.server import Server, eventually
 
+# Constants of a cluster whose tests wait until a lost worker is noticed: seconds instead of a quarter of a minute.
+IMPATIENT = {"cluster.STALE_SECONDS": 4.0, "worker_process.BEAT_SECONDS": 0.5}
 both_deployments = pytest.mark.parametrize("server", ["embedded", "cluster"], indirect=True, scope="session")
 
 
 class Cluster(Server):
     """Broker, cache, `servers` servers and `workers` workers. It is itself the first server, so it can be used as a Server.
 
-    A server of docker-compose.yml has users: requests use `token`, or that of a new user.
+    A server of docker-compose.yml has users: requests use `token`, or that of a new user. `constants`: see Stack.
     """
 
     def __init__(
@@ -39,14 +41,14 @@ class Cluster(Server):
     ) -> None:
         token = token or Accounts(home / FILE).create("tester")
         self._folder = Path(tempfile.mkdtemp(prefix="headscope-"))
-        self.stack = Stack(self._folder, models, home=home, logs=home.parent, **settings)
+        self.stack = Stack(self._folder, models, home=home, logs=home.parent, constants=constants, **settings)
         self.broker, self.cache = self.stack.redis("broker"), self.stack.redis("cache")
         super().__init__(home, token=token, process=self.stack.api("api"))
         self.others = [
             Server(home, log=f"{home.name}-{number}", token=token, process=self.stack.api(f"api-{number}"))
             for number in range(1, servers)
         ]
-        self.workers = [self.stack.worker(f"worker-{number}", constants) for number in range(workers)]
+        self.workers = [self.stack.worker(f"worker-{number}") for number in range(workers)]
 
     @property
     def servers(self) -> list[Server]:

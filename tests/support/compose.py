@@ -154,7 +154,10 @@ class Worker(Service):
 
 
 class Stack:
-    """The services as processes, with their own folders and ports; `settings` are added to the environment of Headscope. Stops all of them on exit."""
+    """The services as processes, with their own folders and ports; `settings` are added to the environment of Headscope. Stops all of them on exit.
+
+    `constants` of headscope.jobs, such as cluster.STALE_SECONDS, have other values in its servers and workers.
+    """
 
     def __init__(
         self,
@@ -163,9 +166,11 @@ class Stack:
         *,
         home: Path | None = None,
         logs: Path | None = None,
+        constants: Mapping[str, float] | None = None,
         **settings: Any,
     ) -> None:
         self.folder, self.home, self._logs = folder, home or folder / "home", logs or folder
+        self._constants = constants or {}
         found = {} if models is None else {"model_dirs": [str(models)]}
         self._ours = variables(**{"hub": "off", "prewarm": False, "threads": 1, **found, **settings})
         self.services = read(**PASSWORDS)["services"]
@@ -193,13 +198,9 @@ class Stack:
         self._programs[name] = made
         return made
 
-    def worker(self, name: str, constants: Mapping[str, float] | None = None, **settings: Any) -> Worker:
-        """Return a new worker, not started yet. `constants` override values of headscope.jobs, such as worker_process.HEARTBEAT_SECONDS."""
-        words = [*self.words("worker"), "--name", name]
-        if constants:
-            modules = "".join(f"import headscope.jobs.{constant.split('.')[0]}\n" for constant in constants)
-            values = "".join(f"headscope.jobs.{constant} = {value}\n" for constant, value in constants.items())
-            words[:1] = [sys.executable, "-c", f"{modules}{values}from headscope.cli.main import main\nmain()"]
+    def worker(self, name: str, **settings: Any) -> Worker:
+        """Return a new worker, not started yet."""
+        words = [*self._changed(self.words("worker")), "--name", name]
         environment = {**self.environment("worker"), **variables(**settings)}
         made = self._programs[name] = Worker(self.log(name), words, environment, name)
         return made
@@ -207,7 +208,15 @@ class Stack:
     def api(self, name: str) -> tuple[list[str], dict[str, str]]:
         """Return the command and environment of a new server."""
         self.ports.setdefault(name, free_port())
-        return self.words("api", port=self.ports[name]), self.environment("api")
+        return self._changed(self.words("api", port=self.ports[name])), self.environment("api")
+
+    def _changed(self, words: list[str]) -> list[str]:
+        """Return a command of Headscope that overrides the constants."""
+        if not self._constants:
+            return words
+        modules = "".join(f"import headscope.jobs.{name.split('.')[0]}\n" for name in self._constants)
+        values = "".join(f"headscope.jobs.{name} = {value}\n" for name, value in self._constants.items())
+        return [sys.executable, "-c", f"{modules}{values}from headscope.cli.main import main\nmain()", *words[1:]]
 
     def run(self, service: str, command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
         """Run another command in place of a service's own and wait for it, as docker compose run does."""

@@ -326,9 +326,9 @@ from pathlib import Path
 import numpy as np, torch
 from transformers import BertConfig, BertModel
 import headscope
-from headscope.analysis import Asked, run_many
-from headscope.request import AnalysisRequest
-from headscope.result import Memory, Result
+from headscope.analysis.pipeline import AnalysisTask, run_many
+from headscope.analysis.request import AnalysisRequest
+from headscope.analysis.result import MemorySink
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -338,7 +338,7 @@ draw = np.random.default_rng(0)
 
 def asked(lengths):
     requests = [AnalysisRequest(model="m", token_ids=draw.integers(0, 200, n).tolist()) for n in lengths]
-    return [Asked(request, Memory()) for request in requests]
+    return [AnalysisTask(request, MemorySink()) for request in requests]
 
 def room(megabytes):
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
