@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from .library.compare import compare
     from .library.from_attentions import from_attentions
     from .library.notebook import show
+    from .library.study import Study
     from .library.training import attend_by, learn_pasta
     from .measures import MEASURES
     from .measures.compare import COMPARISONS
     from .mechanisms import MECHANISMS
     from .models.loading import Model
-    from .studies.study import Study
 
 # What lives where. Imported on first use, so that the server's process, which only queues and reads, never loads torch.
 _HOMES = {
@@ -40,7 +40,7 @@ _HOMES = {
     "STUDY_FIGURES": "figures.studies",
     "Analysis": "library.analysis",
     "Model": "models.loading",
-    "Study": "studies.study",
+    "Study": "library.study",
     "analyze": "library.analysis",
     "attend_by": "library.training",
     "compare": "library.compare",

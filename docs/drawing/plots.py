@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 import headscope
-from headscope.figures.rendering import Renderer
+from headscope.figures.images import Renderer
 
 from .samples import LABELS, MIDDLE, POS, TAGGED, analysed
 

@@ -282,8 +282,8 @@ def test_from_the_hub(new_server: Callable[..., Server], hub: Hub) -> None:
 def test_the_library_fetches_too(hub: Hub, tmp_path: Path) -> None:
     """The library accepts a hub data set in place of a file."""
     code = (
-        "from headscope.studies.study import read\n"
-        "print([row.text for row in read('hub:org/one', {'text': 'sentence2'}, 'skip').rows])"
+        "from headscope.library.study import read_dataset\n"
+        "print([row.text for row in read_dataset('hub:org/one', {'text': 'sentence2'}, 'skip').rows])"
     )
     variables = environment(tmp_path / "home", HF_ENDPOINT=hub.url)
     ended = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120)

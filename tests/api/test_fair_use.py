@@ -192,5 +192,5 @@ def _send_in_vain(server: Server, text: str) -> None:
 def _readers(server: Server) -> list[Any]:
     """Return the parsing processes that are busy with the file."""
     children = psutil.Process(server.process.pid).children()
-    reading = [child for child in children if "headscope.studies.data.reading" in " ".join(child.cmdline())]
+    reading = [child for child in children if "headscope.studies.data.sandbox" in " ".join(child.cmdline())]
     return [child for child in reading if child.cpu_times().user > 0.5]

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from headscope.figures.script import script
+from headscope.figures.plotly_script import load_script
 from tests.browser.visit import Visit, comes_to, picture
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
@@ -50,7 +50,7 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "--emptyOutDir",
     ]
     subprocess.run(command, cwd=FRONTEND, env={**os.environ, "PATH": path}, check=True, capture_output=True)
-    (folder / "assets" / "plotly.js").write_bytes(script().body)  # which a server gives
+    (folder / "assets" / "plotly.js").write_bytes(load_script().body)  # which a server gives
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"

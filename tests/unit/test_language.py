@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headscope.core.tokens import Token
 from headscope.errors import InvalidQuery
 from headscope.measures import MEASURES
-from headscope.query import Scene, parse, understand, write
+from headscope.query import SentenceContext, parse, understand, write
 
 WORDS = "The boats lay by the river bank while the bank in town kept token ization .".split()
 PIECES = {"token": (13, "word"), "ization": (13, "subword"), ".": (14, "punct")}
@@ -24,7 +24,7 @@ TOKENS = [
     *(token(place + 1, text, *PIECES.get(text, (place, "word"))) for place, text in enumerate(WORDS)),
     token(99, "[SEP]", None, "special"),
 ]
-SCENE = Scene(range(12), range(12), TOKENS, TOKENS)
+SCENE = SentenceContext(range(12), range(12), TOKENS, TOKENS)
 
 MEANT = [
     # What stands in the paper of this feature.
@@ -107,26 +107,26 @@ ASKED = [
     ("heads in layer 12", "no layer 12", ["layer = 11"]),
     ("heads in layer 40", "no layer 40", []),
     ("heads 8-10", "One head, or several", ["head 8.10", "8 <= head <= 10"]),
-    ("head 3", "named by its layer", ["head = 3", "layer = 3"]),
+    ("head 3", "named by layer", ["head = 3", "layer = 3"]),
     ("what does 'bank' attend to", "2 times", ["query 7", "query 10", "query 7 10"]),
     ("what does 'bnak' attend to", "no such word", None),
     ("vertical and diagonal heads", "both at once", ["vertical+diagonal", "vertical or diagonal"]),
     ("early layers", "How many", ["layer <= 0", "layer <= 3", "layer <= 5"]),
-    ("heads with high entropy", "From where on", ["order by entropy desc"]),
+    ("heads with high entropy", "Compared with what", ["order by entropy desc"]),
     ("heads that look at 'river'", "No measure", None),
     ("verticle heads", "not clear", ["vertical"]),
     ("enntropy by layer", "not clear", ["chart entropy layer"]),
     ("heads that understand syntax", "not clear", None),
     (
         "sorted by token types punct",
-        "differ only in capitals",
+        "differ only in case",
         ["order by token_types.punct desc", "order by token_types.PUNCT desc"],
     ),
     ("rank", "several numbers", None),
     ("entropi < 1", "not clear", ["entropy < 1"]),
     ("compare", "Compare what", None),
     ("draw entropy", "By layer, or by head", ["chart entropy layer", "chart entropy head"]),
-    ("weights effective", "compared", None),
+    ("weights effective", "Compare them", None),
     (
         "heads",
         "Which heads",
@@ -173,7 +173,7 @@ def meaning(said: str) -> str | None:
 
 @pytest.mark.parametrize(
     ("said", "words"),
-    [("entropy <", "missing"), ("vertical and (layer < 4", "bracket"), ("x" * 600, "characters")],
+    [("entropy <", "missing"), ("vertical and (layer < 4", "parenthesis"), ("x" * 600, "characters")],
 )
 def test_what_is_meant_as_a_query_gets_its_fault(said, words):
     with pytest.raises(InvalidQuery, match=words):
@@ -186,7 +186,7 @@ def test_counting_is_said():
 
 
 def test_a_choice_of_layers_is_counted_among_those_that_are_there():
-    scene = Scene([3, 4, 7], [0, 1], TOKENS, TOKENS)
+    scene = SentenceContext([3, 4, 7], [0, 1], TOKENS, TOKENS)
     assert understand("first layer", scene).view.query == "layer = 3"
     assert understand("last two layers", scene).view.query == "layer >= 4"
     assert "no layer 5" in understand("layer 5", scene).question.text

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 import headscope
 from headscope.errors import InvalidQuery, Unknown
 from headscope.measures import MEASURES
-from headscope.query import Subject, find, measures_of, parse, write
+from headscope.query import SearchSpace, find, measures_of, parse, write
 from headscope.query.grammar import (
-    DEEPEST,
-    MOST_CHARACTERS,
-    All,
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    And,
     Comparison,
-    Either,
     Not,
+    Or,
     Query,
     clauses,
     write_condition,
 )
 from headscope.query.search import ranking, token_mean
-from headscope.query.terms import Kind, Term, is_per_head, kinds, numbers
+from headscope.query.terms import PatternClass, Term, is_per_head, kinds, numbers
 
 COMPUTED = {
     "entropy": ("weights", "max-entropy"),
@@ -36,7 +36,7 @@ COMPUTED = {
 LAYERS, HEADS, TOKENS = [0, 2, 3], [1, 2, 5, 7], 6
 
 
-def subject(lens: str = "weights") -> Subject:
+def subject(lens: str = "weights") -> SearchSpace:
     """Numbers from a seed, some of them missing, of layers and heads that were chosen; head 7 of layer 0 does not exist."""
     rng = np.random.default_rng(7)
     there = np.ones((3, 4), bool)
@@ -44,7 +44,7 @@ def subject(lens: str = "weights") -> Subject:
     arrays = {
         (measure, name): values_of(rng, MEASURES[measure]) for measure, lenses in COMPUTED.items() for name in lenses
     }
-    return Subject(LAYERS, HEADS, there, COMPUTED, lambda measure, of: arrays[measure, of], lens)
+    return SearchSpace(LAYERS, HEADS, there, COMPUTED, lambda measure, of: arrays[measure, of], lens)
 
 
 def values_of(rng, measure):
@@ -62,7 +62,7 @@ TERMS = st.sampled_from(
         *(Term("rank", "stable"), Term("patterns", "margin")),
     ]
 )
-KINDS = st.builds(Kind, st.sampled_from(kinds()), st.sampled_from(["", "max-entropy"]))
+KINDS = st.builds(PatternClass, st.sampled_from(kinds()), st.sampled_from(["", "max-entropy"]))
 VALUES = TERMS | st.integers(-2, 8).map(float) | st.floats(0, 1).map(lambda value: round(value, 4))
 SIGNS = st.sampled_from(["<", "<=", ">", ">=", "=", "!="])
 
@@ -78,27 +78,27 @@ CONDITIONS = st.recursive(
     comparisons() | KINDS,
     lambda inner: (
         st.builds(Not, inner)
-        | st.builds(All, st.lists(inner, min_size=2, max_size=3).map(tuple))
-        | st.builds(Either, st.lists(inner, min_size=2, max_size=3).map(tuple))
+        | st.builds(And, st.lists(inner, min_size=2, max_size=3).map(tuple))
+        | st.builds(Or, st.lists(inner, min_size=2, max_size=3).map(tuple))
     ),
     max_leaves=6,
 )
 
 
-def truth(condition, layer: int, head: int, this: Subject) -> bool | None:
+def truth(condition, layer: int, head: int, this: SearchSpace) -> bool | None:
     """By the book, one head at a time: True, False, or None without a reading."""
     if isinstance(condition, Not):
         inner = truth(condition.part, layer, head, this)
         return None if inner is None else not inner
-    if isinstance(condition, (All, Either)):
+    if isinstance(condition, (And, Or)):
         found = [truth(part, layer, head, this) for part in condition.parts]
-        decisive = isinstance(condition, Either)
+        decisive = isinstance(condition, Or)
         if decisive in found:
             return decisive
         return None if None in found else not decisive
-    if isinstance(condition, Kind):
+    if isinstance(condition, PatternClass):
         number = value(Term("patterns", "class", condition.lens), layer, head, this)
-        return None if number is None else kinds()[int(number)] == condition.name_
+        return None if number is None else kinds()[int(number)] == condition.pattern
     read = [item if isinstance(item, float) else value(item, layer, head, this) for item in condition.values]
     if None in read:
         return None
@@ -107,7 +107,7 @@ def truth(condition, layer: int, head: int, this: Subject) -> bool | None:
     return all(tests[sign](a, b) for sign, a, b in zip(condition.signs, read, read[1:], strict=False))
 
 
-def value(term: Term, layer: int, head: int, this: Subject) -> float | None:
+def value(term: Term, layer: int, head: int, this: SearchSpace) -> float | None:
     if term.measure in ("layer", "head"):
         return float(LAYERS[layer] if term.measure == "layer" else HEADS[head])
     values = this.values(term.measure, term.lens or "weights")[layer, head]
@@ -123,7 +123,7 @@ def value(term: Term, layer: int, head: int, this: Subject) -> float | None:
 def test_what_is_written_is_read_back(where, order, direction, limit):
     query = Query(where, order, direction if order else "desc", limit)
     text = write(query)
-    if len(text) <= MOST_CHARACTERS:
+    if len(text) <= MAX_CHARACTERS:
         assert write(parse(text)) == text
         assert parse(text).order == order
         assert measures_of(parse(text)) == measures_of(query)
@@ -133,14 +133,14 @@ def test_what_is_written_is_read_back(where, order, direction, limit):
 @settings(max_examples=150, deadline=None)
 def test_finds_what_a_slow_reader_finds(where):
     this, text = subject(), write_condition(where)
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         return
     found = {(head.layer, head.head) for head in find(this, text).heads}
     expected = {
         (LAYERS[layer], HEADS[head])
         for layer in range(3)
         for head in range(4)
-        if this.there[layer, head] and truth(where, layer, head, this)
+        if this.exists[layer, head] and truth(where, layer, head, this)
     }
     assert found == expected
 
@@ -191,7 +191,7 @@ def test_names_that_differ_in_capitals_only_are_told_apart():
     columns = MEASURES["token_types"].columns
     values = np.full((1, 2, len(columns)), np.nan)
     values[..., columns.index("punct")], values[0, 1, columns.index("PUNCT")] = 0.25, 0.75
-    this = Subject([0], [0, 1], np.ones((1, 2), bool), {"token_types": ["weights"]}, lambda *_: values)
+    this = SearchSpace([0], [0, 1], np.ones((1, 2), bool), {"token_types": ["weights"]}, lambda *_: values)
     for text in ("token_types.PUNCT > 0.5", "order by token_types.PUNCT asc"):
         assert [(head.head, head.values) for head in find(this, text).heads] == [(1, {"token_types.PUNCT": 0.75})]
     assert find(this, "token_types.punct > 0.5").heads == []
@@ -215,29 +215,29 @@ def test_a_measure_is_read_under_the_lens_it_names_else_the_one_asked_about_else
     [
         ("entropi < 1", 0, "entropy"),
         ("layer < 4 and", 13, "missing"),
-        ("(entropy < 1", 12, "bracket"),
+        ("(entropy < 1", 12, "parenthesis"),
         ("entropy < 1)", 11, "and, or"),
         ("entropy", 0, "Compare"),
         ("entropy < vertical", 10, "class"),
         ("1 < 2", 4, "measure"),
         ("rank > 1", 0, "rank.stable"),
-        ("entropy.mean > 1", 0, "one number"),
+        ("entropy.mean > 1", 0, "single number"),
         ("entropy@nolens < 1", 0, "lens"),
         ("null_share@effective < 1", 0, "weights"),
         ("layer < 4 entropy > 1", 10, "and, or"),
         ("entropy < 1 order entropy", 18, "by"),
-        ("order by vertical", 9, "ordered"),
+        ("order by vertical", 9, "Order heads"),
         ("limit 0", 6, "whole number"),
         ("limit x", 6, "whole number"),
-        ("entropy < 1 # 2", 12, "can't be read"),
+        ("entropy < 1 # 2", 12, "Unexpected character"),
         ("and", 0, "missing"),
-        ("entropy < 1e5", 10, "can't be read"),
-        ("output_overlap > 1", 0, "no such measure"),
+        ("entropy < 1e5", 10, "Unexpected character"),
+        ("output_overlap > 1", 0, "Unknown measure"),
         ("patterns.class = 1", 0, "several numbers"),
-        ("layer.x < 1", 0, "no such measure"),
-        ("(" * (DEEPEST + 1) + "vertical" + ")" * (DEEPEST + 1), DEEPEST, "nested"),
-        ("not " * 100 + "vertical", 4 * DEEPEST, "nested"),
-        ("vertical or " * 50, MOST_CHARACTERS, "characters"),
+        ("layer.x < 1", 0, "Unknown measure"),
+        ("(" * (MAX_DEPTH + 1) + "vertical" + ")" * (MAX_DEPTH + 1), MAX_DEPTH, "nested"),
+        ("not " * 100 + "vertical", 4 * MAX_DEPTH, "nested"),
+        ("vertical or " * 50, MAX_CHARACTERS, "characters"),
     ],
 )
 def test_faults_say_where_and_what(text, position, word):

@@ -11,7 +11,7 @@ from functools import partial
 from fastapi import FastAPI
 
 from .._version import __version__
-from ..figures.rendering import Renderer
+from ..figures.images import Renderer
 from ..server.accounts import FILE, Accounts
 from ..server.service import Service
 from ..settings import Settings

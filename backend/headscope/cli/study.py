@@ -17,19 +17,20 @@ from pydantic import ValidationError
 import headscope
 
 from ..errors import HeadscopeError
-from ..figures.rendering import MEDIA, Renderer
+from ..figures.images import MEDIA, Renderer
 from ..figures.studies import STUDY_FIGURES
+from ..figures.studies.tables import build_table
 from ..lenses import LENSES
 from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
 from ..settings import Settings
-from ..studies.results import tables, writing
+from ..studies.results import table_files, tables
 from .output import JSON, KIND, MODEL, MethodType, format_number, parse_parameter, print_table, progress_bar
 
 # Size of a picture in px of 1/96 inch.
 WIDTH, HEIGHT = 640, 400
 FIGURE_FORMATS = (*MEDIA, "json", "csv")
-FORMATS = tuple(dict.fromkeys((*FIGURE_FORMATS, *writing.WRITERS)))
+FORMATS = tuple(dict.fromkeys((*FIGURE_FORMATS, *table_files.WRITERS)))
 # Bad rows and failed inputs that are listed; the table `failed` has more.
 LISTED = 5
 
@@ -75,7 +76,7 @@ LISTED = 5
     "--table",
     "listed",
     multiple=True,
-    type=click.Choice([*tables.OWN, *STUDY_FIGURES]),
+    type=click.Choice([*tables.TABLES, *STUDY_FIGURES]),
     metavar="NAME",
     help="Table to write: heads, inputs, failed, or the numbers of a figure. May be repeated.",
 )
@@ -134,7 +135,7 @@ def study(
     result = _run(dataset, {**arguments, "figures": [*(name for name, _ in drawn), *tabled]}, quiet=as_json)
     files = [
         *_draw(result, drawn, [name for name in formats if name in FIGURE_FORMATS] or ["svg"]),
-        *_tabulate(result, listed, [name for name in formats if name in writing.WRITERS] or ["csv"]),
+        *_tabulate(result, listed, [name for name in formats if name in table_files.WRITERS] or ["csv"]),
     ]
     try:
         for path in _write(result, out, files, save):
@@ -197,7 +198,7 @@ def _draw(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of the figures' files."""
     for name, params in figures:
-        drawing = STUDY_FIGURES[name].drawn(result, params)
+        drawing = STUDY_FIGURES[name].build(result, params)
         for format_ in formats:
             if format_ == "csv":
                 data = drawing.csv().encode()
@@ -211,9 +212,9 @@ def _draw(
 def _tabulate(result: headscope.Study, names: Sequence[str], formats: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of the tables' files."""
     for name in names:
-        table = tables.table(result, name)
+        table = build_table(result, name)
         for format_ in formats:
-            yield f"{table.name}.{writing.SUFFIXES[format_]}", writing.WRITERS[format_](table)  # type: ignore[index]
+            yield f"{table.name}.{table_files.SUFFIXES[format_]}", table_files.WRITERS[format_](table)  # type: ignore[index]
 
 
 def _summary(result: headscope.Study) -> list[str]:

@@ -1,16 +1,16 @@
-"""Figures of an analysis, as plotly draws them. One family per file, one line per figure here; drawing needs numpy only."""
+"""Plotly figures of an analysis, one family per module. Drawing needs numpy only."""
 
 from __future__ import annotations
 
 from ..errors import Unknown
 from .entropy import ENTROPY
-from .figure import Drawing, Figure, Held, Numbers
-from .paper import Theme
+from .figure import Drawing, Figure, FigureData
 from .patterns import PATTERN_SHARES
 from .rank import RANK
 from .residual import RESIDUAL_RATIO
 from .similarity import TOKEN_SIMILARITY
 from .spectrum import SPECTRUM
+from .theme import Theme
 from .token_types import TOKEN_TYPES
 
 FIGURES: dict[str, Figure] = {
@@ -19,11 +19,11 @@ FIGURES: dict[str, Figure] = {
 }
 
 
-def named(name: str) -> Figure:
-    """The figure of that name. Raises Unknown."""
+def find_figure(name: str) -> Figure:
+    """Return a figure by name. Raises Unknown."""
     if name not in FIGURES:
-        raise Unknown("figure", f"There is no such figure. There are: {', '.join(FIGURES)}.", pointer="/figure")
+        raise Unknown("figure", f"Unknown figure. Available: {', '.join(FIGURES)}.", pointer="/figure")
     return FIGURES[name]
 
 
-__all__ = ["FIGURES", "Drawing", "Figure", "Held", "Numbers", "Theme", "named"]
+__all__ = ["FIGURES", "Drawing", "Figure", "FigureData", "Theme", "find_figure"]

@@ -1,4 +1,4 @@
-"""How widely queries spread their attention: one violin per layer, or per head of a layer."""
+"""Entropy of attention: one violin per layer, or per head of a layer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from ..errors import Unknown
 from ..measures import MEASURES
 from ..measures.entropy import Unit, convert
-from .figure import Array, Drawing, Figure, LensParams, Numbers, values
-from .paper import Palette, axis, layout, listed, plain, positions
-from .violin import Violin, density, violins
+from .figure import Array, Drawing, Figure, FigureData, LensParams, index_of_layer, values
+from .theme import Palette, describe_values, layout, positions, to_json, value_axis
+from .violin import Violin, density, draw_violins, group_by
 
 EntropyLens: Any = Literal[MEASURES["entropy"].lenses]
 TITLES: dict[Unit, str] = {
@@ -24,41 +23,35 @@ TITLES: dict[Unit, str] = {
 
 
 class EntropyFigureParams(LensParams):
-    """Which rows, and in what unit."""
+    """Which rows, and in which unit."""
 
     lens: EntropyLens = Field(default="weights", description="The lens whose maps were measured.")
     layer: int | None = Field(
-        default=None, ge=0, description="One violin for each head of this layer. Without it one for each layer."
+        default=None, ge=0, description="Draw one violin for each head of this layer; by default one for each layer."
     )
     unit: Unit = Field(default="nats", description="Unit of the entropy.")
 
 
-def draw(numbers: Numbers, params: EntropyFigureParams, palette: Palette) -> Drawing:
-    """Violins of the entropies of all queries."""
-    nats = values(numbers, "entropy", params.lens)  # [L, H, Q]
-    found = convert(nats, params.unit, numbers.arrays["keys"][:, None, :])
-    layers, heads = list(numbers.document["layers"]), list(numbers.document["heads"])
-    if params.layer is None:
-        of, names, groups = "layer", layers, list(found)
-        about: list[list[int | None]] = [[layer, None] for layer in layers]
-    else:
-        if params.layer not in layers:
-            raise Unknown("layer", f"The analysis has the layers {layers[0]} to {layers[-1]}.", pointer="/layer")
-        of, names, groups = "head", heads, list(found[layers.index(params.layer)])
-        about = [[params.layer, head] for head in heads]
-    drawn = [_violin(group, f"{of} {name}", one) for group, name, one in zip(groups, names, about, strict=True)]
+def draw(data: FigureData, params: EntropyFigureParams, palette: Palette) -> Drawing:
+    """Draw violins of the entropies of all queries."""
+    nats = values(data, "entropy", params.lens)  # [L, H, Q]
+    converted = convert(nats, params.unit, data.arrays["keys"][:, None, :])
+    layers, heads = list(data.document["layers"]), list(data.document["heads"])
+    of, names, about = group_by(layers, heads, params.layer)
+    groups = converted if params.layer is None else converted[index_of_layer(layers, params.layer)]  # [groups, ...]
+    violins = [_violin(group, f"{of} {name}", each) for group, name, each in zip(groups, names, about, strict=True)]
     title = TITLES[params.unit]
     what = f"Median {title}" if params.layer is None else f"Median {title} in layer {params.layer}"
     return Drawing(
-        violins(drawn, palette, "quartiles"),
+        draw_violins(violins, palette, "quartiles"),
         layout(
             palette,
             positions(palette, of if params.layer is None else f"head of layer {params.layer}", names),
-            axis(palette, title, grid=True, rangemode="tozero"),
+            value_axis(palette, title, rangemode="tozero"),
         ),
-        listed(what, names, [np.nan if one is None else one.middle for one in drawn], of),
+        describe_values(what, names, [np.nan if violin is None else violin.middle for violin in violins], of),
         ("layer", "head", "queries", "minimum", "lower_quartile", "median", "upper_quartile", "maximum", "mean"),
-        [[*one, *_row(group)] for one, group in zip(about, groups, strict=True)],
+        [[*each, *_quantiles(group)] for each, group in zip(about, groups, strict=True)],
     )
 
 
@@ -75,19 +68,19 @@ def _violin(group: Array, label: str, about: list[int | None]) -> Violin | None:
     return Violin(*density(defined), low, middle, high, label.capitalize(), about)
 
 
-def _row(group: Array) -> list[int | float | None]:
-    """Number of queries, five quantiles and the mean of a group."""
+def _quantiles(group: Array) -> list[int | float | None]:
+    """Return number of queries, five quantiles and mean of a group."""
     defined = _defined(group)
     if defined.size == 0:
         return [0, *[None] * 6]
-    return [defined.size, *plain([*np.quantile(defined, [0, 0.25, 0.5, 0.75, 1]), defined.mean()], 7)]
+    return [defined.size, *to_json([*np.quantile(defined, [0, 0.25, 0.5, 0.75, 1]), defined.mean()], 7)]
 
 
 ENTROPY = Figure(
     name="entropy",
     title="Entropy",
     doc="How widely queries spread their attention: one violin per layer, or per head of one layer, over all queries. The dot is the median, the bar spans the quartiles.",
-    not_="Not comparable between texts of different length unless normalised, and a violin is a smoothed outline: between few queries it shows values that none of them has.",
+    not_="Not comparable between texts of different length unless normalised. A violin is smoothed: with few queries it also covers values that no query has.",
     citation="Entropy: Shannon 1948; violins: Hintze & Nelson 1998; bandwidth: Silverman 1986, eq. 3.31",
     params=EntropyFigureParams,
     unit="nats",

@@ -1,4 +1,4 @@
-"""What a figure says of itself, what it reads, and what it gives: a plotly figure as plain data, its numbers as a table, and a sentence."""
+"""Figures of analyses: their declarations, their input, and their output, which is plotly data, a table and a sentence."""
 
 from __future__ import annotations
 
@@ -11,35 +11,27 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..core.csv_text import Cell, csv_text
 from ..core.declarations import Declaration
-from ..errors import NotReady, Unsupported
+from ..errors import NotReady, Unknown, Unsupported
 from ..measures import MEASURES
-from .paper import PALETTES, Palette, Theme
+from .theme import PALETTES, Palette, Theme
 
 Array = NDArray[Any]
 
 
-class Numbers(Protocol):
-    """What figures read of an analysis: what is said about it in JSON, and its measures by flat name (measure/entropy/weights)."""
+class FigureData(Protocol):
+    """What figures read of an analysis: its document, and its measures by flat name (measure/entropy/weights)."""
 
     @property
     def document(self) -> dict[str, Any]:
-        """As the store and saved files have it."""
+        """The document, as in the store and in saved files."""
 
     @property
     def arrays(self) -> Mapping[str, Array]:
-        """Measures among them."""
-
-
-@dataclass(frozen=True)
-class Held:
-    """Numbers in memory."""
-
-    document: dict[str, Any]
-    arrays: Mapping[str, Array]
+        """Arrays by name, among them measures."""
 
 
 class LensParams(BaseModel):
-    """Which map was measured."""
+    """The lens of the measure."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -48,7 +40,7 @@ class LensParams(BaseModel):
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawn figure. `traces` and `layout` are plotly's; `rows` are the numbers in it, under `columns`; `sentence` says them in words."""
+    """A drawn figure. `traces` and `layout` are plotly's; `columns` and `rows` are its numbers as a table; `sentence` summarises them."""
 
     traces: Sequence[dict[str, Any]]
     layout: dict[str, Any]
@@ -57,56 +49,58 @@ class Drawing:
     rows: Sequence[Sequence[Cell]]
 
     def figure(self) -> dict[str, Any]:
-        """The plotly figure as JSON takes it; the sentence stands in layout.meta."""
+        """Return the plotly figure as JSON, with the sentence in layout.meta."""
         return {"data": list(self.traces), "layout": {**self.layout, "meta": {"sentence": self.sentence}}}
 
     def csv(self) -> str:
-        """The numbers as comma-separated values; what is undefined is empty."""
+        """Return the table as CSV; undefined cells are empty."""
         return csv_text([self.columns, *self.rows])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure(Declaration):
-    """A figure of one analysis: (its numbers, parameters, colours) -> drawing. `measures` must have been computed for it.
+    """A figure of one analysis. `draw` maps data, parameters and palette to a drawing, from measures that must have been computed.
 
-    `draw` raises NotReady, Unsupported or Unknown where the analysis lacks what is asked for.
+    `draw` raises NotReady, Unsupported or Unknown if the analysis lacks what the figure needs.
     """
 
-    draw: Callable[[Numbers, Any, Palette], Drawing]
+    draw: Callable[[FigureData, Any, Palette], Drawing]
     measures: tuple[str, ...]
 
-    def drawn(self, numbers: Numbers, params: BaseModel, theme: Theme = "light") -> Drawing:
-        """The figure of an analysis, with its own parameters. Raises what `draw` raises."""
-        return self.draw(numbers, params, PALETTES[theme])
+    def build(self, data: FigureData, params: BaseModel, theme: Theme = "light") -> Drawing:
+        """Draw the figure in a theme. Raises what `draw` raises."""
+        return self.draw(data, params, PALETTES[theme])
 
     @property
     def lenses(self) -> tuple[str, ...]:
-        """The lenses it can be drawn for, where that is a choice."""
+        """The lenses to choose from, if the figure has a choice."""
         return MEASURES[self.measures[0]].lenses if "lens" in self.params.model_fields else ()
 
     def describe(self) -> dict[str, Any]:
         return {**Declaration.describe(self), "measures": list(self.measures), "lenses": list(self.lenses)}
 
 
-def lenses_of(numbers: Numbers, measure: str) -> list[str]:
-    """The lenses that a measure was computed for. Raises NotReady if it was not computed at all."""
-    computed = numbers.document["measures"]
+def lenses_of(data: FigureData, measure: str) -> list[str]:
+    """Return the lenses that a measure was computed for. Raises NotReady if it was not computed."""
+    computed = data.document["measures"]
     if measure not in computed:
         raise NotReady(
-            f"This figure is drawn from {measure}, which this analysis lacks. Send its request again with it."
+            f"This figure needs the measure {measure}, which this analysis lacks. Send the request again with it."
         )
     return list(computed[measure])
 
 
-def values(numbers: Numbers, measure: str, lens: str = "weights") -> Array:
-    """What was measured, in float64. Raises NotReady for a measure that was not computed, Unsupported for a lens that it was not computed for."""
-    known = lenses_of(numbers, measure)
+def values(data: FigureData, measure: str, lens: str = "weights") -> Array:
+    """Return a measure in float64. Raises NotReady if it was not computed, Unsupported if it was not computed for the lens."""
+    known = lenses_of(data, measure)
     if lens not in known:
         raise Unsupported(f"{measure} was computed for: {', '.join(known)}.", pointer="/lens")
-    found: Array = numbers.arrays[f"measure/{measure}/{lens}"].astype(float)
-    return found
+    measured: Array = data.arrays[f"measure/{measure}/{lens}"].astype(float)
+    return measured
 
 
-def column(measure: str, name: str) -> int:
-    """The place of a named column on axis C."""
-    return MEASURES[measure].columns.index(name)
+def index_of_layer(layers: Sequence[int], layer: int) -> int:
+    """Return the index of a layer on axis L. Raises Unknown."""
+    if layer not in layers:
+        raise Unknown("layer", f"Available layers: {layers[0]} to {layers[-1]}.", pointer="/layer")
+    return layers.index(layer)

@@ -1,22 +1,23 @@
-"""What shapes the maps of a layer's heads have: shares of heads by class, stacked, layer by layer and in all."""
+"""Shares of heads by pattern class, stacked, for each layer and for all layers."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..measures import MEASURES
-from .figure import Drawing, Figure, LensParams, Numbers, column, values
-from .paper import ABOVE, Palette, axis, layout, plain, positions
+from ..studies.results.means import pick_column
+from .figure import Drawing, Figure, FigureData, LensParams, values
+from .theme import ABOVE, Palette, axis, layout, positions, to_json
 
 NAME = "patterns"
-# What the legend says, where that is not the name of the class.
+# Names in the legend that differ from those of the classes.
 SHORT = {"vertical+diagonal": "both"}
 
 
-def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
-    """Stacked bars that sum to 1; the last one is all layers together."""
-    kinds = values(numbers, NAME, params.lens)[..., column(NAME, "class")]  # [L, H]
-    classes, layers = MEASURES[NAME].classes, list(numbers.document["layers"])
+def draw(data: FigureData, params: LensParams, palette: Palette) -> Drawing:
+    """Draw stacked bars that sum to 1; the last one covers all layers."""
+    kinds = pick_column(NAME, "class")(values(data, NAME, params.lens))  # [L, H]
+    classes, layers = MEASURES[NAME].classes, list(data.document["layers"])
     counts = np.array([[(row == number).sum() for row in kinds] for number in range(len(classes))])  # [classes, L]
     counts = np.column_stack([counts, counts.sum(1)])
     shares = counts / np.maximum(counts.sum(0), 1)
@@ -27,7 +28,7 @@ def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
             "type": "bar",
             "name": SHORT.get(name, name),
             "x": places,
-            "y": plain(shares[number]),
+            "y": to_json(shares[number]),
             "width": 0.82,
             "marker": {"color": colour, "line": {"width": 0}},
             "customdata": [
@@ -44,7 +45,7 @@ def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
         "ticktext": [*x["ticktext"], "all"],
         "range": [-0.6, places[-1] + 0.6],
     }
-    said = [f"{name} {100 * share:.0f} %" for name, share in zip(classes, shares[:, -1], strict=True) if share > 0]
+    words = [f"{name} {100 * share:.0f} %" for name, share in zip(classes, shares[:, -1], strict=True) if share > 0]
     return Drawing(
         bars,
         layout(
@@ -54,10 +55,10 @@ def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
             barmode="stack",
             legend=ABOVE,
         ),
-        f"Of {counts[:, -1].sum()} heads: {', '.join(said)}.",
+        f"Of {counts[:, -1].sum()} heads: {', '.join(words)}.",
         ("layer", "class", "heads", "share"),
         [
-            [name, kind, int(counts[number, at]), *plain([shares[number, at]], 7)]
+            [name, kind, int(counts[number, at]), *to_json([shares[number, at]], 7)]
             for at, name in enumerate(names)
             for number, kind in enumerate(classes)
         ],
@@ -65,7 +66,7 @@ def draw(numbers: Numbers, params: LensParams, palette: Palette) -> Drawing:
 
 
 def class_colours(palette: Palette) -> list[str]:
-    """One per class, told apart without colour vision, too: columns dark, columns with diagonals between, diagonals light; the rest pale grey."""
+    """Return one colour per class, distinguishable without colour vision: dark for vertical, medium for both, light for diagonal, pale grey for the rest."""
     blues = [palette.more_end, palette.tint(palette.more, 0.4), palette.more]
     return [*blues, palette.less, palette.tint(palette.muted, 0.45), palette.tint(palette.muted, 0.2)]
 
@@ -73,8 +74,8 @@ def class_colours(palette: Palette) -> list[str]:
 PATTERN_SHARES = Figure(
     name="patterns",
     title="Patterns",
-    doc="What the maps of the heads look like, layer by layer and in all: shares of heads that are vertical, diagonal, both, block or heterogeneous.",
-    not_="Not what the heads are: classes of one text by documented thresholds. Look at several texts, and at the margins of the measure.",
+    doc="What the maps of the heads look like, for each layer and for all layers: shares of heads that are vertical, diagonal, both, block or heterogeneous.",
+    not_="Not a property of the heads: the classes are those of one text, by documented thresholds. Compare several texts, and look at the margins of the measure.",
     citation="Stacked shares as in Kovaleva et al. 2019, fig. 2; classes by the measure patterns",
     params=LensParams,
     range=(0.0, 1.0),

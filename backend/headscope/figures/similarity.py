@@ -1,4 +1,4 @@
-"""How alike the tokens of each layer are: violins of the cosines of all pairs."""
+"""Similarity of tokens in each layer: violins of the cosines of all pairs."""
 
 from __future__ import annotations
 
@@ -6,39 +6,38 @@ import numpy as np
 
 from ..core.declarations import NoParams
 from ..measures.hidden import BINS
-from .figure import Drawing, Figure, Numbers, column, values
-from .paper import Palette, axis, layout, listed, plain, positions
-from .violin import Violin, violins
+from ..studies.results.means import column_index
+from .figure import Drawing, Figure, FigureData, values
+from .theme import Palette, describe_values, layout, positions, to_json, value_axis
+from .violin import draw_violins, histogram_violin
 
 NAME = "token_similarity"
-MIDDLES = (np.arange(BINS) + 0.5) * (2 / BINS) - 1
+EDGES = np.linspace(-1, 1, BINS + 1)
+MIDDLES = (EDGES[:-1] + EDGES[1:]) / 2
 
 
-def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
-    """Violins of the histogram that the measure keeps; the bar spans 5 % to 95 % of the pairs."""
-    found, layers = values(numbers, NAME), list(numbers.document["layers"])  # [L, C]
-    first = column(NAME, "bin_00")
-    mode, median, mean, low, high = (found[:, column(NAME, name)] for name in ("mode", "median", "mean", "low", "high"))
-    drawn: list[Violin | None] = []
-    for place, layer in enumerate(layers):
-        shares = found[place, first : first + BINS]
-        known = np.flatnonzero(shares > 0)
-        if known.size == 0:
-            drawn.append(None)
-            continue
-        span = slice(
-            max(0, known[0] - 1), known[-1] + 2
-        )  # from the empty bin before the first pair to that after the last
-        bounds = (low[place], median[place], high[place])
-        drawn.append(Violin(MIDDLES[span], shares[span], *bounds, f"Layer {layer}", [layer, None]))
+def draw(data: FigureData, params: NoParams, palette: Palette) -> Drawing:
+    """Draw violins of the measure's histogram; the bar spans 5 % to 95 % of the pairs."""
+    measured, layers = values(data, NAME), list(data.document["layers"])  # [L, C]
+    first = column_index(NAME, "bin_00")
+    shares = measured[:, first : first + BINS]  # [L, BINS]
+    mode, median, mean, low, high = (
+        measured[:, column_index(NAME, name)] for name in ("mode", "median", "mean", "low", "high")
+    )
+    violins = [
+        histogram_violin(
+            np.nan_to_num(shares[at]), EDGES, (low[at], median[at], high[at]), f"Layer {layer}", [layer, None]
+        )
+        for at, layer in enumerate(layers)
+    ]
     names = ("mode", "median", "mean", "quantile_5", "quantile_95", *(f"share_at_{middle:.3f}" for middle in MIDDLES))
     return Drawing(
-        violins(drawn, palette, "5 % to 95 % of pairs:"),
-        layout(palette, positions(palette, "after layer", layers), axis(palette, "cosine of two tokens", grid=True)),
-        listed("Median cosine of two tokens after each layer", layers, median.tolist(), "layer"),
+        draw_violins(violins, palette, "5 % to 95 % of pairs:"),
+        layout(palette, positions(palette, "after layer", layers), value_axis(palette, "cosine of two tokens")),
+        describe_values("Median cosine of two tokens after each layer", layers, median.tolist(), "layer"),
         ("layer", *names),
         [
-            [layer, *plain([mode[at], median[at], mean[at], low[at], high[at], *found[at, first : first + BINS]], 7)]
+            [layer, *to_json([mode[at], median[at], mean[at], low[at], high[at], *shares[at]], 7)]
             for at, layer in enumerate(layers)
         ],
     )
@@ -47,7 +46,7 @@ def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
 TOKEN_SIMILARITY = Figure(
     name="token_similarity",
     title="Token similarity",
-    doc="How alike the tokens have become after each layer: violins of the cosines between all pairs of hidden states. "
+    doc="How similar the tokens have become after each layer: violins of the cosines between all pairs of hidden states. "
     "The dot is the median, the bar spans 5 % to 95 % of the pairs.",
     not_="Not similarity of meaning: a few large dimensions that all tokens share can put every cosine near 1. The outline is a histogram of 40 bins, not smoothed.",
     citation="Violins of cosines as in Masumura & Taki 2025, On the Role of Hidden States of Modern Hopfield Network in Transformer",

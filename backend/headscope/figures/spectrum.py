@@ -1,4 +1,4 @@
-"""How few singular values hold how much of what the query-key products of a layer can do."""
+"""Spectrum of the query-key products: the share of the energy in the first singular values of each layer."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import numpy as np
 
 from ..core.declarations import NoParams
 from ..measures.projections import COUNTS
-from .figure import Drawing, Figure, Numbers, column, values
-from .paper import Palette, axis, layout, listed, plain
+from ..studies.results.means import column_index
+from .figure import Drawing, Figure, FigureData, values
+from .theme import Palette, axis, describe_values, layout, to_json, value_axis
 
 NAME = "qk_spectrum_layer"
 
 
-def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
-    """A line per layer, from light (first) to strong (last): the share of the energy that the first 1, 2, 4, ... singular values hold."""
-    found, layers = values(numbers, NAME), list(numbers.document["layers"])  # [L, C]
-    most = int(np.nanmax(found[:, column(NAME, "most")], initial=1))
-    counts = [count for count in COUNTS if count <= most]
-    shares = found[:, [column(NAME, f"share_{count}") for count in counts]]  # [L, counts]
-    half = found[:, column(NAME, "dims_90")]
+def draw(data: FigureData, params: NoParams, palette: Palette) -> Drawing:
+    """Draw a line per layer, from light (first) to strong (last): the share of the energy in the first 1, 2, 4, ... singular values."""
+    measured, layers = values(data, NAME), list(data.document["layers"])  # [L, C]
+    largest = int(np.nanmax(measured[:, column_index(NAME, "most")], initial=1))
+    counts = [count for count in COUNTS if count <= largest]
+    shares = measured[:, [column_index(NAME, f"share_{count}") for count in counts]]  # [L, counts]
+    needed = measured[:, column_index(NAME, "dims_90")]
     colours = palette.ramp(len(layers))
     lines = [
         {
@@ -26,7 +27,7 @@ def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
             "name": f"layer {layer}",
             "showlegend": place in (0, len(layers) - 1),
             "x": counts,
-            "y": plain(shares[place]),
+            "y": to_json(shares[place]),
             "mode": "lines+markers",
             "line": {"color": colours[place], "width": 1.5},
             "marker": {"size": 4},
@@ -41,21 +42,23 @@ def draw(numbers: Numbers, params: NoParams, palette: Palette) -> Drawing:
         layout(
             palette,
             x | {"ticktext": [str(count) for count in counts], "tickangle": 0},
-            axis(palette, "share of the energy (sum of squares)", grid=True, range=[0, 1.02], tickformat=".0%"),
+            value_axis(palette, "share of the energy (sum of squares)", range=[0, 1.02], tickformat=".0%"),
             legend={"x": 1, "y": 0.02, "xanchor": "right", "yanchor": "bottom"} if len(layers) > 1 else None,
         ),
-        listed("Singular values that hold 90 % of the energy of the query-key product", layers, half.tolist(), "layer"),
+        describe_values(
+            "Singular values needed for 90 % of the energy of the query-key product", layers, needed.tolist(), "layer"
+        ),
         ("layer", *(f"share_{count}" for count in counts), "values_for_90_percent"),
-        [[layer, *plain([*shares[at], half[at]], 7)] for at, layer in enumerate(layers)],
+        [[layer, *to_json([*shares[at], needed[at]], 7)] for at, layer in enumerate(layers)],
     )
 
 
 SPECTRUM = Figure(
     name="spectrum",
     title="Spectrum",
-    doc="How few singular values of a layer's query-key product (all heads together) hold how much of its energy; a line per layer, from light to strong. "
-    "A line that rises early is a layer whose heads share directions.",
-    not_="Not about this text: it reads the weights alone, without biases and without the distribution of hidden states.",
+    doc="The share of the energy in the first singular values of a layer's query-key product (all heads together), one line per layer from light to strong. "
+    "A line that rises early belongs to a layer whose heads share directions.",
+    not_="Not about this text: it reads the model's weights alone, without biases and without the distribution of hidden states.",
     citation="Cordonnier, Loukas & Jaggi 2020, Multi-Head Attention: Collaborate Instead of Concatenate, fig. 1",
     range=(0.0, 1.0),
     measures=(NAME,),

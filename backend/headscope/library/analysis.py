@@ -24,12 +24,13 @@ from ..models.catalog import NAME, Catalog
 from ..models.images import pack
 from ..models.loading import Model
 from ..models.tokens import Grid
-from ..query import Interpretation, Scene, SearchResult, Subject, find, heads_there, understand
+from ..query import Interpretation, SearchResult, SearchSpace, SentenceContext, existing_heads, find, understand
 from ..settings import Settings
 from ..store import export
 from ..studies.request import Against, StudyRequest
-from ..studies.study import GIVEN, Data, Study, conduct, invalid, read
-from .arguments import Method, choice, choices, number, numbers, request_of
+from ..studies.runner import run_study
+from .arguments import Method, choice, choices, invalid_request, number, numbers, request_of
+from .study import GIVEN, Data, Study, read_dataset
 
 # Longest name of a model in a study; what tells two models of one name apart fits behind it.
 NAME_LENGTH = 190
@@ -156,10 +157,10 @@ class Analysis:
         scales = (tile["scale"] for tile in self.result.tiles.values())
         computed = {name: list(by_lens) for name, by_lens in self.measures.items()}
         return find(
-            Subject(
+            SearchSpace(
                 self.layers,
                 self.heads,
-                heads_there(scales, shape),
+                existing_heads(scales, shape),
                 computed,
                 lambda measure, of: self.measures[measure][of],
                 lens,
@@ -169,7 +170,7 @@ class Analysis:
 
     def ask(self, sentence: str) -> Interpretation:
         """Interpret a query or a sentence in plain English, or return a question if it is ambiguous. Raises InvalidQuery."""
-        return understand(sentence, Scene(self.layers, self.heads, self.tokens, self.key_tokens))
+        return understand(sentence, SentenceContext(self.layers, self.heads, self.tokens, self.key_tokens))
 
     def figure(self, name: str, *, theme: figures.Theme = "light", **params: Any) -> Any:
         """Return a plotly figure of this analysis. headscope.FIGURES lists the figures, with their parameters and required measures.
@@ -181,13 +182,13 @@ class Analysis:
         >>> a.figure("entropy", layer=4).layout.xaxis.title.text
         'head of layer 4'
         """
-        declared = figures.named(name)
+        declared = figures.find_figure(name)
         try:
             chosen = declared.params.model_validate(params)
         except ValidationError as error:
-            raise invalid(error) from None
-        held = figures.Held(self.result.to_document(), self.result.to_arrays())
-        return go.Figure(declared.drawn(held, chosen, theme).figure())
+            raise invalid_request(error) from None
+        numbers = export.Flat(self.result.to_document(), self.result.to_arrays())
+        return go.Figure(declared.build(numbers, chosen, theme).figure())
 
     @property
     def source(self) -> export.Source:
@@ -376,15 +377,16 @@ def study(
         models = [first, second][: len(request.variants)]
         request = request.settled([each.facts.mechanism for each in models])
     except ValidationError as error:
-        raise invalid(error) from None
-    return conduct(
+        raise invalid_request(error) from None
+    summary, id_ = run_study(
         models,
-        read(dataset, columns, bad_rows),
+        read_dataset(dataset, columns, bad_rows),
         request,
         checkpoint=None if checkpoint is None else Path(checkpoint),
         limit=int(psutil.virtual_memory().available * 0.9),
         progress=progress,
     )
+    return Study(summary.document, summary.arrays, id_)
 
 
 def _second_variant(

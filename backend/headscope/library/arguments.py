@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from ..analysis.request import AnalysisRequest
 from ..errors import InvalidRequest
-from ..studies.study import invalid
 
 # A mechanism, lens or measure: its name, or a mapping with its name and parameters.
 Method = str | Mapping[str, Any]
@@ -28,7 +27,13 @@ def request_of(
             **fields,
         )
     except ValidationError as error:
-        raise invalid(error) from None
+        raise invalid_request(error) from None
+
+
+def invalid_request(error: ValidationError) -> InvalidRequest:
+    """Return the first problem as one sentence."""
+    first = error.errors()[0]
+    return InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.")
 
 
 def choice(method: Method | None) -> Any:

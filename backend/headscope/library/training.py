@@ -16,7 +16,7 @@ from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
 from ..mechanisms.pasta import PASTA, Adding
 from ..models.loading import Model, wrap
-from ..studies.study import invalid
+from .arguments import invalid_request
 
 CHOICE: TypeAdapter[Any] = TypeAdapter(MechanismChoice)
 
@@ -34,7 +34,7 @@ def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: C
     try:
         choice = CHOICE.validate_python(mechanism if isinstance(mechanism, str) else dict(mechanism))
     except ValidationError as error:
-        raise invalid(error) from None
+        raise invalid_request(error) from None
     declared = MECHANISMS[choice.name]
     model, sites = _examine(module)
     check_capabilities([declared], sites.missing("self"))

@@ -1,10 +1,10 @@
-"""Finding heads: a query language over their numbers, and plain sentences in front of it. Knows neither files nor models."""
+"""Search for heads: a query language over their numbers, and plain English on top of it. Independent of files and models."""
 
 from __future__ import annotations
 
-from .english import Alternative, Interpretation, Question, RequestedView, Scene, ViewPart, understand
+from .english import Alternative, Interpretation, Question, RequestedView, SentenceContext, ViewPart, understand
 from .grammar import Query, measures_of, parse, write
-from .search import HeadMatch, SearchResult, Subject, find, heads_there
+from .search import HeadMatch, SearchResult, SearchSpace, existing_heads, find
 
 __all__ = [
     "Alternative",
@@ -13,12 +13,12 @@ __all__ = [
     "Query",
     "Question",
     "RequestedView",
-    "Scene",
     "SearchResult",
-    "Subject",
+    "SearchSpace",
+    "SentenceContext",
     "ViewPart",
+    "existing_heads",
     "find",
-    "heads_there",
     "measures_of",
     "parse",
     "understand",

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import InvalidQuery
-from .terms import PLACES, Direction, Kind, Term, resolve
+from .terms import PLACES, Direction, PatternClass, Term, resolve
 
-MOST_CHARACTERS = 500
-DEEPEST = 20
+MAX_CHARACTERS = 500
+MAX_DEPTH = 20
 SIGNS = ("<", "<=", ">", ">=", "=", "!=")
 WORDS = ("and", "or", "not", "order", "by", "asc", "desc", "limit")
 TOKEN = re.compile(
@@ -29,7 +29,7 @@ TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Comparison:
-    """Values compared from left to right: `0.2 < entropy <= 1` holds where both comparisons do."""
+    """A chain of comparisons: `0.2 < entropy <= 1` holds if both comparisons do."""
 
     values: tuple[Term | float, ...]
     signs: tuple[str, ...]
@@ -37,31 +37,31 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Not:
-    """Where the part does not hold."""
+    """Holds if the part does not."""
 
     part: Condition
 
 
 @dataclass(frozen=True)
-class All:
-    """Where every part holds."""
+class And:
+    """Holds if all parts do."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
-class Either:
-    """Where one part holds at least."""
+class Or:
+    """Holds if at least one part does."""
 
     parts: tuple[Condition, ...]
 
 
-Condition = Comparison | Kind | Not | All | Either
+Condition = Comparison | PatternClass | Not | And | Or
 
 
 @dataclass(frozen=True)
 class Query:
-    """Which heads, in which order, and how many of them. Without `order` the ranking follows from the condition; see search."""
+    """Which heads to find, their order, and their maximum number. Without `order` the condition determines the ranking; see search."""
 
     where: Condition | None = None
     order: Term | None = None
@@ -77,9 +77,9 @@ class _Token:
 
 
 def parse(text: str) -> Query:
-    """The tree of a query; an empty one means every head. Raises InvalidQuery, which says where."""
-    if len(text) > MOST_CHARACTERS:
-        raise InvalidQuery(f"A query has at most {MOST_CHARACTERS} characters.", MOST_CHARACTERS)
+    """Parse a query; an empty one matches every head. Raises InvalidQuery with the position of the error."""
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidQuery(f"A query has at most {MAX_CHARACTERS} characters.", MAX_CHARACTERS)
     return _Parser(list(_tokens(text)), len(text)).query()
 
 
@@ -91,13 +91,15 @@ def _tokens(text: str) -> Iterator[_Token]:
             continue
         found = TOKEN.match(text, place)
         if found is None:
-            raise InvalidQuery("This can't be read. A query is made of names, numbers, < <= > >= = != and ( ).", place)
+            raise InvalidQuery(
+                "Unexpected character. A query consists of names, numbers, < <= > >= = != and ( ).", place
+            )
         yield _Token(str(found.lastgroup), found[0], place)
         place = found.end()
 
 
 class _Parser:
-    """Recursive descent, one method per rule."""
+    """A recursive-descent parser, one method per rule."""
 
     def __init__(self, tokens: list[_Token], end: int) -> None:
         self._tokens = tokens
@@ -110,17 +112,17 @@ class _Parser:
         order, direction = self._order()
         limit = self._limit()
         if self._at < len(self._tokens):
-            raise self._wrong("Join conditions by and, or.")
+            raise self._error("Join conditions with and, or.")
         return Query(where, order, direction, limit)
 
     def _order(self) -> tuple[Term | None, Direction]:
         if not self._take("order"):
             return None, "desc"
         if not self._take("by"):
-            raise self._wrong("After order comes by and the name of a measure.")
+            raise self._error("After order, write by and the name of a measure.")
         value = self._value()
         if not isinstance(value, Term):
-            raise self._wrong("Heads are ordered by a measure, layer or head.", back=1)
+            raise self._error("Order heads by a measure, layer or head.", back=1)
         word = self._word()
         self._at += word in ("asc", "desc")
         return value, "asc" if word == "asc" else "desc"
@@ -130,32 +132,32 @@ class _Parser:
             return None
         token = self._next()
         if token is None or not token.text.isdecimal() or int(token.text) == 0:
-            raise self._wrong("After limit comes a whole number from 1.", back=token is not None)
+            raise self._error("After limit, write a whole number of at least 1.", back=token is not None)
         return int(token.text)
 
     def _condition(self) -> Condition:
         parts = [self._all()]
         while self._take("or"):
             parts.append(self._all())
-        return parts[0] if len(parts) == 1 else Either(tuple(parts))
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
     def _all(self) -> Condition:
         parts = [self._one()]
         while self._take("and"):
             parts.append(self._one())
-        return parts[0] if len(parts) == 1 else All(tuple(parts))
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
 
     def _one(self) -> Condition:
         self._depth += 1
-        if self._depth > DEEPEST:
-            raise self._wrong(f"Conditions are nested at most {DEEPEST} deep.")
+        if self._depth > MAX_DEPTH:
+            raise self._error(f"Conditions can be nested at most {MAX_DEPTH} levels deep.")
         try:
             if self._take("not"):
                 return Not(self._one())
             if self._take("("):
                 inner = self._condition()
                 if not self._take(")"):
-                    raise self._wrong("A bracket is not closed.")
+                    raise self._error("A parenthesis is not closed.")
                 return inner
             return self._test()
         finally:
@@ -163,26 +165,26 @@ class _Parser:
 
     def _test(self) -> Condition:
         value = self._value()
-        if isinstance(value, Kind):
+        if isinstance(value, PatternClass):
             return value
         values, signs = [value], []
         while (token := self._peek()) is not None and (sign := token.text.replace("==", "=")) in SIGNS:
             self._at += 1
             signs.append(sign)
             value = self._value()
-            if isinstance(value, Kind):
-                raise self._wrong("A class of heads is not compared: write its name alone.", back=1)
+            if isinstance(value, PatternClass):
+                raise self._error("A class of heads cannot be compared: write only its name.", back=1)
             values.append(value)
         if not signs:
-            raise self._wrong("Compare this with a number, as in entropy < 1.", back=1)
+            raise self._error("Compare this with a number, as in entropy < 1.", back=1)
         if not any(isinstance(value, Term) for value in values):
-            raise self._wrong("One side of a comparison must be a measure, layer or head.", back=1)
+            raise self._error("One side of a comparison must be a measure, layer or head.", back=1)
         return Comparison(tuple(values), tuple(signs))
 
-    def _value(self) -> Term | Kind | float:
+    def _value(self) -> Term | PatternClass | float:
         token = self._next()
         if token is None or token.kind == "sign" or token.text.lower() in WORDS:
-            raise self._wrong("Here a measure, a class of heads or a number is missing.", back=token is not None)
+            raise self._error("A measure, a class of heads or a number is missing here.", back=token is not None)
         if token.kind == "name":
             return resolve(token.text, token.position)
         return float(token.text[:-1]) / 100 if token.text.endswith("%") else float(token.text)
@@ -204,13 +206,13 @@ class _Parser:
         self._at += found
         return found
 
-    def _wrong(self, sentence: str, back: int = 0) -> InvalidQuery:
+    def _error(self, sentence: str, back: int = 0) -> InvalidQuery:
         place = self._at - back
         return InvalidQuery(sentence, self._tokens[place].position if place < len(self._tokens) else self._end)
 
 
 def write(query: Query) -> str:
-    """The query as text, the same for all ways to write it; parse() reads it back."""
+    """Return the query as canonical text, which parse() reads back."""
     parts = [] if query.where is None else [write_condition(query.where)]
     if query.order is not None:
         parts.append(f"order by {query.order.name} {query.direction}")
@@ -220,15 +222,15 @@ def write(query: Query) -> str:
 
 
 def write_condition(condition: Condition, *, within: bool = False) -> str:
-    """A condition as text, in brackets where it stands `within` another one and would be read differently."""
-    if isinstance(condition, Kind):
+    """Return a condition as text. `within` another condition it is put in parentheses where needed."""
+    if isinstance(condition, PatternClass):
         return condition.name
     if isinstance(condition, Not):
         return f"not {write_condition(condition.part, within=True)}"
     if isinstance(condition, Comparison):
         first, *rest = (value.name if isinstance(value, Term) else _number(value) for value in condition.values)
         return " ".join([first, *(f"{sign} {value}" for sign, value in zip(condition.signs, rest, strict=True))])
-    word = " and " if isinstance(condition, All) else " or "
+    word = " and " if isinstance(condition, And) else " or "
     text = word.join(write_condition(part, within=True) for part in condition.parts)
     return f"({text})" if within else text
 
@@ -238,18 +240,18 @@ def _number(value: float) -> str:
 
 
 def clauses(query: Query) -> list[str]:
-    """The conditions that must all hold, each as text; joined by `and` they are the condition."""
+    """Return the conditions that must all hold, as texts; joined with `and` they are the whole condition."""
     if query.where is None:
         return []
-    parts = query.where.parts if isinstance(query.where, All) else (query.where,)
+    parts = query.where.parts if isinstance(query.where, And) else (query.where,)
     return [write_condition(part, within=True) for part in parts]
 
 
-def terms_of(condition: Condition | None) -> list[Term | Kind]:
-    """Every name in a condition, from left to right."""
+def terms_of(condition: Condition | None) -> list[Term | PatternClass]:
+    """Return every name in a condition, from left to right."""
     if condition is None:
         return []
-    if isinstance(condition, Kind):
+    if isinstance(condition, PatternClass):
         return [condition]
     if isinstance(condition, Not):
         return terms_of(condition.part)
@@ -259,7 +261,7 @@ def terms_of(condition: Condition | None) -> list[Term | Kind]:
 
 
 def measures_of(query: Query) -> list[str]:
-    """The measures that a query needs, each once."""
-    named = [*terms_of(query.where), *([query.order] if query.order else [])]
-    found = ["patterns" if isinstance(term, Kind) else term.measure for term in named]
-    return [name for name in dict.fromkeys(found) if name not in PLACES]
+    """Return the measures that a query needs, without duplicates."""
+    terms = [*terms_of(query.where), *([query.order] if query.order else [])]
+    names = ["patterns" if isinstance(term, PatternClass) else term.measure for term in terms]
+    return [name for name in dict.fromkeys(names) if name not in PLACES]

@@ -1,4 +1,4 @@
-"""What a query may name: a head's place, every measure with one number per head, and the classes of patterns."""
+"""The names in queries: layer and head, every measure with one number per head, and the classes of patterns."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ..measures.base import Measure
 
 PLACES = ("layer", "head")
 Direction = Literal["asc", "desc"]
-# The measure that gives every head a class, and the column with its number.
+# The measure that classifies heads, and its column with the number of the class.
 CLASSES, CLASS = "patterns", "class"
 
 
 @dataclass(frozen=True)
 class Term:
-    """One number per head: its layer, its own number, or what a measure says of it. Without a lens it is read under the one that is asked about."""
+    """One number per head: its layer, its own number, or a value of a measure. Without a lens, the lens of the search applies."""
 
     measure: str
     column: str = ""
@@ -28,101 +28,99 @@ class Term:
 
     @property
     def name(self) -> str:
-        """As it is written in a query."""
+        """The term as written in a query."""
         column, lens = f".{self.column}" if self.column else "", f"@{self.lens}" if self.lens else ""
         return f"{self.measure}{column}{lens}"
 
 
 @dataclass(frozen=True)
-class Kind:
-    """Whether the pattern of a head is of this class."""
+class PatternClass:
+    """A condition: the pattern of a head has this class."""
 
-    name_: str
+    pattern: str
     lens: str = ""
 
     @property
     def name(self) -> str:
-        """As it is written in a query."""
-        return f"{self.name_}@{self.lens}" if self.lens else self.name_
+        """The term as written in a query."""
+        return f"{self.pattern}@{self.lens}" if self.lens else self.pattern
 
     @property
     def margin(self) -> Term:
-        """How far the decision is from another one."""
+        """How far the head is from another class."""
         return Term(CLASSES, "margin", self.lens)
 
 
 def is_per_head(measure: Measure) -> bool:
-    """One number per head, or several with names, or one per head and token, which counts with its mean."""
+    """Return whether a measure has one number per head, several named ones, or one per head and token, which is averaged."""
     axes = measure.shape.split()
     return axes[:2] == ["L", "H"] and (len(axes) == 2 or (len(axes) == 3 and axes[2] in ("Q", "K", "C")))
 
 
 def columns_of(measure: str) -> tuple[str, ...]:
-    """Names of the numbers that a measure gives; its class is no number."""
+    """Return the columns of a measure that are numbers, that is all but its class."""
     return tuple(column for column in MEASURES[measure].columns if column != CLASS)
 
 
 def numbers() -> tuple[str, ...]:
-    """Everything that can be compared with a number."""
-    found = list(PLACES)
+    """Return everything that can be compared with a number."""
+    names = list(PLACES)
     for name, measure in MEASURES.items():
         if is_per_head(measure):
-            found += [f"{name}.{column}" for column in columns_of(name)] or [name]
-    return tuple(found)
+            names += [f"{name}.{column}" for column in columns_of(name)] or [name]
+    return tuple(names)
 
 
 def kinds() -> tuple[str, ...]:
-    """The classes of patterns."""
+    """Return the classes of patterns."""
     return MEASURES[CLASSES].classes
 
 
-def resolve(text: str, position: int) -> Term | Kind:
-    """What a name means. Raises InvalidQuery at the position for names that mean nothing."""
-    named, _, lens = text.partition("@")
+def resolve(text: str, position: int) -> Term | PatternClass:
+    """Resolve a name. Raises InvalidQuery at the position for unknown names."""
+    name, _, lens = text.partition("@")
     if lens and lens not in LENSES:
-        raise InvalidQuery(f"There is no such lens. {near(lens, LENSES)}", position)
-    if kind := matching(named, kinds()):
-        return Kind(kind[0], _readable(CLASSES, lens, position))
-    written, _, column = named.partition(".")
-    measure = next(iter(matching(written, (*PLACES, *MEASURES))), "")
+        raise InvalidQuery(f"Unknown lens. {suggest(lens, LENSES)}", position)
+    if kind := match_name(name, kinds()):
+        return PatternClass(kind[0], _check_lens(CLASSES, lens, position))
+    stem, _, column = name.partition(".")
+    measure = next(iter(match_name(stem, (*PLACES, *MEASURES))), "")
     if measure in PLACES and not (column or lens):
         return Term(measure)
     if measure not in MEASURES or not is_per_head(MEASURES[measure]):
-        raise InvalidQuery(
-            f"There is no such measure or class of heads. {near(named, (*numbers(), *kinds()))}", position
-        )
-    return Term(measure, _column(measure, column, position), _readable(measure, lens, position))
+        raise InvalidQuery(f"Unknown measure or class of heads. {suggest(name, (*numbers(), *kinds()))}", position)
+    return Term(measure, _column(measure, column, position), _check_lens(measure, lens, position))
 
 
 def _column(measure: str, column: str, position: int) -> str:
     known = columns_of(measure)
     if not known and column:
-        raise InvalidQuery(f"{measure} is one number: leave out what stands after the point.", position)
-    found = matching(column, known)
+        raise InvalidQuery(f"{measure} is a single number: remove the part after the dot.", position)
+    found = match_name(column, known)
     if len(found) == 1 or not known:
         return "".join(found)
     offered = ", ".join(f"{measure}.{name}" for name in found or known)
-    why = "has columns that differ only in capitals" if found else "gives several numbers"
+    why = "has columns that differ only in case" if found else "has several numbers"
     raise InvalidQuery(f"{measure} {why}. Choose one: {offered}.", position)
 
 
-def matching(text: str, names: Iterable[str]) -> list[str]:
-    """The name that is written so, else all that differ from the text in capitals only."""
+def match_name(text: str, names: Iterable[str]) -> list[str]:
+    """Return the name that equals the text, else all names that differ from it only in case."""
     known = list(names)
     return [text] if text in known else [name for name in known if name.lower() == text.lower()]
 
 
-def _readable(measure: str, lens: str, position: int) -> str:
+def _check_lens(measure: str, lens: str, position: int) -> str:
     offered = MEASURES[measure].lenses
     if lens and lens not in offered:
-        raise InvalidQuery(f"{measure} is not defined for that lens. It is for: {', '.join(offered)}.", position)
+        raise InvalidQuery(f"{measure} is not defined for this lens. Available: {', '.join(offered)}.", position)
     return lens
 
 
-def near(text: str, known: Iterable[str]) -> str:
-    """A sentence that offers the nearest names, or all of a short list."""
+def suggest(text: str, known: Iterable[str]) -> str:
+    """Return a sentence that suggests similar names, or all names of a short list."""
     names = list(known)
     found = difflib.get_close_matches(text.lower(), names, n=3, cutoff=0.5)
     if found:
         return f"Did you mean {' or '.join(found)}?"
-    return f"There are: {', '.join(names)}." if len(names) <= 20 else "GET /api/v1/measures lists the measures."
+    return f"Available: {', '.join(names)}." if len(names) <= 20 else "GET /api/v1/measures lists the measures."

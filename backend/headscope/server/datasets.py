@@ -21,7 +21,7 @@ from ..store.blobs import digest_of
 from ..studies.data import hub
 from ..studies.data.dataset import SAMPLE, BadRows, Dataset
 from ..studies.data.formats import FORMATS
-from ..studies.data.reading import Bounds, read_apart
+from ..studies.data.sandbox import ReadLimits, read_sandboxed
 from ..studies.request import InlineData
 
 ID = re.compile(r"[0-9a-f]{32}")
@@ -42,7 +42,7 @@ class Datasets:
 
     def __init__(self, settings: Settings, files: Blobs, database: JobDatabase) -> None:
         self._settings, self._files, self._database = settings, files, database
-        self._bounds = Bounds(
+        self._bounds = ReadLimits(
             settings.dataset_memory_bytes, settings.dataset_seconds, settings.dataset_bytes, settings.text_bytes
         )
 
@@ -174,21 +174,21 @@ class Datasets:
         columns: Columns,
         *,
         bad_rows: BadRows = "skip",
-        most_rows: int | None = None,
+        max_rows: int | None = None,
     ) -> Dataset:
-        return read_apart(
+        return read_sandboxed(
             path,
             name,
             self._bounds,
             folder=self.staging,
-            most_rows=most_rows,
+            max_rows=max_rows,
             format=format_,
             columns=columns,
             bad_rows=bad_rows,
         )
 
     def _describe(self, path: Path, name: str, format_: str | None, columns: Columns, id_: str) -> dict[str, Any]:
-        dataset = self._read(path, name, format_, columns, most_rows=SAMPLE)
+        dataset = self._read(path, name, format_, columns, max_rows=SAMPLE)
         sample = [_shorten(row.as_dict()) for row in dataset.rows]
         return {**dataset.report(), "id": id_, "bytes": path.stat().st_size, "sample": sample}
 

@@ -12,9 +12,8 @@ from ..errors import BudgetExceeded
 from ..jobs import LOCAL, Job, JobDatabase, Limits, Work
 from ..settings import Settings
 from ..store import Blobs, Results
-from ..studies.data import subset
 from ..studies.data.dataset import Dataset, Row
-from ..studies.plan import Chunk, ChunkPlan, chunk_id
+from ..studies.plan import Chunk, ChunkPlan, chunk_id, select_rows
 from ..studies.request import StudyRequest
 from .admission import Admission
 from .datasets import Datasets
@@ -57,7 +56,7 @@ class Studies:
                 self._database.grant(id_, owner)
             return id_
         parts = [
-            [request.part(digests, chunk.digest), self._store_chunk(request, chunk), len(chunk), chunk.tokens]
+            [request.chunk_key(digests, chunk.digest), self._store_chunk(request, chunk), len(chunk), chunk.tokens]
             for chunk in planned
         ]
         payload = {"study": id_, "chunks": parts, **describe(request, {**dataset.report(), "id": named})}
@@ -72,7 +71,7 @@ class Studies:
     def _select_rows(self, dataset: Dataset, request: StudyRequest) -> Iterator[Row]:
         """Yield the rows to analyse. Raises BudgetExceeded at the first row beyond the limit of a study."""
         most = self._settings.study_inputs
-        for number, row in enumerate(subset.choose(dataset.rows, request.limit, request.seed)):
+        for number, row in enumerate(select_rows(dataset.rows, request.limit, request.seed)):
             if number == most:
                 raise BudgetExceeded(
                     f"The data set has more inputs than a study may have. Set limit to {most} or less.",

@@ -1,1 +1,1 @@
-"""Studies: a data set in, aggregates out. Streamed in chunks whose aggregates are merged in one order, so that the numbers are the same whoever computed them."""
+"""Studies: aggregates over a data set. Rows are analysed in chunks whose aggregates are merged in a fixed order, so results do not depend on the workers."""

@@ -1,4 +1,4 @@
-"""How a data set becomes chunks: inputs of like length together, so that they share forward passes; the same chunks whenever the rows are the same."""
+"""Select the rows of a study and divide them into chunks. Inputs of similar length share a chunk, and the same rows always give the same chunks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import compress, islice, pairwise
 from tempfile import SpooledTemporaryFile
 
 import numpy as np
@@ -17,17 +17,35 @@ from tokenizers import Tokenizer
 
 from .data.dataset import Row
 
-# Most inputs of a chunk, and most tokens of all of them: what is lost when a worker is killed, and what is in memory at a time.
+# Maximum inputs and tokens per chunk: what is lost when a worker is killed, and what is in memory at a time.
 INPUTS, TOKENS = 256, 16_384
-# Rows that are tokenized at once.
+# Rows that are tokenized together.
 BATCH = 1_000
-# Bytes of rows that are kept in memory; what is more goes to a file.
-HELD = 4 * 2**20
+# Bytes of rows kept in memory; beyond that they are spooled to a file.
+SPOOL_BYTES = 4 * 2**20
+
+
+def select_rows(rows: Iterable[Row], limit: int | None, seed: int = 0) -> Iterable[Row]:
+    """Draw `limit` rows without replacement, in file order; without a limit return all of them.
+
+    Iterates twice and keeps no row in memory. The seed and a row's number determine its rank, and the lowest ranks are drawn, so a smaller limit selects a
+    subset of what a larger one selects.
+    """
+    if limit is None:
+        return rows
+    ranks = np.fromiter((_rank(row.number, seed) for row in rows), np.uint64)
+    selected = np.zeros(len(ranks), bool)
+    selected[np.argsort(ranks, kind="stable")[:limit]] = True
+    return compress(rows, selected)
+
+
+def _rank(number: int, seed: int) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{number}".encode(), digest_size=8).digest(), "big")
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of a data set in the order in which they are analysed, as JSON lines: what a worker is sent."""
+    """Rows of a data set in the order in which they are analysed, as JSON lines: the input of a worker."""
 
     data: bytes
     tokens: int = 0
@@ -47,19 +65,19 @@ class Chunk:
 
 
 class ChunkPlan:
-    """All rows in chunks, by their numbers of tokens and then by their own; no chunk is empty.
+    """All rows in chunks, sorted by number of tokens, then by row number. No chunk is empty.
 
-    The rows are in a file that is gone with this; in memory is of each where it stands, and one chunk at a time. `longest` is the most tokens of a row.
+    Rows are stored in a temporary file; only their offsets and one chunk at a time are in memory. `longest` is the largest number of tokens of a row.
     """
 
-    def __init__(self, rows: Iterable[Row], tokenizer: Tokenizer | None, most: int | None = None) -> None:
-        self._file = SpooledTemporaryFile(HELD)  # noqa: SIM115 - it lives as long as this
+    def __init__(self, rows: Iterable[Row], tokenizer: Tokenizer | None, max_tokens: int | None = None) -> None:
+        self._file = SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 - closed with this object
         weakref.finalize(self, self._file.close)
         counts, numbers, ends = array("q"), array("q"), array("q", [0])
-        left = iter(rows)
-        while some := list(islice(left, BATCH)):
-            counts.extend(counted(tokenizer, some, most))
-            for row in some:
+        remaining = iter(rows)
+        while batch := list(islice(remaining, BATCH)):
+            counts.extend(count_tokens(tokenizer, batch, max_tokens))
+            for row in batch:
                 line = json.dumps(row.as_dict(), separators=(",", ":")).encode() + b"\n"
                 numbers.append(row.number)
                 ends.append(ends[-1] + self._file.write(line))
@@ -88,27 +106,27 @@ class ChunkPlan:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all rows, as the study's id takes it."""
+        """SHA-256 of all rows, as used in the study's id."""
         return hashlib.sha256("".join(chunk.digest for chunk in self).encode()).hexdigest()
 
 
 def _cuts(counts: Sequence[int]) -> Iterator[int]:
-    """Where a chunk begins, in rows of these numbers of tokens."""
-    begun, taken = 0, 0
+    """Yield the index at which each chunk begins, given the tokens of every row."""
+    begin, tokens = 0, 0
     for place, count in enumerate(counts):
-        if place == 0 or place - begun == INPUTS or taken + count > TOKENS:
-            begun, taken = place, 0
+        if place == 0 or place - begin == INPUTS or tokens + count > TOKENS:
+            begin, tokens = place, 0
             yield place
-        taken += count
+        tokens += count
 
 
-def counted(tokenizer: Tokenizer | None, rows: Sequence[Row], most: int | None = None) -> list[int]:
-    """Tokens of every row, at most `most`; characters where there is no tokenizer: either puts inputs of like length together."""
+def count_tokens(tokenizer: Tokenizer | None, rows: Sequence[Row], max_tokens: int | None = None) -> list[int]:
+    """Return the tokens of every row, at most `max_tokens`; without a tokenizer the characters, which group inputs by length just as well."""
     if tokenizer is None:
         return [len(row.text) + len(row.text_pair or "") for row in rows]
     texts = [row.text if row.text_pair is None else (row.text, row.text_pair) for row in rows]
-    found = [len(encoding) for encoding in tokenizer.encode_batch_fast(texts)]
-    return found if most is None else [min(count, most) for count in found]
+    counts = [len(encoding) for encoding in tokenizer.encode_batch_fast(texts)]
+    return counts if max_tokens is None else [min(count, max_tokens) for count in counts]
 
 
 def chunk_id(study: str, number: int, content: str) -> str:

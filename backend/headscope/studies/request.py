@@ -1,4 +1,4 @@
-"""What a study asks for: a data set through one model or two variants, read through some lenses. Its content and its data are its name."""
+"""The request of a study: a data set, one model or two variants, and the lenses and measures to compute. Its content and its data determine the study's id."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from ..errors import InvalidRequest, Unknown
 from ..lenses import LENSES
 from ..measures import MEASURES
 from .data.dataset import Row
+from .figure_needs import FIGURE_NEEDS
 
-# Raised whenever the same study would give other numbers than before.
+# Increased whenever the same study would give different numbers than before.
 SCHEMA = 1
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
@@ -29,20 +30,24 @@ class InlineData(BaseModel):
 
     model_config = _STRICT
 
-    name: str = Field(min_length=1, max_length=200, description="Name of the file; its ending tells the format.")
+    name: str = Field(min_length=1, max_length=200, description="Name of the file; its suffix determines the format.")
     data: str = Field(max_length=20_000_000, description="The whole file as text.")
-    format: str | None = Field(default=None, max_length=20, description="The format, where the name does not tell it.")
+    format: str | None = Field(
+        default=None, max_length=20, description="The format, if the name does not determine it."
+    )
 
 
 class Against(BaseModel):
-    """The second variant: another model, another mechanism, or both."""
+    """The second variant: a different model, a different mechanism, or both."""
 
     model_config = _STRICT
 
-    model: str | None = Field(default=None, min_length=1, max_length=200, description="Its model; the same if missing.")
+    model: str | None = Field(
+        default=None, min_length=1, max_length=200, description="Its model; by default the same one."
+    )
     mechanism: MechanismWish = Field(
         default=None,
-        description="How it attends: a name, or an object with parameters. Without one as its model was trained.",
+        description="How it attends: a name, or an object with parameters. By default as its model was trained.",
     )
 
 
@@ -55,7 +60,7 @@ class Variant:
 
 
 class StudyRequest(BaseModel):
-    """A data set and how to read it. Two requests that mean the same are equal, whatever the order of their lenses."""
+    """A data set and how to read it. Requests that differ only in the order of lenses, measures or figures are equal."""
 
     model_config = _STRICT
 
@@ -66,7 +71,7 @@ class StudyRequest(BaseModel):
     model: str = Field(min_length=1, max_length=200, description="Catalogue name, name of a local model, or hub id.")
     mechanism: MechanismWish = Field(
         default=None,
-        description="How the model attends: a name, or an object with name and parameters. Without one as it was trained.",
+        description="How the model attends: a name, or an object with name and parameters. By default as it was trained.",
     )
     against: Against | None = Field(default=None, description="A second variant to read the same inputs with.")
     lenses: list[LensChoice] = Field(
@@ -84,22 +89,24 @@ class StudyRequest(BaseModel):
     figures: list[str] = Field(
         default=[],
         max_length=100,
-        description="Figures to draw from it: what they need is added to lenses and measures.",
+        description="Figures to draw. The lenses and measures that they need are added to the request.",
     )
     columns: dict[str, str] | None = Field(
         default=None,
-        description="Which column is which: text, text_pair, words, pos, labels or label, and the column's name.",
+        description="Column names by role: text, text_pair, words, pos, labels or label.",
     )
     limit: int | None = Field(
-        default=None, ge=1, le=100_000_000, description="At most so many inputs, drawn from the whole data set."
+        default=None, ge=1, le=100_000_000, description="Maximum number of inputs, drawn from the whole data set."
     )
-    seed: int = Field(default=0, ge=0, lt=2**53, description="Which inputs are drawn, and which are kept as examples.")
+    seed: int = Field(default=0, ge=0, lt=2**53, description="Seed for the choice of inputs and examples.")
     bad_rows: Literal["skip", "fail"] = Field(
-        default="skip", description="Rows that can't be read: skip and count them, or refuse the data set."
+        default="skip", description="Rows that cannot be read: skip and count them, or reject the data set."
     )
-    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000, description="Cut every input to that many tokens.")
+    max_tokens: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Truncate every input to this many tokens."
+    )
     kind: Literal["self", "encoder", "decoder", "cross"] = Field(
-        default="self", description="Which attention of the model."
+        default="self", description="The attention of the model to read."
     )
 
     @field_validator("lenses")
@@ -115,27 +122,26 @@ class StudyRequest(BaseModel):
     @field_validator("figures")
     @classmethod
     def _known_figures(cls, chosen: list[str]) -> list[str]:
-        known = _figures() if chosen else {}
-        if not set(chosen) <= set(known):
-            raise Unknown(
-                "figure", f"There is no such figure of studies. There are: {', '.join(known)}.", pointer="/figures"
-            )
-        return [name for name in known if name in chosen]
+        if not set(chosen) <= set(FIGURE_NEEDS):
+            raise Unknown("figure", f"Unknown study figure. Available: {', '.join(FIGURE_NEEDS)}.", pointer="/figures")
+        return [name for name in FIGURE_NEEDS if name in chosen]
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if not self.analysis.lenses and not self.analysis.measures:
-            raise InvalidRequest("Ask for at least one lens, measure or figure.", pointer="/lenses")
+            raise InvalidRequest("Request at least one lens, measure or figure.", pointer="/lenses")
         if len(self.variants) == 2 and self.variants[0] == self.variants[1]:
             raise InvalidRequest(
-                "Both variants are the same. Give the second one another model or another mechanism.",
+                "Both variants are the same. Choose a different model or mechanism for the second one.",
                 pointer="/against",
             )
         return self
 
     def settled(self, trained: Sequence[Mapping[str, Any]]) -> Self:
-        """The same with the mechanisms that the models of the variants were `trained` with, where none is named. Raises InvalidRequest if both are the same then."""
-        chosen = [settled(one.mechanism, its) for one, its in zip(self.variants, trained, strict=True)]
+        """Return a copy where variants without a mechanism get the one their model was `trained` with. Raises InvalidRequest if both variants are then the same."""
+        chosen = [
+            settled(variant.mechanism, mechanism) for variant, mechanism in zip(self.variants, trained, strict=True)
+        ]
         against = self.against and self.against.model_copy(update={"mechanism": chosen[1]})
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self).model_validate({**fields, "mechanism": chosen[0], "against": against})
@@ -150,11 +156,11 @@ class StudyRequest(BaseModel):
 
     @cached_property
     def analysis(self) -> AnalysisRequest:
-        """The analysis that every input is given, of the first variant, with the lenses and measures of the figures; only the input is missing."""
-        drawn = [_figures()[name] for name in self.figures]
+        """The analysis of the first variant, without its input: requested lenses and measures, and those that figures need."""
+        needs = [FIGURE_NEEDS[name] for name in self.figures]
         lenses, measures = list(self.lenses), list(self.measures)
-        lenses += _missing(lenses, [lens for figure in drawn for lens in figure.lenses])
-        measures += _missing(measures, [measure for figure in drawn for measure in figure.measures])
+        lenses += _missing(lenses, [lens for figure in needs for lens in figure.lenses])
+        measures += _missing(measures, [measure for figure in needs for measure in figure.measures])
         return AnalysisRequest(
             model=self.model, text="-", mechanism=self.mechanism, lenses=lenses, measures=measures,
             kind=self.kind, max_tokens=self.max_tokens, maps=False,
@@ -162,20 +168,21 @@ class StudyRequest(BaseModel):
 
     @property
     def methods(self) -> list[Declaration]:
-        """Everything that takes part: mechanism, lenses, measures of each variant."""
-        return [method for one in self.requests for method in one.methods]
+        """The mechanism, lenses and measures of each variant."""
+        return [method for request in self.requests for method in request.methods]
 
     @property
     def requests(self) -> list[AnalysisRequest]:
-        """What is asked of each variant, without the input: for checks of what the model can carry and of what fits."""
+        """The analysis of each variant, without its input: to check capabilities and memory."""
         return [
-            self.analysis.model_copy(update={"model": one.model, "mechanism": one.mechanism}) for one in self.variants
+            self.analysis.model_copy(update={"model": variant.model, "mechanism": variant.mechanism})
+            for variant in self.variants
         ]
 
     @staticmethod
-    def given(asked: AnalysisRequest, row: Row, *, maps: bool = False) -> AnalysisRequest:
-        """What is asked of a variant, with a row as its input."""
-        return asked.model_copy(
+    def with_row(request: AnalysisRequest, row: Row, *, maps: bool = False) -> AnalysisRequest:
+        """Return the analysis of a variant with a row as its input."""
+        return request.model_copy(
             update={
                 "maps": maps, "text": row.text, "text_pair": row.text_pair,
                 "pos": None if row.pos is None else list(row.pos),
@@ -184,34 +191,27 @@ class StudyRequest(BaseModel):
         )  # fmt: skip
 
     def key(self, model_digests: Sequence[str], data_digest: str) -> str:
-        """The study's id: 128 bits of SHA-256 over everything that decides its numbers, as 32 hexadecimal digits.
+        """Return the study's id: 128 bits of SHA-256 over everything that determines its numbers, as 32 hexadecimal digits.
 
-        `model_digests` are those of the variants' models, `data_digest` that of the rows chosen.
+        `model_digests` are the digests of the variants' models, `data_digest` the digest of the selected rows.
         """
-        asked = self.model_dump(include={"limit", "seed", "columns", "bad_rows"})
-        return self._digest("study", model_digests, {**asked, "data": data_digest})
+        fields = self.model_dump(include={"limit", "seed", "columns", "bad_rows"})
+        return self._digest("study", model_digests, {**fields, "data": data_digest})
 
-    def part(self, model_digests: Sequence[str], data_digest: str) -> str:
-        """The id of a chunk by its rows: chunks of equal content have one id, whatever study they are of."""
+    def chunk_key(self, model_digests: Sequence[str], data_digest: str) -> str:
+        """Return the id of a chunk. Chunks with equal content share an id across studies."""
         return self._digest("chunk", model_digests, {"seed": self.seed, "data": data_digest})
 
     def _digest(self, what: str, model_digests: Sequence[str], rest: dict[str, Any]) -> str:
         record = {
             **versions(), "study_schema": SCHEMA, "what": what, "models": list(model_digests),
-            "requests": [one.model_dump(exclude={"text"}) for one in self.requests], **rest,
+            "requests": [request.model_dump(exclude={"text"}) for request in self.requests], **rest,
         }  # fmt: skip
         text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _missing(chosen: list[Any], names: list[str]) -> list[str]:
-    """Those of the names that no choice has yet."""
-    there = {choice.name for choice in chosen}
-    return [name for name in dict.fromkeys(names) if name not in there]
-
-
-def _figures() -> dict[str, Any]:
-    """The figures of studies. They read what a study keeps, so they are looked up when one is asked for."""
-    from ..figures.studies import STUDY_FIGURES
-
-    return dict(STUDY_FIGURES)
+    """Return the names that have not been chosen yet."""
+    present = {choice.name for choice in chosen}
+    return [name for name in dict.fromkeys(names) if name not in present]

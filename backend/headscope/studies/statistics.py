@@ -1,6 +1,6 @@
-"""Statistics of a stream of inputs, chunk by chunk: what merges exactly, in the order of the chunks, and what is drawn by hashes, so that it does not depend on order.
+"""Statistics of a stream of inputs, merged chunk by chunk. Samples are drawn by hashes, so that they do not depend on the order of the chunks.
 
-Everything here is plain numpy in float64. The last axis of values is the one that is gone over: entries of all inputs of a chunk, one input after the other.
+Plain numpy in float64. The last axis of values is reduced: it holds the entries of all inputs of a chunk, one input after another.
 """
 
 from __future__ import annotations
@@ -15,76 +15,76 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Parts = dict[str, Array]
 
-# Inputs kept as examples: the largest of every number, and some drawn from all.
+# Inputs kept as examples: those with the largest values of every number, and a random sample.
 TOP, SAMPLE = 5, 32
-# Bins of histograms: of measures that are one number, and of each column of those that are several.
+# Bins of the histograms of a measure without columns, and of each column.
 BINS, COLUMN_BINS = 400, 100
-# Replicates of the bootstrap, fewer where one measure's would take more than this; never fewer than LEAST.
-REPLICATES, LEAST, BOOT_BYTES = 200, 100, 8_000_000
-# Beyond the middle, bins grow by a constant factor up to this.
+# Bootstrap replicates: fewer if those of one measure would exceed BOOT_BYTES, but at least MIN_REPLICATES.
+REPLICATES, MIN_REPLICATES, BOOT_BYTES = 200, 100, 8_000_000
+# Outer bins grow by a constant factor up to this value.
 FAR = 1e6
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-# Poisson(1): chances of at most 0, 1, 2, ...
+# Cumulative distribution of Poisson(1) at 0, 1, 2, ...
 _POISSON = np.cumsum([math.exp(-1) / math.factorial(k) for k in range(20)])
 
 
 def describe(values: Array, starts: Sequence[int], rows: Array, seed: int, edges: Array) -> tuple[Parts, Array]:
-    """The parts of a Stat, and each input's mean [..., I], of values [..., N]; input i has those from starts[i] on, at least one. What is not finite is left out."""
+    """Return the parts of a Stat and each input's mean [..., I], given values [..., N]. Input i has the values from starts[i] on, at least one. Only finite values count."""
     values = np.asarray(values, np.float64)
     defined = np.isfinite(values)
-    every = bool(defined.all())
-    known = values if every else np.where(defined, values, 0.0)
+    complete = bool(defined.all())
+    known = values if complete else np.where(defined, values, 0.0)
     number = np.add.reduceat(defined, starts, axis=-1, dtype=np.int64)
     total = np.add.reduceat(known, starts, axis=-1)
     means = np.divide(total, number, out=np.full(total.shape, np.nan), where=number > 0)
     parts = dict(zip(("count", "mean", "m2"), moments(values), strict=True))
-    parts["low"] = _extreme(values if every else np.where(defined, values, np.inf), np.min)
-    parts["high"] = _extreme(values if every else np.where(defined, values, -np.inf), np.max)
+    parts["low"] = _extreme(values if complete else np.where(defined, values, np.inf), np.min)
+    parts["high"] = _extreme(values if complete else np.where(defined, values, -np.inf), np.max)
     parts["histogram"], parts["edges"] = histogram(values, defined, edges), edges
     parts |= zip(("inputs", "input_mean", "input_m2"), moments(means), strict=True)
     return parts | bootstrap(means, rows, seed), means
 
 
 def moments(values: Array) -> tuple[Array, Array, Array]:
-    """Number, mean and sum of squared differences to it of what is finite, [..., N] -> [...] each; the mean is NaN where there is nothing."""
+    """Return count, mean and sum of squared deviations of the finite values, [..., N] -> [...] each. The mean of no values is NaN."""
     defined = np.isfinite(values)
     count = defined.sum(-1, dtype=np.int64)
     total = np.where(defined, values, 0.0).sum(-1)
     mean = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-    apart = np.where(defined, values, 0.0) - np.where(count > 0, mean, 0.0)[..., None]
-    apart[~defined] = 0.0
-    return count, mean, np.square(apart, out=apart).sum(-1)
+    deviations = np.where(defined, values, 0.0) - np.where(count > 0, mean, 0.0)[..., None]
+    deviations[~defined] = 0.0
+    return count, mean, np.square(deviations, out=deviations).sum(-1)
 
 
 def merge(a: Parts, b: Parts) -> Parts:
-    """The parts of both: of the inputs of `a`, then those of `b`."""
+    """Merge the parts of two Stats: the inputs of `a`, then those of `b`."""
     merged = {name: a[name] + b[name] for name in ("histogram", "boot_sum", "boot_weight")}
     for names in (("count", "mean", "m2"), ("inputs", "input_mean", "input_m2")):
-        merged |= zip(names, _joined([a[name] for name in names], [b[name] for name in names]), strict=True)
+        merged |= zip(names, _merge_moments([a[name] for name in names], [b[name] for name in names]), strict=True)
     merged["low"], merged["high"] = np.fmin(a["low"], b["low"]), np.fmax(a["high"], b["high"])
     return merged | {"edges": a["edges"]}
 
 
-def _joined(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array, Array]:
-    """Number, mean and sum of squares of two sets from those of each (Chan, Golub & LeVeque 1979, eq. 2.1)."""
+def _merge_moments(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array, Array]:
+    """Merge count, mean and sum of squares of two sets (Chan, Golub & LeVeque 1979, eq. 2.1)."""
     (n, mean, m2), (n_b, mean_b, m2_b) = a, b
     count = n + n_b
     share = np.divide(n_b, count, out=np.zeros(count.shape), where=count > 0)
-    apart = np.where((n > 0) & (n_b > 0), mean_b - mean, 0.0)
-    middle = np.where(n > 0, mean + apart * share, mean_b)
-    return count, middle, m2 + m2_b + apart * apart * n * share
+    difference = np.where((n > 0) & (n_b > 0), mean_b - mean, 0.0)
+    merged = np.where(n > 0, mean + difference * share, mean_b)
+    return count, merged, m2 + m2_b + difference * difference * n * share
 
 
-def _extreme(values: Array, of: Any) -> Array:
-    found: Array = of(values, axis=-1)
-    return np.where(np.isfinite(found), found, np.nan)
+def _extreme(values: Array, reduce: Any) -> Array:
+    extreme: Array = reduce(values, axis=-1)
+    return np.where(np.isfinite(extreme), extreme, np.nan)
 
 
 def edges_for(low: float | None, high: float | None, unit: str, columns: bool) -> Array:
-    """Edges of bins, fixed in advance by what is known of a measure.
+    """Return the edges of histogram bins, which depend on a measure's range and unit only.
 
-    Between both ends of its range where it has two; up to 10 nats where that is its unit (22,026 tokens); else of equal width from -1 to 1 (from 0 if nothing
-    is below), and from there growing by a constant factor up to a million on either side.
+    Measures in nats have bins from 0 to 10 (22,026 tokens); those with a bounded range, bins over that range. Other bins have equal width from -1 to 1
+    (from 0 if the range begins there), then grow by a constant factor up to a million on either side.
     """
     bins = COLUMN_BINS if columns else BINS
     if unit == "nats":
@@ -100,92 +100,92 @@ def edges_for(low: float | None, high: float | None, unit: str, columns: bool) -
 
 
 def histogram(values: Array, defined: Array, edges: Array) -> Array:
-    """How many defined values lie in each bin, [..., N] -> [..., BINS]. A value on an edge belongs to the bin above, those beyond the ends to the first and last."""
+    """Count the defined values in each bin, [..., N] -> [..., BINS]. Values on an edge go to the bin above, values beyond the ends to the first or last bin."""
     bins = len(edges) - 1
     places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, bins - 1)
-    owner = np.arange(math.prod(values.shape[:-1]), dtype=np.int64).reshape(*values.shape[:-1], 1)
+    owner = np.arange(math.prod(values.shape[:-1]), dtype=np.int64).reshape(*values.shape[:-1], 1)  # [..., 1]
     flat = (owner * bins + places)[defined]
     return np.bincount(flat, minlength=owner.size * bins).reshape(*values.shape[:-1], bins)
 
 
 def replicates(entries: int) -> int:
-    """How many bootstrap replicates a measure of so many numbers per input gets."""
-    return max(LEAST, min(REPLICATES, BOOT_BYTES // (16 * max(1, entries))))
+    """Return the number of bootstrap replicates of a measure with `entries` numbers per input."""
+    return max(MIN_REPLICATES, min(REPLICATES, BOOT_BYTES // (16 * max(1, entries))))
 
 
 def bootstrap(means: Array, rows: Array, seed: int) -> Parts:
-    """Sums and weights of `means` [..., I] in every replicate, [B, ...] each: inputs are drawn with replacement, each by a Poisson(1) number of times.
+    """Return sums and weights of `means` [..., I] in every replicate, [B, ...] each. Each input is drawn a Poisson(1) number of times.
 
-    That number follows from seed, row and replicate alone, so chunks add up to what all inputs give at once.
+    That number depends on seed, row and replicate only, so the sums of chunks add up to the sums over all inputs.
     """
     shape = means.shape[:-1]
-    drawn = weights(seed, rows, replicates(math.prod(shape))).astype(np.float64)  # [B, I]
-    flat = means.reshape(-1, means.shape[-1]).T
+    drawn = bootstrap_weights(seed, rows, replicates(math.prod(shape))).astype(np.float64)  # [B, I]
+    flat = means.reshape(-1, means.shape[-1]).T  # [..., I] -> [I, ...]
     defined = np.isfinite(flat)
     total = drawn @ np.where(defined, flat, 0.0)
-    counted = drawn @ defined.astype(np.float64)
-    return {"boot_sum": total.reshape(-1, *shape), "boot_weight": counted.astype(np.int32).reshape(-1, *shape)}
+    weight = drawn @ defined.astype(np.float64)
+    return {"boot_sum": total.reshape(-1, *shape), "boot_weight": weight.astype(np.int32).reshape(-1, *shape)}
 
 
 def bootstrap_counts(counts: Array, rows: Array, seed: int) -> Array:
-    """The same for whole numbers of every input, [..., I] -> their sums in every replicate, [B, ...] int64."""
-    flat = counts.reshape(-1, counts.shape[-1]).T
-    drawn = weights(seed, rows, replicates(flat.shape[1])).astype(np.int64)
+    """Return sums of counts [..., I] in every replicate, [B, ...] int64."""
+    flat = counts.reshape(-1, counts.shape[-1]).T  # [..., I] -> [I, ...]
+    drawn = bootstrap_weights(seed, rows, replicates(flat.shape[1])).astype(np.int64)
     return (drawn @ flat).reshape(-1, *counts.shape[:-1])
 
 
-def weights(seed: int, rows: Array, count: int) -> Array:
-    """How often each row is drawn in each of `count` replicates, [count, I] int64."""
-    per_row = hashed(seed, rows)
-    uniform = _mixed(per_row + (np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN)[:, None]) >> np.uint64(11)
+def bootstrap_weights(seed: int, rows: Array, count: int) -> Array:
+    """Return how often each row is drawn in each of `count` replicates, [count, I] int64."""
+    per_row = hash_rows(seed, rows)
+    uniform = _mix(per_row + (np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN)[:, None]) >> np.uint64(11)
     return np.searchsorted(_POISSON, uniform * 2.0**-53, side="right")
 
 
-def hashed(seed: int, rows: Array) -> Array:
-    """64 evenly spread bits for each row, uint64 [I]; others for another seed."""
-    start = _mixed(np.array([seed], np.uint64) + _GOLDEN)
-    return _mixed(start ^ (np.asarray(rows).astype(np.uint64) * _GOLDEN))
+def hash_rows(seed: int, rows: Array) -> Array:
+    """Hash row numbers with a seed to 64 uniform bits, uint64 [I]."""
+    start = _mix(np.array([seed], np.uint64) + _GOLDEN)
+    return _mix(start ^ (np.asarray(rows).astype(np.uint64) * _GOLDEN))
 
 
-def _mixed(x: Array) -> Array:
-    """The finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
+def _mix(x: Array) -> Array:
+    """Apply the finaliser of SplitMix64 (Steele, Lea & Flood 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: Array = x ^ (x >> np.uint64(31))
     return mixed
 
 
-def drawn(seed: int, rows: Array, most: int = SAMPLE) -> Array:
-    """Up to `most` of the rows, evenly drawn: those of the smallest hashes, in order. Of the union of two sets it draws what it drew from both."""
+def draw_rows(seed: int, rows: Array, count: int = SAMPLE) -> Array:
+    """Draw up to `count` rows uniformly: those with the smallest hashes, sorted. Drawing from the union of two draws equals drawing from all rows."""
     rows = np.unique(np.asarray(rows, np.int64))
-    return np.sort(rows[np.argsort(hashed(seed, rows), kind="stable")[:most]])
+    return np.sort(rows[np.argsort(hash_rows(seed, rows), kind="stable")[:count]])
 
 
 def top(means: Array, rows: Array) -> Parts:
-    """The TOP largest of means [..., I] and the rows they are of, [..., TOP] each, largest first; of equal ones the first rows. Row -1 and NaN where there are fewer."""
+    """Return the TOP largest of means [..., I] and their rows, [..., TOP] each, largest first; ties go to the first rows. Padded with NaN and row -1."""
     places = np.argsort(rows, kind="stable")
     values = np.where(np.isfinite(means), means, -np.inf)[..., places]
     if values.shape[-1] > 4 * TOP:
-        values, names = _promising(values, rows[places])
+        values, names = _preselect(values, rows[places])
     else:
         names = np.broadcast_to(rows[places], values.shape)
     return _largest(values, names)
 
 
-def _promising(values: Array, rows: Array) -> tuple[Array, Array]:
-    """The largest 2 TOP values of each line and their rows in order, where no tie decides; of equal ones there may be more than that many, so then all."""
+def _preselect(values: Array, rows: Array) -> tuple[Array, Array]:
+    """Return the 2 TOP largest values of each line with their rows, in row order; all values if ties make that ambiguous. Saves sorting everything."""
     kept = 2 * TOP
     order = np.argpartition(values, values.shape[-1] - kept, axis=-1)[..., -kept:]
     order.sort(axis=-1)
-    found = np.take_along_axis(values, order, -1)
-    least, ranked = found.min(-1), np.sort(found, axis=-1)[..., -TOP]
-    if bool((least < ranked).all()):
-        return found, rows[order]
+    largest = np.take_along_axis(values, order, -1)
+    smallest, needed = largest.min(-1), np.sort(largest, axis=-1)[..., -TOP]
+    if bool((smallest < needed).all()):
+        return largest, rows[order]
     return values, np.broadcast_to(rows, values.shape)
 
 
 def merge_top(a: Parts, b: Parts) -> Parts:
-    """The largest of both."""
+    """Merge two rankings."""
     value, row = (np.concatenate([a[name], b[name]], axis=-1) for name in ("value", "row"))
     value = np.where(row < 0, -np.inf, value)
     order = np.argsort(row, axis=-1, kind="stable")
@@ -193,7 +193,7 @@ def merge_top(a: Parts, b: Parts) -> Parts:
 
 
 def _largest(values: Array, rows: Array) -> Parts:
-    """The TOP largest of values [..., N] whose rows are in order; -inf is none."""
+    """Return the TOP largest of values [..., N] whose rows are sorted; -inf means missing."""
     order = np.argsort(-values, axis=-1, kind="stable")[..., :TOP]
     value, row = np.take_along_axis(values, order, -1), np.take_along_axis(rows, order, -1)
     empty = np.isneginf(value)

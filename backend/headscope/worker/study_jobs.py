@@ -154,7 +154,7 @@ class StudyJobs:
             self._catalog.check(located)
         digests = product(*(_digests(located) for located in found))
         here = all(located.folder is not None for located in found)
-        if here and content not in {request.part(several, rows.digest) for several in digests}:
+        if here and content not in {request.chunk_key(several, rows.digest) for several in digests}:
             raise CorruptModel("The model's files changed after the study was accepted. Send it again.")
         return found
 

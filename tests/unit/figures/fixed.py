@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from headscope.figures import FIGURES, Held
-from headscope.figures.paper import PALETTES
+from headscope.figures import FIGURES
+from headscope.figures.theme import PALETTES
 from headscope.measures import MEASURES
+from headscope.store.export import Flat
 
 FILE = Path(__file__).parents[3] / "frontend" / "gallery" / "figures.json"
 LAYERS, HEADS, TOKENS = 6, 12, 34
 
 
-def numbers() -> Held:
+def numbers() -> Flat:
     """Measures of the shape that an analysis has; no model was asked."""
     random = np.random.default_rng(7)
     layer = np.arange(LAYERS)[:, None, None]
@@ -63,7 +64,7 @@ def numbers() -> Held:
         "request": {"measures": [{"name": measure} for measure in found]},
     }
     arrays = {f"measure/{measure}/{lens}": each for measure, lenses in found.items() for lens, each in lenses.items()}
-    return Held(document, {**arrays, "keys": np.full((LAYERS, TOKENS), TOKENS)})
+    return Flat(document, {**arrays, "keys": np.full((LAYERS, TOKENS), TOKENS)})
 
 
 def _key(name: str, params: dict[str, Any]) -> str:
@@ -75,11 +76,11 @@ def drawn() -> dict[str, Any]:
     held = numbers()
     asked: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in FIGURES] + [("entropy", {"layer": 4})]
     tables = {
-        _key(name, params): FIGURES[name].drawn(held, FIGURES[name].params(**params)).csv() for name, params in asked
+        _key(name, params): FIGURES[name].build(held, FIGURES[name].params(**params)).csv() for name, params in asked
     }
     return {"tables": tables, "declared": [figure.describe() for figure in FIGURES.values()]} | {
         theme: {
-            _key(name, params): FIGURES[name].drawn(held, FIGURES[name].params(**params), theme).figure()
+            _key(name, params): FIGURES[name].build(held, FIGURES[name].params(**params), theme).figure()
             for name, params in asked
         }
         for theme in PALETTES

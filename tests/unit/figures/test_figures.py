@@ -19,9 +19,10 @@ import headscope
 import headscope.figures
 from headscope import FIGURES
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
-from headscope.figures.paper import PALETTES
-from headscope.figures.violin import PLACES, density
+from headscope.figures.theme import PALETTES
+from headscope.figures.violin import POINTS, density
 from headscope.measures import MEASURES
+from headscope.store.export import Flat
 from tests.unit.figures import fixed
 
 NEEDED = sorted({measure for figure in FIGURES.values() for measure in figure.measures})
@@ -38,8 +39,8 @@ def analysis(minilm: headscope.Model) -> headscope.Analysis:
 def rows(analysis: headscope.Analysis, name: str, **params: Any) -> list[dict[str, str]]:
     """The figure's table."""
     figure = FIGURES[name]
-    held = headscope.figures.Held(analysis.result.to_document(), analysis.result.to_arrays())
-    return list(csv.DictReader(io.StringIO(figure.drawn(held, figure.params(**params)).csv())))
+    held = Flat(analysis.result.to_document(), analysis.result.to_arrays())
+    return list(csv.DictReader(io.StringIO(figure.build(held, figure.params(**params)).csv())))
 
 
 def slow_density(values: list[float], places: list[float]) -> list[float]:
@@ -70,7 +71,7 @@ def test_density_is_the_kernel_density(kind: str) -> None:
         "few": np.array([0.1, 0.5, 0.9, 2.2]),
     }[kind]
     places, found = density(values)
-    assert (places[0], places[-1], len(places)) == (values.min(), values.max(), PLACES)
+    assert (places[0], places[-1], len(places)) == (values.min(), values.max(), POINTS)
     reference = slow_density(values.tolist(), places.tolist())
     assert np.allclose(found, reference, atol=0.01 * max(reference))
 
@@ -210,7 +211,7 @@ def test_what_is_refused(minilm: headscope.Model) -> None:
     a = headscope.analyze(minilm, "The cat sat.", measures=("entropy",))
     with pytest.raises(Unknown, match="entropy, token_similarity"):
         a.figure("no-such-figure")
-    with pytest.raises(NotReady, match="drawn from rank"):
+    with pytest.raises(NotReady, match="needs the measure rank"):
         a.figure("rank")
     with pytest.raises(Unsupported, match="computed for: weights"):
         a.figure("entropy", lens="max-entropy")

@@ -13,12 +13,13 @@ import pytest
 
 import headscope
 from headscope.errors import NotReady, Unknown, Unsupported
-from headscope.figures.paper import PALETTES
 from headscope.figures.studies import STUDY_FIGURES
+from headscope.figures.studies.tables import build_table
+from headscope.figures.theme import PALETTES
 from headscope.figures.violin import density, density_of_counts
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
-from headscope.studies.results import tables
+from headscope.studies.figure_needs import FIGURE_NEEDS, drawable_figures
 
 TAGGED = [
     ("Ann met Bob in Oslo .", "PROPN VERB PROPN ADP PROPN PUNCT", "I-PER O I-PER O I-LOC O"),
@@ -49,7 +50,7 @@ def one_by_one(minilm: headscope.Model) -> list[Any]:
 
 def rows(study: Any, name: str, **params: Any) -> list[dict[str, Any]]:
     """The figure's table."""
-    found = tables.table(study, name, params)
+    found = build_table(study, name, params)
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
@@ -92,7 +93,7 @@ def test_declarations(name: str) -> None:
 
 
 def test_all_of_them_can_be_drawn(study: Any) -> None:
-    assert tables.drawable(study.document) == list(STUDY_FIGURES)
+    assert drawable_figures(study.document) == list(STUDY_FIGURES) == list(FIGURE_NEEDS)
 
 
 @pytest.mark.parametrize("lens", ["weights", "effective"])
@@ -251,7 +252,7 @@ def test_no_axis_title_is_above_a_panel(study: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, figure in STUDY_FIGURES.items() if "against" not in figure.asks])
 def test_every_variant_is_drawn_or_the_one_is_named(study: Any, name: str) -> None:
-    drawn = STUDY_FIGURES[name].drawn(study, STUDY_FIGURES[name].params())
+    drawn = STUDY_FIGURES[name].build(study, STUDY_FIGURES[name].params())
     told = json.dumps([drawn.traces, drawn.layout], default=str)
     assert ("jump" in told) != STUDY_FIGURES[name].of_one
     assert "softmax" in told
@@ -306,8 +307,8 @@ def test_intervals_come_from_resampling_inputs(study: Any, one_by_one: list[Any]
 def test_what_is_refused(minilm: headscope.Model) -> None:
     """In one sentence that says what to do."""
     small = headscope.study(minilm, ["The cat sat.", "It rained all day."], lenses=("weights",), measures=("entropy",))
-    assert tables.drawable(small.document) == ["entropy"]
-    with pytest.raises(NotReady, match="Send it again"):
+    assert drawable_figures(small.document) == ["entropy"]
+    with pytest.raises(NotReady, match="Run the study again"):
         small.figure("residual-ratio")
     with pytest.raises(NotReady, match="against"):
         small.figure("tuning")
@@ -317,7 +318,7 @@ def test_what_is_refused(minilm: headscope.Model) -> None:
         small.figure("entropy", variant=1)
     with pytest.raises(Unsupported, match="computed for: weights"):
         small.figure("entropy", lens="max-entropy")
-    with pytest.raises(Unknown, match="no such figure"):
+    with pytest.raises(Unknown, match="Unknown study figure"):
         small.figure("no-such-figure")
     labelled = headscope.study(minilm, ["The cat sat."], lenses=("weights",), measures=("connections",))
     with pytest.raises(NotReady, match="labels"):

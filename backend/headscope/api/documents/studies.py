@@ -8,7 +8,8 @@ from typing import Any
 
 from ...jobs import ChunkState, Job
 from ...store import Stored
-from ...studies.results import tables
+from ...studies.figure_needs import drawable_figures
+from ...studies.results.tables import table_names
 from ..schemas.studies import StudyDocument, StudyEvent, StudyItem, StudyProgress
 from .analyses import to_problem
 
@@ -128,8 +129,8 @@ def to_document(
             "inputs": inputs,
             "lenses": list(known["lenses"]),
             "measures": list(known["measures"]),
-            "figures": tables.drawable(known) if stored else [],
-            "tables": tables.names(known) if stored else [],
+            "figures": drawable_figures(known) if stored else [],
+            "tables": table_names(known) if stored else [],
             "created": job.created if job else None,
             "finished": job.finished if job else None,
             "links": _links(id_),

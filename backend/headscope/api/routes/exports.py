@@ -16,7 +16,6 @@ from ...jobs import JobKind
 from ...lenses import LENSES
 from ...server.service import Service
 from ...store import Stored, export
-from ...studies import single
 from ...studies.results import headvis
 from ..dependencies import READS, AnalysisId, ServiceDep, check_kept, limit_by, read
 from ..documents.standalone import stream_page
@@ -100,7 +99,7 @@ def _next_piece(chunks: Chunks) -> bytes:
 
 def _stream_headvis(stored: Stored) -> Chunks:
     check_kept(stored, "weights")
-    return headvis.stream(single.summary_of(stored, headvis.MEASURES))
+    return headvis.stream(headvis.summary_of_analysis(stored))
 
 
 def _stream_page(service: Service, id_: str, stored: Stored) -> Chunks:

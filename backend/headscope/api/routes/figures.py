@@ -12,9 +12,9 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
 from ...errors import FigureNotDrawn, QueueFull, TimedOut
-from ...figures import Figure, Theme, named
-from ...figures.rendering import MEDIA, Image, Renderer
-from ...figures.script import script
+from ...figures import Figure, Theme, find_figure
+from ...figures.images import MEDIA, ImageFormat, Renderer
+from ...figures.plotly_script import load_script
 from ...figures.studies import StudyFigure
 from ...jobs import JobKind
 from ...server.service import Service
@@ -72,7 +72,7 @@ async def figure(
 
     JSON is a plotly figure whose layout.meta.sentence describes it in words. PNG has 3 pixels per px.
     """
-    return await draw_figure(request, service, id_, named(figure), style)
+    return await draw_figure(request, service, id_, find_figure(figure), style)
 
 
 async def draw_figure(
@@ -83,7 +83,7 @@ async def draw_figure(
 
     def draw(stored: Stored) -> Response:
         numbers: Any = StudySummary(stored.document, stored.arrays) if kind == "study" else stored
-        drawing = figure.drawn(numbers, params, style.theme)
+        drawing = figure.build(numbers, params, style.theme)
         if style.format == "csv":
             return Response(drawing.csv(), media_type=CSV)
         return Response(json.dumps(drawing.figure(), allow_nan=False), media_type="application/json")
@@ -109,7 +109,7 @@ def parse_params(figure: AnyFigure, request: Request) -> BaseModel:
         raise RequestValidationError([{**item, "loc": ("query", *item["loc"])} for item in error.errors()]) from None
 
 
-async def _render(request: Request, response: Response, image: Image, width: int, height: int) -> bytes:
+async def _render(request: Request, response: Response, image: ImageFormat, width: int, height: int) -> bytes:
     """Render the plotly JSON of a response as an image, or return the cached image."""
     cache: ResponseCache = request.app.state.response_cache
     renderer: Renderer = request.app.state.renderer
@@ -124,7 +124,7 @@ async def _render(request: Request, response: Response, image: Image, width: int
 @page.get("/assets/plotly.js")
 async def plotly(request: Request) -> Response:
     """Serve plotly.js, which the page loads when a figure is opened."""
-    source = await asyncio.to_thread(script)
+    source = await asyncio.to_thread(load_script)
     headers = {"Cache-Control": "no-cache", "ETag": f'"{source.tag}"', "Vary": "Accept-Encoding"}
     if source.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)

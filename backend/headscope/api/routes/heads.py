@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ...core.tokens import Token
-from ...query import Scene, Subject, find, heads_there, understand
-from ...query.grammar import MOST_CHARACTERS
+from ...query import SearchSpace, SentenceContext, existing_heads, find, understand
+from ...query.grammar import MAX_CHARACTERS
 from ...store import Stored
 from ..dependencies import AnalysisId, ServiceDep, check_lens
 from ..http.conditional import CONDITIONAL, serve_result
@@ -25,7 +25,7 @@ async def heads(
     request: Request,
     service: ServiceDep,
     where: Annotated[
-        str, Query(description=f"The query, at most {MOST_CHARACTERS} characters; empty for all heads.")
+        str, Query(description=f"The query, at most {MAX_CHARACTERS} characters; empty for all heads.")
     ] = "",
     lens: Annotated[
         str, Query(max_length=100, description="Lens of the measures in the query that do not name one.")
@@ -35,7 +35,7 @@ async def heads(
 
     def search(stored: Stored) -> Response:
         check_lens(stored, lens)
-        found = FoundHeads.model_validate(find(subject_of(stored, lens), where), from_attributes=True)
+        found = FoundHeads.model_validate(find(search_space_of(stored, lens), where), from_attributes=True)
         return Response(found.model_dump_json(), media_type=MEDIA["json"])
 
     return await serve_result(request, service, id_, "json", search)
@@ -47,36 +47,36 @@ async def ask(
     request: Request,
     service: ServiceDep,
     q: Annotated[
-        str, Query(description=f"A query, or a sentence in plain English: at most {MOST_CHARACTERS} characters.")
+        str, Query(description=f"A query, or a sentence in plain English: at most {MAX_CHARACTERS} characters.")
     ],
 ) -> Response:
     """Interpret a query or a sentence about this analysis. The response is a view to show, or a question if the sentence is ambiguous or unknown."""
 
     def interpret(stored: Stored) -> Response:
-        asked = Asked.model_validate(understand(q, scene_of(stored.document)), from_attributes=True)
+        asked = Asked.model_validate(understand(q, context_of(stored.document)), from_attributes=True)
         return Response(asked.model_dump_json(), media_type=MEDIA["json"])
 
     return await serve_result(request, service, id_, "json", interpret)
 
 
-def subject_of(stored: Stored, lens: str) -> Subject:
+def search_space_of(stored: Stored, lens: str) -> SearchSpace:
     """Return the heads and measures of an analysis that queries refer to."""
     document, arrays = stored.document, stored.arrays
     shape = (len(document["layers"]), len(document["heads"]))
-    return Subject(
+    return SearchSpace(
         layers=document["layers"],
         heads=document["heads"],
-        there=heads_there((arrays[f"tile/{name}/scale"] for name in document["lenses"]), shape),
+        exists=existing_heads((arrays[f"tile/{name}/scale"] for name in document["lenses"]), shape),
         computed=document["measures"],
         values=lambda measure, of: arrays[f"measure/{measure}/{of}"],
         lens=lens,
     )
 
 
-def scene_of(document: dict[str, Any]) -> Scene:
+def context_of(document: dict[str, Any]) -> SentenceContext:
     """Return the layers, heads and tokens of an analysis that sentences refer to."""
     tokens, keys = (
         [Token(**{**token, "box": None}) for token in document[side] or document["tokens"]]
         for side in ("tokens", "key_tokens")
     )
-    return Scene(document["layers"], document["heads"], tokens, keys)
+    return SentenceContext(document["layers"], document["heads"], tokens, keys)

@@ -10,9 +10,10 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from ...core.streams import Chunks
-from ...figures.studies import STUDY_FIGURES, named
+from ...figures.studies import STUDY_FIGURES, find_figure
+from ...figures.studies.tables import build_table
 from ...store import Stored, export
-from ...studies.results import finding, headvis, tables, writing
+from ...studies.results import finding, headvis, table_files
 from ...studies.results.summary import StudySummary
 from ..dependencies import READS, ServiceDep, StudyId, limit_by
 from ..error_responses import media
@@ -31,7 +32,7 @@ Index = Annotated[int, InPath(ge=0, le=100_000)]
 Row = Annotated[int, Field(ge=0, le=10**12)]
 Lens = Annotated[str, Query(max_length=100, description="Lens of the measures.")]
 
-TABLES = media(*writing.MEDIA.values())
+TABLES = media(*table_files.MEDIA.values())
 
 
 def summary_of(stored: Stored) -> StudySummary:
@@ -105,7 +106,7 @@ async def figure(
 
     JSON is a plotly figure whose layout.meta.sentence describes it in words. PNG has 3 pixels per px.
     """
-    return await figures.draw_figure(request, service, id_, named(figure), style, "study")
+    return await figures.draw_figure(request, service, id_, find_figure(figure), style, "study")
 
 
 @router.get("/tables/{table}", responses={**CONDITIONAL, **TABLES}, response_class=Response)
@@ -115,19 +116,19 @@ async def table(
     request: Request,
     service: ServiceDep,
     format_: Annotated[
-        writing.TableFormat, Query(alias="format", description="The LaTeX table requires booktabs.")
+        table_files.TableFormat, Query(alias="format", description="The LaTeX table requires booktabs.")
     ] = "json",
 ) -> Response:
     """Return a table of the study: heads, inputs, failed, or the data of a figure. Further query parameters are those of the figure."""
     params = figures.parse_params(STUDY_FIGURES[table], request).model_dump() if table in STUDY_FIGURES else {}
 
     def write(stored: Stored) -> Response:
-        content = tables.table(summary_of(stored), table, params)
-        return Response(writing.WRITERS[format_](content), media_type=writing.MEDIA[format_])
+        content = build_table(summary_of(stored), table, params)
+        return Response(table_files.WRITERS[format_](content), media_type=table_files.MEDIA[format_])
 
     response = await serve_result(request, service, id_, format_, write, kind="study", whole=format_ == "json")
     if format_ != "json":
-        name = f"headscope-{id_[:8]}-{table}.{writing.SUFFIXES[format_]}"
+        name = f"headscope-{id_[:8]}-{table}.{table_files.SUFFIXES[format_]}"
         response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

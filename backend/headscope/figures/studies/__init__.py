@@ -1,16 +1,16 @@
-"""Figures of a study, as plotly draws them, each named after what it shows in the paper it is from. One family per file, one line per figure here."""
+"""Plotly figures of a study, named after what they show in the papers they are from. One family per module."""
 
 from __future__ import annotations
 
 from ...errors import Unknown
-from .cost import LENS_COST
 from .figure import StudyFigure
-from .heads import HEAD_ENTROPY, HEAD_METRICS
+from .head_entropy import HEAD_ENTROPY
+from .head_grids import HEAD_METRICS, SPECIAL_MAPS, TUNING
+from .lens_cost import LENS_COST
 from .lines import MIXING_RATIO, NORMS, RESIDUAL_RATIO
-from .maps import SPECIAL_MAPS, TUNING
+from .maps import LENS_PAIR, PATTERN_GRID
 from .shares import CONNECTIONS, PATTERN_SHARES
-from .shown import LENS_PAIR, PATTERN_GRID
-from .types import TOKEN_TYPES
+from .token_types import TOKEN_TYPES
 from .violins import ENTROPY, TOKEN_SIMILARITY
 
 STUDY_FIGURES: dict[str, StudyFigure] = {
@@ -35,11 +35,11 @@ STUDY_FIGURES: dict[str, StudyFigure] = {
 }
 
 
-def named(name: str) -> StudyFigure:
-    """The figure of that name. Raises Unknown."""
+def find_figure(name: str) -> StudyFigure:
+    """Return a figure by name. Raises Unknown."""
     if name not in STUDY_FIGURES:
-        raise Unknown("figure", f"There is no such figure. There are: {', '.join(STUDY_FIGURES)}.", pointer="/figure")
+        raise Unknown("figure", f"Unknown study figure. Available: {', '.join(STUDY_FIGURES)}.", pointer="/figure")
     return STUDY_FIGURES[name]
 
 
-__all__ = ["STUDY_FIGURES", "StudyFigure", "named"]
+__all__ = ["STUDY_FIGURES", "StudyFigure", "find_figure"]

@@ -1,144 +1,269 @@
-"""Numbers of every head as a coloured cell: attention to special tokens by each lens, and how alike two variants are."""
+"""Maps of the one input that a study shows: a head through several lenses, and grids of all heads with their patterns."""
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
-from ...measures.compare import COMPARISONS
+from ...measures import MEASURES
+from ...studies.results.means import Array
 from ...studies.results.summary import StudySummary
 from ..figure import Drawing
-from ..paper import Palette, layout, plain, said
-from .figure import BOUNDS, Means, StudyFigure, VariantParams, column, maps_of_heads, means, picked, resampled, titles
-from .panels import Panel, Scale, head_columns, heads_map, laid, layer_rows, reach, scale
+from ..theme import Palette, format_number, rows_by_head, to_json
+from .figure import MapParams, StudyFigure, VariantParams, comparable_lenses, variant_names
+from .panels import Panel, arrange_panels, color_range, color_scale, head_columns, layer_rows, sequential_scale
 
-TOKENS = {"first": "[CLS] or first", "separator": "[SEP]"}
+NAME = "patterns"
+# Cells per side that a map is pooled to in a grid, and cells of space around it.
+TILE, ROOM = 20, 2
+# Maximum token labels along an axis; more are thinned out.
+MAX_TOKEN_LABELS = 24
 
 
-def special_maps(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
-    """A map of heads for each token and lens: rows of panels are tokens, columns lenses, and every lens has one scale."""
-    one, lenses = study.variant(params.variant), maps_of_heads(study.lenses_of("special_tokens"))
-    layers, heads = one["layers"], one["heads"]
-    found = {lens: means(study, "special_tokens", lens, params.variant) for lens in lenses}
-    panels, rows, words = list[Panel](), list[list[Cell]](), list[str]()
-    for kind, title in TOKENS.items():
-        at = column("special_tokens", kind)
-        for number, lens in enumerate(lenses):
-            each = found[lens].of(picked(at))
-            low, high = each.interval()
-            both = [found[lens].mean[..., column("special_tokens", name)] for name in TOKENS]
-            cells = heads_map(
-                palette, each.mean, layers, heads, what=f"mean attention to {title}", bounds=reach(*both), about=np.stack([low, high], -1), says=BOUNDS,
-            )  # fmt: skip
-            across = head_columns(palette, heads, "head" if kind == "separator" else "")
-            panels.append(
-                Panel(
-                    f"{title}, {LENSES[lens].title}",
-                    [cells],
-                    across,
-                    layer_rows(palette, layers, "layer" if number == 0 else ""),
-                    Scale(),
-                )
-            )
-            rows += [
-                [kind, lens, layer, head, *plain([each.mean[i, j], low[i, j], high[i, j]], 10)]
-                for i, layer in enumerate(layers)
-                for j, head in enumerate(heads)
-            ]
-            words.append(
-                f"{title} by {LENSES[lens].title}: {said(float(np.nanmean(each.mean)))}"
-                if np.isfinite(each.mean).any()
-                else f"{title} by {LENSES[lens].title}: not there"
-            )
-    traces, arranged = laid(palette, panels, len(lenses))
-    columns = ("token", "lens", "layer", "head", "mean", "low", "high")
-    return Drawing(
-        traces, arranged, f"Mean over heads of the attention of other tokens. {'; '.join(words)}.", columns, rows
+class LensPairParams(VariantParams):
+    """Which head."""
+
+    layer: int | None = Field(
+        default=None, ge=0, description="Its layer; by default that of the head whose maps differ most."
     )
+    head: int | None = Field(default=None, ge=0, description="The head; by default the one whose maps differ most.")
 
 
-SPECIAL_MAPS = StudyFigure(
-    name="special-maps",
-    title="Attention to [CLS] and [SEP]",
-    doc="How much of their attention other tokens give to [CLS] (or a special first token) and to the [SEP] that gets most, for every layer and head, through each "
-    "lens: the mean over queries, then over inputs.",
-    not_="Not the published code's average, which counts padding and the special tokens' own rows. Signed for effective attention, where entries of different "
-    "queries cancel; "
-    "each lens has a scale of its own.",
-    citation="Sun & Marasović 2021, figs. 5 and 6; after Kovaleva et al. 2019, fig. 6",
-    params=VariantParams,
-    measures=("special_tokens",),
-    lenses=("weights", "effective"),
-    of_one=True,
-    draw=special_maps,
-)
+def _shown_maps(study: StudySummary, lens: str, variant: int) -> Array:
+    """Return the maps of the input that is shown, [L, H, n, n]. Raises NotReady."""
+    name = f"shown/{variant}/{lens}/map"
+    if name not in study.arrays:
+        raise NotReady(
+            "The study has no map to show through this lens. Run it again with the lens, and with inputs of at most 96 tokens."
+        )
+    return study.arrays[name].astype(float)
 
 
-class TuningParams(BaseModel):
-    """Which comparison, of which map."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    lens: str = Field(default="weights", max_length=100, description="The lens whose maps were compared.")
-    comparison: Literal["cosine", "js_divergence"] = Field(default="cosine", description="How alike two maps are.")
-
-
-def tuning(study: StudySummary, params: TuningParams, palette: Palette) -> Drawing:
-    """A cell per head, darker the more its maps differ."""
-    found, one, what = compared(study, params), study.variants[0], COMPARISONS[params.comparison]
-    low, high = found.interval()
-    layers, heads, alike = one["layers"], one["heads"], params.comparison == "cosine"
-    defined = found.mean[np.isfinite(found.mean)]
-    bounds = (float(defined.min(initial=1.0)), 1.0) if alike else (0.0, float(defined.max(initial=1e-6)))
-    cells = heads_map(
-        palette, found.mean, layers, heads, what=what.title.lower(), bounds=(min(bounds[0], bounds[1] - 1e-6), bounds[1]),
-        about=np.stack([low, high], -1), says=BOUNDS,
-    )  # fmt: skip
-    if alike:
-        colours = [palette.paper, palette.more, palette.more_end]
-        cells["colorscale"] = [[at / 2, colour] for at, colour in enumerate(reversed(colours))]
-    cells |= {"showscale": True, "colorbar": scale(palette, what.title.lower())}
-    by_layer = [float(np.nanmean(row)) for row in found.mean]
-    names = " and ".join(titles(study))
+def draw_lens_pair(study: StudySummary, params: LensPairParams, palette: Palette) -> Drawing:
+    """Draw a panel per lens, with the map of one head for one input."""
+    variant = study.variant(params.variant)
+    lenses = comparable_lenses(lens for lens in LENSES if f"shown/{params.variant}/{lens}/map" in study.arrays)
+    maps = {lens: _shown_maps(study, lens, params.variant) for lens in lenses or ["weights"]}
+    i, j = _choose_head(study, params, maps)
+    row, names = _shown_input(study, lenses[0], params.variant)
+    layer, head = variant["layers"][i], variant["heads"][j]
+    panels = [
+        Panel(
+            LENSES[lens].title,
+            [_draw_map(palette, each[i, j], names, layer, head, row)],
+            _token_axis(names, "key"),
+            _token_axis(names, "query" if at == 0 else "", down=True),
+            has_color_bar=True,
+        )
+        for at, (lens, each) in enumerate(maps.items())
+    ]
+    traces, arranged = arrange_panels(palette, panels, len(panels))
+    first, *others = (each[i, j] for each in maps.values())
+    differences = [float(np.abs(each - first).sum() / np.abs(first).sum()) for each in others]
     return Drawing(
-        [cells],
-        layout(palette, head_columns(palette, heads), layer_rows(palette, layers)),
-        f"{what.title} of the maps of {names}, mean over heads by layer: {', '.join(said(number) for number in by_layer)}.",
-        ("layer", "head", params.comparison, "low", "high"),
+        traces,
+        arranged,
+        f"Head {layer}.{head} on row {row}, {len(names)} tokens, through {' and '.join(LENSES[lens].title for lens in lenses)}."
+        f"{_describe_differences(differences)}",
+        ("row", "layer", "head", "query", "key", "query_token", "key_token", *lenses),
         [
-            [layer, head, *plain([found.mean[i, j], low[i, j], high[i, j]], 10)]
-            for i, layer in enumerate(layers)
-            for j, head in enumerate(heads)
+            [row, layer, head, q, k, names[q], names[k], *to_json([maps[lens][i, j, q, k] for lens in lenses], 6)]
+            for q in range(len(names))
+            for k in range(len(names))
         ],
     )
 
 
-def compared(study: StudySummary, params: TuningParams) -> Means:
-    """The means of a comparison, [L, H]. Raises NotReady for a study of one variant, Unsupported for a lens that was not compared."""
-    if len(study.variants) < 2:
-        raise NotReady(
-            "This figure compares two variants. Send the study again with something to compare with (against)."
+def _describe_differences(differences: list[float]) -> str:
+    """Describe the distances of maps from the first one, in units of its sum of weights."""
+    if not differences:
+        return ""
+    if not any(differences):
+        return " The maps are identical."
+    shown = ", ".join(format_number(difference) for difference in differences)
+    return f" Their entries differ by {shown} times the sum of the weights."
+
+
+def _choose_head(study: StudySummary, params: LensPairParams, maps: dict[str, Array]) -> tuple[int, int]:
+    """Return the indices of the requested head, or of the one whose maps differ most. Raises Unknown."""
+    if params.layer is not None or params.head is not None:
+        return study.place(params.layer or 0, params.head or 0, params.variant)
+    first, *others = maps.values()
+    size = np.abs(first).sum((-1, -2))  # [L, H]
+    total = sum((np.abs(other - first).sum((-1, -2)) for other in others), np.zeros_like(size))
+    differences = total / np.where(size > 0, size, 1)
+    i, j = np.unravel_index(np.argmax(np.nan_to_num(differences)), differences.shape)
+    return int(i), int(j)
+
+
+def _shown_input(study: StudySummary, lens: str, variant: int) -> tuple[int, list[str]]:
+    """Return the row that is shown, and its tokens."""
+    prefix = f"shown/{variant}/{lens}"
+    tokens: list[str] = json.loads(study.arrays[f"{prefix}/tokens"].tobytes())
+    return int(study.arrays[f"{prefix}/row"][0]), tokens
+
+
+def _draw_map(palette: Palette, values: Array, names: list[str], layer: int, head: int, row: int) -> dict[str, Any]:
+    low, high = color_range(values)
+    return {
+        "type": "heatmap",
+        "z": [to_json(line, 4) for line in values],
+        "zmin": low,
+        "zmax": high,
+        "colorscale": color_scale(palette, low),
+        "customdata": [[[layer, head, row, query, key] for key in names] for query in names],
+        "hovertemplate": "%{customdata[3]} to %{customdata[4]}<br>%{z:.3g}<extra></extra>",
+    }
+
+
+def _token_axis(names: list[str], title: str, *, down: bool = False) -> dict[str, Any]:
+    """Return an axis of tokens, thinned out to MAX_TOKEN_LABELS."""
+    step = -(-len(names) // MAX_TOKEN_LABELS)
+    places = list(range(0, len(names), step))
+    ends = [len(names) - 0.5, -0.5] if down else [-0.5, len(names) - 0.5]
+    found = {"tickvals": places, "ticktext": [names[place] for place in places], "range": ends, "tickfont": {"size": 9}}
+    if not down:
+        found["tickangle"] = -90
+    elif not title:
+        found["showticklabels"] = False
+    return {
+        **found,
+        "title": {"text": title},
+        "showgrid": False,
+        "zeroline": False,
+        "automargin": True,
+        "fixedrange": True,
+    }
+
+
+LENS_PAIR = StudyFigure(
+    name="lens-pair",
+    title="One map by several lenses",
+    doc="The map of one head for one input of the study through each lens, side by side: by default the head whose maps differ most. The input is drawn by the "
+    "study's seed, if possible among those with more tokens than the head has "
+    "dimensions (at most 96).",
+    not_="Not the paper's picture of magnitudes: signed entries keep their sign, with zero as the background colour. If an input has no more tokens than the head has "
+    "dimensions, both maps are the same.",
+    citation="Sun & Marasović 2021, figs. 2 and 7",
+    params=LensPairParams,
+    of_one=True,
+    draw=draw_lens_pair,
+)
+
+
+def draw_pattern_grid(study: StudySummary, params: MapParams, palette: Palette) -> Drawing:
+    """Draw a grid of all heads' maps for each variant: vertical heads are greyed out, diagonal ones framed."""
+    panels, shapes, rows, words = list[Panel](), list[dict[str, Any]](), list[list[Cell]](), list[str]()
+    for number, title in enumerate(variant_names(study)):
+        variant = study.variants[number]
+        layers, heads = variant["layers"], variant["heads"]
+        counts = study.classes(NAME, params.lens, number)  # [L, H, classes]
+        kinds, shares = counts.argmax(-1), counts.max(-1) / np.maximum(counts.sum(-1), 1)
+        tiles = np.stack([[_pool(each) for each in line] for line in _shown_maps(study, params.lens, number)])
+        tiles = tiles / np.maximum(tiles.max((-1, -2), keepdims=True), 1e-12)
+        end = "" if number == 0 else str(number + 1)
+        names = np.array(MEASURES[NAME].classes)[kinds]
+        shapes += _frames(names, end, palette)
+        across, down = head_columns(palette, heads), layer_rows(palette, layers, "" if number else "layer")
+        panels.append(
+            Panel(title, [_draw_grid(palette, tiles), _draw_tips(layers, heads, names, shares)], across, down)
         )
-    return resampled(study.pair(params.comparison, params.lens))
+        rows += [
+            [title, layer, head, str(name), share]
+            for (layer, head, share), name in zip(rows_by_head(layers, heads, shares), names.ravel(), strict=True)
+        ]
+        parts = [f"{kind} {int((names == kind).sum())}" for kind in MEASURES[NAME].classes if (names == kind).any()]
+        words.append(f"{title}: {', '.join(parts)} of {names.size} heads")
+    traces, arranged = arrange_panels(palette, panels, len(panels), shapes=shapes)
+    head = ("variant", "layer", "head", "class", "share_of_inputs")
+    return Drawing(traces, arranged, f"Patterns of the heads, by majority over inputs. {'; '.join(words)}.", head, rows)
 
 
-TUNING = StudyFigure(
-    name="tuning",
-    title="Before and after fine-tuning",
-    doc="How alike the maps of each head are in two models (or under two mechanisms) on the same texts: the mean over inputs of the cosine between the two maps. "
-    "The stronger the colour, the more different (darker, in the papers).",
-    not_="Not near 0 for unrelated heads: weights are never negative and share stripes, which raises the cosine; the Jensen-Shannon divergence does not have that. "
-    "Maps are cropped to the tokens; "
-    "the published notebook flattens padded ones.",
-    citation="Sun & Marasović 2021, fig. 3; after Kovaleva et al. 2019, fig. 5",
-    params=TuningParams,
-    range=(-1.0, 1.0),
-    lenses=("weights",),
-    asks=("against",),
-    draw=tuning,
+def _pool(values: Array) -> Array:
+    """Pool a map [n, n] to [TILE, TILE] by the largest magnitude, so that no line is lost."""
+    n = values.shape[-1]
+    values = np.abs(np.nan_to_num(values))
+    starts = np.arange(TILE) * n // TILE
+    if n < TILE:
+        return np.asarray(values[starts][:, starts])
+    return np.asarray(np.maximum.reduceat(np.maximum.reduceat(values, starts, axis=0), starts, axis=1))
+
+
+def _draw_grid(palette: Palette, tiles: Array) -> dict[str, Any]:
+    """Draw all maps [L, H, TILE, TILE] as one heat map in units of heads, with space around each."""
+    layers, heads = tiles.shape[:2]
+    size = TILE + ROOM
+    cells = np.full((layers, size, heads, size), np.nan)  # [L, rows, H, columns]
+    cells[:, ROOM // 2 : ROOM // 2 + TILE, :, ROOM // 2 : ROOM // 2 + TILE] = tiles.transpose(0, 2, 1, 3)
+    values = cells.reshape(layers * size, heads * size)
+    return {
+        "type": "heatmap",
+        "z": [[None if not np.isfinite(value) else round(float(value), 2) for value in line] for line in values],
+        "x0": -0.5 + 0.5 / size,
+        "dx": 1 / size,
+        "y0": -0.5 + 0.5 / size,
+        "dy": 1 / size,
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": sequential_scale(palette),
+        "showscale": False,
+        "hoverinfo": "skip",
+    }
+
+
+def _draw_tips(layers: list[int], heads: list[int], names: Array, shares: Array) -> dict[str, Any]:
+    """Draw an invisible mark on every head, for its tooltip."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "showlegend": False,
+        "x": [place for _ in layers for place in range(len(heads))],
+        "y": [place for place in range(len(layers)) for _ in heads],
+        "marker": {"size": 18, "opacity": 0, "symbol": "square"},
+        "customdata": [
+            [layer, head, str(name), share]
+            for (layer, head, share), name in zip(
+                rows_by_head(layers, heads, shares, digits=3), names.ravel(), strict=True
+            )
+        ],
+        "hovertemplate": "Head %{customdata[0]}.%{customdata[1]}<br>%{customdata[2]} in %{customdata[3]:.0%} of inputs<extra></extra>",
+    }
+
+
+def _frames(names: Array, end: str, palette: Palette) -> list[dict[str, Any]]:
+    """Return a veil over vertical heads, and a frame around diagonal ones."""
+    frames = []
+    for i, j in np.ndindex(names.shape):
+        box = {
+            "type": "rect",
+            "xref": f"x{end}",
+            "yref": f"y{end}",
+            "x0": j - 0.47,
+            "x1": j + 0.47,
+            "y0": i - 0.47,
+            "y1": i + 0.47,
+        }
+        if str(names[i, j]).startswith("vertical"):
+            frames.append(box | {"fillcolor": palette.muted, "opacity": 0.55, "line": {"width": 0}})
+        if str(names[i, j]).endswith("diagonal"):
+            frames.append(box | {"line": {"color": palette.less, "width": 2}})
+    return frames
+
+
+PATTERN_GRID = StudyFigure(
+    name="pattern-grid",
+    title="Grid of patterns",
+    doc="Every head's map for one input, as a grid for each variant: heads that are vertical in most inputs are greyed out, diagonal ones have a frame. Two "
+    "models side by side show what changed.",
+    not_="Not the papers' own rule: TLM does not publish one, and PASTA's uses the first and the last token only. Maps are those of one input, classes those "
+    "of all inputs; each map has its own scale.",
+    citation="Yao et al. 2022, NLP From Scratch Without Large-Scale Pretraining (TLM), fig. of attention patterns; Yang et al. 2023, PASTA, fig. of vertical heads",
+    params=MapParams,
+    draw=draw_pattern_grid,
 )

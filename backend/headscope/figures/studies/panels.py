@@ -1,4 +1,4 @@
-"""Several pictures in one figure: their places and titles, maps of all heads, and colours from low to high."""
+"""Figures of several panels: their layout and titles, grids of heads, and colour scales."""
 
 from __future__ import annotations
 
@@ -9,59 +9,53 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..paper import Palette, axis, layout, plain, positions
+from ..theme import Palette, layout, positions, rows_by_head, to_json
+from .figure import INTERVAL_TIP
 
 Array = NDArray[Any]
-# Parts of the width and height between two panels: what the axes between them need.
+# Space between panels for their axes, as parts of the width and height.
 ACROSS, BETWEEN = 0.1, 0.2
-# The same where every panel has a scale of colours at its right.
+# Horizontal space if panels have a colour bar.
 BESIDE = 0.16
 
 
 @dataclass(frozen=True)
-class Scale:
-    """A bar of colours beside a panel; `title` says what it measures."""
-
-    title: str = ""
-
-
-@dataclass(frozen=True)
 class Panel:
-    """One picture of several: its title, traces, axes, and the scale of colours of its first trace if it is to be shown."""
+    """One of several panels: its title, traces and axes, and whether its first trace has a colour bar."""
 
     title: str
     traces: Sequence[dict[str, Any]]
     x: dict[str, Any]
     y: dict[str, Any]
-    scale: Scale | None = None
+    has_color_bar: bool = False
 
 
-def laid(
+def arrange_panels(
     palette: Palette, panels: Sequence[Panel], columns: int, **more: Any
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Traces and layout of panels, row by row from the top left. Of panels below each other the lowest names an axis that they share."""
+    """Return traces and layout of panels, row by row from the top left. An x axis shared by a column of panels is named once, at the bottom."""
     rows = -(-len(panels) // columns)
     traces, axes, titles = list[dict[str, Any]](), dict[str, Any](), list[dict[str, Any]]()
     for number, panel in enumerate(panels):
         row, column = divmod(number, columns)
-        left, right = _span(column, columns, BESIDE if any(each.scale for each in panels) else ACROSS)
+        left, right = _span(column, columns, BESIDE if any(each.has_color_bar for each in panels) else ACROSS)
         bottom, top = _span(rows - 1 - row, rows, BETWEEN)
         end = "" if number == 0 else str(number + 1)
         traces += [{**trace, "xaxis": f"x{end}", "yaxis": f"y{end}"} for trace in panel.traces]
-        if panel.scale is not None:
+        if panel.has_color_bar:
             at = {"x": right, "xpad": 4, "y": (bottom + top) / 2, "len": top - bottom}
-            traces[-len(panel.traces)] |= {"showscale": True, "colorbar": scale(palette, panel.scale.title, **at)}
+            traces[-len(panel.traces)] |= {"showscale": True, "colorbar": color_bar(palette, "", **at)}
         below = panels[number + columns].x if number + columns < len(panels) else {}
-        named = panel.x if below.get("title") != panel.x["title"] else {**panel.x, "title": {"text": ""}}
-        axes[f"xaxis{end}"] = {**named, "domain": [left, right], "anchor": f"y{end}"}
+        x = panel.x if below.get("title") != panel.x["title"] else {**panel.x, "title": {"text": ""}}
+        axes[f"xaxis{end}"] = {**x, "domain": [left, right], "anchor": f"y{end}"}
         axes[f"yaxis{end}"] = {**panel.y, "domain": [bottom, top], "anchor": f"x{end}"}
         titles.append(_title(palette, panel.title, left, top))
-    found = layout(palette, axes.pop("xaxis"), axes.pop("yaxis"), **more)
-    return traces, {**found, **axes, "annotations": titles, "margin": {**found["margin"], "t": 30}}
+    whole = layout(palette, axes.pop("xaxis"), axes.pop("yaxis"), **more)
+    return traces, {**whole, **axes, "annotations": titles, "margin": {**whole["margin"], "t": 30}}
 
 
 def _span(place: int, number: int, gap: float) -> tuple[float, float]:
-    """Where a panel begins and ends, of 0 to 1."""
+    """Return where a panel begins and ends, from 0 to 1."""
     size = (1 - gap * (number - 1)) / number
     low = place * (size + gap)
     return round(low, 4), round(min(1.0, low + size), 4)
@@ -72,23 +66,23 @@ def _title(palette: Palette, text: str, left: float, top: float) -> dict[str, An
     return {"text": text, "showarrow": False, "font": {"size": 12, "color": palette.ink}, **where}
 
 
-def sequential(palette: Palette) -> list[list[Any]]:
-    """From nothing (the paper) to much."""
+def sequential_scale(palette: Palette) -> list[list[Any]]:
+    """Return colours from zero (paper) to high."""
     return [[0, palette.paper], [0.5, palette.more], [1, palette.more_end]]
 
 
-def diverging(palette: Palette) -> list[list[Any]]:
-    """From far below 0 over 0 (the paper) to far above."""
+def _diverging_scale(palette: Palette) -> list[list[Any]]:
+    """Return colours from negative through zero (paper) to positive."""
     ends = [[0.75, palette.more], [1, palette.more_end]]
     return [[0, palette.less_end], [0.25, palette.less], [0.5, palette.paper], *ends]
 
 
-def tone(palette: Palette, low: float) -> list[list[Any]]:
-    """The colours for values from `low` on: signed ones have two."""
-    return diverging(palette) if low < 0 else sequential(palette)
+def color_scale(palette: Palette, low: float) -> list[list[Any]]:
+    """Return the colour scale of values from `low` on: diverging if they are signed."""
+    return _diverging_scale(palette) if low < 0 else sequential_scale(palette)
 
 
-def heads_map(
+def head_grid(
     palette: Palette,
     values: Array,
     layers: Sequence[int],
@@ -96,65 +90,55 @@ def heads_map(
     *,
     what: str,
     bounds: tuple[float, float],
-    about: Array | None = None,
-    says: str = "",
+    interval: tuple[Array, Array],
 ) -> dict[str, Any]:
-    """A coloured cell per head, [L, H]: rows are layers. `about` [L, H, N] follows layer and head in customdata, and `says` shows it."""
+    """Draw a coloured cell per head, [L, H]; rows are layers. The tooltip shows the `interval`, whose bounds are [L, H] each."""
     low, high = bounds
-    marks = np.empty((len(layers), len(heads), 2 + (0 if about is None else about.shape[-1])), dtype=object)
-    marks[..., 0], marks[..., 1] = np.array(layers)[:, None], np.array(heads)[None]
-    if about is not None:
-        for at in np.ndindex(about.shape[:2]):
-            marks[at][2:] = plain(about[at], 3)
+    rows = rows_by_head(layers, heads, *interval, digits=3)
+    by_layer = [rows[start : start + len(heads)] for start in range(0, len(rows), len(heads))]
     return {
         "type": "heatmap",
-        "z": [plain(row) for row in values],
+        "z": [to_json(row) for row in values],
         "x": list(range(len(heads))),
         "y": list(range(len(layers))),
         "zmin": low,
         "zmax": high,
-        "colorscale": tone(palette, low),
+        "colorscale": color_scale(palette, low),
         "xgap": 1,
         "ygap": 1,
         "showscale": False,
-        "customdata": marks.tolist(),
+        "customdata": by_layer,
         "hoverongaps": False,
-        "hovertemplate": f"Head %{{customdata[0]}}.%{{customdata[1]}}<br>{what} %{{z:.3g}}{says}<extra></extra>",
+        "hovertemplate": f"Head %{{customdata[0]}}.%{{customdata[1]}}<br>{what} %{{z:.3g}}{INTERVAL_TIP}<extra></extra>",
     }
 
 
-def scale(palette: Palette, title: str, **at: Any) -> dict[str, Any]:
-    """The bar that says what colour is how much."""
+def color_bar(palette: Palette, title: str, **at: Any) -> dict[str, Any]:
+    """Return a colour bar."""
     font = {"size": 10, "color": palette.muted}
     named = {"title": {"text": title, "side": "right", "font": {"size": 12}}} if title else {}
     return {"thickness": 8, "outlinewidth": 0, "ticks": "", "tickfont": font, "nticks": 5, **named, **at}
 
 
 def layer_rows(palette: Palette, layers: Sequence[int], title: str = "layer") -> dict[str, Any]:
-    """The axis of layers of a map of heads: layer 0 on top, as on the page."""
+    """Return the axis of layers of a grid of heads: layer 0 on top, as on the page."""
     down = positions(palette, title, list(layers))
     return {**down, "range": [len(layers) - 0.5, -0.5], "showline": False, "ticks": ""}
 
 
 def head_columns(palette: Palette, heads: Sequence[int], title: str = "head", most: int = 12) -> dict[str, Any]:
-    """The axis of heads of a map of heads."""
+    """Return the axis of heads of a grid of heads."""
     along = positions(palette, title, list(heads), most)
     return {**along, "range": [-0.5, len(heads) - 0.5], "showline": False, "ticks": ""}
 
 
-def plain_axis(palette: Palette, title: str, **more: Any) -> dict[str, Any]:
-    """An axis of values in a panel, with thin lines at its ticks."""
-    return axis(palette, title, grid=True, **more)
-
-
-def reach(*several: Array, floor: float | None = None) -> tuple[float, float]:
-    """Bounds of a colour scale that all values share: from `floor` (0 if not given) up, or symmetric about 0 where any is negative."""
+def color_range(*several: Array) -> tuple[float, float]:
+    """Return the bounds of a colour scale for all values: from 0, or symmetric about 0 if any value is negative."""
     defined = np.concatenate([each[np.isfinite(each)].ravel() for each in several])
     if defined.size == 0:
         return 0.0, 1.0
     low, high = float(defined.min()), float(defined.max())
     if low < 0:
-        most = max(-low, high)
-        return -most, most
-    start = 0.0 if floor is None else floor
-    return start, high if high > start else start + 1.0
+        largest = max(-low, high)
+        return -largest, largest
+    return 0.0, high if high > 0 else 1.0

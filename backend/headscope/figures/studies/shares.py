@@ -1,4 +1,4 @@
-"""Shares of classes, stacked: what the maps of heads look like through each lens, and what their strong connections join."""
+"""Stacked bars of classes: patterns of maps through each lens, and types of tokens that strong connections join."""
 
 from __future__ import annotations
 
@@ -13,39 +13,44 @@ from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
+from ...studies.results.means import Array, Means, column_index, divide, means
 from ...studies.results.summary import StudySummary
 from ..figure import Drawing
-from ..paper import ABOVE, Palette, axis, layout, plain, positions, said
 from ..patterns import SHORT, class_colours
-from .figure import Array, MapParams, Means, StudyFigure, column, maps_of_heads, means, shares, titles
-from .panels import Panel, laid, plain_axis
+from ..theme import ABOVE, Palette, axis, format_number, layout, positions, to_json, value_axis
+from .figure import MapParams, StudyFigure, comparable_lenses, variant_names
+from .panels import Panel, arrange_panels
 
 NAME = "patterns"
 
 
 class PatternSharesParams(MapParams):
-    """One bar per lens, or per layer of one lens."""
+    """One bar per lens, or one per layer of a lens."""
 
-    by: Literal["lens", "layer"] = Field(default="lens", description="A bar per lens and variant, or per layer of one.")
+    by: Literal["lens", "layer"] = Field(
+        default="lens", description="One bar per lens and variant, or one per layer of a lens and variant."
+    )
 
 
 @dataclass(frozen=True)
 class StackedBar:
-    """Classes of some maps: how many inputs times heads are of each, [classes], and the same of the bootstrap's samples [B, classes]."""
+    """Classes of some maps: inputs times heads by class, [classes], and the same in every bootstrap replicate [B, classes]."""
 
     name: str
     layer: int | None
     counts: Array
-    drawn: Array
+    replicates: Array
 
     @property
     def shares(self) -> Means:
-        """Share of each class."""
-        return Means(shares(self.counts, self.counts.sum()), shares(self.drawn, self.drawn.sum(-1, keepdims=True)))
+        """The share of each class."""
+        return Means(
+            divide(self.counts, self.counts.sum()), divide(self.replicates, self.replicates.sum(-1, keepdims=True))
+        )
 
 
-def pattern_shares(study: StudySummary, params: PatternSharesParams, palette: Palette) -> Drawing:
-    """Stacked bars that sum to 1, over all heads and inputs."""
+def draw_pattern_shares(study: StudySummary, params: PatternSharesParams, palette: Palette) -> Drawing:
+    """Draw stacked bars that sum to 1, over all heads and inputs."""
     bars = _by_layer(study, params) if params.by == "layer" else _by_lens(study)
     classes = MEASURES[NAME].classes
     shown = [kind for kind in range(len(classes)) if any(bar.counts[kind] > 0 for bar in bars)]
@@ -55,7 +60,7 @@ def pattern_shares(study: StudySummary, params: PatternSharesParams, palette: Pa
         for bar in bars
     ]
     return Drawing(
-        [_stacked(bars, kind, class_colours(palette)[kind]) for kind in shown],
+        [_draw_share(bars, kind, class_colours(palette)[kind]) for kind in shown],
         layout(
             palette,
             positions(palette, params.by, [name.replace(", ", "<br>") for name in names]),
@@ -69,50 +74,50 @@ def pattern_shares(study: StudySummary, params: PatternSharesParams, palette: Pa
     )
 
 
-def _stacked(bars: list[StackedBar], kind: int, colour: str) -> dict[str, Any]:
+def _draw_share(bars: list[StackedBar], kind: int, colour: str) -> dict[str, Any]:
     name = MEASURES[NAME].classes[kind]
     bounds = [[float(end[kind]) for end in bar.shares.interval()] for bar in bars]
     return {
         "type": "bar",
         "name": SHORT.get(name, name),
         "x": list(range(len(bars))),
-        "y": plain([bar.shares.mean[kind] for bar in bars]),
+        "y": to_json([bar.shares.mean[kind] for bar in bars]),
         "width": 0.6 if len(bars) < 6 else 0.82,
         "marker": {"color": colour, "line": {"width": 0}},
-        "customdata": [[bar.layer, None, *plain(ends, 3), name] for bar, ends in zip(bars, bounds, strict=True)],
+        "customdata": [[bar.layer, None, *to_json(ends, 3), name] for bar, ends in zip(bars, bounds, strict=True)],
         "hovertemplate": "%{customdata[4]}: %{y:.1%} of maps<br>95 % interval %{customdata[2]:.1%} to %{customdata[3]:.1%}<extra></extra>",
     }
 
 
 def _by_lens(study: StudySummary) -> list[StackedBar]:
-    """A bar for each lens of each variant."""
+    """Return a bar for each lens of each variant."""
     several = len(study.variants) > 1
     return [
-        _bar(study, f"{LENSES[lens].title}, {title}" if several else LENSES[lens].title, number, lens, None)
-        for lens in maps_of_heads(study.lenses_of(NAME))
-        for number, title in enumerate(titles(study))
+        _bar(study, f"{LENSES[lens].title}, {name}" if several else LENSES[lens].title, number, lens, None)
+        for lens in comparable_lenses(study.lenses_of(NAME))
+        for number, name in enumerate(variant_names(study))
     ]
 
 
 def _by_layer(study: StudySummary, params: PatternSharesParams) -> list[StackedBar]:
-    """A bar for each layer of one lens, and one for all."""
+    """Return a bar for each layer of a lens, and one for all layers."""
     layers = [*study.variant(params.variant)["layers"], None]
     return [_bar(study, "all" if layer is None else str(layer), params.variant, params.lens, layer) for layer in layers]
 
 
-def _bar(study: StudySummary, name: str, number: int, lens: str, layer: int | None) -> StackedBar:
-    counts = study.classes(NAME, lens, number)  # [L, H, classes]
-    drawn = study.arrays[f"class_boot/{number}/{NAME}/{lens}"]  # [B, L, classes]
+def _bar(study: StudySummary, name: str, variant: int, lens: str, layer: int | None) -> StackedBar:
+    counts = study.classes(NAME, lens, variant)  # [L, H, classes]
+    replicates = study.arrays[f"class_boot/{variant}/{NAME}/{lens}"]  # [B, L, classes]
     if layer is not None:
-        at = study.variants[number]["layers"].index(layer)
-        counts, drawn = counts[at : at + 1], drawn[:, at : at + 1]
-    return StackedBar(name, layer, counts.sum((0, 1)), drawn.sum(1))
+        at = study.variants[variant]["layers"].index(layer)
+        counts, replicates = counts[at : at + 1], replicates[:, at : at + 1]
+    return StackedBar(name, layer, counts.sum((0, 1)), replicates.sum(1))
 
 
 def _rows(bar: StackedBar) -> list[list[Cell]]:
     low, high = bar.shares.interval()
     return [
-        [bar.name, kind, int(bar.counts[at]), *plain([bar.shares.mean[at], low[at], high[at]], 10)]
+        [bar.name, kind, int(bar.counts[at]), *to_json([bar.shares.mean[at], low[at], high[at]], 10)]
         for at, kind in enumerate(MEASURES[NAME].classes)
     ]
 
@@ -122,19 +127,17 @@ PATTERN_SHARES = StudyFigure(
     title="Shares of patterns by lens",
     doc="What the maps of the heads look like through each lens: the share of all maps (one per head and input) that is vertical, diagonal, both, block or "
     "heterogeneous. "
-    "With the 95 % bootstrap interval over inputs in the table.",
+    "The table has 95 % bootstrap intervals over inputs.",
     not_="Not the paper's classifier: its network and annotations were never published, so the classes are those of the documented rules of the measure patterns. "
     "Inputs are not padded, "
-    "so on short texts both lenses agree where the paper's do not; its Table 2 can't be reproduced by anybody.",
+    "so on short texts both lenses agree where the paper's do not; its table 2 cannot be reproduced.",
     citation="Sun & Marasović 2021, table 2 and fig. 4",
     params=PatternSharesParams,
     range=(0.0, 1.0),
-    measures=(NAME,),
-    lenses=("weights", "effective"),
-    draw=pattern_shares,
+    draw=draw_pattern_shares,
 )
 
-# Class of connections -> what the legend says.
+# Class of connections -> name in the legend.
 JOINED = {
     "special": "special",
     "PER": "PERs",
@@ -147,48 +150,47 @@ JOINED = {
 }
 
 
-def connections(study: StudySummary, params: MapParams, palette: Palette) -> Drawing:
-    """Stacked counts by layer: of all, and without special tokens and tokens that have no entity; a row of panels for each variant."""
+def draw_connections(study: StudySummary, params: MapParams, palette: Palette) -> Drawing:
+    """Draw stacked counts by layer: all connections, and those between entities only; a row of panels for each variant."""
     panels, rows = list[Panel](), list[Sequence[Cell]]()
     words = []
     several = len(study.variants) > 1
-    for number, title in enumerate(titles(study)):
+    for number, title in enumerate(variant_names(study)):
         each = means(study, "connections", params.lens, number)  # [L, H, C]
-        if not np.isfinite(each.mean[..., column("connections", "PER")]).any():
-            raise NotReady("The texts of this study have no entity labels. Name the column that holds them (labels).")
-        found = each.of(lambda values: np.nansum(values, axis=-2))  # [L, C]
+        if not np.isfinite(each.mean[..., column_index("connections", "PER")]).any():
+            raise NotReady("The texts of this study have no entity labels. Choose the column that holds them (labels).")
+        found = each.map(lambda values: np.nansum(values, axis=-2))  # [L, C]
         inputs = study.inputs
         layers = study.variants[number]["layers"]
         for names, what in ((list(JOINED), "all"), (list(JOINED)[1:-1], "between entities only")):
             bars = [
-                _counted(name, found.mean[:, column("connections", name)] * inputs, layers, palette, not panels)
+                _draw_counts(
+                    name, found.mean[:, column_index("connections", name)] * inputs, layers, palette, not panels
+                )
                 for name in names
             ]
-            panels.append(
-                Panel(
-                    f"{title}, {what}" if several else what.capitalize(),
-                    bars,
-                    positions(palette, "layer", layers),
-                    plain_axis(palette, "connections"),
-                )
-            )
+            heading = f"{title}, {what}" if several else what.capitalize()
+            layer_axis, value = positions(palette, "layer", layers), value_axis(palette, "connections")
+            panels.append(Panel(heading, bars, layer_axis, value))
         rows += _connection_rows(title, layers, found, inputs)
-        cross = found.mean[:, column("connections", "cross")].sum() * inputs
-        special = found.mean[:, column("connections", "special")].sum() * inputs
-        words.append(f"{title}: {said(special)} join special tokens, {said(cross)} two different entity types")
-    traces, arranged = laid(palette, panels, 2, barmode="stack", legend={**ABOVE, "y": 1.12})
+        cross = found.mean[:, column_index("connections", "cross")].sum() * inputs
+        special = found.mean[:, column_index("connections", "special")].sum() * inputs
+        words.append(
+            f"{title}: {format_number(special)} join special tokens, {format_number(cross)} join two different entity types"
+        )
+    traces, arranged = arrange_panels(palette, panels, 2, barmode="stack", legend={**ABOVE, "y": 1.12})
     head = ("variant", "layer", "class", "connections", "mean_per_input", "low", "high")
     return Drawing(traces, arranged, f"Connections of all heads and inputs. {'; '.join(words)}.", head, rows)
 
 
-def _counted(name: str, counts: Array, layers: list[int], palette: Palette, named: bool) -> dict[str, Any]:
+def _draw_counts(name: str, counts: Array, layers: list[int], palette: Palette, named: bool) -> dict[str, Any]:
     return {
         "type": "bar",
         "name": JOINED[name],
         "legendgroup": name,
         "showlegend": named,
         "x": list(range(len(layers))),
-        "y": plain(counts, 7),
+        "y": to_json(counts, 7),
         "width": 0.82,
         "marker": {"color": _colours(palette)[name], "line": {"width": 0}},
         "customdata": [[layer, None, JOINED[name]] for layer in layers],
@@ -197,7 +199,7 @@ def _counted(name: str, counts: Array, layers: list[int], palette: Palette, name
 
 
 def _colours(palette: Palette) -> dict[str, str]:
-    """Special tokens grey, the four entity types blue, different types orange, and what has no type pale."""
+    """Return grey for special tokens, blues for the four entity types, orange for different types, and pale colours for other connections."""
     blues = [
         palette.more_end,
         palette.tint(palette.more, 1.0),
@@ -211,11 +213,11 @@ def _colours(palette: Palette) -> dict[str, str]:
 
 def _connection_rows(title: str, layers: list[int], found: Means, inputs: int) -> list[list[Cell]]:
     low, high = found.interval()
-    places = [(name, column("connections", name)) for name in JOINED]
+    columns = [(name, column_index("connections", name)) for name in JOINED]
     return [
-        [title, layer, name, *plain([found.mean[at, to] * inputs, found.mean[at, to], low[at, to], high[at, to]], 10)]
+        [title, layer, name, *to_json([found.mean[at, to] * inputs, found.mean[at, to], low[at, to], high[at, to]], 10)]
         for at, layer in enumerate(layers)
-        for name, to in places
+        for name, to in columns
     ]
 
 
@@ -223,16 +225,14 @@ CONNECTIONS = StudyFigure(
     name="connections",
     title="Connections by entity type",
     doc="What the strong connections of each layer join, over all heads and inputs: special tokens, two tokens of one entity type, tokens of different types "
-    "(CROSS), or tokens without one; "
-    "of all, and of those between entities only, without special tokens.",
-    not_="Not counted as the paper may have: it leaves open over what mean and standard deviation are taken and what becomes of tokens without an entity. Here both "
-    "are those of the "
-    "head's own map, over all entries, and such connections are a class of their own (other). Counts grow with the length of the texts.",
+    "(CROSS), or tokens without one. "
+    "All connections, and those between entities only.",
+    not_="Possibly not counted as in the paper, which does not say over what mean and standard deviation are taken, nor how tokens without an entity count. Here "
+    "both are over all entries of the "
+    "head's own map, and such connections are a separate class (other). Counts grow with the length of the texts.",
     citation="Zhou et al. 2022, Jump Self-attention, figs. 2 and 7 of the appendix",
     params=MapParams,
     unit="connections",
     range=(0.0, None),
-    measures=("connections",),
-    asks=("labels",),
-    draw=connections,
+    draw=draw_connections,
 )

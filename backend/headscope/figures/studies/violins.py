@@ -1,4 +1,4 @@
-"""Violins from what a study counts: entropies of rows by layer or head, and cosines between tokens by layer."""
+"""Violins from the histograms of a study: entropies of rows by layer or head, and cosines between tokens by layer."""
 
 from __future__ import annotations
 
@@ -9,166 +9,158 @@ import numpy as np
 from pydantic import Field
 
 from ...core.csv_text import Cell
-from ...errors import Unknown
 from ...measures.hidden import BINS
+from ...studies.results.means import Array, column_index, mean_over, means, pick_column
 from ...studies.results.summary import StudySummary
-from ..figure import Drawing
-from ..paper import ABOVE, Palette, layout, listed, plain, positions
-from ..violin import Violin, density_of_counts, violins
-from .figure import Array, MapParams, StudyFigure, VariantParams, column, mean_of, means
-from .panels import plain_axis
+from ..figure import Drawing, index_of_layer
+from ..similarity import EDGES
+from ..theme import ABOVE, Palette, describe_values, layout, positions, to_json, value_axis
+from ..violin import Violin, density_of_counts, draw_violins, group_by, histogram_violin
+from .figure import MapParams, StudyFigure, VariantParams
 
 QUARTILES = (0.25, 0.5, 0.75)
 
 
 class StudyEntropyParams(MapParams):
-    """Which map, and of which layer."""
+    """Which map, and which layer."""
 
     layer: int | None = Field(
-        default=None, ge=0, description="One violin for each head of this layer. Without it one for each layer."
+        default=None,
+        ge=0,
+        description="Draw one violin for each head of this layer; by default one for each layer.",
     )
 
 
-def entropy(study: StudySummary, params: StudyEntropyParams, palette: Palette) -> Drawing:
-    """Violins of the entropies of all rows of all inputs."""
+def draw_entropy(study: StudySummary, params: StudyEntropyParams, palette: Palette) -> Drawing:
+    """Draw violins of the entropies of all rows of all inputs."""
     stat = study.stat("entropy", params.lens, params.variant)
-    one = study.variant(params.variant)
+    variant = study.variant(params.variant)
     found = means(study, "entropy", params.lens, params.variant)  # [L, H]
-    counts, layers, heads = stat.histogram, one["layers"], one["heads"]
-    about: list[list[int | None]]
+    counts, layers, heads = stat.histogram, variant["layers"], variant["heads"]  # counts [L, H, BINS]
+    of, names, about = group_by(layers, heads, params.layer)
     if params.layer is None:
-        of, names, about = "layer", layers, [[layer, None] for layer in layers]
-        counts, found = counts.sum(1), found.of(lambda values: mean_of(values, -1))
-        bounds = np.nanmin(stat.low, 1), np.nanmax(stat.high, 1)
+        counts, found = counts.sum(1), found.map(lambda values: mean_over(values, -1))
+        ends = np.stack([np.nanmin(stat.low, 1), np.nanmax(stat.high, 1)], -1)
     else:
-        if params.layer not in layers:
-            raise Unknown("layer", f"The study has the layers {layers[0]} to {layers[-1]}.", pointer="/layer")
-        at = layers.index(params.layer)
-        of, names, about = "head", heads, [[params.layer, head] for head in heads]
-        counts, found = counts[at], found.of(lambda values: values[..., at, :])
-        bounds = stat.low[at], stat.high[at]
-    quantiles = np.array([[quantile(row, stat.edges, q) for q in QUARTILES] for row in counts]).clip(
-        bounds[0][:, None], bounds[1][:, None]
-    )
-    drawn = [
-        _smoothed(row, stat.edges, ends, middle, f"{of.capitalize()} {name}", each)
-        for row, ends, middle, name, each in zip(
-            counts, zip(*bounds, strict=True), quantiles, names, about, strict=True
-        )
+        at = index_of_layer(layers, params.layer)
+        counts, found = counts[at], found.map(lambda values: values[..., at, :])
+        ends = np.stack([stat.low[at], stat.high[at]], -1)  # [groups, 2]
+    quantiles = np.array([[_quantile(row, stat.edges, q) for q in QUARTILES] for row in counts])  # [groups, 3]
+    quantiles = quantiles.clip(ends[:, :1], ends[:, 1:])
+    violins = [
+        _violin(row, stat.edges, span, quartiles, f"{of.capitalize()} {name}", each)
+        for row, span, quartiles, name, each in zip(counts, ends, quantiles, names, about, strict=True)
     ]
     where = "" if params.layer is None else f" in layer {params.layer}"
+    width = stat.edges[1] - stat.edges[0]
     low, high = found.interval()
+    numbers = np.column_stack(
+        [ends[:, :1], quantiles, ends[:, 1:], np.full(len(names), width), found.mean, low, high]
+    )  # [groups, 9]
     return Drawing(
-        violins(drawn, palette, "quartiles"),
+        draw_violins(violins, palette, "quartiles"),
         layout(
             palette,
             positions(palette, of if params.layer is None else f"head of layer {params.layer}", names),
-            plain_axis(palette, "entropy of a row (nats)", rangemode="tozero"),
+            value_axis(palette, "entropy of a row (nats)", rangemode="tozero"),
         ),
-        listed(f"Median entropy in nats{where}, to {stat.edges[1] - stat.edges[0]:g}", names, quantiles[:, 1].tolist(), of),
-        ("layer", "head", "rows", "minimum", "lower_quartile", "median", "upper_quartile", "maximum", "bin_width", "mean", "low", "high"),
+        describe_values(f"Median entropy in nats{where}, to {width:g}", names, quantiles[:, 1].tolist(), of),
+        (
+            *("layer", "head", "rows", "minimum", "lower_quartile", "median", "upper_quartile", "maximum"),
+            *("bin_width", "mean", "low", "high"),
+        ),
         [
-            [*each, int(counts[at].sum()), *plain([bounds[0][at], *quantiles[at], bounds[1][at], stat.edges[1] - stat.edges[0], found.mean[at], low[at], high[at]], 10)]
-            for at, each in enumerate(about)
+            [*each, int(row.sum()), *to_json(values, 10)]
+            for each, row, values in zip(about, counts, numbers, strict=True)
         ],
-    )  # fmt: skip
+    )
 
 
-def _smoothed(
-    counts: Array, edges: Array, ends: tuple[float, float], quartiles: Array, label: str, about: list[int | None]
+def _violin(
+    counts: Array, edges: Array, ends: Array, quartiles: Array, label: str, about: list[int | None]
 ) -> Violin | None:
-    """A violin of values that were counted, between the smallest and the largest one."""
+    """Return a violin of binned values between the smallest and the largest one."""
     if not counts.any():
         return None
     low, middle, high = quartiles
     return Violin(*density_of_counts(counts, edges, *ends), low, middle, high, label, about)
 
 
-def quantile(counts: Array, edges: Array, q: float) -> float:
-    """A quantile of what was counted between edges, evenly spread within a bin; NaN of nothing."""
+def _quantile(counts: Array, edges: Array, q: float) -> float:
+    """Return a quantile of binned values, which count as uniform within a bin; NaN without values."""
     total = np.concatenate([[0.0], np.cumsum(counts)])
     if total[-1] == 0:
         return np.nan
     return float(np.interp(q * total[-1], total, edges))
 
 
-def _violin(counts: Array, edges: Array, bounds: Sequence[float], label: str, about: list[int | None]) -> Violin | None:
-    """A violin whose outline are the counts themselves, from the empty bin before the first to that after the last."""
-    known = np.flatnonzero(counts)
-    if known.size == 0:
-        return None
-    span = slice(max(0, known[0] - 1), known[-1] + 2)
-    low, middle, high = bounds
-    middles = (edges[:-1] + edges[1:]) / 2
-    return Violin(middles[span], counts[span].astype(float), low, middle, high, label, about)
-
-
 ENTROPY = StudyFigure(
     name="entropy",
     title="Entropy by layer and head",
-    doc="How widely queries spread their attention over all inputs: a violin per layer, or per head of one layer. The dot is the median, the bar spans the "
-    "quartiles, the outline is a histogram. "
+    doc="How widely queries spread their attention over all inputs: one violin per layer, or per head of one layer. The dot is the median, the bar spans the "
+    "quartiles, the outline is a smoothed histogram. "
     "The table has the mean over inputs with its 95 % bootstrap interval.",
-    not_="Not comparable between texts of different length: a row over n tokens can have ln n nats at most. The paper's axis is in nats, too, for 197 tokens of an "
+    not_="Not comparable between texts of different length: a row over n tokens has at most ln n nats. The paper's axis is in nats as well, but for 197 tokens of an "
     "image.",
     citation="Masumura & Taki 2025, figs. 13 to 20",
     params=StudyEntropyParams,
     unit="nats",
     range=(0.0, None),
-    measures=("entropy",),
     of_one=True,
-    draw=entropy,
+    draw=draw_entropy,
 )
 
 SIMILARITY = "token_similarity"
-EDGES = np.linspace(-1, 1, BINS + 1)
-SIGNS = (("mode", "diamond-open"), ("mean", "x-thin"))
+SYMBOLS = (("mode", "diamond-open"), ("mean", "x-thin"))
 
 
-def token_similarity(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
-    """Violins of the mean histogram over inputs; the dot is the median, a diamond the mode, a cross the mean."""
+def draw_token_similarity(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
+    """Draw violins of the mean histogram over inputs; the dot is the median, a diamond the mode, a cross the mean."""
     found = means(study, SIMILARITY, "weights", params.variant)  # [L, C]
     layers = study.variant(params.variant)["layers"]
-    first = column(SIMILARITY, "bin_00")
-    middles = found.of(lambda values: values[..., column(SIMILARITY, "mean")])
-    low, high = middles.interval()
-    rows, drawn, modes = list[list[Cell]](), list[Violin | None](), list[float]()
+    first = column_index(SIMILARITY, "bin_00")
+    mean = found.map(pick_column(SIMILARITY, "mean"))
+    low, high = mean.interval()
+    width = EDGES[1] - EDGES[0]
+    rows, violins, modes = list[list[Cell]](), list[Violin | None](), list[float]()
     for at, layer in enumerate(layers):
-        parts = np.nan_to_num(found.mean[at, first : first + BINS])
-        bounds = [quantile(parts, EDGES, q) for q in (0.05, 0.5, 0.95)]
-        mode = float(EDGES[parts.argmax()] + 1 / BINS) if parts.any() else np.nan
+        shares = np.nan_to_num(found.mean[at, first : first + BINS])
+        bounds = [_quantile(shares, EDGES, q) for q in (0.05, 0.5, 0.95)]
+        mode = float(EDGES[shares.argmax()] + 1 / BINS) if shares.any() else np.nan
         modes.append(mode)
-        drawn.append(_violin(parts, EDGES, bounds, f"Layer {layer}", [layer, None]))
-        numbers = [mode, bounds[1], middles.mean[at], low[at], high[at], bounds[0], bounds[2], EDGES[1] - EDGES[0]]
-        rows.append([layer, *plain(numbers, 10)])
+        violins.append(histogram_violin(shares, EDGES, bounds, f"Layer {layer}", [layer, None]))
+        numbers = [mode, bounds[1], mean.mean[at], low[at], high[at], bounds[0], bounds[2], width]
+        rows.append([layer, *to_json(numbers, 10)])
     marks = [
-        _marks(name, sign, values, layers, palette)
-        for (name, sign), values in zip(SIGNS, (modes, middles.mean.tolist()), strict=True)
+        _draw_marks(name, symbol, values, layers, palette)
+        for (name, symbol), values in zip(SYMBOLS, (modes, mean.mean.tolist()), strict=True)
     ]
-    outlines = [{**each, "showlegend": False} for each in violins(drawn, palette, "5 % to 95 % of pairs:")]
+    outlines = [{**trace, "showlegend": False} for trace in draw_violins(violins, palette, "5 % to 95 % of pairs:")]
     return Drawing(
         [*outlines, *marks],
         layout(
             palette,
             positions(palette, "after layer", layers),
-            plain_axis(palette, "cosine of two tokens"),
+            value_axis(palette, "cosine of two tokens"),
             legend=ABOVE,
         ),
-        f"{listed(f'Mode of the cosine of two tokens after each layer, to {EDGES[1] - EDGES[0]:g}', layers, modes, 'layer')} "
-        f"{listed('Mean', layers, middles.mean.tolist(), 'layer')}",
+        f"{describe_values(f'Mode of the cosine of two tokens after each layer, to {width:g}', layers, modes, 'layer')} "
+        f"{describe_values('Mean', layers, mean.mean.tolist(), 'layer')}",
         ("layer", "mode", "median", "mean", "low", "high", "quantile_5", "quantile_95", "bin_width"),
         rows,
     )
 
 
-def _marks(name: str, sign: str, values: Sequence[float], layers: Sequence[int], palette: Palette) -> dict[str, Any]:
+def _draw_marks(
+    name: str, symbol: str, values: Sequence[float], layers: Sequence[int], palette: Palette
+) -> dict[str, Any]:
     return {
         "type": "scatter",
         "name": name,
         "mode": "markers",
         "x": list(range(len(layers))),
-        "y": plain(values),
-        "marker": {"symbol": sign, "size": 9, "color": palette.less, "line": {"color": palette.less, "width": 2}},
+        "y": to_json(values),
+        "marker": {"symbol": symbol, "size": 9, "color": palette.less, "line": {"color": palette.less, "width": 2}},
         "customdata": [[layer, None] for layer in layers],
         "hovertemplate": f"Layer %{{customdata[0]}}<br>{name} %{{y:.3g}}<extra></extra>",
     }
@@ -177,16 +169,15 @@ def _marks(name: str, sign: str, values: Sequence[float], layers: Sequence[int],
 TOKEN_SIMILARITY = StudyFigure(
     name="token-similarity",
     title="Token similarity by layer",
-    doc="How alike the tokens have become after each layer: violins of the cosines between all pairs of hidden states of an input, averaged over inputs. The dot is "
+    doc="How similar the tokens have become after each layer: violins of the cosines between all pairs of hidden states of an input, averaged over inputs. The dot is "
     "the median, the bar spans 5 % to 95 % of the pairs, "
     "a diamond marks the mode and a cross the mean.",
-    not_="Not similarity of meaning: a few large dimensions can put every cosine near 1. Every input counts once, whatever its length; the mode is the middle of the "
-    "fullest of 40 bins, "
-    "where the paper does not say how it smooths, nor how many inputs it pools.",
+    not_="Not similarity of meaning: a few large dimensions can put every cosine near 1. Each input counts once, whatever its length. The mode is the middle of the "
+    "fullest of 40 bins; "
+    "the paper says neither how it smooths nor how many inputs it pools.",
     citation="Masumura & Taki 2025, figs. 4 to 12",
     params=VariantParams,
     range=(-1.0, 1.0),
-    measures=(SIMILARITY,),
     of_one=True,
-    draw=token_similarity,
+    draw=draw_token_similarity,
 )

@@ -1,6 +1,6 @@
-"""Plain words -> what they ask to see, by a fixed grammar: rules take what they know from the sentence, and whatever is left over is asked about.
+"""Plain English as a query, by a fixed grammar: rules consume the phrases that they know, and Headscope asks about the rest.
 
-Nothing is guessed: what has two meanings, or none, becomes a question whose choices are sentences that have one. The grammar is English.
+Ambiguous or unknown phrases are never guessed. They become a question whose choices are unambiguous sentences.
 """
 
 from __future__ import annotations
@@ -8,31 +8,40 @@ from __future__ import annotations
 import re
 
 from ...errors import InvalidQuery
-from ..grammar import MOST_CHARACTERS, clauses, measures_of, parse, write
-from .rules import read
-from .sentence import Alternative, Interpretation, Question, RequestedView, Scene, Sentence, Unsure, ViewPart
+from ..grammar import MAX_CHARACTERS, clauses, measures_of, parse, write
+from .rules import interpret
+from .sentence import (
+    Alternative,
+    AmbiguousSentence,
+    Interpretation,
+    Question,
+    RequestedView,
+    Sentence,
+    SentenceContext,
+    ViewPart,
+)
 
-__all__ = ["Alternative", "Interpretation", "Question", "RequestedView", "Scene", "ViewPart", "understand"]
+__all__ = ["Alternative", "Interpretation", "Question", "RequestedView", "SentenceContext", "ViewPart", "understand"]
 
 
-def understand(text: str, scene: Scene) -> Interpretation:
-    """A query, or a sentence, about the scene. Raises InvalidQuery for what is meant as a query and is none."""
-    if len(text) > MOST_CHARACTERS:
-        raise InvalidQuery(f"At most {MOST_CHARACTERS} characters can be read.", MOST_CHARACTERS)
+def understand(text: str, context: SentenceContext) -> Interpretation:
+    """Interpret a query or a sentence. Raises InvalidQuery for an invalid query."""
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidQuery(f"A query or sentence has at most {MAX_CHARACTERS} characters.", MAX_CHARACTERS)
     try:
-        return Interpretation(_formal(text))
+        return Interpretation(_parse_formal(text))
     except InvalidQuery as error:
-        wrong = error
+        invalid_query = error
     try:
-        return Interpretation(read(Sentence(text, scene)))
-    except Unsure as unsure:
-        # Who writes signs writes a query; the sentence about its fault helps more than a question about words.
-        if re.search(r"[<>=()@#]", text) and not unsure.question.choices:
-            raise wrong from None
-        return Interpretation(question=unsure.question)
+        return Interpretation(interpret(Sentence(text, context)))
+    except AmbiguousSentence as ambiguous:
+        # Text with operators is meant as a query, so its error helps more than a question about words.
+        if re.search(r"[<>=()@#]", text) and not ambiguous.question.choices:
+            raise invalid_query from None
+        return Interpretation(question=ambiguous.question)
 
 
-def _formal(text: str) -> RequestedView:
+def _parse_formal(text: str) -> RequestedView:
     query = parse(text)
     parts = [ViewPart("where", clause, clause) for clause in clauses(query)]
     if query.order is not None:

@@ -1,4 +1,4 @@
-"""What things are called in plain words: phrase -> what a query or the page calls it. Phrases are regular expressions over lower-case text."""
+"""The vocabulary: phrases and the names that queries and the page have for them. Phrases are regular expressions over lower-case text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth"),
     *("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
 )
-# A head does something when more than half of its attention goes that way; the page shows the threshold, to be changed.
+# A head has a role if more than half of its attention does; the page shows the threshold, which can be changed.
 MOSTLY = "> 0.5"
 
 _LENS_WORDS = {
@@ -39,7 +39,7 @@ _MEASURE_WORDS = {
     "head_roles.previous": ("previous token score", "previous-token score"),
     "head_roles.induction": ("induction score",),
 }
-# What heads look at -> the measure that says how much.
+# What heads attend to -> the measure of how much.
 TARGETS = {
     r"(?:the )?(?:\[sep\]|sep|separators?|\[eos\]|eos|</s>)(?: tokens?)?": "special_tokens.separator",
     r"(?:the )?(?:\[cls\]|cls|\[bos\]|bos|<s>)(?: tokens?)?": "special_tokens.first",
@@ -50,7 +50,7 @@ TARGETS = {
     r"themselves|itself|their own tokens?|the (?:same|current) token": "head_roles.self",
     r"(?:the )?(?:duplicates?|duplicate tokens?|repeated (?:tokens?|words?)|earlier copies)": "head_roles.duplicate",
 }
-# What heads are called -> the condition.
+# Names of heads -> the condition.
 ROLES = {
     r"previous[- ]?tokens?": f"head_roles.previous {MOSTLY}",
     r"next[- ]?tokens?": f"head_roles.next {MOSTLY}",
@@ -60,7 +60,7 @@ ROLES = {
     r"(?:attention[- ])?sinks?": "sink.is_sink = 1",
     r"redundant|wasted": f"null_share {MOSTLY}",
 }
-# What heads are like -> the order.
+# Adjectives -> the order.
 MANNERS = {
     r"(?:sharp|focused|focussed|peaked|narrow|concentrated)(?:est)?": "order by entropy asc",
     r"(?:broad|diffuse|wide|spread[- ]out|flat)(?:est)?": "order by entropy desc",
@@ -74,7 +74,7 @@ FILLERS = frozenset(_FILLERS.split())
 
 
 def _alternatives(phrases: Iterable[str]) -> str:
-    """A pattern for any of the phrases, the longest first; spaces match hyphens too."""
+    """Return a pattern for any of the phrases, longest first; spaces also match hyphens."""
     ordered = sorted(phrases, key=len, reverse=True)
     return "|".join(re.escape(phrase).replace(r"\ ", "[ -]") for phrase in ordered)
 
@@ -88,12 +88,12 @@ def _lens_phrases() -> dict[str, str]:
     for name, lens in LENSES.items():
         words = (name, _spoken(name), lens.title.lower(), *_LENS_WORDS.get(name, ()))
         found |= dict.fromkeys(words, name)
-    # Alone this could as well be the measure.
+    # On its own this could also be the measure.
     return {phrase: name for phrase, name in found.items() if phrase != "null"}
 
 
 def _measure_phrases() -> dict[str, tuple[str, ...]]:
-    """Phrase -> the numbers it may mean; several where names differ only in capitals."""
+    """Return phrase -> the numbers it may mean; several if names differ only in case."""
     found: dict[str, tuple[str, ...]] = {}
     for name in numbers()[2:]:
         measure, _, column = name.partition(".")
@@ -108,7 +108,7 @@ def _measure_phrases() -> dict[str, tuple[str, ...]]:
 
 LENS_NAMES = _lens_phrases()
 MEASURE_NAMES = _measure_phrases()
-# Measures of several numbers, named without saying which.
+# Measures with several numbers, named without a column.
 SEVERAL = {
     word: name for name in MEASURES if columns_of(name) for word in (name, _spoken(name), MEASURES[name].title.lower())
 }
@@ -120,19 +120,19 @@ MEASURE = rf"(?:the |mean |average )*(?P<{{0}}>{_alternatives(MEASURE_NAMES)})"
 KIND = rf"(?:{'|'.join(re.escape(kind) for kind in sorted(kinds(), key=len, reverse=True))})"
 
 
-def named(phrases: Mapping[str, Meaning], said: str) -> Meaning:
-    """What a phrase that a pattern has found stands for."""
+def meaning_of(phrases: Mapping[str, Meaning], said: str) -> Meaning:
+    """Return the meaning of a matched phrase."""
     return phrases.get(said) or phrases[said.replace("-", " ")]
 
 
-def words() -> list[str]:
-    """Every word that means something, to offer where one is misspelt."""
+def known_words() -> list[str]:
+    """Return all known words, to suggest for misspelt ones."""
     whole = [phrase for phrase, names in MEASURE_NAMES.items() if "." not in names[0]]
     known = [*LENS_NAMES, *whole, *SEVERAL, *kinds(), *NUMBERS, *ORDINALS]
     known += ["layer", "head", "compare", "highest", "lowest", "difference", "induction", "previous", "attend", "sink"]
     return sorted({word for phrase in known for word in phrase.split() if word.isalpha() and len(word) > 2})
 
 
-def all_of(measure: str) -> list[str]:
-    """The numbers that a measure of several gives, as queries name them."""
+def numbers_of(measure: str) -> list[str]:
+    """Return the numbers of a measure with columns, as queries name them."""
     return [f"{measure}.{column}" for column in columns_of(measure)]

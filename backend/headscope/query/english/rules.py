@@ -1,4 +1,4 @@
-"""The rules of the grammar of sentences, in the order in which they are tried."""
+"""The grammar of sentences: rules in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 from . import phrases
-from .phrases import KIND, LENS, LENS_NAMES, MEASURE, MEASURE_NAMES, MOSTLY, NUMBER, ORDINAL, named
-from .sentence import Alternative, RequestedView, Sentence, Unsure
+from .phrases import KIND, LENS, LENS_NAMES, MEASURE, MEASURE_NAMES, MOSTLY, NUMBER, ORDINAL, meaning_of
+from .sentence import Alternative, AmbiguousSentence, RequestedView, Sentence
 
 LENS_A, LENS_B, MEASURED = LENS.format("a"), LENS.format("b"), MEASURE.format("m")
 LOOK = r"(?:looks?|looking|attends?|attending|goes|go|points?|pointing|focus(?:es|ing)?|rests?|resting)(?: (?:back|mostly|mainly|strongly|most|only))* (?:at|to|on|upon)"
@@ -42,14 +42,14 @@ EARLY = r"(?P<end>first|early|earliest|lower|bottom|last|late|latest|upper|top|f
 FROM_START = frozenset({"first", "early", "earliest", "lower", "bottom"})
 
 
-def read(sentence: Sentence) -> RequestedView:
-    """What the sentence asks to see. Raises Unsure with the question to ask back."""
+def interpret(sentence: Sentence) -> RequestedView:
+    """Return the view that a sentence requests. Raises AmbiguousSentence with the question to ask."""
     for rule in RULES:
         rule(sentence)
-    sentence.leftover()
+    sentence.reject_leftover()
     if not sentence.parts:
-        raise Unsure(
-            "Which heads? Say where they look, what they are like, or which layers they are in.",
+        raise AmbiguousSentence(
+            "Which heads? Describe what they attend to, what they are like, or which layers they are in.",
             [
                 Alternative(text, text)
                 for text in (
@@ -60,10 +60,10 @@ def read(sentence: Sentence) -> RequestedView:
                 )
             ],
         )
-    return sentence.view()
+    return sentence.to_view()
 
 
-def compared_lenses(s: Sentence) -> None:
+def read_lens_comparison(s: Sentence) -> None:
     """`compare raw and effective`, `weights vs norm`."""
     joined = (
         rf"compare {LENS_A}(?: and| with| to| against| vs\.?|,) {LENS_B}",
@@ -72,37 +72,37 @@ def compared_lenses(s: Sentence) -> None:
     )
     for pattern in joined:
         if found := s.take(pattern):
-            s.add("lens", named(LENS_NAMES, found["a"]), found)
-            s.add("compare", named(LENS_NAMES, found["b"]), found)
+            s.add("lens", meaning_of(LENS_NAMES, found["a"]), found)
+            s.add("compare", meaning_of(LENS_NAMES, found["b"]), found)
     if found := s.take(r"compare(?: it| this)? with " + LENS_B):
-        s.add("compare", named(LENS_NAMES, found["b"]), found)
+        s.add("compare", meaning_of(LENS_NAMES, found["b"]), found)
     if (found := s.take(r"compare")) is not None:
         choices = [
-            Alternative(text, s.put(found, text))
+            Alternative(text, s.replace(found, text))
             for text in ("compare weights and effective of", "compare weights and norm of")
         ]
-        raise Unsure(
-            "Compare what? Two lenses can be laid side by side; two texts or models are chosen at the top.", choices
+        raise AmbiguousSentence(
+            "Compare what? Two lenses can be compared here; choose a second text or model at the top.", choices
         )
 
 
-def read_through(s: Sentence) -> None:
-    """`under effective`, `the norm lens`: before anything else may take the name for a measure."""
+def read_lens_phrase(s: Sentence) -> None:
+    """`under effective`, `the norm lens`: comes before rules that could take the name for a measure."""
     if found := s.take(rf"(?:(?:under|through|using|read (?:as|by|through)) {LENS_A}|{LENS_B} lens)(?! rank)"):
-        s.add("lens", named(LENS_NAMES, found["a"] or found["b"]), found)
+        s.add("lens", meaning_of(LENS_NAMES, found["a"] or found["b"]), found)
 
 
 def _measure(s: Sentence, found: re.Match[str]) -> str:
-    """The number that a match names. Asks where names differ only in capitals and none of them is written exactly."""
-    names, said = named(MEASURE_NAMES, found["m"]), s.said[slice(*found.span("m"))]
+    """Return the number that a match names. Asks if names differ only in case and none matches exactly."""
+    names, said = meaning_of(MEASURE_NAMES, found["m"]), s.said[slice(*found.span("m"))]
     if len(names) > 1 and said not in names:
-        raise Unsure(
-            "These differ only in capitals. Which one?", [Alternative(name, s.put(found, name, "m")) for name in names]
+        raise AmbiguousSentence(
+            "These differ only in case. Which one?", [Alternative(name, s.replace(found, name, "m")) for name in names]
         )
     return said if said in names else names[0]
 
 
-def charts(s: Sentence) -> None:
+def read_charts(s: Sentence) -> None:
     """`entropy by layer`, `colour by entropy`."""
     if found := s.take(
         rf"(?:(?:show|plot|draw|chart|graph) )?{MEASURED} (?:by|per|across|over|for each) (?P<by>layer|head)s?"
@@ -112,11 +112,13 @@ def charts(s: Sentence) -> None:
         s.add("measure", _measure(s, found), found)
     if found := s.take(rf"(?:plot|draw|chart|graph) {MEASURED}"):
         name = _measure(s, found)
-        choices = [Alternative(f"{name} by {axis}", s.put(found, f"{name} by {axis}")) for axis in ("layer", "head")]
-        raise Unsure("By layer, or by head?", choices)
+        choices = [
+            Alternative(f"{name} by {axis}", s.replace(found, f"{name} by {axis}")) for axis in ("layer", "head")
+        ]
+        raise AmbiguousSentence("By layer, or by head?", choices)
 
 
-def tokens(s: Sentence) -> None:
+def read_tokens(s: Sentence) -> None:
     """`what does 'bank' attend to`, `what looks at 'bank'`."""
     said = rf"(?:what|where) (?:does|do) {WORD} (?:attend to|look at|look to|look|attend|point at|see)"
     if found := s.take(said):
@@ -126,10 +128,10 @@ def tokens(s: Sentence) -> None:
 
 
 def _pin(s: Sentence, found: re.Match[str], side: str) -> None:
-    side_tokens = s.scene.tokens if side == "query" else s.scene.key_tokens
+    side_tokens = s.context.tokens if side == "query" else s.context.key_tokens
     if found["number"]:
         if int(found["number"]) >= len(side_tokens):
-            raise Unsure(f"Tokens are counted from 0 to {len(side_tokens) - 1}. Which one do you mean?")
+            raise AmbiguousSentence(f"Tokens are counted from 0 to {len(side_tokens) - 1}. Which one do you mean?")
         s.add("query" if side == "query" else "key", found["number"], found)
         return
     group = next(name for name in ("double", "single", "bare") if found[name])
@@ -140,8 +142,8 @@ def _pin(s: Sentence, found: re.Match[str], side: str) -> None:
             Alternative(f"{word}, token {' and '.join(map(str, place))}", _ask_token(side, place[0]))
             for place in places[:6]
         ]
-        raise Unsure(
-            f"The text has this word {len(places)} times. Which one?",
+        raise AmbiguousSentence(
+            f"The text has this word {len(places)} times. Which occurrence?",
             [*choices, Alternative("all of them", _ask_all(side, word))],
         )
     s.add("query" if side == "query" else "key", " ".join(str(number) for place in places for number in place), found)
@@ -156,8 +158,8 @@ def _ask_all(side: str, word: str) -> str:
 
 
 def _occurrences(s: Sentence, word: str, side: str) -> list[list[int]]:
-    """The tokens of every place where the word stands: tokens spelled so, else words made of several tokens."""
-    side_tokens = s.scene.tokens if side == "query" else s.scene.key_tokens
+    """Return the tokens of every occurrence of a word: single tokens, else words made of several tokens."""
+    side_tokens = s.context.tokens if side == "query" else s.context.key_tokens
     wanted = word.strip().lower()
     alone = [[place] for place, token in enumerate(side_tokens) if token.text.strip().lower() == wanted]
     if alone:
@@ -174,12 +176,12 @@ def _occurrences(s: Sentence, word: str, side: str) -> list[list[int]]:
     if spelled:
         return spelled
     texts = list(dict.fromkeys(token.text.strip() for token in side_tokens if token.kind != "punct"))[:6]
-    raise Unsure(
+    raise AmbiguousSentence(
         "The text has no such word. Which one do you mean?", [Alternative(text, _ask_all(side, text)) for text in texts]
     )
 
 
-def targets(s: Sentence) -> None:
+def read_targets(s: Sentence) -> None:
     """`heads that look at [SEP]`, `that do not attend to the first token`."""
     negated = r"(?P<no>(?:do not|don't|does not|doesn't|never|not) )?"
     for pattern, measure in phrases.TARGETS.items():
@@ -191,15 +193,16 @@ def targets(s: Sentence) -> None:
         word = s.said[slice(*found.span(group))]
         asks = [Alternative(f"what looks at {word}, in the open head", f'what attends to "{word}"')]
         asks += [
-            Alternative(f"heads that look at {target}", s.put(found, f"look at {target}"))
+            Alternative(f"heads that look at {target}", s.replace(found, f"look at {target}"))
             for target in ("[SEP]", "special tokens", "the previous token")
         ]
-        raise Unsure(
-            "No measure says how much a head looks at this, so heads can't be found by it. What shall be shown?", asks
+        raise AmbiguousSentence(
+            "No measure tells how much a head attends to this word, so it cannot be used to find heads. What would you like to see?",
+            asks,
         )
 
 
-def comparisons(s: Sentence) -> None:
+def read_comparisons(s: Sentence) -> None:
     """`entropy above 2`, `a null share of more than 50 %`, `entropy between 1 and 2`."""
     amount = r"(?P<n>-?\d+(?:\.\d+)?) ?(?P<p>%|percent|per cent)?"
     while found := s.take(
@@ -222,18 +225,18 @@ def comparisons(s: Sentence) -> None:
     if found := s.take(rf"(?P<size>high|large|low|small) {MEASURED}"):
         name = _measure(s, found)
         end = "highest" if found["size"] in ("high", "large") else "lowest"
-        raise Unsure(
-            "From where on? Order the heads, or give a number.",
+        raise AmbiguousSentence(
+            "Compared with what? Order the heads, or give a threshold.",
             [
                 Alternative(
                     f"the {end} first",
-                    s.put(found, f"sorted by {name} {'descending' if end == 'highest' else 'ascending'}"),
+                    s.replace(found, f"sorted by {name} {'descending' if end == 'highest' else 'ascending'}"),
                 )
             ],
         )
 
 
-def orders(s: Sentence) -> None:
+def read_orders(s: Sentence) -> None:
     """`the 5 heads with the lowest entropy`, `sorted by null share`."""
     counted = rf"(?:(?:the )?(?:(?:top|best) )?(?P<n>{NUMBER}) )?(?:heads? (?:with|of|by|that have) )?(?:the )?"
     for ends, direction in ((HIGH, "desc"), (LOW, "asc")):
@@ -261,16 +264,16 @@ def _limit(s: Sentence, found: re.Match[str]) -> None:
         s.add("limit", str(phrases.NUMBERS.index(text) if text in phrases.NUMBERS else int(text)), found)
 
 
-def classes(s: Sentence) -> None:
+def read_classes(s: Sentence) -> None:
     """`vertical heads`, `not diagonal`, `vertical or diagonal`, `previous token heads`."""
     if found := s.take(r"vertical and diagonal(?: heads)?"):
         labels = {
             "both at once: the class vertical+diagonal": "vertical+diagonal heads",
             "either of them": "vertical or diagonal heads",
         }
-        raise Unsure(
-            "Heads of both classes, or the class that is both at once?",
-            [Alternative(label, s.put(found, text)) for label, text in labels.items()],
+        raise AmbiguousSentence(
+            "The class that is both at once, or heads of either class?",
+            [Alternative(label, s.replace(found, text)) for label, text in labels.items()],
         )
     while found := s.take(rf"(?P<no>not |non[- ]?|no |without |except )?(?P<k>{KIND}(?: or {KIND})*)(?: patterns?)?"):
         s.add(
@@ -287,15 +290,15 @@ def classes(s: Sentence) -> None:
             s.add("where", f"{'not ' if found['no'] else ''}{condition}", found)
 
 
-def single_heads(s: Sentence) -> None:
+def read_single_heads(s: Sentence) -> None:
     """`head 8.10`, `head 8-10`, `layer 8 head 10`, `heads 3.1 and 4.5`."""
     if found := s.take(r"heads (?P<a>\d+) ?- ?(?P<b>\d+)"):
         a, b = found["a"], found["b"]
         choices = [
-            Alternative(f"head {a}.{b}: layer {a}, head {b}", s.put(found, f"head {a}.{b}")),
-            Alternative(f"heads {a} to {b} of every layer", s.put(found, f"heads {a} to {b}")),
+            Alternative(f"head {a}.{b}: layer {a}, head {b}", s.replace(found, f"head {a}.{b}")),
+            Alternative(f"heads {a} to {b} of every layer", s.replace(found, f"heads {a} to {b}")),
         ]
-        raise Unsure("One head, or several?", choices)
+        raise AmbiguousSentence("One head, or several?", choices)
     several = []
     while found := (
         s.take(r"(?:heads? )?(?:and |, ?)?(?P<l>\d+)\.(?P<h>\d+)")
@@ -303,7 +306,7 @@ def single_heads(s: Sentence) -> None:
         or s.take(rf"layer (?P<l>{NUMBER}),? (?:and )?head (?P<h>{NUMBER})")
         or s.take(rf"head (?P<h>{NUMBER}) (?:of|in) layer (?P<l>{NUMBER})")
     ):
-        several.append((s.whole("layer", found, "l"), s.whole("head", found, "h"), found))
+        several.append((s.index_of("layer", found, "l"), s.index_of("head", found, "h"), found))
     for layer, head, found in several[:1] if len(several) == 1 else []:
         s.note(f"Head {layer}.{head}: layer {layer}, head {head}, both counted from 0.")
         s.add("head", f"{layer}.{head}", found)
@@ -312,12 +315,12 @@ def single_heads(s: Sentence) -> None:
         s.add("where", joined, several[0][2])
 
 
-def ranges(s: Sentence) -> None:
+def read_ranges(s: Sentence) -> None:
     """`layers 2 to 4`, `the first three layers`, `the second layer`, `layer 8`, `layers 2, 3 and 5`; the same of heads."""
     for what in ("layer", "head"):
-        known = s.scene.layers if what == "layer" else s.scene.heads
+        known = s.context.layers if what == "layer" else s.context.heads
         while found := s.take(rf"{what}s? (?P<a>{NUMBER}) ?(?:to|-|through|until|\.\.) ?(?P<b>{NUMBER})"):
-            s.add("where", f"{s.whole(what, found, 'a')} <= {what} <= {s.whole(what, found, 'b')}", found)
+            s.add("where", f"{s.index_of(what, found, 'a')} <= {what} <= {s.index_of(what, found, 'b')}", found)
         while found := s.take(rf"(?:the )?{EARLY} (?P<n>{NUMBER}) {what}s"):
             _end(s, found, what)
         while found := s.take(
@@ -330,14 +333,14 @@ def ranges(s: Sentence) -> None:
         bound = rf"(?P<sign>{SIGNED}|after|before|from)"
         while found := s.take(rf"{what}s? {bound} ?(?P<n>{NUMBER})") or s.take(rf"{bound} {what}s? (?P<n>{NUMBER})"):
             sign = {"after": ">", "before": "<", "from": ">="}.get(found["sign"]) or SIGN[found["sign"]]
-            s.add("where", f"{what} {sign} {s.whole(what, found, 'n')}", found)
+            s.add("where", f"{what} {sign} {s.index_of(what, found, 'n')}", found)
         while found := s.take(rf"(?:the )?{EARLY} {what}s"):
             third = max(1, len(known) // 3)
             end = "first" if found["end"] in FROM_START else "last"
-            raise Unsure(
+            raise AmbiguousSentence(
                 f"How many {what}s?",
                 [
-                    Alternative(f"the {end} {count}", s.put(found, f"{end} {count} {what}s"))
+                    Alternative(f"the {end} {count}", s.replace(found, f"{end} {count} {what}s"))
                     for count in sorted({1, third, max(1, len(known) // 2)})
                 ],
             )
@@ -345,10 +348,10 @@ def ranges(s: Sentence) -> None:
 
 
 def _end(s: Sentence, found: re.Match[str], what: str) -> None:
-    known = s.scene.layers if what == "layer" else s.scene.heads
+    known = s.context.layers if what == "layer" else s.context.heads
     count = phrases.NUMBERS.index(found["n"]) if found["n"] in phrases.NUMBERS else int(found["n"])
     if not 0 < count <= len(known):
-        raise Unsure(f"There are {len(known)} {what}s. How many of them?")
+        raise AmbiguousSentence(f"There are {len(known)} {what}s. How many do you mean?")
     if found["end"] in FROM_START:
         s.add("where", f"{what} <= {known[count - 1]}", found)
     else:
@@ -359,21 +362,21 @@ def _numbers(s: Sentence, what: str) -> None:
     """`layer 8`, `layers 2, 3 and 5`. `layer 1` alone may be meant as the first."""
     while found := s.take(rf"{what}s (?P<all>{NUMBER}(?:(?:,? and |,? or |, ?| ){NUMBER})+)"):
         each = re.compile(rf"(?P<n>{NUMBER})").finditer(s.lower, *found.span("all"))
-        numbers = [s.whole(what, number, "n") for number in each]
+        numbers = [s.index_of(what, number, "n") for number in each]
         s.add("where", " or ".join(f"{what} = {number}" for number in numbers), found)
     while found := s.take(rf"{what} (?P<n>{NUMBER})"):
-        number = s.whole(what, found, "n")
+        number = s.index_of(what, found, "n")
         if what == "head" and not any(part.slot == "where" and part.value.startswith("layer") for part in s.parts):
-            raise Unsure(
-                "A head is named by its layer and its own number, as in 4.5.",
+            raise AmbiguousSentence(
+                "Heads are named by layer and head, as in 4.5. Which one do you mean?",
                 [
-                    Alternative(f"head {number} of every layer", s.put(found, f"heads = {number}")),
-                    Alternative(f"every head of layer {number}", s.put(found, f"layers = {number}")),
+                    Alternative(f"head {number} of every layer", s.replace(found, f"heads = {number}")),
+                    Alternative(f"every head of layer {number}", s.replace(found, f"layers = {number}")),
                 ],
             )
         if number == 1 and found["n"] in ("1", "one"):
-            first, second = s.put(found, f"first {what}"), s.put(found, f"second {what}")
-            raise Unsure(
+            first, second = s.replace(found, f"first {what}"), s.replace(found, f"second {what}")
+            raise AmbiguousSentence(
                 f"{what.capitalize()}s are counted from 0 here, so {what} 1 is the second. Which one do you mean?",
                 [Alternative(f"the first, {what} 0", first), Alternative(f"the second, {what} 1", second)],
             )
@@ -381,46 +384,46 @@ def _numbers(s: Sentence, what: str) -> None:
         s.add("where", f"{what} = {number}", found)
 
 
-def lenses(s: Sentence) -> None:
+def read_lens(s: Sentence) -> None:
     """`under effective`, `effective attention`; two of them are a question."""
     found = s.take(rf"(?:(?:under|in|through|with|using|by|for|as|read) )?{LENS_A}")
     if found is None or s.has("lens"):
         return
-    first = named(LENS_NAMES, found["a"])
+    first = meaning_of(LENS_NAMES, found["a"])
     s.add("lens", first, found)
     if more := s.take(LENS_B):
-        second = named(LENS_NAMES, more["b"])
+        second = meaning_of(LENS_NAMES, more["b"])
         both = [Alternative(f"compare {first} and {second}", f"compare {first} and {second}")]
-        raise Unsure(
-            "Two lenses: shall they be compared?",
+        raise AmbiguousSentence(
+            "These are two lenses. Compare them?",
             [*both, *(Alternative(f"only {name}", f"{name} lens") for name in (first, second))],
         )
 
 
-def measures(s: Sentence) -> None:
+def read_measures(s: Sentence) -> None:
     """`entropy` alone colours the grid by it."""
     while found := s.take(MEASURED):
         if s.has("measure"):
-            raise Unsure("Heads can be coloured by one measure at a time. Which one?")
+            raise AmbiguousSentence("Heads can be coloured by only one measure at a time. Which one?")
         s.add("measure", _measure(s, found), found)
     several = "|".join(sorted(map(re.escape, phrases.SEVERAL), key=len, reverse=True))
     if found := s.take(rf"(?:{several})"):
         name = phrases.SEVERAL[found[0]]
-        choices = [Alternative(column, s.put(found, column)) for column in phrases.all_of(name)[:6]]
-        raise Unsure("This measure gives several numbers. Which one?", choices)
+        choices = [Alternative(column, s.replace(found, column)) for column in phrases.numbers_of(name)[:6]]
+        raise AmbiguousSentence("This measure has several numbers. Which one?", choices)
 
 
 RULES: tuple[Callable[[Sentence], None], ...] = (
-    compared_lenses,
-    read_through,
-    charts,
-    tokens,
-    targets,
-    comparisons,
-    orders,
-    classes,
-    single_heads,
-    ranges,
-    measures,
-    lenses,
+    read_lens_comparison,
+    read_lens_phrase,
+    read_charts,
+    read_tokens,
+    read_targets,
+    read_comparisons,
+    read_orders,
+    read_classes,
+    read_single_heads,
+    read_ranges,
+    read_measures,
+    read_lens,
 )

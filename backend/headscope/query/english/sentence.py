@@ -1,4 +1,4 @@
-"""A sentence that is being read, and what may come of it: a view, or a question."""
+"""Sentences, and their possible interpretations: a view, or a question."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LOWER |= {ord("“"): '"', ord("”"): '"', ord("–"): "-", ord("−"): "-"}
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What is asked about: the model's numbers of layers and heads that were analysed, the tokens along both axes."""
+class SentenceContext:
+    """The analysis that a sentence is about: layers and heads by the model's indices, and the tokens along both axes."""
 
     layers: Sequence[int]
     heads: Sequence[int]
@@ -29,10 +29,10 @@ class Scene:
 
 @dataclass(frozen=True)
 class ViewPart:
-    """One thing that was understood, and the words that said so.
+    """One part of a view, and the words that it was read from.
 
-    where: a condition. order: `order by entropy desc`. limit: how many. lens: its name. compare: the lens beside it. measure: what heads are coloured by.
-    head: `8.10`. query, key: numbers of the tokens that look, or are looked at. chart: a measure, and `layer` or `head`.
+    where: a condition. order: `order by entropy desc`. limit: maximum number of heads. lens: its name. compare: the lens to compare with. measure: colours heads.
+    head: `8.10`. query, key: indices of attending or attended tokens. chart: a measure, and `layer` or `head`.
     """
 
     slot: Slot
@@ -42,7 +42,7 @@ class ViewPart:
 
 @dataclass(frozen=True)
 class RequestedView:
-    """What a sentence asks to see: `query` finds the heads, `measures` are needed for it, `parts` say it piece by piece, `notes` what to know."""
+    """The view that a sentence requests: the `query` that finds the heads, the `measures` that it needs, its `parts`, and `notes` for the reader."""
 
     query: str
     measures: list[str]
@@ -52,7 +52,7 @@ class RequestedView:
 
 @dataclass(frozen=True)
 class Alternative:
-    """One answer to a question: its label, and the sentence to ask instead."""
+    """One answer to a question: its label, and an unambiguous sentence."""
 
     label: str
     ask: str
@@ -60,7 +60,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Question:
-    """What has to be known first."""
+    """A question about an ambiguous or unknown phrase."""
 
     text: str
     choices: list[Alternative]
@@ -74,8 +74,8 @@ class Interpretation:
     question: Question | None = None
 
 
-class Unsure(Exception):
-    """A question has to be asked."""
+class AmbiguousSentence(Exception):
+    """Raised with the question to ask about a sentence."""
 
     def __init__(self, text: str, choices: Sequence[Alternative] = ()) -> None:
         super().__init__(text)
@@ -84,11 +84,11 @@ class Unsure(Exception):
 
 @dataclass
 class Sentence:
-    """A sentence being read. What a rule has understood is struck out of `rest`, which keeps its length, so that places in both are the same."""
+    """A sentence being interpreted. Phrases that rules have consumed are blanked out in `rest`, which keeps its length and so its offsets."""
 
     said: str
-    scene: Scene
-    found: list[tuple[int, ViewPart]] = field(default_factory=list)
+    context: SentenceContext
+    matched: list[tuple[int, ViewPart]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Sentence:
         self.rest = self.lower
 
     def take(self, pattern: str) -> re.Match[str] | None:
-        """The first place that fits, as whole words, struck out."""
+        """Find the first match of a pattern as whole words, and blank it out."""
         found = re.search(rf"(?<![\w.]){pattern}(?![\w%]|\.\w)", self.rest)
         if found is not None and found[0]:
             start, end = found.span()
@@ -105,41 +105,43 @@ class Sentence:
         return None
 
     def add(self, slot: Slot, value: str, found: re.Match[str]) -> None:
-        """Note what the words of a match mean."""
-        self.found.append((found.start(), ViewPart(slot, value, self.said[slice(*found.span())].strip(" ,"))))
+        """Add a part of the view that a match means."""
+        self.matched.append((found.start(), ViewPart(slot, value, self.said[slice(*found.span())].strip(" ,"))))
 
     @property
     def parts(self) -> list[ViewPart]:
-        """What has been understood, in the order in which it was said."""
-        return [part for _, part in sorted(self.found, key=lambda pair: pair[0])]
+        """The parts found so far, in the order of the sentence."""
+        return [part for _, part in sorted(self.matched, key=lambda pair: pair[0])]
 
     def has(self, slot: Slot) -> bool:
         return any(part.slot == slot for part in self.parts)
 
-    def put(self, found: re.Match[str], text: str, group: int | str = 0) -> str:
-        """The sentence with other words in the place of a match."""
+    def replace(self, found: re.Match[str], text: str, group: int | str = 0) -> str:
+        """Return the sentence with a match replaced."""
         start, end = found.span(group)
         return f"{self.said[:start]}{text}{self.said[end:]}"
 
-    def whole(self, what: str, found: re.Match[str], group: str | int) -> int:
-        """A number of a layer or head. Asks where it is out of range, or may be counted from 1."""
+    def index_of(self, what: str, found: re.Match[str], group: str | int) -> int:
+        """Return the index of a layer or head. Asks if it is out of range."""
         text = found[group]
         number = phrases.NUMBERS.index(text) if text in phrases.NUMBERS else int(text)
-        known = self.scene.layers if what == "layer" else self.scene.heads
+        known = self.context.layers if what == "layer" else self.context.heads
         if number not in known:
-            sentence = f"{what.capitalize()}s are counted from 0 here: there are {known[0]} to {known[-1]}, and no {what} {number}."
-            last = [Alternative(f"{what} {known[-1]}, the last", self.put(found, str(known[-1]), group))]
-            raise Unsure(f"{sentence} Which one do you mean?", last if number == known[-1] + 1 else [])
+            sentence = (
+                f"There is no {what} {number}: {what}s are counted from 0, and go from {known[0]} to {known[-1]}."
+            )
+            last = [Alternative(f"{what} {known[-1]}, the last", self.replace(found, str(known[-1]), group))]
+            raise AmbiguousSentence(f"{sentence} Which one do you mean?", last if number == known[-1] + 1 else [])
         return number
 
     def ordinal(self, what: str, text: str) -> int:
-        """A layer or head that was counted: the first is the first that was analysed."""
-        known = self.scene.layers if what == "layer" else self.scene.heads
+        """Return the index of a layer or head given by an ordinal; the first is the first that was analysed."""
+        known = self.context.layers if what == "layer" else self.context.heads
         if text == "last":
             return known[-1]
         place = phrases.ORDINALS.index(text) if text in phrases.ORDINALS else int(text[:-2]) - 1
         if not 0 <= place < len(known):
-            raise Unsure(f"There are {len(known)} {what}s. Which one do you mean?")
+            raise AmbiguousSentence(f"There are {len(known)} {what}s. Which one do you mean?")
         self.note(f"{what.capitalize()}s are counted from 0: the {text} is {what} {known[place]}.")
         return known[place]
 
@@ -147,23 +149,23 @@ class Sentence:
         if sentence not in self.notes:
             self.notes.append(sentence)
 
-    def leftover(self) -> None:
-        """Ask about the first word that nothing has understood."""
+    def reject_leftover(self) -> None:
+        """Ask about the first word that no rule has consumed."""
         for found in re.finditer(r"[\w.+%'\[\]\"-]*\w[\w.+%'\[\]\"-]*|[<>=()@#]+", self.rest):
             word = found[0].strip("'\".-")
             if word in phrases.FILLERS or word == "":
                 continue
-            near = difflib.get_close_matches(word, phrases.words(), n=3, cutoff=0.7)
-            choices = [Alternative(other, self.put(found, other)) for other in near if other != word]
-            asked = (
+            similar = difflib.get_close_matches(word, phrases.known_words(), n=3, cutoff=0.7)
+            choices = [Alternative(other, self.replace(found, other)) for other in similar if other != word]
+            advice = (
                 "Did you mean one of these?"
                 if choices
-                else "Say it in other words, or write a query such as vertical and entropy < 1."
+                else "Rephrase it, or write a query such as vertical and entropy < 1."
             )
-            raise Unsure(f"This is not clear: {self.said[slice(*found.span())]}. {asked}", choices)
+            raise AmbiguousSentence(f"This is not clear: {self.said[slice(*found.span())]}. {advice}", choices)
 
-    def view(self) -> RequestedView:
-        """What has been understood, as a view."""
+    def to_view(self) -> RequestedView:
+        """Return the parts as a view."""
         conditions = [part.value for part in self.parts if part.slot == "where"]
         more = [f"limit {part.value}" if part.slot == "limit" else part.value for part in self._last("order", "limit")]
         bracketed = [f"({clause})" if " or " in clause else clause for clause in conditions]
@@ -173,6 +175,6 @@ class Sentence:
         return RequestedView(write(query), list(dict.fromkeys(needed)), self.parts, self.notes)
 
     def _last(self, *slots: Slot) -> list[ViewPart]:
-        """Of each slot the part that was said last."""
-        found = [[part for part in self.parts if part.slot == slot] for slot in slots]
-        return [several[-1] for several in found if several]
+        """Return the last part of each slot."""
+        by_slot = [[part for part in self.parts if part.slot == slot] for slot in slots]
+        return [several[-1] for several in by_slot if several]

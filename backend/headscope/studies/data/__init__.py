@@ -1,1 +1,1 @@
-"""Data sets: a file becomes rows to analyse, one read at a time; what can't be used is named. Nothing here knows what becomes of them."""
+"""Data sets: read files as streams of rows, and list the rows that cannot be used. Independent of what is done with the rows."""

@@ -1,4 +1,4 @@
-"""Which column of a data set is what: as the caller says, else as its name says, else by what is in it; always with the reason."""
+"""Assign roles to the columns of a data set: by the caller's choice, else by name, else by content. Each choice has a reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import InvalidDataset, InvalidRequest
 from .dataset import ROLES, Role
 
-# Texts that come in pairs, as common data sets call them: the first one first.
+# Names of text pairs in common data sets, the first text first.
 PAIRS = (
     ("text", "text_pair"),
     ("sentence1", "sentence2"),
@@ -41,7 +41,7 @@ NAMES: dict[Role, tuple[str, ...]] = {
 }
 KNOWN = frozenset(name for names in (*PAIRS, *NAMES.values()) for name in names)
 LISTS: frozenset[Role] = frozenset({"words", "pos", "labels"})
-# A column of labels has at most so many different values, none of them longer.
+# A column of labels has at most KINDS distinct values of at most LABEL_CHARACTERS.
 KINDS, LABEL_CHARACTERS = 20, 30
 
 Values = Mapping[str, Any]
@@ -49,7 +49,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
-    """The column of each role, why, and whether any was guessed."""
+    """The column of each role, the reason for each, and whether any was guessed."""
 
     columns: dict[Role, str] = field(default_factory=dict)
     reasons: dict[Role, str] = field(default_factory=dict)
@@ -59,45 +59,45 @@ class ColumnChoice:
 def choose(
     columns: Sequence[str], sample: Sequence[Values], wanted: Mapping[Role, str], fixed: Mapping[Role, str]
 ) -> ColumnChoice:
-    """What each column is for. `wanted` is what the caller named, `fixed` what the format says; `sample` are the first records.
+    """Assign columns to roles. The caller chose `wanted`, the format determines `fixed`, and `sample` holds the first records.
 
-    Where the caller names the text, no second text is guessed. Raises InvalidRequest for a column that does not exist, InvalidDataset where there is no text.
+    If the caller names the text, no second text is guessed. Raises InvalidRequest for an unknown column, InvalidDataset if no column holds text.
     """
-    found, reasons = _named(columns, wanted)
+    found, reasons = _check_wanted(columns, wanted)
     for role, column in fixed.items():
         if role not in found and not (role == "words" and "text" in found):
-            found[role], reasons[role] = column, "the format says so"
-    guesses = {} if fixed else _guesses(columns, sample, given=bool({"text", "words"} & set(found)))
+            found[role], reasons[role] = column, "determined by the format"
+    guesses = {} if fixed else _guesses(columns, sample, has_text=bool({"text", "words"} & set(found)))
     for role, (column, why) in guesses.items():
         if role not in found and column not in found.values():
             found[role], reasons[role] = column, why
     if not {"text", "words"} & set(found):
-        raise InvalidDataset("No column holds text. Name the one that does, with columns.", pointer="/columns")
+        raise InvalidDataset("No column holds text. Choose the column of the text with columns.", pointer="/columns")
     guessed = bool(set(found) - set(wanted) - set(fixed))
     return ColumnChoice({role: found[role] for role in ROLES if role in found}, reasons, guessed)
 
 
 def check_roles(wanted: Mapping[str, str]) -> dict[Role, str]:
-    """The columns that the caller named, by role. Raises InvalidRequest for a role that does not exist."""
+    """Return the columns that the caller chose, by role. Raises InvalidRequest for an unknown role."""
     roles = {role: wanted[role] for role in ROLES if role in wanted}
     if len(roles) < len(wanted):
-        raise InvalidRequest(f"A column is for one of {', '.join(ROLES)}.", pointer="/columns")
+        raise InvalidRequest(f"Unknown role of a column. It must be one of {', '.join(ROLES)}.", pointer="/columns")
     return roles
 
 
-def _named(columns: Sequence[str], wanted: Mapping[Role, str]) -> tuple[dict[Role, str], dict[Role, str]]:
+def _check_wanted(columns: Sequence[str], wanted: Mapping[Role, str]) -> tuple[dict[Role, str], dict[Role, str]]:
     found = dict(wanted)
     for role, column in found.items():
         if column not in columns:
             raise InvalidRequest(
-                f"The data set has no column of the name given for {role}. Columns without a heading are called column 1, column 2, ...",
+                f"The data set has no column with the name given for {role}. Columns without a heading are called column 1, column 2, ...",
                 pointer=f"/columns/{role}",
             )
-    return found, dict.fromkeys(found, "named in the request")
+    return found, dict.fromkeys(found, "chosen in the request")
 
 
-def _guesses(columns: Sequence[str], sample: Sequence[Values], *, given: bool) -> dict[Role, tuple[str, str]]:
-    """Column and reason by role. `given`: the caller has named the text."""
+def _guesses(columns: Sequence[str], sample: Sequence[Values], *, has_text: bool) -> dict[Role, tuple[str, str]]:
+    """Guess column and reason by role. `has_text`: the text is known already."""
     named = {name.lower(): name for name in reversed(columns)}
     texts = {name for name in columns if _mostly(sample, name, str)}
     lists = {name for name in columns if _mostly(sample, name, list)}
@@ -107,13 +107,13 @@ def _guesses(columns: Sequence[str], sample: Sequence[Values], *, given: bool) -
         match = next((named[name] for name in names if named.get(name) in usable), None)
         if match is not None:
             found[role] = match, "its name"
-    if given:
+    if has_text:
         return {role: guess for role, guess in found.items() if role not in ("text", "words")}
     found |= _pair(named, texts)
     labels = {found[role][0] for role in ("label",) if role in found}
     if "text" not in found and "words" not in found and texts - labels:
         longest = max((name for name in columns if name in texts - labels), key=lambda name: _length(sample, name))
-        found["text"] = longest, "its texts are the longest"
+        found["text"] = longest, "it has the longest texts"
     if "label" not in found:
         found |= _label([name for name in columns if name not in lists], sample, found)
     return found
@@ -122,7 +122,7 @@ def _guesses(columns: Sequence[str], sample: Sequence[Values], *, given: bool) -
 def _pair(named: Mapping[str, str], texts: set[str]) -> dict[Role, tuple[str, str]]:
     for first, second in PAIRS:
         if {named.get(first), named.get(second)} <= texts:
-            why = "the names of the two are those of a pair"
+            why = "the two names form a known pair"
             return {"text": (named[first], why), "text_pair": (named[second], why)}
     return {}
 
@@ -130,13 +130,13 @@ def _pair(named: Mapping[str, str], texts: set[str]) -> dict[Role, tuple[str, st
 def _label(
     columns: Sequence[str], sample: Sequence[Values], found: Mapping[Role, tuple[str, str]]
 ) -> dict[Role, tuple[str, str]]:
-    """The last column of few short values."""
+    """Guess the label: the last column with few distinct, short values."""
     taken = {column for column, _ in found.values()}
     for name in reversed(columns):
         values = [str(record[name]) for record in sample if record.get(name) is not None]
         kinds = set(values)
         if name not in taken and len(kinds) <= min(KINDS, len(values) // 2) and all(map(_short, kinds)) and kinds:
-            return {"label": (name, "it has few values, all short")}
+            return {"label": (name, "it has few distinct values, all short")}
     return {}
 
 
@@ -145,7 +145,7 @@ def _short(value: str) -> bool:
 
 
 def _mostly(sample: Sequence[Values], name: str, kind: type) -> bool:
-    """Whether at least half of the values that there are have that type."""
+    """Return whether at least half of the values have a type, ignoring missing ones."""
     values = [record[name] for record in sample if record.get(name) is not None]
     return bool(values) and sum(isinstance(value, kind) for value in values) * 2 >= len(values)
 

@@ -1,4 +1,4 @@
-"""A data set: rows to analyse, one after the other, and what was found in its file: columns, encoding, rows that can't be used."""
+"""Data sets: a stream of rows, and a report on the file: columns, encoding, and rows that cannot be used."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-# What a column is for. `words` are the words of a text already cut; `pos` and `labels` have one entry per word, `label` is one for the whole row.
+# Roles of columns. `words` is a text already split into words; `pos` and `labels` have one entry per word, `label` is one value per row.
 Role = Literal["text", "text_pair", "words", "pos", "labels", "label"]
 ROLES: tuple[Role, ...] = ("text", "text_pair", "words", "pos", "labels", "label")
 BadRows = Literal["skip", "fail"]
-# Bad rows beyond these are only counted.
-KEPT_BAD = 100
-# Rows that are shown of a data set.
+# Bad rows that are listed; further ones are only counted.
+MAX_BAD = 100
+# Rows in a preview of a data set.
 SAMPLE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One input. `number` counts from 1: the line of the file on which it begins, in Parquet the row.
+    """One input. `number` counts from 1: the line of the file on which it begins (in Parquet files, the row).
 
-    `pos` and `labels` have one entry per word of `text`, as an AnalysisRequest takes them.
+    `pos` and `labels` have one entry per word of `text`, as in AnalysisRequest.
     """
 
     number: int
@@ -31,22 +31,22 @@ class Row:
     label: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The row as JSON, without what it does not have."""
+        """Return the row as JSON, without empty fields."""
         return {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Row:
-        """The row of that JSON."""
-        tags: dict[str, Any] = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**(values | tags))
+        """Return the row described by such JSON."""
+        lists: dict[str, Any] = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**(values | lists))
 
 
-_FIELDS = tuple(one.name for one in fields(Row))
+_FIELDS = tuple(each.name for each in fields(Row))
 
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that can't be used, by its number, and why in one sentence."""
+    """The number of a row that cannot be used, and the reason in one sentence."""
 
     number: int
     problem: str
@@ -54,11 +54,10 @@ class BadRow:
 
 @dataclass
 class Dataset:
-    """The rows of a file and what is known of it.
+    """The rows of a file, and a report on them.
 
-    `rows` may be gone through any number of times; it need not be in memory. `chosen` says which column is what and `reasons` why; `guessed` is whether any
-    of that was guessed. `bad` (the first KEPT_BAD), `bad_count` and `total`, all rows of the file, used or not, are complete once `rows` has been gone
-    through to its end.
+    `rows` can be iterated any number of times and need not be in memory. `chosen` maps roles to columns, `reasons` gives the reason for each, and `guessed` is
+    whether any choice was a guess. `bad` (the first MAX_BAD), `bad_count` and `total` (all rows, usable or not) are complete after one full iteration.
     """
 
     name: str
@@ -73,14 +72,14 @@ class Dataset:
     bad_count: int = 0
     total: int = 0
 
-    def refuse(self, number: int, problem: str) -> None:
-        """Count a row that can't be used."""
+    def reject(self, number: int, problem: str) -> None:
+        """Count a row that cannot be used."""
         self.bad_count += 1
-        if len(self.bad) < KEPT_BAD:
+        if len(self.bad) < MAX_BAD:
             self.bad.append(BadRow(number, problem))
 
     def report(self) -> dict[str, Any]:
-        """What is known of the data set as JSON; `rows` is the number of those that can be used."""
+        """Return the report as JSON; `rows` is the number of usable rows."""
         return {
             "name": self.name,
             "format": self.format,

@@ -1,9 +1,9 @@
-"""Records of a file made rows to analyse; what can't be used is counted, with the reason."""
+"""Convert the records of a file to rows. Records that cannot be used are counted, with the reason."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,20 +12,19 @@ from ...models.tokens import check_text, find_words
 from .dataset import BadRows, Dataset, Role, Row
 from .table import DataTable, Span, TableRecord
 
-# As those of an AnalysisRequest.
+# The limits of AnalysisRequest.
 TAG_CHARACTERS = 100
 LABEL_CHARACTERS = 200
 
 
-class _Bad(ValueError):
-    """Why a record makes no row."""
+class _UnusableRecord(ValueError):
+    """The reason why a record cannot be used."""
 
 
-class Rows:
-    """The rows of a table, made anew each time they are gone through; what is refused on the way stands in the data set's report.
+class RowReader:
+    """The rows of a table, read again on each iteration. Rejected records are added to the report of the data set.
 
-    Raises InvalidDataset where the file ends without a row that can be used, at what can't be read further and, with bad_rows "fail", at the first
-    bad row.
+    Iterating raises InvalidDataset if no row is usable, if the file cannot be read further, and, with bad_rows "fail", at the first bad row.
     """
 
     def __init__(self, dataset: Dataset, table: DataTable, bad_rows: BadRows, text_bytes: int | None) -> None:
@@ -38,23 +37,23 @@ class Rows:
             dataset.total += 1
             try:
                 row = _row(record, dataset.chosen, self._text_bytes)
-            except _Bad as bad:
-                self._refuse(record.number, str(bad))
+            except _UnusableRecord as error:
+                self._reject(record.number, str(error))
             else:
                 yield row
         if dataset.bad_count == dataset.total:
-            raise nothing_usable(dataset)
+            raise _nothing_usable(dataset)
 
-    def _refuse(self, number: int, problem: str) -> None:
+    def _reject(self, number: int, problem: str) -> None:
         if self._bad_rows == "fail":
-            raise InvalidDataset(f"Row {number} can't be used. {problem}", pointer="/dataset", actual=number)
-        self._dataset.refuse(number, problem)
+            raise InvalidDataset(f"Row {number} cannot be used. {problem}", pointer="/dataset", actual=number)
+        self._dataset.reject(number, problem)
 
 
-def nothing_usable(dataset: Dataset) -> InvalidDataset:
-    """The error of a data set none of whose rows can be used."""
+def _nothing_usable(dataset: Dataset) -> InvalidDataset:
+    """Return the error for a data set without usable rows."""
     if not dataset.total:
-        return InvalidDataset("The file holds no rows.", pointer="/dataset")
+        return InvalidDataset("The file has no rows.", pointer="/dataset")
     first = dataset.bad[0]
     return InvalidDataset(
         f"None of the {dataset.total} rows can be used. Row {first.number}: {first.problem}", pointer="/dataset"
@@ -63,11 +62,11 @@ def nothing_usable(dataset: Dataset) -> InvalidDataset:
 
 def _row(record: TableRecord, chosen: Mapping[Role, str], text_bytes: int | None) -> Row:
     if record.problem is not None:
-        raise _Bad(record.problem)
+        raise _UnusableRecord(record.problem)
     values = {role: record.values.get(column) for role, column in chosen.items()}
     text, spans = _text(values, record.spans)
-    for one in (text, *([values["text_pair"]] if "text_pair" in values else [])):
-        _check(one, text_bytes)
+    for each in (text, *([values["text_pair"]] if "text_pair" in values else [])):
+        _check(each, text_bytes)
     return Row(
         record.number,
         text,
@@ -79,12 +78,12 @@ def _row(record: TableRecord, chosen: Mapping[Role, str], text_bytes: int | None
 
 
 def _text(values: Mapping[Role, Any], spans: Sequence[Span] | None) -> tuple[Any, Sequence[Span] | None]:
-    """The text, and where the words stand in it to which its tags belong; None where that is not known."""
+    """Return the text, and the spans of the words that tags belong to; None if they are unknown."""
     if "text" in values:
         return values["text"], spans
     words = values["words"]
     if not isinstance(words, list) or not all(isinstance(word, str) and word.strip() for word in words):
-        raise _Bad("The words are not a list of words.")
+        raise _UnusableRecord("The words are not a list of words.")
     ends = [0]
     for word in words:
         ends.append(ends[-1] + len(word) + 1)
@@ -93,15 +92,15 @@ def _text(values: Mapping[Role, Any], spans: Sequence[Span] | None) -> tuple[Any
 
 def _check(text: Any, text_bytes: int | None) -> None:
     if text is None or text == "":
-        raise _Bad("The text is missing.")
+        raise _UnusableRecord("The text is missing.")
     if not isinstance(text, str):
-        raise _Bad(f"The column of the text holds {_kind(text)}, not text.")
+        raise _UnusableRecord(f"The text column holds {_kind(text)}, not text.")
     if not text.strip():
-        raise _Bad("The text is blank.")
+        raise _UnusableRecord("The text is blank.")
     try:
         check_text(text, limit=text_bytes)
     except InvalidText as error:
-        raise _Bad(error.detail) from None
+        raise _UnusableRecord(error.detail) from None
 
 
 def _kind(value: Any) -> str:
@@ -113,28 +112,24 @@ def _label(value: Any) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, (str, int, float)):
-        raise _Bad(f"The label is {_kind(value)}, neither text nor a number.")
+        raise _UnusableRecord(f"The label is {_kind(value)}; it must be text or a number.")
     return _tag(value, LABEL_CHARACTERS)
 
 
 def _tags(tags: Any, text: str, spans: Sequence[Span] | None) -> tuple[str, ...] | None:
-    """One tag per word as Headscope finds words, of those that came one per word of the data set."""
+    """Return one tag per word as Headscope splits words, given one tag per word of the data set."""
     if tags is None:
         return None
     if not isinstance(tags, list):
-        raise _Bad(f"Tags are {_kind(tags)}, not a list with one for each word.")
+        raise _UnusableRecord(f"The tags are {_kind(tags)}, not a list with one tag per word.")
     words = find_words(text)
-    given = spans if spans is not None else words if len(words) == len(tags) else _between_spaces(text)
-    if len(given) != len(tags):
-        raise _Bad(f"There are {len(tags)} tags for {len(given)} words.")
-    starts = [start for start, _ in given]
+    tagged = spans if spans is not None else words if len(words) == len(tags) else _between_spaces(text)
+    if len(tagged) != len(tags):
+        raise _UnusableRecord(f"There are {len(tags)} tags for {len(tagged)} words.")
+    starts = [start for start, _ in tagged]
     texts = [_tag(tag, TAG_CHARACTERS) for tag in tags]
-    return tuple(texts[_owner(starts, given, start)] for start, _ in words)
-
-
-def _owner(starts: Sequence[int], given: Collection[Span], position: int) -> int:
-    """The last word that begins at or before a position. Words of no length share the place of the next one, which comes after them."""
-    return max(bisect_right(starts, position) - 1, 0)
+    # The last tagged word that begins at or before each word; empty words share the start of the next one and precede it.
+    return tuple(texts[max(bisect_right(starts, start) - 1, 0)] for start, _ in words)
 
 
 def _between_spaces(text: str) -> list[Span]:
@@ -148,8 +143,8 @@ def _between_spaces(text: str) -> list[Span]:
 
 def _tag(value: Any, longest: int) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise _Bad(f"A tag or label is {_kind(value)}, neither text nor a number.")
+        raise _UnusableRecord(f"A tag or label is {_kind(value)}; it must be text or a number.")
     text = str(value)
     if len(text) > longest:
-        raise _Bad(f"A tag or label is longer than {longest} characters.")
+        raise _UnusableRecord(f"A tag or label is longer than {longest} characters.")
     return text

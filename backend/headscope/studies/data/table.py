@@ -1,4 +1,4 @@
-"""A file as a table: its columns, and records that hold a value for each of them."""
+"""Files as tables: columns, and records with a value for each of them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from ...errors import InvalidDataset
 from .dataset import Role
 
-# Records that are looked at before it is decided what the columns are.
-LOOKED_AT = 100
-MOST_COLUMNS = 1000
-LONGEST_NAME = 200
+# First records, which determine the roles of columns.
+SAMPLE_RECORDS = 100
+MAX_COLUMNS = 1000
+MAX_NAME_CHARACTERS = 200
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """One record. `values` by column: text, numbers, or lists of them; `problem` says why it can't be used.
+    """One record. `values` by column are text, numbers, or lists of them; `problem` is the reason why it cannot be used.
 
-    `spans` are the words to which lists of tags belong, as [start, end) in the column `text`, where the format knows them.
+    `spans` are the words that lists of tags belong to, as [start, end) in the column `text`, if the format defines them.
     """
 
     number: int
@@ -33,7 +33,7 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class DataTable:
-    """`records(columns)` begins anew each time and gives at least those columns. `fixed` are columns that the format itself names a role for."""
+    """A table of a file. `records(columns)` reads it from the start and yields at least these columns. The format determines the roles of `fixed` columns."""
 
     columns: tuple[str, ...]
     records: Callable[[Collection[str]], Iterator[TableRecord]]
@@ -43,7 +43,7 @@ class DataTable:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A kind of file. `open(path, wanted)` raises InvalidDataset; `wanted` are the columns that the caller named, by role."""
+    """A file format. `open(path, wanted)` raises InvalidDataset; `wanted` are the columns chosen by the caller, by role."""
 
     name: str
     title: str
@@ -52,18 +52,18 @@ class Format:
 
 
 def check_columns(columns: Collection[str]) -> tuple[str, ...]:
-    """The names, told apart where two are alike: `name`, `name (2)`. Raises InvalidDataset for more or longer names than anybody means."""
-    if len(columns) > MOST_COLUMNS:
-        raise InvalidDataset(f"The file has {len(columns)} columns; at most {MOST_COLUMNS} can be read.")
-    told: list[str] = []
+    """Return the names, with duplicates numbered: `name`, `name (2)`. Raises InvalidDataset for too many or too long names."""
+    if len(columns) > MAX_COLUMNS:
+        raise InvalidDataset(f"The file has {len(columns)} columns; at most {MAX_COLUMNS} can be read.")
+    unique: list[str] = []
     for place, column in enumerate(columns, 1):
-        if len(column) > LONGEST_NAME:
+        if len(column) > MAX_NAME_CHARACTERS:
             raise InvalidDataset(
-                f"The name of column {place} has {len(column)} characters, more than {LONGEST_NAME}. Is the first line a heading, and is this the file's format?"
+                f"The name of column {place} has {len(column)} characters, more than {MAX_NAME_CHARACTERS}. Is the first line a heading, and is this the file's format?"
             )
         name, count = column, 1
-        while name in told:
+        while name in unique:
             count += 1
             name = f"{column} ({count})"
-        told.append(name)
-    return tuple(told)
+        unique.append(name)
+    return tuple(unique)

@@ -1,4 +1,4 @@
-"""Heads of a study: which satisfy a query, and what is known of one."""
+"""Heads of a study: search by query, and the details of one head."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from numpy.typing import NDArray
 from ...errors import Unsupported
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...query.search import SearchResult, Subject
+from ...query.search import SearchResult, SearchSpace
 from ...query.search import find as search
 from .summary import Stat, StudySummary
 
 Array = NDArray[Any]
 TOKEN_AXES = frozenset({"Q", "K"})
-# What a number has not that is the same for all inputs.
-NOTHING: dict[str, Any] = {
+# Fields that are empty for numbers that are the same for all inputs.
+FIXED: dict[str, Any] = {
     "count": 0, "inputs": 0, "std": None, "low": None, "high": None, "median": None, "median_within": None, "input_mean": None,
     "interval": None, "distribution": None, "top": [],
 }  # fmt: skip
 
 
 def find(summary: StudySummary, where: str, lens: str = "weights", variant: int = 0) -> SearchResult:
-    """The heads of a variant that satisfy a query about their means over inputs, ranked; the class of a head is that of most inputs.
+    """Return the heads of a variant that satisfy a query about their means over inputs, ranked. The class of a head is that of most inputs.
 
-    Raises InvalidQuery, or Unknown for a variant there is not or a measure that was not computed.
+    Raises InvalidQuery, or Unknown for a missing variant or a measure that was not computed.
     """
-    _check(summary, lens)
-    one = summary.variant(variant)
+    _check_lens(summary, lens)
+    described = summary.variant(variant)
     return search(
-        Subject(
-            layers=one["layers"],
-            heads=one["heads"],
-            there=_there(summary, variant),
+        SearchSpace(
+            layers=described["layers"],
+            heads=described["heads"],
+            exists=_existing(summary, variant),
             computed=summary.document["measures"],
             values=lambda measure, of: _means(summary, measure, of, variant),
             lens=lens,
@@ -43,16 +43,16 @@ def find(summary: StudySummary, where: str, lens: str = "weights", variant: int 
     )
 
 
-def _check(summary: StudySummary, lens: str) -> None:
+def _check_lens(summary: StudySummary, lens: str) -> None:
     if lens not in LENSES or lens not in [*summary.document["lenses"], "weights"]:
         known = ", ".join(summary.document["lenses"])
-        raise Unsupported(f"The study was read through: {known}.", pointer="/lens")
+        raise Unsupported(f"Available lenses of this study: {known}.", pointer="/lens")
 
 
-def _there(summary: StudySummary, variant: int) -> Array:
-    """Which of [L, H] heads exist: layers may have fewer heads than others, and nothing is counted of those there are not."""
-    one = summary.variant(variant)
-    shape = (len(one["layers"]), len(one["heads"]))
+def _existing(summary: StudySummary, variant: int) -> Array:
+    """Return which of the [L, H] heads exist. Layers may have fewer heads than others; missing heads have no counts."""
+    described = summary.variant(variant)
+    shape = (len(described["layers"]), len(described["heads"]))
     for name, values in summary.arrays.items():
         if name.startswith(f"stat/{variant}/") and name.endswith("/inputs") and values.shape[:2] == shape:
             return np.asarray(values.reshape(*shape, -1).any(-1))
@@ -60,15 +60,15 @@ def _there(summary: StudySummary, variant: int) -> Array:
 
 
 def _means(summary: StudySummary, measure: str, lens: str, variant: int) -> Array:
-    """The mean over inputs as queries take a measure: with its columns, and token axes of length 1."""
+    """Return means over inputs in the shape that queries expect: with the measure's columns, and token axes of length 1."""
     declared = MEASURES[measure]
-    found = _values(summary, measure, lens, variant).astype(np.float32)
+    means = _values(summary, measure, lens, variant).astype(np.float32)
     if declared.classes:
         counts = summary.classes(measure, lens, variant)
         place = declared.columns.index("class")
-        found[..., place] = np.where(counts.sum(-1) > 0, counts.argmax(-1), np.nan)
+        means[..., place] = np.where(counts.sum(-1) > 0, counts.argmax(-1), np.nan)
     axes = declared.shape.split()
-    return np.expand_dims(found, tuple(place for place, axis in enumerate(axes) if axis in TOKEN_AXES))
+    return np.expand_dims(means, tuple(place for place, axis in enumerate(axes) if axis in TOKEN_AXES))
 
 
 def _values(summary: StudySummary, measure: str, lens: str, variant: int) -> Array:
@@ -78,20 +78,16 @@ def _values(summary: StudySummary, measure: str, lens: str, variant: int) -> Arr
 
 
 def head(summary: StudySummary, layer: int, head: int, lens: str = "weights", variant: int = 0) -> dict[str, Any]:
-    """What is known of a head as plain JSON: its numbers with intervals, distributions and top inputs, its classes, and the heads like it. Raises Unknown."""
-    _check(summary, lens)
+    """Return the details of a head as JSON: numbers with intervals, distributions and top inputs, classes, and similar heads. Raises Unknown."""
+    _check_lens(summary, lens)
     place = summary.place(layer, head, variant)
     numbers: list[dict[str, Any]] = []
     classes: list[dict[str, Any]] = []
     for measure, lenses in summary.document["measures"].items():
-        read = lens if lens in lenses else "weights"
-        if (
-            MEASURES[measure].shape.split()[:2] == ["L", "H"]
-            and read in lenses
-            and "H H" not in MEASURES[measure].shape
-        ):
-            numbers += _numbers(summary, measure, read, variant, place)
-            classes += _classes(summary, measure, read, variant, place)
+        chosen, axes = lens if lens in lenses else "weights", MEASURES[measure].shape.split()
+        if axes[:2] == ["L", "H"] and axes.count("H") == 1 and chosen in lenses:
+            numbers += _numbers(summary, measure, chosen, variant, place)
+            classes += _classes(summary, measure, chosen, variant, place)
     return {
         "layer": layer,
         "head": head,
@@ -106,13 +102,13 @@ def head(summary: StudySummary, layer: int, head: int, lens: str = "weights", va
 def _numbers(
     summary: StudySummary, measure: str, lens: str, variant: int, place: tuple[int, int]
 ) -> list[dict[str, Any]]:
-    """A measure of a head, column by column where it has several; the number of a class is none."""
+    """Return the numbers of a measure for a head, one per column; class numbers are left out."""
     declared = MEASURES[measure]
     if f"fixed/{variant}/{measure}/{lens}" in summary.arrays:
         values = np.atleast_1d(summary.fixed(measure, lens, variant)[place])
         return [
             {
-                **NOTHING,
+                **FIXED,
                 "measure": measure,
                 "lens": lens,
                 "column": column,
@@ -149,23 +145,23 @@ def _numbers(
 
 
 def _columns(measure: str) -> list[tuple[int | None, str | None]]:
-    """Places on axis C and their names; of a measure without columns the one number."""
+    """Return index and name of each column on axis C, or (None, None) for a measure without columns."""
     columns = MEASURES[measure].columns
     return [(place, name) for place, name in enumerate(columns) if name != "class"] if columns else [(None, None)]
 
 
 def _distribution(stat: Stat, at: tuple[int, ...]) -> dict[str, Any] | None:
-    """How values spread, from the first bin that holds any to the last."""
+    """Return the histogram from the first to the last bin that is not empty."""
     counts = stat.histogram[at]
-    full = np.flatnonzero(counts)
-    if not full.size:
+    filled = np.flatnonzero(counts)
+    if not filled.size:
         return None
-    first, last = int(full[0]), int(full[-1])
+    first, last = int(filled[0]), int(filled[-1])
     return {"edges": stat.edges[first : last + 2].tolist(), "counts": counts[first : last + 1].tolist()}
 
 
 def _top(summary: StudySummary, values: Array, rows: Array) -> list[dict[str, Any]]:
-    """The inputs with the largest values, with their texts."""
+    """Return the inputs with the largest values, with their texts."""
     return [
         {"value": float(value), **summary.example(int(row))} for value, row in zip(values, rows, strict=True) if row > 0
     ]
@@ -174,25 +170,25 @@ def _top(summary: StudySummary, values: Array, rows: Array) -> list[dict[str, An
 def _classes(
     summary: StudySummary, measure: str, lens: str, variant: int, place: tuple[int, int]
 ) -> list[dict[str, Any]]:
-    """In how many inputs the head was of each class, the most frequent first."""
+    """Return the number of inputs in which the head had each class, most frequent first."""
     names = MEASURES[measure].classes
     if not names:
         return []
     counts = summary.classes(measure, lens, variant)[place]
-    found = [
+    classes = [
         {"measure": measure, "name": name, "count": int(count), "share": float(count / counts.sum())}
         for name, count in zip(names, counts, strict=True)
         if count
     ]
-    return sorted(found, key=lambda one: -one["count"])
+    return sorted(classes, key=lambda each: -each["count"])
 
 
 def _neighbours(summary: StudySummary, layer: int, head: int, lens: str, variant: int) -> list[dict[str, Any]]:
     try:
-        found = summary.neighbours(layer, head, lens, variant)
-    except Unsupported:  # maps of that lens were not compared
+        nearest = summary.neighbours(layer, head, lens, variant)
+    except Unsupported:  # maps of this lens were not compared
         return []
-    return [{"layer": layer, "head": head, "cosine": cosine} for layer, head, cosine in found]
+    return [{"layer": layer, "head": head, "cosine": cosine} for layer, head, cosine in nearest]
 
 
 def _plain(value: Any) -> float | None:

@@ -1,7 +1,7 @@
-"""Export for HeadVis: the files that its page reads, and that Neuronpedia's loaders take, as one zip.
+"""Export for HeadVis: a zip of the files that its page and Neuronpedia's loaders read.
 
-config.json, scatter_data.json (six metrics per head), heads/L{layer}H{head}.json (sequences with their strongest entries, histograms, tokens), and the two
-empty files that say that there is no server.
+config.json, scatter_data.json (six metrics per head), heads/L{layer}H{head}.json (sequences with their strongest entries, histograms, tokens), and two
+empty files that tell the page that there is no server.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from numpy.typing import NDArray
 
 from ...core.streams import Chunks, save, zipped
 from ...errors import NotReady
-from ...figures.studies.figure import means
-from ...figures.studies.heads import METRICS, metric
 from ...measures.distance import STARTS
-from .. import sequences
+from ...store.export import Source
+from .. import kept_maps
+from ..aggregate import collect
+from .means import METRICS, means, metric
 from .summary import StudySummary
 
 Array = NDArray[Any]
 INTERVALS, BARS, TOKENS = 5, 50, 50
-# What the metrics, and the order of the inputs, are made of.
+# The measures that the metrics and the intervals of inputs are computed from.
 MEASURES = ("head_roles", "qk_distance", "entropy", "max_activation")
-# What the page says of each metric.
+# Descriptions of the metrics on the page.
 DESCRIPTIONS = {
     "self_attention_score": "Mean attention of a token to itself.",
     "prev_token_score": "Mean attention to the token before.",
@@ -38,55 +39,84 @@ DESCRIPTIONS = {
     "qk_distance_variance": "Variance of that distance.",
     "induction_score": "Mean attention to what followed an earlier occurrence of the same token.",
 }
+# Number and seed of the one input when an analysis is exported as a study.
+ROW = SEED = 0
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def write(study: StudySummary, path: str | Path, number: int = 0) -> None:
-    """Write a variant of a study as a zip. Raises as `stream` does."""
-    save(stream(study, number), path)
+def write(study: StudySummary, path: str | Path, variant: int = 0) -> None:
+    """Write a variant of a study as a zip. Raises what `stream` raises."""
+    save(stream(study, variant), path)
 
 
-def stream(study: StudySummary, number: int = 0) -> Chunks:
-    """Return a variant of a study as a zip. Raises NotReady for one that lacks the metrics, Unknown for a variant there is not."""
+def stream(study: StudySummary, variant: int = 0) -> Chunks:
+    """Stream a variant of a study as a zip. Raises NotReady if it lacks the metrics, Unknown for a missing variant."""
 
     def write(archive: zipfile.ZipFile) -> Iterator[None]:
-        for name, content in files(study, number):
-            # The same study gives the same bytes.
+        for name, content in files(study, variant):
+            # A fixed date: the same study gives the same bytes.
             archive.writestr(zipfile.ZipInfo(name, _DATE), json.dumps(content, allow_nan=False), zipfile.ZIP_DEFLATED)
             yield
 
     return zipped(write)
 
 
-def files(study: StudySummary, number: int = 0) -> Iterator[tuple[str, Any]]:
-    """Name and content of every file. Raises what `stream` raises."""
-    one = study.variant(number)
+def files(study: StudySummary, variant: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the name and content of every file. Raises what `stream` raises."""
+    described = study.variant(variant)
     if not set(MEASURES) <= set(study.document["measures"]):
-        raise NotReady("The file needs the six metrics. Send the study again with the figure head-metrics.")
-    layers, heads = one["layers"], one["heads"]
-    found = {name: metric(study, name, number).mean for name in METRICS}
-    yield "config.json", _config(study, one, number)
+        raise NotReady("This file needs the six metrics. Run the study again with the figure head-metrics.")
+    layers, heads = described["layers"], described["heads"]
+    metrics = {name: metric(study, name, variant).mean for name in METRICS}
+    yield "config.json", _config(study, described, variant)
     yield (
         "scatter_data.json",
         [
-            {"layer": layer, "head": head, **{name: _rounded(found[name][i, j]) for name in METRICS}}
+            {"layer": layer, "head": head, **{name: _rounded(metrics[name][i, j]) for name in METRICS}}
             for i, layer in enumerate(layers)
             for j, head in enumerate(heads)
         ],
     )
     yield "server_config.json", {}
     yield "attributions/manifest.json", {}
-    texts = [_Text(study, number, row) for row in sequences.kept_rows(study.arrays)]
+    texts = [_SparseText(study, variant, row) for row in kept_maps.sparse_rows(study.arrays)]
     for i, layer in enumerate(layers):
         for j, head in enumerate(heads):
-            yield f"heads/L{layer}H{head}.json", _head(study, number, (i, j), texts)
+            yield f"heads/L{layer}H{head}.json", _head(study, variant, (i, j), texts)
 
 
-def _config(study: StudySummary, one: dict[str, Any], number: int) -> dict[str, Any]:
-    layers, heads = one["layers"], one["heads"]
+def summary_of_analysis(source: Source) -> StudySummary:
+    """Return an analysis as a study of one input. Raises NotReady if a measure was not computed, Corrupt if the source is damaged."""
+    document = source.document
+    if any("weights" not in document["measures"].get(name, ()) for name in MEASURES):
+        raise NotReady(f"This file needs the measures {', '.join(MEASURES)}. Send the request again with them.")
+    measured = {name: {"weights": source.arrays[f"measure/{name}/weights"]} for name in MEASURES}
+    texts = [token["text"] for token in document["tokens"]]
+    by_layer = [
+        kept_maps.sparse_arrays(0, ROW, texts, source.maps("weights", slice(layer, layer + 1), slice(None)), len(texts))
+        for layer in range(len(document["layers"]))
+    ]
+    strongest = {
+        name: values if name.endswith("/tokens") else np.concatenate([arrays[name] for arrays in by_layer])
+        for name, values in by_layer[0].items()
+    }
+    request = document["request"]
+    shape = {name: document[name] for name in ("layers", "heads", "head_width", "causal")}
+    described = {
+        "variants": [{"model": request["model"], "mechanism": request["mechanism"], **shape}],
+        "dataset": {"name": "one input"},
+        "request": {"seed": SEED},
+        "inputs": 1,
+        "measures": document["measures"],
+    }
+    return StudySummary(described, collect(0, [measured], np.array([ROW]), SEED) | strongest)
+
+
+def _config(study: StudySummary, described: dict[str, Any], variant: int) -> dict[str, Any]:
+    layers, heads = described["layers"], described["heads"]
     plain = {"format": "default"}
     return {
-        "model_name": one["model"],
+        "model_name": described["model"],
         "dataset_name": study.document["dataset"]["name"],
         "heads": [[layer, head] for layer in layers for head in heads],
         "n_layers": len(layers),
@@ -111,44 +141,44 @@ def _config(study: StudySummary, one: dict[str, Any], number: int) -> dict[str, 
         },
         "pipeline_config": {
             "tool": "headscope",
-            "mechanism": one["mechanism"],
-            "variant": number,
+            "mechanism": described["mechanism"],
+            "variant": variant,
             "actual_sequences_processed": study.inputs,
             "num_hidden_layers": len(layers),
             "num_attention_heads": len(heads),
-            "sparse_topk_per_row": sequences.TOP,
-            "sparse_threshold": sequences.LEAST,
+            "sparse_topk_per_row": kept_maps.TOP,
+            "sparse_threshold": kept_maps.MIN_WEIGHT,
             "n_intervals": INTERVALS,
             "sample_seed": study.document["request"]["seed"],
         },
     }
 
 
-class _Text:
+class _SparseText:
     """An input of the study: its tokens, and the strongest entries of every head."""
 
-    def __init__(self, study: StudySummary, number: int, row: int) -> None:
-        prefix = f"sparse/{number}/{row}"
+    def __init__(self, study: StudySummary, variant: int, row: int) -> None:
+        prefix = f"sparse/{variant}/{row}"
         self.row = row
         self.tokens: list[str] = json.loads(study.arrays[f"{prefix}/tokens"].tobytes())
         self._keys, self._values = study.arrays[f"{prefix}/key"], study.arrays[f"{prefix}/value"]
 
     def entries(self, place: tuple[int, int]) -> tuple[Array, Array, Array]:
-        """Queries, keys and weights of a head, in order."""
-        values = self._values[place]
+        """Return queries, keys and weights of a head's entries, in order."""
+        values = self._values[place]  # [Q, TOP]
         queries = np.broadcast_to(np.arange(len(values))[:, None], values.shape)
         kept = values > 0
-        return queries[kept], self._keys[place][kept].astype(int), values[kept] / sequences.SCALE
+        return queries[kept], self._keys[place][kept].astype(int), values[kept] / kept_maps.SCALE
 
 
-def _head(study: StudySummary, number: int, place: tuple[int, int], texts: Sequence[_Text]) -> dict[str, Any]:
-    largest = study.stat("max_activation", "weights", number)
+def _head(study: StudySummary, variant: int, place: tuple[int, int], texts: Sequence[_SparseText]) -> dict[str, Any]:
+    largest = study.stat("max_activation", "weights", variant)
     bounds = [float(largest.quantile(part / INTERVALS)[place]) for part in range(1, INTERVALS)]
-    shares = means(study, "qk_distance", "weights", number).mean[place][2:]
+    shares = means(study, "qk_distance", "weights", variant).mean[place][2:]
     counts = largest.histogram[place].reshape(BARS, -1).sum(-1)
-    shown = [_sequence(text, place, bounds) for text in texts]
+    sequences = [_sequence(text, place, bounds) for text in texts]
     return {
-        "sequences": shown,
+        "sequences": sequences,
         "qk_distance_histogram": {
             "bin_edges": [*STARTS, 2 * STARTS[-1]],
             "bin_values": [_rounded(share) for share in shares],
@@ -159,11 +189,11 @@ def _head(study: StudySummary, number: int, place: tuple[int, int], texts: Seque
             "bin_edges": [round(edge / BARS, 4) for edge in range(BARS + 1)],
             "bin_values": counts.tolist(),
         },
-        "statistics": {"n_samples": len(shown), "mean_max_activation": _rounded(largest.input_mean[place])},
+        "statistics": {"n_samples": len(sequences), "mean_max_activation": _rounded(largest.input_mean[place])},
     }
 
 
-def _sequence(text: _Text, place: tuple[int, int], bounds: Sequence[float]) -> dict[str, Any]:
+def _sequence(text: _SparseText, place: tuple[int, int], bounds: Sequence[float]) -> dict[str, Any]:
     queries, keys, values = text.entries(place)
     inner = values[(queries > 0) & (keys > 0)]
     most = float(inner.max(initial=0.0))
@@ -178,8 +208,8 @@ def _sequence(text: _Text, place: tuple[int, int], bounds: Sequence[float]) -> d
     }
 
 
-def _tokens(texts: Sequence[_Text], place: tuple[int, int], side: int) -> list[dict[str, Any]]:
-    """Tokens of the inputs shown, by the attention that they give (side 0) or get (side 1)."""
+def _tokens(texts: Sequence[_SparseText], place: tuple[int, int], side: int) -> list[dict[str, Any]]:
+    """Return tokens ranked by the attention that they give (side 0) or receive (side 1)."""
     weights = Counter[str]()
     for text in texts:
         entries = text.entries(place)

@@ -1,23 +1,23 @@
-"""What a study found, as figures, tables, the API and the page read it: from memory or from the store, a document and flat arrays.
+"""The result of a study, as figures, tables, the API and the page read it: a document and flat arrays, from memory or from the store.
 
 Names of the arrays (v variant 0 or 1, m measure, s lens). Their last axes are those of the measure without its token axes, which are pooled: [L, H] for measures per
-head, [L, H, C] where there are columns, and [L], [L, C] or [L, H, H] for the others. What is NaN in an input is left out.
+head, [L, H, C] for measures with columns, and [L], [L, C] or [L, H, H] for others. NaN values of an input are ignored.
 
-stat/{v}/{m}/{s}/count mean m2 low high          over all entries (queries, keys) of all inputs; m2 is the sum of squared differences to the mean
+stat/{v}/{m}/{s}/count mean m2 low high          over all entries (queries, keys) of all inputs; m2 is the sum of squared deviations
 stat/{v}/{m}/{s}/inputs input_mean input_m2      over inputs, each counted once by the mean of its entries
-stat/{v}/{m}/{s}/histogram edges                 entries by bin [..., BINS]; what lies beyond the edges [BINS + 1] is in the first or last bin
+stat/{v}/{m}/{s}/histogram edges                 entries by bin [..., BINS]; entries beyond the edges [BINS + 1] are in the first or last bin
 stat/{v}/{m}/{s}/boot_sum boot_weight            Poisson bootstrap over inputs [B, ...]
 class/{v}/{m}/{s}                                inputs by class [L, H, classes], for measures with classes
-class_boot/{v}/{m}/{s}                           the same in every replicate of the bootstrap, summed over heads [B, L, classes]
-shown/{v}/{s}/map row rank tokens keys           maps [L, H, Q, K] of the one input that is kept to be shown; see shown.py
-top/{v}/{m}/{s}/value row                        inputs with the largest mean [..., K], largest first; row -1 where there are fewer
+class_boot/{v}/{m}/{s}                           the same in every bootstrap replicate, summed over heads [B, L, classes]
+shown/{v}/{s}/map row rank tokens keys           maps [L, H, Q, K] of the one input that is shown; see kept_maps.py
+top/{v}/{m}/{s}/value row                        inputs with the largest means [..., K], largest first; padded with row -1
 pair/{comparison}/{s}/...                        the parts of `stat` for the two variants, compared input by input [L, H]
-top/pair/{comparison}/{s}/value row              inputs in which they are least alike [L, H, K]; value is 1 - cosine, or the divergence
-alike/{v}/{s}/sum count                          cosine between the maps of each two heads [L H, L H], summed over some inputs
-sparse/{v}/{row}/key value tokens                strongest entries of the weights of a few inputs; see sequences.py
-fixed/{v}/{m}/{s}                                measures of the weights alone, which are the same for every input
-sample/row                                       inputs drawn evenly, in order
-example/row json                                 every input that is named above: its number, and {"text", ...} as JSON
+top/pair/{comparison}/{s}/value row              inputs on which the variants differ most [L, H, K]; value is 1 - cosine, or the divergence
+alike/{v}/{s}/sum count                          cosine between the maps of all pairs of heads [L H, L H], summed over some inputs
+sparse/{v}/{row}/key value tokens                strongest entries of the weights of a few inputs; see kept_maps.py
+fixed/{v}/{m}/{s}                                measures of the model's weights alone, which are the same for every input
+sample/row                                       a random sample of inputs, in order
+example/row json                                 every input referred to above: its number, and {"text", ...} as JSON
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Stat:
-    """Numbers of a measure over all inputs, head by head (or whatever axes the measure has but for its token axes, which are pooled).
+    """Statistics of a measure over all inputs, per head (in general: per index of the measure's axes without its token axes, which are pooled).
 
-    `count`, `mean`, `m2`, `low` and `high` are over entries: one for each query of each input where the measure has a number per query. `inputs`, `input_mean` and
-    `input_m2` are over inputs, each counted once. NaN where nothing is defined.
+    `count`, `mean`, `m2`, `low` and `high` are over entries, such as one per query of each input. `inputs`, `input_mean` and `input_m2` are over inputs, each
+    counted once. Undefined values are NaN.
     """
 
     count: Array
@@ -59,26 +59,26 @@ class Stat:
 
     @property
     def std(self) -> Array:
-        """Standard deviation of the entries, of the sample (n - 1); NaN below two."""
+        """Sample standard deviation (n - 1) of the entries; NaN for fewer than two."""
         return _deviation(self.m2, self.count)
 
     @property
     def input_std(self) -> Array:
-        """The same of the inputs' means."""
+        """Sample standard deviation of the inputs' means."""
         return _deviation(self.input_m2, self.inputs)
 
     def quantile(self, q: float) -> Array:
-        """A quantile of the entries, evenly spread within its bin: exact to what `within` gives, and never outside `low` and `high`."""
+        """Return a quantile of the entries, interpolated within its bin and clipped to `low` and `high`. `within` bounds the error."""
         counts, total, place = self._bin(q)
         inside = np.take_along_axis(self.histogram, place, -1).astype(float)
         before = np.take_along_axis(counts, place, -1) - inside
         share = np.divide(q * total - before, inside, out=np.zeros_like(inside), where=inside > 0)
-        found = (self.edges[place] + share * (self.edges[place + 1] - self.edges[place]))[..., 0]
-        kept: Array = np.clip(np.where(self.count > 0, found, np.nan), self.low, self.high)
-        return kept
+        inner = (self.edges[place] + share * (self.edges[place + 1] - self.edges[place]))[..., 0]
+        clipped: Array = np.clip(np.where(self.count > 0, inner, np.nan), self.low, self.high)
+        return clipped
 
     def within(self, q: float) -> tuple[Array, Array]:
-        """The bounds between which a quantile is known to be: the edges of its bin, or `low` and `high` where they are nearer. NaN of nothing."""
+        """Return bounds of a quantile: the edges of its bin, or `low` and `high` if they are tighter. NaN without entries."""
         place = self._bin(q)[2][..., 0]
         last = len(self.edges) - 2
         below = np.where(place == 0, -np.inf, self.edges[place])
@@ -86,21 +86,22 @@ class Stat:
         return np.maximum(below, self.low), np.minimum(above, self.high)
 
     def _bin(self, q: float) -> tuple[Array, Array, Array]:
-        """Cumulative counts, their totals, and the bin that a quantile is in, [..., 1]."""
+        """Return cumulative counts, their totals, and the index of a quantile's bin [..., 1]."""
         counts = np.cumsum(self.histogram, axis=-1).astype(float)
         total = counts[..., -1:]
         place = np.minimum((counts < q * total).sum(-1), self.histogram.shape[-1] - 1)[..., None]
         return counts, total, place
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
-        """Bootstrap interval of `input_mean`: percentiles of the means of resampled inputs. NaN below two inputs."""
+        """Return the bootstrap interval of `input_mean`: percentiles of the means of resampled inputs. NaN for fewer than two inputs."""
         weight = np.where(self.boot_weight > 0, self.boot_weight, 1)
         means = np.where(self.boot_weight > 0, self.boot_sum / weight, np.nan)
         defined = self.inputs > 1
         low, high = (np.full(defined.shape, np.nan) for _ in range(2))
         tails = [(1 - level) / 2, (1 + level) / 2]
-        found = np.nanquantile(means[:, defined], tails, axis=0) if defined.any() else np.empty((2, 0))
-        low[defined], high[defined] = found
+        low[defined], high[defined] = (
+            np.nanquantile(means[:, defined], tails, axis=0) if defined.any() else np.empty((2, 0))
+        )
         return low, high
 
 
@@ -109,80 +110,81 @@ STAT_PARTS = tuple(Stat.__dataclass_fields__)
 
 @dataclass(frozen=True)
 class StudySummary:
-    """A study's document and arrays, by what they mean. Also what Study, the API and the figures are handed."""
+    """The document and arrays of a study, with access by meaning. `Study`, the API and the figures use it."""
 
     document: dict[str, Any]
     arrays: Mapping[str, Array]
 
     @property
     def inputs(self) -> int:
-        """How many inputs were analysed."""
+        """Number of inputs that were analysed."""
         return int(self.document["inputs"])
 
     @property
     def variants(self) -> list[dict[str, Any]]:
-        """By variant its model, mechanism, layers and heads."""
+        """Model, mechanism, layers and heads of each variant."""
         return list(self.document["variants"])
 
     @property
     def layers(self) -> list[int]:
-        """What axis L holds, of the first variant."""
+        """Layers along axis L, of the first variant."""
         return list(self.document["variants"][0]["layers"])
 
     @property
     def heads(self) -> list[int]:
-        """What axis H holds, of the first variant."""
+        """Heads along axis H, of the first variant."""
         return list(self.document["variants"][0]["heads"])
 
     def place(self, layer: int, head: int, variant: int = 0) -> tuple[int, int]:
-        """Where a head stands on axes L and H. Raises Unknown."""
-        one = self.variant(variant)
-        if layer not in one["layers"]:
-            raise Unknown(
-                "layer", f"The study has the layers {one['layers'][0]} to {one['layers'][-1]}.", pointer="/layer"
-            )
-        if head not in one["heads"]:
-            raise Unknown("head", f"The study has the heads {one['heads'][0]} to {one['heads'][-1]}.", pointer="/head")
-        return one["layers"].index(layer), one["heads"].index(head)
+        """Return the indices of a head on axes L and H. Raises Unknown."""
+        described = self.variant(variant)
+        layers, heads = described["layers"], described["heads"]
+        if layer not in layers:
+            raise Unknown("layer", f"The study has layers {layers[0]} to {layers[-1]}.", pointer="/layer")
+        if head not in heads:
+            raise Unknown("head", f"The study has heads {heads[0]} to {heads[-1]}.", pointer="/head")
+        return layers.index(layer), heads.index(head)
 
     def lenses_of(self, measure: str) -> list[str]:
-        """The lenses a measure was computed for. Raises NotReady if it was not computed at all."""
+        """Return the lenses that a measure was computed for. Raises NotReady if it was not computed."""
         computed = self.document["measures"]
         if measure not in computed:
-            raise NotReady(f"This needs the measure {measure}, which the study lacks. Send it again with that measure.")
+            raise NotReady(
+                f"This needs the measure {measure}, which the study lacks. Run the study again with this measure."
+            )
         return list(computed[measure])
 
     def stat(self, measure: str, lens: str = "weights", variant: int = 0) -> Stat:
-        """A measure over all inputs. Raises NotReady, Unsupported (a lens it was not computed for) or Unknown (no such variant)."""
+        """Return the statistics of a measure. Raises NotReady, Unsupported (lens not computed) or Unknown (no such variant)."""
         return self._stat(f"stat/{self._of(measure, lens, variant)}")
 
     def fixed(self, measure: str, lens: str = "weights", variant: int = 0) -> Array:
-        """A measure of the weights alone. Raises as `stat`."""
+        """Return a measure of the model's weights alone. Raises what `stat` raises."""
         return self._array(f"fixed/{self._of(measure, lens, variant)}")
 
     def classes(self, measure: str = "patterns", lens: str = "weights", variant: int = 0) -> Array:
-        """How many inputs each class was found in, [L, H, classes]. Raises as `stat`."""
+        """Return the number of inputs per class, [L, H, classes]. Raises what `stat` raises."""
         return self._array(f"class/{self._of(measure, lens, variant)}")
 
     def top(self, measure: str, lens: str = "weights", variant: int = 0) -> tuple[Array, Array]:
-        """The largest means of an input and the rows they are of, both [..., K]; row -1 where there is none. Raises as `stat`."""
+        """Return the largest means of an input and their rows, both [..., K], padded with row -1. Raises what `stat` raises."""
         of = self._of(measure, lens, variant)
         return self._array(f"top/{of}/value"), self._array(f"top/{of}/row")
 
     @cached_property
     def comparisons(self) -> list[str]:
-        """By which comparisons the two variants were compared; none if there is one variant, or they can't be."""
+        """Names of the comparisons of the two variants; empty for one variant, or if they cannot be compared."""
         return list(dict.fromkeys(name.split("/")[1] for name in self.arrays if name.startswith("pair/")))
 
     def pair(self, comparison: str, lens: str = "weights") -> Stat:
-        """The two variants compared input by input, [L, H]. Raises Unsupported if they were not."""
+        """Return the comparison of the two variants, input by input, [L, H]. Raises Unsupported if they were not compared."""
         if f"pair/{comparison}/{lens}/count" not in self.arrays:
-            reason = self.document.get("not_compared") or "The study has one variant, or lacks that lens."
-            raise Unsupported(f"There is no {comparison} of two variants here. {reason}", pointer="/lens")
+            reason = self.document.get("not_compared") or "It has one variant, or lacks this lens."
+            raise Unsupported(f"This study has no {comparison} of two variants. {reason}", pointer="/lens")
         return self._stat(f"pair/{comparison}/{lens}")
 
     def top_pair(self, comparison: str, lens: str = "weights") -> tuple[Array, Array]:
-        """1 - cosine, or the divergence, where the variants are least alike, and the rows, both [L, H, K]. Raises as `pair`."""
+        """Return the largest differences (1 - cosine, or the divergence) and their rows, both [L, H, K]. Raises what `pair` raises."""
         self.pair(comparison, lens)
         of = f"pair/{comparison}/{lens}"
         return self._array(f"top/{of}/value"), self._array(f"top/{of}/row")
@@ -190,26 +192,27 @@ class StudySummary:
     def neighbours(
         self, layer: int, head: int, lens: str = "weights", variant: int = 0, most: int = 5
     ) -> list[tuple[int, int, float]]:
-        """The heads whose maps are most like those of a head: (layer, head, mean cosine), the nearest first. Raises Unknown or Unsupported."""
-        place, one = self.place(layer, head, variant), self.variant(variant)
+        """Return the heads with the most similar maps: (layer, head, mean cosine), most similar first. Raises Unknown or Unsupported."""
+        place, described = self.place(layer, head, variant), self.variant(variant)
+        layers, heads = described["layers"], described["heads"]
         if f"alike/{variant}/{lens}/sum" not in self.arrays:
-            raise Unsupported("Heads were not compared with each other for that lens.", pointer="/lens")
-        at = place[0] * len(one["heads"]) + place[1]
+            raise Unsupported("Heads were not compared with each other for this lens.", pointer="/lens")
+        at = place[0] * len(heads) + place[1]  # on the flat axis L H
         total, count = (self.arrays[f"alike/{variant}/{lens}/{part}"][at] for part in ("sum", "count"))
         cosines = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
         order = [i for i in np.argsort(-cosines, kind="stable").tolist() if i != at and np.isfinite(cosines[i])]
-        width = len(one["heads"])
-        return [(one["layers"][i // width], one["heads"][i % width], float(cosines[i])) for i in order[:most]]
+        places = [(i, *divmod(i, len(heads))) for i in order[:most]]
+        return [(layers[row], heads[column], float(cosines[i])) for i, row, column in places]
 
     def sample(self) -> list[int]:
-        """Numbers of inputs drawn evenly from all."""
+        """Return the row numbers of a random sample of inputs."""
         return [int(row) for row in self.arrays["sample/row"]]
 
     def example(self, row: int) -> dict[str, Any]:
-        """An input that the study kept: {"row", "text", and "text_pair", "label" where there is one}. Raises Unknown."""
+        """Return a kept input: {"row", "text"}, with "text_pair" and "label" if it has them. Raises Unknown."""
         if row not in self._examples:
             raise Unknown(
-                "row", "The study did not keep the text of that row. Look it up in the data set.", pointer="/row"
+                "row", "The study did not keep the text of this row. Look it up in the data set.", pointer="/row"
             )
         return {"row": row, **self._examples[row]}
 
@@ -219,13 +222,13 @@ class StudySummary:
         return dict(zip((int(row) for row in self.arrays["example/row"]), texts, strict=True))
 
     def variant(self, variant: int) -> dict[str, Any]:
-        """A variant: model, mechanism, layers, heads. Raises Unknown."""
+        """Return the model, mechanism, layers and heads of a variant. Raises Unknown."""
         if not 0 <= variant < len(self.document["variants"]):
             raise Unknown(
-                "variant", f"The study has the variants 0 to {len(self.document['variants']) - 1}.", pointer="/variant"
+                "variant", f"The study has variants 0 to {len(self.document['variants']) - 1}.", pointer="/variant"
             )
-        one: dict[str, Any] = self.document["variants"][variant]
-        return one
+        described: dict[str, Any] = self.document["variants"][variant]
+        return described
 
     def _of(self, measure: str, lens: str, variant: int) -> str:
         self.variant(variant)
@@ -239,11 +242,11 @@ class StudySummary:
 
     def _array(self, name: str) -> Array:
         if name not in self.arrays:
-            raise Unsupported("The study keeps nothing of that kind for this measure and lens.", pointer="/lens")
+            raise Unsupported("The study has no such values for this measure and lens.", pointer="/lens")
         return self.arrays[name]
 
 
 def _deviation(m2: Array, count: Array) -> Array:
     below = np.where(count > 1, count - 1, 1)
-    found: Array = np.where(count > 1, np.sqrt(m2 / below), np.nan)
-    return found
+    deviation: Array = np.where(count > 1, np.sqrt(m2 / below), np.nan)
+    return deviation

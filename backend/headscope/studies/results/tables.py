@@ -1,4 +1,4 @@
-"""Tables of a study: the rows of every figure under the figure's name, one row per head, the inputs that were kept, and those that failed."""
+"""Tables of a study that belong to no figure: one row per head, the inputs that were kept, and those that failed."""
 
 from __future__ import annotations
 
@@ -7,69 +7,35 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from ...core.csv_text import Cell
-from ...errors import InvalidRequest, Unknown
-from ...figures.studies import STUDY_FIGURES
 from ...measures import MEASURES
-from .summary import Stat, StudySummary
-from .writing import ResultTable
+from ..figure_needs import drawable_figures
+from .means import divide
+from .summary import StudySummary
+from .table_files import ResultTable
 
 Array = NDArray[Any]
 
 
-def names(document: Mapping[str, Any]) -> list[str]:
-    """The tables that can be made of a study, by its document."""
-    return [*drawable(document), *OWN]
-
-
-def drawable(document: Mapping[str, Any]) -> list[str]:
-    """The figures that can be drawn of a study, by its document."""
-    return [name for name in STUDY_FIGURES if _can(name, document)]
-
-
-def _can(name: str, document: Mapping[str, Any]) -> bool:
-    figure = STUDY_FIGURES[name]
-    there = {
-        "against": len(document["variants"]) > 1 and not document.get("not_compared"),
-        # Inputs that were given as they are have no columns.
-        "labels": "labels" in (document["dataset"].get("chosen") or {"labels": ""}),
-        "lenses": set(figure.lenses) <= set(document["lenses"]),
-    }
-    return all(there[what] for what in figure.asks) and set(figure.measures) <= set(document["measures"])
-
-
-def table(study: StudySummary, name: str, params: Mapping[str, Any] | None = None) -> ResultTable:
-    """A table by its name; `params` are those of the figure of that name. Raises Unknown, InvalidRequest, and what the figure raises."""
-    if name in OWN:
-        if params:
-            raise InvalidRequest("That table takes no parameters.")
-        return OWN[name](study)
-    if name not in STUDY_FIGURES:
-        known = ", ".join([*OWN, *STUDY_FIGURES])
-        raise Unknown("table", f"There is no such table. There are: {known}.", pointer="/table")
-    figure = STUDY_FIGURES[name]
-    try:
-        chosen = figure.params.model_validate(params or {})
-    except ValidationError as error:
-        raise InvalidRequest(f"The figure does not take that: {error.errors()[0]['msg']}.") from None
-    drawn = figure.drawn(study, chosen)
-    return ResultTable(name, f"{figure.title}. {figure.citation}", drawn.columns, drawn.rows)
+def table_names(document: Mapping[str, Any]) -> list[str]:
+    """Return the tables that can be made of a study, given its document. Each figure has a table of the same name."""
+    return [*drawable_figures(document), *TABLES]
 
 
 def heads(study: StudySummary) -> ResultTable:
-    """One row per head of each variant: the mean over inputs of every number per head with its 95 % interval, and its shares of classes."""
-    shown = [_head_rows(study, number, one) for number, one in enumerate(study.variants)]
-    columns = list(dict.fromkeys(column for rows in shown for row in rows for column in row))
-    rows = [[row.get(column) for column in columns] for rows in shown for row in rows]
-    return ResultTable("heads", "Every head: means over inputs with 95 % bootstrap intervals", columns, rows)
+    """Return one row per head of each variant: the mean over inputs of every number with its 95 % interval, and shares of classes."""
+    by_variant = [_head_rows(study, number, variant) for number, variant in enumerate(study.variants)]
+    columns = list(dict.fromkeys(column for rows in by_variant for row in rows for column in row))
+    rows = [[row.get(column) for column in columns] for rows in by_variant for row in rows]
+    return ResultTable("heads", "All heads: means over inputs with 95 % bootstrap intervals", columns, rows)
 
 
-def _head_rows(study: StudySummary, number: int, one: Mapping[str, Any]) -> list[dict[str, Cell]]:
-    shape = (len(one["layers"]), len(one["heads"]))
+def _head_rows(study: StudySummary, number: int, variant: Mapping[str, Any]) -> list[dict[str, Cell]]:
+    layers, heads = variant["layers"], variant["heads"]
+    shape = (len(layers), len(heads))
     rows: dict[tuple[int, int], dict[str, Cell]] = {
-        (i, j): {"variant": number, "model": one["model"], "layer": one["layers"][i], "head": one["heads"][j]}
+        (i, j): {"variant": number, "model": variant["model"], "layer": layers[i], "head": heads[j]}
         for i, j in np.ndindex(shape)
     }
     for measure, lenses in study.document["measures"].items():
@@ -81,26 +47,25 @@ def _head_rows(study: StudySummary, number: int, one: Mapping[str, Any]) -> list
     return list(rows.values())
 
 
-def _numbers(study: StudySummary, measure: str, lens: str, number: int) -> Iterator[tuple[str, Array]]:
-    """Names and numbers of a measure, column by column: means with the bounds of their intervals, or what is the same for all inputs; shares of classes."""
+def _numbers(study: StudySummary, measure: str, lens: str, variant: int) -> Iterator[tuple[str, Array]]:
+    """Yield the name and values of each number of a measure: means with interval bounds (or fixed values), and shares of classes."""
     declared = MEASURES[measure]
-    if f"stat/{number}/{measure}/{lens}/mean" not in study.arrays:
-        yield from _columns(measure, study.fixed(measure, lens, number), declared.columns)
+    if f"stat/{variant}/{measure}/{lens}/mean" not in study.arrays:
+        yield from _columns(measure, study.fixed(measure, lens, variant), declared.columns)
         return
-    stat: Stat = study.stat(measure, lens, number)
+    stat = study.stat(measure, lens, variant)
     low, high = stat.interval()
     for part, values in (("", stat.input_mean), ("_low", low), ("_high", high)):
         for name, column in _columns(measure, values, declared.columns):
             if not (declared.classes and name == f"{measure}_class"):
                 yield f"{name}{part}", column
     if declared.classes:
-        counts = study.classes(measure, lens, number).astype(float)
-        shares = counts / np.where(counts.sum(-1, keepdims=True) > 0, counts.sum(-1, keepdims=True), np.nan)
-        yield from _columns(f"{measure}_share", shares, declared.classes)
+        counts = study.classes(measure, lens, variant)  # [L, H, classes]
+        yield from _columns(f"{measure}_share", divide(counts, counts.sum(-1, keepdims=True)), declared.classes)
 
 
 def _columns(name: str, values: Array, columns: tuple[str, ...]) -> Iterator[tuple[str, Array]]:
-    """A measure's number per head, or one for each of its columns."""
+    """Yield the values of a measure, or of each of its columns."""
     if not columns:
         yield name, values
     else:
@@ -108,27 +73,26 @@ def _columns(name: str, values: Array, columns: tuple[str, ...]) -> Iterator[tup
 
 
 def inputs(study: StudySummary) -> ResultTable:
-    """The inputs that the study kept the texts of: those drawn evenly, and those at the top of any measure."""
-    drawn = set(study.sample())
-    kept = [study.example(int(row)) for row in study.arrays["example/row"]]
+    """Return the inputs whose texts the study kept: a random sample, and those at the top of any measure."""
+    sample = set(study.sample())
+    examples = [study.example(int(row)) for row in study.arrays["example/row"]]
     rows = [
-        [each["row"], each["text"], each.get("text_pair"), each.get("label"), str(each["row"] in drawn).lower()]
-        for each in kept
+        [each["row"], each["text"], each.get("text_pair"), each.get("label"), str(each["row"] in sample).lower()]
+        for each in examples
     ]
     return ResultTable(
-        "inputs", "Inputs that the study kept", ("row", "text", "text_pair", "label", "drawn_evenly"), rows
+        "inputs", "Inputs kept by the study", ("row", "text", "text_pair", "label", "drawn_evenly"), rows
     )
 
 
 def failed(study: StudySummary) -> ResultTable:
-    """Rows that could not be read, and inputs that could not be analysed: the first of each."""
-    found: dict[int, tuple[str, str]] = {
+    """Return the first rows that could not be read, and the first inputs that could not be analysed."""
+    problems: dict[int, tuple[str, str]] = {
         bad["row"]: ("bad-row", bad["problem"]) for bad in study.document["dataset"].get("bad_rows", ())
     }
-    found |= {one["row"]: (one["code"], one["detail"]) for one in study.document["failed"]}
-    return ResultTable(
-        "failed", "Rows without a result", ("row", "code", "problem"), [[row, *found[row]] for row in sorted(found)]
-    )
+    problems |= {failure["row"]: (failure["code"], failure["detail"]) for failure in study.document["failed"]}
+    rows: list[list[Cell]] = [[row, *problems[row]] for row in sorted(problems)]
+    return ResultTable("failed", "Rows without a result", ("row", "code", "problem"), rows)
 
 
-OWN: dict[str, Callable[[StudySummary], ResultTable]] = {"heads": heads, "inputs": inputs, "failed": failed}
+TABLES: dict[str, Callable[[StudySummary], ResultTable]] = {"heads": heads, "inputs": inputs, "failed": failed}

@@ -1,4 +1,4 @@
-"""Files as data sets, one format per file. A new format is a file here and a line in FORMATS."""
+"""File formats of data sets. A new format is a module here and an entry in FORMATS."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from pathlib import Path
 from ....errors import InvalidDataset, Unknown
 from .. import columns as roles
 from ..dataset import BadRows, Dataset
-from ..rows import Rows
-from ..table import LOOKED_AT, Format
+from ..rows import RowReader
+from ..table import SAMPLE_RECORDS, Format
 from .conll import CONLL
 from .conllu import CONLLU
+from .detection import check_readable, detect_format, detect_tags
 from .jsonl import JSONL
 from .parquet import PARQUET
 from .separated import CSV, TSV
-from .sniffing import check_readable, sniffed, tagged
 from .text import TEXT
 
-FORMATS: dict[str, Format] = {one.name: one for one in (JSONL, CSV, TSV, PARQUET, CONLL, CONLLU, TEXT)}
+FORMATS: dict[str, Format] = {each.name: each for each in (JSONL, CSV, TSV, PARQUET, CONLL, CONLLU, TEXT)}
 
 
 def read(
     path: Path,
     name: str | None = None,
-    format: str | None = None,  # noqa: A002 - as it is called everywhere
+    format: str | None = None,  # noqa: A002 - the usual name
     columns: Mapping[str, str] | None = None,
     bad_rows: BadRows = "skip",
     text_bytes: int | None = None,
 ) -> Dataset:
-    """The data set in a file. Only its beginning is read now; its rows are read as they are gone through.
+    """Open a file as a data set. Reads only its beginning; iterating over its rows reads the rest.
 
-    `name` is what the file is called (its format is that of its suffix unless `format` says another), `columns` role -> column, `text_bytes` the longest
-    text in UTF-8 bytes. Raises InvalidDataset, InvalidRequest, or Unknown for a format that there is not; see Rows for what its rows raise.
+    `name` is the name of the file, whose suffix determines the format unless `format` is given. `columns` maps roles to columns, and `text_bytes` is the
+    maximum length of a text in UTF-8 bytes. Raises InvalidDataset, InvalidRequest, or Unknown for an unknown format; see RowReader for errors in rows.
     """
     name = name or path.name
     kind = format_of(path, name, format)
     check_readable(path, kind.name)
     wanted = roles.check_roles(columns or {})
     table = kind.open(path, wanted)
-    sample = list(islice(table.records(table.columns), LOOKED_AT))
+    sample = list(islice(table.records(table.columns), SAMPLE_RECORDS))
     if not sample:
-        raise InvalidDataset("The file holds no rows.", pointer="/dataset")
+        raise InvalidDataset("The file has no rows.", pointer="/dataset")
     usable = [record.values for record in sample if record.problem is None]
     if not usable:
         raise InvalidDataset(
@@ -50,23 +50,23 @@ def read(
         )
     choice = roles.choose(table.columns, usable, wanted, table.fixed)
     found = Dataset(name, kind.name, table.encoding, table.columns, choice.columns, (), choice.reasons, choice.guessed)
-    found.rows = Rows(found, table, bad_rows, text_bytes)
+    found.rows = RowReader(found, table, bad_rows, text_bytes)
     return found
 
 
-def format_of(path: Path, name: str, given: str | None = None) -> Format:
-    """The format that is given, else that of the name's suffix, else that of the content. Raises Unknown or InvalidDataset.
+def format_of(path: Path, name: str, chosen: str | None = None) -> Format:
+    """Return the chosen format, else the format of the name's suffix, else the format detected from the content. Raises Unknown or InvalidDataset.
 
-    Plain text that is words with their tags is read as those, unless the format is given.
+    Plain text that consists of tagged words is read as CoNLL or CoNLL-U, unless the format is chosen.
     """
-    if given is not None:
-        if given not in FORMATS:
-            raise Unknown("format", f"There is no such format. There are: {', '.join(FORMATS)}.", pointer="/format")
-        return FORMATS[given]
-    by_suffix = {suffix: one for one in FORMATS.values() for suffix in one.suffixes}
+    if chosen is not None:
+        if chosen not in FORMATS:
+            raise Unknown("format", f"Unknown format. Available: {', '.join(FORMATS)}.", pointer="/format")
+        return FORMATS[chosen]
+    by_suffix = {suffix: format_ for format_ in FORMATS.values() for suffix in format_.suffixes}
     for suffix in reversed(Path(name.lower()).suffixes):
-        # wikigold.conll.txt is CoNLL: .txt says less than what stands before it.
+        # wikigold.conll.txt is CoNLL: a suffix before .txt is more specific.
         if suffix in by_suffix and (suffix != ".txt" or not set(Path(name.lower()).suffixes[:-1]) & set(by_suffix)):
             found = by_suffix[suffix]
-            return FORMATS[(tagged(path) if found is TEXT else None) or found.name]
-    return FORMATS[sniffed(path)]
+            return FORMATS[(detect_tags(path) if found is TEXT else None) or found.name]
+    return FORMATS[detect_format(path)]

@@ -1,4 +1,4 @@
-"""CoNLL: a word per line with its tags in columns, a blank line after each sentence; as of 2003 (four columns, -DOCSTART-), or any other number."""
+"""CoNLL: one word per line with its tags in columns, and a blank line after each sentence; four columns and -DOCSTART- as in 2003, or any number of columns."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from itertools import islice
 from pathlib import Path
 
 from ..dataset import Role
-from ..table import LOOKED_AT, DataTable, Format, TableRecord, check_columns
+from ..table import SAMPLE_RECORDS, DataTable, Format, TableRecord, check_columns
 from .lines import TextLine, encoding, lines
 
 DOCUMENT = "-DOCSTART-"
-LONGEST_SENTENCE = 10_000
-# Entity labels, in whichever scheme: O, and letters before the kind of entity.
+MAX_WORDS = 10_000
+# Entity labels in any scheme: O, or a letter before the type of entity.
 ENTITY = re.compile(r"O|[BILUESMW]-.+")
-# Kinds of phrases (CoNLL-2000), which are labelled like entities.
+# Types of phrases (CoNLL-2000), which are labelled like entities.
 CHUNKS = frozenset(["ADJP", "ADVP", "CONJP", "INTJ", "LST", "NP", "PP", "PRT", "SBAR", "UCP", "VP", "NC", "PC", "VC"])
-# Tags of treebanks: capitals (NNP, PRP$, -LRB-, PROPN), or punctuation that stands for itself.
+# Treebank tags: capitals (NNP, PRP$, -LRB-, PROPN), or punctuation marks.
 PART_OF_SPEECH = re.compile(r"[A-Z]+[$A-Z0-9_|]*|-[A-Z]+-|\W+")
 
 
 def sentences(path: Path) -> Iterator[list[TextLine]]:
-    """The lines of each sentence. Of one that never ends, so many as to see that it is too long."""
+    """Yield the lines of each sentence, up to one line beyond the limit."""
     sentence: list[TextLine] = []
     for line in lines(path):
         if line.problem or line.text.strip():
-            if len(sentence) <= LONGEST_SENTENCE:
+            if len(sentence) <= MAX_WORDS:
                 sentence.append(line)
         elif sentence:
             yield sentence
@@ -36,14 +36,14 @@ def sentences(path: Path) -> Iterator[list[TextLine]]:
 
 
 def problem_of(sentence: list[TextLine]) -> str | None:
-    """Why a sentence can't be used, by what is wrong with its lines."""
-    if len(sentence) > LONGEST_SENTENCE:
-        return f"The sentence has more than {LONGEST_SENTENCE} words. Is a blank line missing?"
+    """Return why a sentence cannot be used; None if it can."""
+    if len(sentence) > MAX_WORDS:
+        return f"The sentence has more than {MAX_WORDS} words. Is a blank line missing?"
     return next((f"Line {line.number}: {line.problem}" for line in sentence if line.problem), None)
 
 
 def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
-    widths = [len(_cells(line.text)) for sentence in islice(_texts(path), LOOKED_AT) for line in sentence[:1]]
+    widths = [len(_cells(line.text)) for sentence in islice(_texts(path), SAMPLE_RECORDS) for line in sentence[:1]]
     width = max(set(widths), key=widths.count, default=0)
     columns = check_columns([f"column {place}" for place in range(1, width + 1)])
 
@@ -51,11 +51,11 @@ def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
         for sentence in _texts(path):
             yield _record(sentence, columns)
 
-    return DataTable(columns, records, encoding(path), _roles(columns, islice(records(()), LOOKED_AT)))
+    return DataTable(columns, records, encoding(path), _roles(columns, islice(records(()), SAMPLE_RECORDS)))
 
 
 def _texts(path: Path) -> Iterator[list[TextLine]]:
-    """Sentences without the lines that begin a document."""
+    """Yield sentences without the lines that mark the beginning of a document."""
     for sentence in sentences(path):
         kept = [line for line in sentence if not line.text.startswith(DOCUMENT)]
         if kept:
@@ -78,9 +78,9 @@ def _record(sentence: list[TextLine], columns: tuple[str, ...]) -> TableRecord:
     return TableRecord(number, {name: [cells[place] for cells in rows] for place, name in enumerate(columns)})
 
 
-def _roles(columns: tuple[str, ...], looked_at: Iterator[TableRecord]) -> dict[Role, str]:
-    """The word comes first; the last column of entity labels holds the labels. Parts of speech are the first column that reads like them."""
-    records = list(looked_at)
+def _roles(columns: tuple[str, ...], sample: Iterator[TableRecord]) -> dict[Role, str]:
+    """Assign roles: words are in the first column, labels in the last column of entity labels, parts of speech in the first column that looks like them."""
+    records = list(sample)
     tags = {name: [tag for record in records for tag in record.values.get(name, ())] for name in columns[1:]}
     spans = [name for name in tags if all(ENTITY.fullmatch(tag) for tag in tags[name])]
     entities = [name for name in spans if not _is_chunks(tags[name])]
@@ -95,17 +95,17 @@ def _roles(columns: tuple[str, ...], looked_at: Iterator[TableRecord]) -> dict[R
 
 
 def _is_chunks(tags: list[str]) -> bool:
-    """Whether these are phrases, as in the third column of CoNLL-2003, and not entities."""
+    """Return whether tags are phrases, as in the third column of CoNLL-2003, and not entities."""
     kinds = {tag.partition("-")[2] for tag in tags if tag != "O"}
     return bool(kinds) and kinds <= CHUNKS
 
 
 def is_conll(texts: list[str]) -> bool:
-    """Whether all lines are a word and its tags, in equally many columns, the last of which are labels of entities or phrases."""
+    """Return whether all lines have the same number of columns, more than one, and the last holds labels of entities or phrases."""
     rows = [_cells(text) for text in texts if not text.startswith(DOCUMENT)]
     tags = [row[-1] for row in rows]
-    even = len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
-    return even and all(map(ENTITY.fullmatch, tags)) and set(tags) != {"O"}
+    regular = len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
+    return regular and all(map(ENTITY.fullmatch, tags)) and set(tags) != {"O"}
 
 
 CONLL = Format("conll", "CoNLL", (".conll", ".bio", ".iob", ".iob2", ".annotated"), _open)

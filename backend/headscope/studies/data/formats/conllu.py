@@ -1,4 +1,4 @@
-"""CoNLL-U: sentences of a treebank, their text put together again as it was written, with a part of speech for every word."""
+"""CoNLL-U: sentences of a treebank, with their original text restored and a part of speech for every word."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .conll import problem_of, sentences
 from .lines import TextLine, encoding
 
 RANGE, EMPTY = re.compile(r"([1-9]\d{0,5})-([1-9]\d{0,5})"), re.compile(r"\d+\.[1-9]\d*")
-# Columns of tags by their place in a line.
+# Columns of tags, by their index in a line.
 TAGS = {"upos": 3, "xpos": 4, "lemma": 2, "feats": 5, "deprel": 7}
 FIELDS = 10
 
 
-class _Wrong(ValueError):
-    """What is wrong with a sentence."""
+class _InvalidSentence(ValueError):
+    """The reason why a sentence cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """A stretch of the text: what is written, the words that it is (one, or those of a contraction), and whether a space follows."""
+class _SurfaceToken:
+    """A stretch of the text: its form, its words (one, or those of a contraction), and whether a space follows."""
 
     form: str
     words: tuple[list[str], ...]
@@ -46,16 +46,16 @@ def _record(sentence: list[TextLine]) -> TableRecord:
         return TableRecord(number, problem=problem)
     try:
         pieces = list(_pieces([line for line in sentence if not line.text.startswith("#")]))
-    except _Wrong as wrong:
-        return TableRecord(number, problem=str(wrong))
+    except _InvalidSentence as error:
+        return TableRecord(number, problem=str(error))
     words = [word for piece in pieces for word in piece.words]
-    text, spans = _written(pieces)
+    text, spans = _restore_text(pieces)
     tags = {name: [word[place] for word in words] for name, place in TAGS.items()}
     return TableRecord(number, {"text": text, **tags}, spans=spans)
 
 
-def _pieces(sentence: list[TextLine]) -> Iterator[_Piece]:
-    """What is written, in order; empty nodes belong to the enhanced graph only. Raises _Wrong."""
+def _pieces(sentence: list[TextLine]) -> Iterator[_SurfaceToken]:
+    """Yield the surface tokens of a sentence; empty nodes belong to the enhanced graph only. Raises _InvalidSentence."""
     rows = [row for row in map(_cells, sentence) if not EMPTY.fullmatch(row[0])]
     place, wanted = 0, 1
     while place < len(rows):
@@ -65,22 +65,22 @@ def _pieces(sentence: list[TextLine]) -> Iterator[_Piece]:
         words = tuple(rows[place : place + count])
         numbers = [word[0] for word in words]
         if not 1 <= count <= len(rows) or numbers != [str(wanted + offset) for offset in range(count)]:
-            raise _Wrong("The words of the sentence are not numbered 1, 2, 3, ...")
+            raise _InvalidSentence("The words of the sentence are not numbered 1, 2, 3, ...")
         if not cells[1].strip():
-            raise _Wrong("A word of the sentence is empty.")
+            raise _InvalidSentence("A word of the sentence is empty.")
         place, wanted = place + count, wanted + count
-        yield _Piece(cells[1].strip(), words, "SpaceAfter=No" not in cells[9].split("|"))
+        yield _SurfaceToken(cells[1].strip(), words, "SpaceAfter=No" not in cells[9].split("|"))
 
 
 def _cells(line: TextLine) -> list[str]:
     cells = line.text.split("\t")
     if len(cells) != FIELDS:
-        raise _Wrong(f"Line {line.number} has {len(cells)} columns; CoNLL-U has {FIELDS}, separated by tabs.")
+        raise _InvalidSentence(f"Line {line.number} has {len(cells)} columns; CoNLL-U has {FIELDS}, separated by tabs.")
     return cells
 
 
-def _written(pieces: list[_Piece]) -> tuple[str, tuple[Span, ...]]:
-    """The text, and where each word stands in it. A contraction is divided where its words are its parts; else its first word stands for all of it."""
+def _restore_text(pieces: list[_SurfaceToken]) -> tuple[str, tuple[Span, ...]]:
+    """Return the text and the span of each word. A contraction is split if its words spell it; otherwise its first word covers all of it."""
     text, spans = "", list[Span]()
     for piece in pieces:
         start = len(text)

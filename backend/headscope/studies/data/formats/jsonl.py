@@ -1,4 +1,4 @@
-"""JSON Lines: one JSON object per line, its names the columns."""
+"""JSON Lines: one JSON object per line, whose keys are the columns."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 from ....errors import InvalidDataset
 from ..dataset import Role
-from ..table import LOOKED_AT, DataTable, Format, TableRecord, check_columns
+from ..table import SAMPLE_RECORDS, DataTable, Format, TableRecord, check_columns
 from .lines import TextLine, encoding, lines
 
 NOT_JSON = "The line is not valid JSON."
 NO_OBJECT = "The line is not a JSON object."
-TWICE = "The object has the same name twice."
-NO_NAME = "A name in the object is not text."
+DUPLICATE_KEY = "The object has a duplicate key."
+INVALID_KEY = "A key of the object is not valid text."
 
 
-class _Unusable(ValueError):
-    """An object that can be parsed but not used; why."""
+class _InvalidObject(ValueError):
+    """The reason why a parsed object cannot be used."""
 
 
 def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
-    looked_at = list(islice(_records(path), LOOKED_AT))
-    names = dict.fromkeys(name for record in looked_at for name in record.values)
+    sample = islice(_records(path), SAMPLE_RECORDS)
+    names = dict.fromkeys(name for record in sample for name in record.values)
     if not names and _is_one_document(path):
         raise InvalidDataset("The file is one JSON document. Save it as JSON Lines: one object per line.")
 
@@ -36,7 +36,7 @@ def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
 
 
 def _is_one_document(path: Path) -> bool:
-    first = next((line.text.strip() for line in islice(lines(path), LOOKED_AT) if line.text.strip()), "")
+    first = next((line.text.strip() for line in islice(lines(path), SAMPLE_RECORDS) if line.text.strip()), "")
     return first[:1] == "[" or first == "{"
 
 
@@ -51,9 +51,9 @@ def _record(line: TextLine) -> TableRecord:
         return TableRecord(line.number, problem=line.problem)
     try:
         found = json.loads(line.text, object_pairs_hook=_object)
-    except _Unusable as error:
+    except _InvalidObject as error:
         return TableRecord(line.number, problem=str(error))
-    except (ValueError, RecursionError):  # numbers with thousands of digits are a ValueError, too
+    except (ValueError, RecursionError):  # also numbers with thousands of digits
         return TableRecord(line.number, problem=NOT_JSON)
     return TableRecord(line.number, found) if isinstance(found, dict) else TableRecord(line.number, problem=NO_OBJECT)
 
@@ -61,9 +61,9 @@ def _record(line: TextLine) -> TableRecord:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _Unusable(TWICE)
+        raise _InvalidObject(DUPLICATE_KEY)
     if any("\ud800" <= char <= "\udfff" for name in found for char in name):
-        raise _Unusable(NO_NAME)
+        raise _InvalidObject(INVALID_KEY)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The lines of a text file, however long the file or one of its lines is: a line that can't be used is named, not guessed at."""
+"""The lines of a text file of any size. Lines that cannot be decoded are reported, never guessed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ....errors import InvalidDataset
 
-# Longer lines are passed over without being kept in memory.
+# Longer lines are skipped without being kept in memory.
 LINE_BYTES = 1024 * 1024
 PIECE = 256 * 1024
-# The longer marks first: that of UTF-32 begins like that of UTF-16.
+# UTF-32 comes first: its byte order mark begins like that of UTF-16.
 MARKS = (
     (codecs.BOM_UTF8, "utf-8", "UTF-8 with a byte order mark"),
     (codecs.BOM_UTF32_LE, "utf-32", "UTF-32"),
@@ -21,13 +21,13 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
 )
 TOO_LONG = f"The line is longer than {LINE_BYTES} bytes."
-NUL = "The line holds a NUL character, so it is not plain text."
+NUL = "The line contains a NUL character, so it is not plain text."
 NOT_UTF8 = "The line is not UTF-8. Save the file as UTF-8."
 
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A line without its end. `number` counts from 1; `problem` says why it can't be used, and `text` is empty then."""
+    """A line without its line ending. `number` counts from 1. `problem` is the reason why it cannot be used; `text` is then empty."""
 
     number: int
     text: str
@@ -35,37 +35,37 @@ class TextLine:
 
 
 def encoding(path: Path) -> str:
-    """The encoding of a text file by its byte order mark, in words: UTF-8 without one."""
-    return _mark(path)[2]
+    """Return the name of a file's encoding by its byte order mark; UTF-8 without one."""
+    return _byte_order_mark(path)[2]
 
 
 def lines(path: Path) -> Iterator[TextLine]:
-    """The lines of a file in UTF-8, or whatever its byte order mark says. They end in LF, CR LF or, where a file has no LF, CR.
+    """Yield the lines of a file in UTF-8 or the encoding of its byte order mark. They end in LF or CR LF, or in CR if the file has no LF.
 
-    Raises InvalidDataset where nothing after some line can be read.
+    Raises InvalidDataset if the rest of the file cannot be decoded.
     """
     end = _line_end(path)
-    number, begun, long = 1, bytearray(), False
+    number, partial, long = 1, bytearray(), False
     for piece in _pieces(path):
         if long and end not in piece:
             continue
         *whole, rest = piece.split(end)
         for part in whole:
-            yield _line(number, bytes(begun) + part, long=long)
+            yield _line(number, bytes(partial) + part, long=long)
             number, long = number + 1, False
-            begun.clear()
-        begun += rest
-        if len(begun) > LINE_BYTES:
+            partial.clear()
+        partial += rest
+        if len(partial) > LINE_BYTES:
             long = True
-            begun.clear()
-    if begun or long:
-        yield _line(number, bytes(begun), long=long)
+            partial.clear()
+    if partial or long:
+        yield _line(number, bytes(partial), long=long)
 
 
-def _mark(path: Path) -> tuple[bytes, str, str]:
+def _byte_order_mark(path: Path) -> tuple[bytes, str, str]:
     with path.open("rb") as file:
         start = file.read(4)
-    return next((found for found in MARKS if start.startswith(found[0])), (b"", "utf-8", "UTF-8"))
+    return next((mark for mark in MARKS if start.startswith(mark[0])), (b"", "utf-8", "UTF-8"))
 
 
 def _line_end(path: Path) -> bytes:
@@ -74,11 +74,11 @@ def _line_end(path: Path) -> bytes:
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """The file in UTF-8, without its mark."""
-    mark, codec, name = _mark(path)
+    """Yield the file in UTF-8 without its byte order mark, piece by piece."""
+    bom, codec, name = _byte_order_mark(path)
     with path.open("rb") as file:
         if codec == "utf-8":
-            file.seek(len(mark))
+            file.seek(len(bom))
             while piece := file.read(PIECE):
                 yield piece
             return
@@ -89,7 +89,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
                 text = decoder.decode(piece, final=not piece)
             except UnicodeDecodeError:
                 raise InvalidDataset(
-                    f"The file begins as {name} but goes on as something else after line {read + 1}. Save it as UTF-8."
+                    f"The file begins as {name}, but cannot be decoded after line {read + 1}. Save it as UTF-8."
                 ) from None
             if not piece:
                 return

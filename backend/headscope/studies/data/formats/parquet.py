@@ -1,4 +1,4 @@
-"""Parquet: read in small batches, and of its columns only those that are needed. Numbers that stand for classes are read as the classes' names."""
+"""Parquet, read in small batches and only the columns needed. Class numbers are replaced by class names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ....errors import InvalidDataset
 from ..dataset import Role
 from ..table import DataTable, Format, TableRecord, check_columns
 
-# Rows that are unpacked at a time, and bytes of a column chunk that are read at a time: a column chunk can be as large as the file.
+# Rows converted at a time, and bytes read at a time: a column chunk can be as large as the file.
 BATCH = 256
 BUFFER = 1024 * 1024
 
@@ -27,7 +27,7 @@ def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
         columns, classes = check_columns(file.schema_arrow.names), _classes(file.schema_arrow.metadata or {})
         usable = tuple(name for name, type_ in zip(columns, file.schema_arrow.types, strict=True) if _usable(type_))
     if len(set(columns)) != len(set(file.schema_arrow.names)):
-        raise InvalidDataset("The Parquet file has two columns of one name. Rename one of them.")
+        raise InvalidDataset("The Parquet file has two columns with the same name. Rename one of them.")
 
     def records(needed: Collection[str]) -> Iterator[TableRecord]:
         number = 0
@@ -37,14 +37,14 @@ def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
                 for values in batch.to_pylist():
                     number += 1
                     yield TableRecord(
-                        number, {name: _named(value, classes.get(name)) for name, value in values.items()}
+                        number, {name: _name_classes(value, classes.get(name)) for name, value in values.items()}
                     )
 
     return DataTable(columns, records, "Parquet")
 
 
 def _usable(type_: Any) -> bool:
-    """Text, numbers, and lists of them; whatever else a file holds, such as images, is never read."""
+    """Return whether a column holds text, numbers, or lists of them. Others, such as images, are never read."""
     from pyarrow import types
 
     if types.is_dictionary(type_):
@@ -56,31 +56,31 @@ def _usable(type_: Any) -> bool:
 
 
 def _classes(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
-    """The names of the classes of a column, as the library `datasets` writes them beside the schema."""
+    """Return the class names of columns, as the library `datasets` stores them in the schema's metadata."""
     try:
         features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
-        found = {name: one.get("names") or one.get("feature", {}).get("names") for name, one in features.items()}
+        found = {name: each.get("names") or each.get("feature", {}).get("names") for name, each in features.items()}
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return {}
     return {
         name: names
         for name, names in found.items()
-        if isinstance(names, list) and all(isinstance(one, str) for one in names)
+        if isinstance(names, list) and all(isinstance(each, str) for each in names)
     }
 
 
-def _named(value: Any, names: list[str] | None) -> Any:
-    """Class numbers, or a list of them, as names; a number without a name (-1 where a label is missing) stays."""
+def _name_classes(value: Any, names: list[str] | None) -> Any:
+    """Replace class numbers by names, also in lists. Numbers without a name (such as -1 for a missing label) stay."""
     if names is None:
         return value
     if isinstance(value, list):
-        return [_named(one, names) for one in value]
+        return [_name_classes(each, names) for each in value]
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
 
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Whatever pyarrow makes of a file that is not what it says is InvalidDataset; want of memory stays that."""
+    """Turn pyarrow's errors into InvalidDataset; running out of memory stays a MemoryError."""
     import pyarrow as pa
 
     try:
@@ -88,7 +88,7 @@ def _reading() -> Iterator[None]:
     except (pa.ArrowMemoryError, MemoryError):
         raise MemoryError from None
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError):
-        raise InvalidDataset("The file is damaged, cut off, or no Parquet file.") from None
+        raise InvalidDataset("The file is damaged, cut off, or not a Parquet file.") from None
 
 
 PARQUET = Format("parquet", "Parquet", (".parquet", ".pq"), _open)

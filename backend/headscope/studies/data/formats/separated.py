@@ -1,4 +1,4 @@
-"""Comma- and tab-separated values. CSV has quotes; TSV is as GLUE writes it: a quote is a character like any other."""
+"""Comma- and tab-separated values. CSV has quotes; in TSV, as in GLUE, a quote is an ordinary character."""
 
 from __future__ import annotations
 
@@ -13,61 +13,61 @@ from pathlib import Path
 from ....errors import InvalidDataset
 from ..columns import KNOWN
 from ..dataset import Role
-from ..table import LOOKED_AT, DataTable, Format, TableRecord, check_columns
+from ..table import SAMPLE_RECORDS, DataTable, Format, TableRecord, check_columns
 from .lines import LINE_BYTES, TextLine, encoding, lines
 
 UNNAMED = re.compile(r"column [1-9]\d{0,3}")
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?")
-# A heading is short: no more words and characters than these.
+# Maximum length of a heading.
 HEADING_WORDS, HEADING_CHARACTERS = 4, 40
-# What separates columns where it is not the comma; tried on so many lines.
+# Separators other than the comma, and the number of lines that they are tried on.
 SEPARATORS, TRIED = (";", "\t", "|"), 5
-OPEN_QUOTE = f'A quote (") is opened and not closed within {LINE_BYTES} bytes.'
-QUOTES = 'The quotes (") are not in order: one inside a quoted value is written twice, and after the closing one the value ends.'
+OPEN_QUOTE = f'A quote (") is not closed within {LINE_BYTES} bytes.'
+QUOTES = 'Invalid quotes ("): double a quote inside a quoted value, and end the value after the closing quote.'
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
-    """The cells of one record, which begins on that line."""
+class CellRecord:
+    """The cells of one record, and the line on which it begins."""
 
     number: int
     cells: list[str]
     problem: str | None = None
 
 
-Rows = Callable[[Path], Iterator[Cells]]
+RecordReader = Callable[[Path], Iterator[CellRecord]]
 
 
-def _tabs(path: Path) -> Iterator[Cells]:
+def _tabs(path: Path) -> Iterator[CellRecord]:
     for line in lines(path):
         if line.problem or line.text.strip():
-            yield Cells(line.number, line.text.split("\t"), line.problem)
+            yield CellRecord(line.number, line.text.split("\t"), line.problem)
 
 
-def _commas(path: Path) -> Iterator[Cells]:
-    waiting, separator = _Waiting(lines(path)), _separator(path)
-    while (first := waiting.next()) is not None:
+def _commas(path: Path) -> Iterator[CellRecord]:
+    remaining, separator = _PushbackLines(lines(path)), _separator(path)
+    while (first := remaining.next()) is not None:
         if first.problem:
-            yield Cells(first.number, [], first.problem)
+            yield CellRecord(first.number, [], first.problem)
         elif first.text.strip():
-            yield _quoted(first, waiting, separator)
+            yield _read_quoted(first, remaining, separator)
 
 
-class _Waiting:
-    """Lines that come, and some that came already and are looked at again."""
+class _PushbackLines:
+    """Lines of a file; lines that were read can be pushed back."""
 
-    def __init__(self, coming: Iterator[TextLine]) -> None:
-        self._coming, self._again = coming, deque[TextLine]()
+    def __init__(self, unread: Iterator[TextLine]) -> None:
+        self._unread, self._pushed = unread, deque[TextLine]()
 
     def next(self) -> TextLine | None:
-        return self._again.popleft() if self._again else next(self._coming, None)
+        return self._pushed.popleft() if self._pushed else next(self._unread, None)
 
-    def give_back(self, taken: list[TextLine]) -> None:
-        self._again.extendleft(reversed(taken))
+    def push_back(self, taken: list[TextLine]) -> None:
+        self._pushed.extendleft(reversed(taken))
 
 
-def _quoted(first: TextLine, waiting: _Waiting, separator: str) -> Cells:
-    """The record that begins on a line, over several where a quoted value holds line ends. What a quote left open would swallow is given back."""
+def _read_quoted(first: TextLine, remaining: _PushbackLines, separator: str) -> CellRecord:
+    """Read the record that begins on a line; quoted values may span lines. Lines after a quote that is never closed are pushed back."""
     taken: list[TextLine] = []
 
     def texts() -> Iterator[str]:
@@ -75,7 +75,7 @@ def _quoted(first: TextLine, waiting: _Waiting, separator: str) -> Cells:
         while size <= LINE_BYTES:
             yield f"{line.text}\n"
             size += len(line.text) + 1
-            following = waiting.next()
+            following = remaining.next()
             if following is None:
                 return
             taken.append(following)
@@ -84,25 +84,25 @@ def _quoted(first: TextLine, waiting: _Waiting, separator: str) -> Cells:
             line = following
 
     try:
-        return Cells(first.number, next(csv.reader(texts(), delimiter=separator, strict=True)))
+        return CellRecord(first.number, next(csv.reader(texts(), delimiter=separator, strict=True)))
     except csv.Error as error:
-        waiting.give_back(taken)
-        return Cells(first.number, [], OPEN_QUOTE if taken or "end of data" in str(error) else QUOTES)
+        remaining.push_back(taken)
+        return CellRecord(first.number, [], OPEN_QUOTE if taken or "end of data" in str(error) else QUOTES)
 
 
 def _separator(path: Path) -> str:
-    """The comma, or what else every one of the first lines has equally often."""
+    """Return the separator: the comma, or another one that occurs equally often in each of the first lines."""
     first = [line.text for line in islice(lines(path), TRIED) if line.text.strip()]
     if not first or any("," in text for text in first[:1]):
         return ","
-    even = (one for one in SEPARATORS if first[0].count(one) and len({text.count(one) for text in first}) == 1)
-    return next(even, ",")
+    regular = (each for each in SEPARATORS if first[0].count(each) and len({text.count(each) for text in first}) == 1)
+    return next(regular, ",")
 
 
-def _table(path: Path, wanted: Mapping[Role, str], rows: Rows) -> DataTable:
-    first = list(islice(rows(path), LOOKED_AT))
+def _table(path: Path, wanted: Mapping[Role, str], rows: RecordReader) -> DataTable:
+    first = list(islice(rows(path), SAMPLE_RECORDS))
     if first and first[0].problem:
-        raise InvalidDataset(f"The first line can't be read, so the columns are not known. {first[0].problem}")
+        raise InvalidDataset(f"The first line cannot be read, so the columns are unknown. {first[0].problem}")
     usable = [row.cells for row in first if not row.problem]
     headed = bool(usable) and _has_heading(usable, wanted)
     width = len(usable[0]) if usable else 0
@@ -117,18 +117,18 @@ def _table(path: Path, wanted: Mapping[Role, str], rows: Rows) -> DataTable:
     return DataTable(columns, records, encoding(path))
 
 
-def _record(row: Cells, columns: tuple[str, ...]) -> TableRecord:
+def _record(row: CellRecord, columns: tuple[str, ...]) -> TableRecord:
     if row.problem:
         return TableRecord(row.number, problem=row.problem)
     if len(row.cells) != len(columns):
         return TableRecord(
-            row.number, problem=f"The row has {len(row.cells)} columns; the first one has {len(columns)}."
+            row.number, problem=f"The row has {len(row.cells)} columns; the first row has {len(columns)}."
         )
     return TableRecord(row.number, dict(zip(columns, row.cells, strict=True)))
 
 
 def _has_heading(rows: list[list[str]], wanted: Mapping[Role, str]) -> bool:
-    """Whether the first row names the columns. What the caller calls them decides, where it can."""
+    """Return whether the first row names the columns. The names that the caller uses decide, if they can."""
     first = [cell.strip() for cell in rows[0]]
     if wanted and all(UNNAMED.fullmatch(name) for name in wanted.values()):
         return False

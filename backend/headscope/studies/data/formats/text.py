@@ -1,4 +1,4 @@
-"""Plain text: every line that is not blank is an input."""
+"""Plain text: one input per line that is not blank."""
 
 from __future__ import annotations
 

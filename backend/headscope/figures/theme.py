@@ -1,7 +1,8 @@
-"""How figures look: colours, type and axes. Ink on paper, no grid but what helps to read a value, nothing that carries no data."""
+"""The look of figures: colours, fonts and axes. Dark ink on paper, grid lines only where they help to read values, no decoration."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,13 +13,13 @@ Theme = Literal["light", "dark"]
 FONT = (
     "system-ui, -apple-system, 'Segoe UI', Inter, 'Helvetica Neue', 'Noto Sans', 'Liberation Sans', Arial, sans-serif"
 )
-# More labels than this on an axis are thinned out, so that they have room at 390 px.
-MOST_LABELS = 12
+# Maximum labels on an axis, so that they fit into 390 px; more are thinned out.
+MAX_LABELS = 12
 
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours of the page's style sheet (frontend/src/app/styles.css) under the same names."""
+    """The colours of the page's style sheet (frontend/src/app/styles.css), under the same names."""
 
     paper: str
     ink: str
@@ -30,7 +31,7 @@ class Palette:
     less_end: str
 
     def ramp(self, count: int) -> list[str]:
-        """So many colours by position, from light to strong, all of them distinct from the paper."""
+        """Return `count` colours from light to strong, all distinct from the paper."""
         low, middle, high = (_rgb(colour) for colour in (self.paper, self.more, self.more_end))
         places = np.linspace(0.35, 1.0, count) if count > 1 else np.array([0.5])
         return [
@@ -38,11 +39,11 @@ class Palette:
         ]
 
     def tint(self, colour: str, share: float) -> str:
-        """A colour mixed with the paper: `share` 1 is the colour itself, 0 the paper."""
+        """Mix a colour with the paper: `share` 1 is the colour itself, 0 the paper."""
         return _hex(_rgb(self.paper) + (_rgb(colour) - _rgb(self.paper)) * share)
 
     def veil(self, colour: str, share: float) -> str:
-        """The colour as something that what is drawn below shows through: `share` 1 hides it."""
+        """Return a translucent colour: `share` 1 is opaque."""
         return f"rgba({','.join(f'{part:.0f}' for part in _rgb(colour))},{share:g})"
 
 
@@ -60,7 +61,7 @@ def _hex(rgb: Any) -> str:
     return "#" + "".join(f"{round(float(part)):02x}" for part in rgb)
 
 
-# Above the picture, from its left edge on.
+# A legend above the plot, aligned left.
 ABOVE = {
     "orientation": "h",
     "traceorder": "normal",
@@ -74,7 +75,7 @@ ABOVE = {
 def layout(
     palette: Palette, x: dict[str, Any], y: dict[str, Any], legend: dict[str, Any] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """The layout of a figure with these two axes, and a legend at its place if it needs one."""
+    """Return the layout of a figure with two axes, and a legend if its position is given."""
     return {
         "font": {"family": FONT, "size": 12, "color": palette.ink},
         "paper_bgcolor": palette.paper,
@@ -95,7 +96,7 @@ def layout(
 
 
 def axis(palette: Palette, title: str, *, grid: bool = False, **more: Any) -> dict[str, Any]:
-    """An axis with ticks outside and a title that names its unit; `grid` draws thin lines at its ticks."""
+    """Return an axis with ticks outside and a title that names its unit. `grid` draws thin lines at its ticks instead."""
     return {
         "title": {"text": title, "font": {"size": 12}, "standoff": 8},
         "showgrid": grid,
@@ -112,8 +113,36 @@ def axis(palette: Palette, title: str, *, grid: bool = False, **more: Any) -> di
     }
 
 
-def positions(palette: Palette, title: str, names: Sequence[int | str], most: int = MOST_LABELS) -> dict[str, Any]:
-    """An axis of layers or heads: place 0, 1, ... named as given, thinned out where there are more than `most`."""
+def value_axis(palette: Palette, title: str, **more: Any) -> dict[str, Any]:
+    """Return an axis of values, with thin lines at its ticks."""
+    return axis(palette, title, grid=True, **more)
+
+
+def log_axis(palette: Palette, title: str, values: Any) -> dict[str, Any]:
+    """Return a logarithmic axis of values with labelled ticks."""
+    ticks = log_ticks(values)
+    ends = [float(np.log10(tick)) for tick in (ticks[0] * 0.95, ticks[-1] * 1.05)]
+    scale = value_axis(palette, title, type="log", tickvals=ticks, range=ends)
+    return scale | {"ticktext": [f"{tick:g}" for tick in ticks]}
+
+
+def log_ticks(values: Any) -> list[float]:
+    """Return ticks from below the smallest to above the largest value: 1, 2, 5, 10, ..., or 1, 2, 3, ... for a narrow range, or only decades for a wide one."""
+    positive = values[np.isfinite(values) & (values > 0)]
+    low, high = (float(positive.min()), float(positive.max())) if positive.size else (0.1, 1.0)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if high > 2 * low else range(1, 10)
+    fine = [step * 10.0**decade for decade in decades for step in steps]
+    candidates = (
+        [tick for tick in fine if low / 2.5 < tick < high * 2.5] if len(decades) <= 3 else [10.0**d for d in decades]
+    )
+    first = max((tick for tick in candidates if tick <= low), default=candidates[0])
+    last = min((tick for tick in candidates if tick >= high), default=candidates[-1])
+    return [tick for tick in candidates if first <= tick <= last]
+
+
+def positions(palette: Palette, title: str, names: Sequence[int | str], most: int = MAX_LABELS) -> dict[str, Any]:
+    """Return an axis of layers or heads with the given names at positions 0, 1, ..., thinned out to at most `most` labels."""
     step = -(-len(names) // most)
     places = range(0, len(names), step)
     return axis(
@@ -126,23 +155,32 @@ def positions(palette: Palette, title: str, names: Sequence[int | str], most: in
     )
 
 
-def plain(numbers: Any, digits: int = 5) -> list[float | None]:
-    """Numbers for JSON: significant digits, None where undefined."""
+def to_json(numbers: Any, digits: int = 5) -> list[float | None]:
+    """Round numbers to significant digits for JSON; undefined ones are None."""
     return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.ravel(numbers).tolist()]
 
 
-def said(number: float) -> str:
-    """A number in a sentence."""
+def rows_by_head(layers: Sequence[Any], heads: Sequence[Any], *arrays: Any, digits: int = 10) -> list[list[Any]]:
+    """Return one row per head: its layer, its number, and its entry in each array [L, H]."""
+    return [
+        [layer, head, *to_json([array[i, j] for array in arrays], digits)]
+        for i, layer in enumerate(layers)
+        for j, head in enumerate(heads)
+    ]
+
+
+def format_number(number: float) -> str:
+    """Format a number for a sentence."""
     return "not defined" if not np.isfinite(number) else f"{number:.3g}"
 
 
-def listed(what: str, names: Sequence[int | str], numbers: Sequence[float], of: str) -> str:
-    """'Median entropy by layer (0 to 5): 1.2, ...'; of many numbers only the ends and the extremes."""
+def describe_values(what: str, names: Sequence[int | str], numbers: Sequence[float], of: str) -> str:
+    """Describe numbers in a sentence such as 'Median entropy, layer 0 to 5: 1.2, ...'; of many numbers only the extremes."""
     span = f"{of} {names[0]}" if len(names) == 1 else f"{of} {names[0]} to {names[-1]}"
     defined = [(number, name) for number, name in zip(numbers, names, strict=True) if np.isfinite(number)]
     if not defined:
         return f"{what}, {span}: not defined."
-    if len(numbers) <= 2 * MOST_LABELS:
-        return f"{what}, {span}: {', '.join(said(number) for number in numbers)}."
+    if len(numbers) <= 2 * MAX_LABELS:
+        return f"{what}, {span}: {', '.join(format_number(number) for number in numbers)}."
     (low, lowest), (high, highest) = min(defined), max(defined)
-    return f"{what}, {span}: from {said(low)} ({of} {lowest}) to {said(high)} ({of} {highest})."
+    return f"{what}, {span}: from {format_number(low)} ({of} {lowest}) to {format_number(high)} ({of} {highest})."

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from headscope.errors import FigureNotDrawn, TimedOut
-from headscope.figures.rendering import Renderer
-from headscope.figures.script import script
+from headscope.figures.images import Renderer
+from headscope.figures.plotly_script import load_script
 from tests.support.server import eventually, gone
 
 FIGURE: dict[str, Any] = {"data": [{"type": "bar", "x": [1, 2], "y": [3, 4]}], "layout": {}}
@@ -57,12 +57,12 @@ def test_a_browser_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setenv("BROWSER_PATH", str(broken))
-    with pytest.raises(FigureNotDrawn, match="could not draw"):
+    with pytest.raises(FigureNotDrawn, match="could not render"):
         asyncio.run(Renderer().render(FIGURE, "pdf", 300, 200))
 
 
 def test_script_leaves_no_style_to_write() -> None:
     """An element for each that plotly.js would fill, before plotly.js itself."""
-    body = script().body.decode()
+    body = load_script().body.decode()
     assert body.index("no-inline-styles") < body.index("plotly.js v")
     assert "plotly.js-style-global" in body[:200]

@@ -162,7 +162,7 @@ def test_the_caller_decides_whether_there_is_a_heading(
     dataset = _read(tmp_path, "a.tsv", "alpha\tbeta\none of these\ttwo of these\nand\tmore\n", columns)
     rows = _rows(dataset)
     assert (rows[0].text, len(rows)) == (first, count)
-    assert dataset.reasons["text"] == "named in the request"
+    assert dataset.reasons["text"] == "chosen in the request"
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_formats(tmp_path: Path) -> None:
     path = tmp_path / "lines.csv"
     path.write_text("One, two.\nThree.\n")
     assert [row.text for row in read(path, format="text").rows] == ["One, two.", "Three."]
-    with pytest.raises(Unknown, match="There are: jsonl, csv"):
+    with pytest.raises(Unknown, match="Available: jsonl, csv"):
         read(path, format="xml")
     assert list(FORMATS) == [one.name for one in FORMATS.values()]
 

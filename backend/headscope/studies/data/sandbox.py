@@ -1,4 +1,4 @@
-"""A file from outside is read in a process of its own, with bounds on memory, time and what comes out: whatever it does there, it takes nobody along."""
+"""Read untrusted files in a separate process with limits on memory, time and output, so that a malicious file cannot harm the server."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from typing import IO, Any
 
 from ...errors import HeadscopeError, InvalidDataset, InvalidRequest, StorageFull, Unknown
 from .dataset import BadRow, BadRows, Dataset, Row
+from .formats import read
 
-# What the process may raise; whatever else ends it is a fault of the file, too.
-RAISED: tuple[type[HeadscopeError], ...] = (InvalidDataset, InvalidRequest, StorageFull)
+# Errors that the process reports; any other failure is attributed to the file as well.
+REPORTED: tuple[type[HeadscopeError], ...] = (InvalidDataset, InvalidRequest, StorageFull)
 CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What reading may take: memory (bytes), time (s), and how much may come out (bytes). `text_bytes` is the longest text of a row."""
+class ReadLimits:
+    """Limits on reading a file: memory (bytes), time (s), output (bytes), and the longest text of a row (`text_bytes`)."""
 
     memory_bytes: int
     seconds: float
@@ -34,8 +35,8 @@ class Bounds:
     text_bytes: int | None
 
 
-class Spool:
-    """Rows in a file without a name, which is gone when nobody reads it any more."""
+class RowSpool:
+    """Rows in an unnamed temporary file, which is deleted with the last reference to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._descriptor = os.dup(file.fileno())
@@ -49,33 +50,33 @@ class Spool:
             yield from (Row.from_dict(json.loads(line)) for line in whole)
 
 
-def read_apart(
+def read_sandboxed(
     path: Path,
     name: str,
-    bounds: Bounds,
+    limits: ReadLimits,
     *,
     folder: Path,
-    most_rows: int | None = None,
-    format: str | None = None,  # noqa: A002 - as it is called everywhere
+    max_rows: int | None = None,
+    format: str | None = None,  # noqa: A002 - the usual name
     columns: Mapping[str, str] | None = None,
     bad_rows: BadRows = "skip",
 ) -> Dataset:
-    """As formats.read, but all of it now and in another process. Its report is complete, and its rows outlive the file.
+    """Read a whole file like formats.read, but in another process. The report is complete, and the rows outlive the file.
 
-    Rows are written to an unnamed file in `folder`, which should be on a disk: the first `most_rows`, or all of them. Raises InvalidDataset, InvalidRequest or
-    Unknown as formats.read does, InvalidDataset for a file that breaks the bounds, and StorageFull.
+    The first `max_rows` rows (by default all) are stored in an unnamed file in `folder`, which should be on a disk. Raises what formats.read raises,
+    InvalidDataset for a file that exceeds a limit, and StorageFull.
     """
-    asked = {
+    task = {
         "path": str(path),
         "name": name,
         "format": format,
         "columns": dict(columns or {}),
         "bad_rows": bad_rows,
-        "text_bytes": bounds.text_bytes,
+        "text_bytes": limits.text_bytes,
     }
     with _storing(), tempfile.TemporaryFile(dir=folder) as rows:
-        report = _report(_run(asked, rows, bounds, most_rows), bounds)
-        spool = Spool(rows)
+        report = _report(_run(task, rows, limits, max_rows), limits)
+        spool = RowSpool(rows)
     return Dataset(
         **{part: report[part] for part in ("name", "format", "encoding", "chosen", "reasons", "guessed", "bad_count")},
         columns=tuple(report["columns"]),
@@ -86,18 +87,18 @@ def read_apart(
 
 
 def _run(
-    asked: dict[str, Any], rows: IO[bytes], bounds: Bounds, most_rows: int | None
+    task: dict[str, Any], rows: IO[bytes], limits: ReadLimits, max_rows: int | None
 ) -> subprocess.CompletedProcess[bytes] | None:
-    """The process that has read the file; None for one that took too long."""
+    """Run the process that reads the file, and return it once it has ended; None if it timed out."""
     with _lifeline() as lifeline:
-        limits = json.dumps([lifeline, bounds.memory_bytes, bounds.out_bytes, most_rows])
+        arguments = json.dumps([lifeline, limits.memory_bytes, limits.out_bytes, max_rows])
         try:
             return subprocess.run(  # noqa: S603 - our own module
-                [sys.executable, "-m", "headscope.studies.data.reading", limits],
-                input=json.dumps(asked).encode(),
+                [sys.executable, "-m", "headscope.studies.data.sandbox", arguments],
+                input=json.dumps(task).encode(),
                 stdout=rows,
                 stderr=subprocess.PIPE,
-                timeout=bounds.seconds,
+                timeout=limits.seconds,
                 pass_fds=[lifeline],
                 check=False,
             )
@@ -111,13 +112,13 @@ def _storing() -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageFull(
-            "The rows of the data set could not be written to disk. Free some room there, then try again."
+            "The rows of the data set could not be written to disk. Free some space, then try again."
         ) from error
 
 
 @contextmanager
 def _lifeline() -> Iterator[int]:
-    """The reading end of a pipe that is closed when this process ends, in whatever way."""
+    """Yield the read end of a pipe whose write end closes when this process ends, however it ends."""
     reading, writing = os.pipe()
     try:
         yield reading
@@ -126,47 +127,47 @@ def _lifeline() -> Iterator[int]:
         os.close(writing)
 
 
-def _report(ended: subprocess.CompletedProcess[bytes] | None, bounds: Bounds) -> dict[str, Any]:
-    """What the process says of the data set. Raises what it raised, or InvalidDataset for what ended it."""
+def _report(ended: subprocess.CompletedProcess[bytes] | None, limits: ReadLimits) -> dict[str, Any]:
+    """Return the report of the process. Raises the error that it reported, or InvalidDataset if it was killed or timed out."""
     if ended is None:
         raise InvalidDataset(
-            f"Reading the data set took longer than {bounds.seconds:g} s. Give a smaller file.", pointer="/dataset"
+            f"Reading the data set took longer than {limits.seconds:g} s. Choose a smaller file.", pointer="/dataset"
         )
     if ended.returncode == 0:
         answer: dict[str, Any] = json.loads(ended.stderr.splitlines()[-1])
         if "report" in answer:
             return dict(answer["report"])
-        raise _raised(answer)
+        raise _error(answer)
     raise InvalidDataset(
-        f"Reading the data set took more than {bounds.memory_bytes} bytes of memory, or the file is damaged. Give a smaller or another one.",
+        f"Reading the data set took more than {limits.memory_bytes} bytes of memory, or the file is damaged. Choose a smaller or different file.",
         pointer="/dataset",
     )
 
 
-def _raised(answer: dict[str, Any]) -> HeadscopeError:
+def _error(answer: dict[str, Any]) -> HeadscopeError:
     if answer["code"].startswith("unknown-"):
         return Unknown(answer["code"].removeprefix("unknown-"), answer["detail"], pointer=answer["pointer"])
-    kind = next(kind for kind in RAISED if kind.code == answer["code"])
+    kind = next(kind for kind in REPORTED if kind.code == answer["code"])
     return kind(answer["detail"], pointer=answer["pointer"], limit=answer["limit"], actual=answer["actual"])
 
 
-def _bound(lifeline: int, memory_bytes: int, out_bytes: int) -> None:
-    """Bound this process for good: it ends with its parent, what is too much ends it or is a MemoryError, and it is the first to go if memory runs out."""
-    threading.Thread(target=_end_with, args=[lifeline], daemon=True).start()
-    with suppress(OSError):  # only Linux has it
+def _limit_process(lifeline: int, memory_bytes: int, out_bytes: int) -> None:
+    """Limit memory and output of this process, let it end with its parent, and make it the first to be killed when memory runs out."""
+    threading.Thread(target=_exit_with_parent, args=[lifeline], daemon=True).start()
+    with suppress(OSError):  # Linux only
         Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (out_bytes, out_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _end_with(lifeline: int) -> None:
+def _exit_with_parent(lifeline: int) -> None:
     os.read(lifeline, 1)
     os._exit(1)
 
 
-def _write(rows: Iterable[Row], out_bytes: int, most_rows: int | None) -> None:
-    """Write rows, the first `most_rows` of them. All count, before they are written. Raises InvalidDataset or StorageFull."""
+def _write(rows: Iterable[Row], out_bytes: int, max_rows: int | None) -> None:
+    """Write the first `max_rows` rows to standard output. All rows count towards `out_bytes`. Raises InvalidDataset or StorageFull."""
     size = 0
     with open(sys.stdout.fileno(), "wb", closefd=False) as file:
         for number, row in enumerate(rows):
@@ -174,21 +175,19 @@ def _write(rows: Iterable[Row], out_bytes: int, most_rows: int | None) -> None:
             size += len(line)
             if size > out_bytes:
                 raise InvalidDataset(
-                    f"The rows of the data set have more than {out_bytes} bytes. Give a smaller file, or fewer columns.",
+                    f"The rows of the data set have more than {out_bytes} bytes. Choose a smaller file, or fewer columns.",
                     pointer="/dataset",
                     limit=out_bytes,
                 )
-            if most_rows is None or number < most_rows:
+            if max_rows is None or number < max_rows:
                 with _storing():
                     file.write(line)
 
 
-def _answer(asked: dict[str, Any], out_bytes: int, most_rows: int | None) -> dict[str, Any]:
-    from .formats import read
-
+def _answer(task: dict[str, Any], out_bytes: int, max_rows: int | None) -> dict[str, Any]:
     try:
-        dataset = read(Path(asked.pop("path")), **asked)
-        _write(dataset.rows, out_bytes, most_rows)
+        dataset = read(Path(task.pop("path")), **task)
+        _write(dataset.rows, out_bytes, max_rows)
     except HeadscopeError as error:
         parts = ("code", "detail", "pointer", "limit", "actual")
         return {part: getattr(error, part) for part in parts}
@@ -196,10 +195,10 @@ def _answer(asked: dict[str, Any], out_bytes: int, most_rows: int | None) -> dic
 
 
 def main() -> None:
-    """Read what standard input asks for: rows to standard output, and the report, or what is wrong, to standard error."""
-    lifeline, memory_bytes, out_bytes, most_rows = json.loads(sys.argv[1])
-    _bound(lifeline, memory_bytes, out_bytes)
-    print(json.dumps(_answer(json.load(sys.stdin), out_bytes, most_rows)), file=sys.stderr)  # noqa: T201 - that is how it answers
+    """Run the task on standard input: write rows to standard output, and the report or an error to standard error."""
+    lifeline, memory_bytes, out_bytes, max_rows = json.loads(sys.argv[1])
+    _limit_process(lifeline, memory_bytes, out_bytes)
+    print(json.dumps(_answer(json.load(sys.stdin), out_bytes, max_rows)), file=sys.stderr)  # noqa: T201 - its protocol
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""plotly.js for the page: the file that the Python package plotly ships, made to work where styles may not be written into a document."""
+"""plotly.js for the page: the file from the Python package plotly, adapted to a content security policy that forbids inline styles."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-# plotly.js leaves out its own style rules where an element of this name and class says that the page has them (see styles.css).
+# plotly.js skips its own style rules if an element with this id and class declares that the page has them (see styles.css).
 OWN_STYLES = "plotly.js-style-global"
-# A map library inside it does so where there is an element of the name that it gives its rules.
+# A bundled map library skips its rules if there is an element with the id of its style sheet.
 INSIDE = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
 PREPARE = """for (const id of %s) {
   const mark = document.createElement("meta")
@@ -24,8 +24,8 @@ PREPARE = """for (const id of %s) {
 
 
 @dataclass(frozen=True)
-class Script:
-    """A script, as it is and compressed, with a name for its content."""
+class PlotlyScript:
+    """plotly.js, plain and compressed, with an ETag."""
 
     body: bytes
     zipped: bytes
@@ -33,9 +33,9 @@ class Script:
 
 
 @cache
-def script() -> Script:
-    """The script; some MB, read and compressed once."""
+def load_script() -> PlotlyScript:
+    """Return plotly.js (several MB), read and compressed once."""
     shipped = files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
     names = [OWN_STYLES, *sorted({found.decode() for found in INSIDE.findall(shipped)})]
     body = (PREPARE % json.dumps(names)).encode() + shipped
-    return Script(body, gzip.compress(body, 6), hashlib.sha256(body).hexdigest()[:32])
+    return PlotlyScript(body, gzip.compress(body, 6), hashlib.sha256(body).hexdigest()[:32])

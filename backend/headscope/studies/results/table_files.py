@@ -1,4 +1,4 @@
-"""A table as a file: JSON, CSV, Parquet, or LaTeX for the booktabs package."""
+"""Result tables and their file formats: JSON, CSV, Parquet, and LaTeX for the booktabs package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...core.csv_text import Cell, csv_text
 
 TableFormat = Literal["json", "csv", "parquet", "latex"]
 
-# What LaTeX reads as a command, and how it is written instead.
+# Characters that are special in LaTeX, and their escapes.
 _ESCAPED = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -34,7 +34,7 @@ _ESCAPED = {
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows under columns. A column holds text or numbers; None is what is not defined. `title` says what it is in one line."""
+    """A table: rows of text or numbers under columns. Undefined cells are None. `title` is one line."""
 
     name: str
     title: str
@@ -43,19 +43,19 @@ class ResultTable:
 
 
 def as_json(table: ResultTable) -> bytes:
-    """{"name", "title", "columns", "rows"}; null is what is not defined."""
+    """Return {"name", "title", "columns", "rows"}; undefined cells are null."""
     rows = [[_finite(cell) for cell in row] for row in table.rows]
     document = {"name": table.name, "title": table.title, "columns": list(table.columns), "rows": rows}
     return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
 
 
 def as_csv(table: ResultTable) -> bytes:
-    """UTF-8 with a header line; what is not defined is empty."""
+    """Return CSV in UTF-8 with a header; undefined cells are empty."""
     return csv_text([table.columns, *([_finite(cell) for cell in row] for row in table.rows)]).encode()
 
 
 def as_parquet(table: ResultTable) -> bytes:
-    """A file with one row group per table: text as strings, whole numbers as int64, others as float64; the title stands in its metadata."""
+    """Return a Parquet file: text as strings, whole numbers as int64, other numbers as float64. Name and title are in its metadata."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -69,19 +69,19 @@ def as_parquet(table: ResultTable) -> bytes:
 
 
 def as_latex(table: ResultTable) -> bytes:
-    """A tabular with the rules of booktabs and a caption; numbers have four digits that count, and what is not defined is a dash."""
+    """Return a booktabs tabular with a caption. Numbers have four significant digits; undefined cells are dashes."""
     numeric = [_numeric([row[place] for row in table.rows]) for place in range(len(table.columns))]
     lines = [
         r"% \usepackage{booktabs}",
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{escaped(table.title)}}}",
+        rf"\caption{{{_escape(table.title)}}}",
         rf"\label{{tab:{table.name}}}",
         rf"\begin{{tabular}}{{{''.join('r' if number else 'l' for number in numeric)}}}",
         r"\toprule",
-        _line([escaped(name.replace("_", " ")) for name in table.columns]),
+        _row([_escape(name.replace("_", " ")) for name in table.columns]),
         r"\midrule",
-        *(_line([_shown(cell) for cell in row]) for row in table.rows),
+        *(_row([_cell(cell) for cell in row]) for row in table.rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -90,16 +90,16 @@ def as_latex(table: ResultTable) -> bytes:
     return "\n".join(lines).encode()
 
 
-def escaped(text: str) -> str:
-    """Text that LaTeX shows as it is, on one line."""
+def _escape(text: str) -> str:
+    """Escape text for LaTeX, on one line."""
     return "".join(_ESCAPED.get(letter, letter) for letter in " ".join(text.split()))
 
 
-def _line(cells: Sequence[str]) -> str:
+def _row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _shown(cell: Cell) -> str:
+def _cell(cell: Cell) -> str:
     cell = _finite(cell)
     if cell is None:
         return "--"
@@ -107,7 +107,7 @@ def _shown(cell: Cell) -> str:
         digits, _, power = f"{cell:.4g}".partition("e")
         # A minus sign, not a hyphen.
         return f"${digits} \\times 10^{{{int(power)}}}$" if power else f"${digits}$"
-    return escaped(str(cell)) if isinstance(cell, str) else f"${cell}$"
+    return _escape(str(cell)) if isinstance(cell, str) else f"${cell}$"
 
 
 def _finite(cell: Cell) -> Cell:
@@ -119,7 +119,7 @@ def _numeric(cells: Sequence[Cell]) -> bool:
 
 
 def _typed(pa: Any, cells: Sequence[Cell]) -> tuple[Sequence[Cell], Any]:
-    """Cells and their type: text if any of them is, whole numbers if all are."""
+    """Return cells and their Arrow type: text if any cell is, whole numbers if all are."""
     if not _numeric(cells):
         return [None if cell is None else str(cell) for cell in cells], pa.string()
     whole = any(cell is not None for cell in cells) and all(cell is None or isinstance(cell, int) for cell in cells)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from headscope.studies.data.dataset import Row
-from headscope.studies.data.subset import choose
+from headscope.studies.plan import select_rows
 
 ROWS = [Row(number, f"Text {number}.") for number in range(1, 1001)]
 
 
 def _numbers(limit: int | None, seed: int = 0) -> list[int]:
-    return [row.number for row in choose(ROWS, limit, seed)]
+    return [row.number for row in select_rows(ROWS, limit, seed)]
 
 
 def test_same_seed_same_rows_in_order() -> None:

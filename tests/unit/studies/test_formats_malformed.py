@@ -44,7 +44,7 @@ def test_bad_rows_can_be_fatal(case: Case, tmp_path: Path) -> None:
     """With bad_rows "fail" the first bad row ends it, by its number."""
     path = tmp_path / case.file
     path.write_bytes(case.content())
-    with pytest.raises(InvalidDataset, match=rf"Row {min(case.bad)} can't be used\. ") as raised:
+    with pytest.raises(InvalidDataset, match=rf"Row {min(case.bad)} cannot be used\. ") as raised:
         list(read(path, columns=case.columns, bad_rows="fail", text_bytes=TEXT_BYTES).rows)
     assert raised.value.actual == min(case.bad)
 

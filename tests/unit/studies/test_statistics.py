@@ -116,23 +116,23 @@ def test_mean_and_variance_to_twelve_digits() -> None:
 def test_each_bootstrap_replicate_is_a_draw_with_replacement() -> None:
     """Against the weights of single rows, and their distribution against Poisson(1)."""
     rows = np.arange(1, 4_001)
-    weights = statistics.weights(SEED, rows, 100)
-    single = np.stack([statistics.weights(SEED, np.array([row]), 100)[:, 0] for row in rows[::500]], -1)
+    weights = statistics.bootstrap_weights(SEED, rows, 100)
+    single = np.stack([statistics.bootstrap_weights(SEED, np.array([row]), 100)[:, 0] for row in rows[::500]], -1)
     np.testing.assert_array_equal(weights[:, ::500], single)
     assert np.abs(np.corrcoef(weights[:20]) - np.eye(20)).max() < 0.1
     shares = np.bincount(weights.ravel(), minlength=8)[:8] / weights.size
     np.testing.assert_allclose(shares, [math.exp(-1) / math.factorial(k) for k in range(8)], atol=3e-3)
-    assert (statistics.weights(SEED + 1, rows, 100) != weights).mean() > 0.5
+    assert (statistics.bootstrap_weights(SEED + 1, rows, 100) != weights).mean() > 0.5
 
 
 def test_sample_is_that_of_all_rows_however_they_are_cut() -> None:
     rows = np.arange(1, 10_001)
-    whole = statistics.drawn(3, rows)
+    whole = statistics.draw_rows(3, rows)
     assert len(whole) == statistics.SAMPLE
     assert list(whole) == sorted(whole)
-    parts = [statistics.drawn(3, part) for part in np.array_split(rows[::-1], 13)]
-    np.testing.assert_array_equal(statistics.drawn(3, np.concatenate(parts)), whole)
-    drawn = np.concatenate([statistics.drawn(seed, rows) for seed in range(40)])
+    parts = [statistics.draw_rows(3, part) for part in np.array_split(rows[::-1], 13)]
+    np.testing.assert_array_equal(statistics.draw_rows(3, np.concatenate(parts)), whole)
+    drawn = np.concatenate([statistics.draw_rows(seed, rows) for seed in range(40)])
     assert abs(drawn.mean() - 5_000) < 4 * 10_000 / math.sqrt(12 * len(drawn))
 
 

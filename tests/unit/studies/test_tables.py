@@ -15,8 +15,9 @@ import headscope
 from headscope.errors import InvalidRequest, Unknown
 from headscope.figures.figure import Drawing
 from headscope.figures.studies import STUDY_FIGURES
-from headscope.studies.results import tables, writing
-from headscope.studies.results.writing import ResultTable
+from headscope.figures.studies.tables import build_table
+from headscope.studies.results import table_files, tables
+from headscope.studies.results.table_files import ResultTable
 
 from .texts import texts
 
@@ -45,7 +46,7 @@ def study(minilm: headscope.Model) -> Any:
 
 def test_json_is_strict() -> None:
     """What is not a number is null."""
-    found = json.loads(writing.as_json(AWKWARD))
+    found = json.loads(table_files.as_json(AWKWARD))
     assert found["columns"] == list(AWKWARD.columns)
     assert found["rows"][0][0] == AWKWARD.rows[0][0]
     assert found["rows"][1] == ["Grünwald", None, None, None, None]
@@ -55,14 +56,14 @@ def test_json_is_strict() -> None:
 def test_csv_has_no_formulas(text: str) -> None:
     """In a spreadsheet such text is text, in tables and figures, rows and headings; numbers stay numbers."""
     numbers = (-0.5, -3, "-0.5", "+1e-3", "1-2", "'")
-    written = writing.as_csv(ResultTable("t", "T", (text, *"abcdef"), [[text, *numbers]])).decode()
+    written = table_files.as_csv(ResultTable("t", "T", (text, *"abcdef"), [[text, *numbers]])).decode()
     assert Drawing((), {}, "", (text, *"abcdef"), [[text, *numbers]]).csv() == written
     for row, rest in zip(csv.reader(io.StringIO(written, newline="")), ("abcdef", numbers), strict=True):
         assert row == [text if text[0] == "a" else f"'{text}", *map(str, rest)]
 
 
 def test_csv_is_read_back() -> None:
-    head, *rows = csv.reader(io.StringIO(writing.as_csv(AWKWARD).decode()))
+    head, *rows = csv.reader(io.StringIO(table_files.as_csv(AWKWARD).decode()))
     assert head == list(AWKWARD.columns)
     assert [row[0] for row in rows] == [row[0] for row in AWKWARD.rows]
     assert rows[1][1:] == ["", "", "", ""]
@@ -71,7 +72,7 @@ def test_csv_is_read_back() -> None:
 
 def test_parquet_has_types() -> None:
     """Text, numbers, whole numbers; a column of both is text."""
-    found = pq.read_table(io.BytesIO(writing.as_parquet(AWKWARD)))
+    found = pq.read_table(io.BytesIO(table_files.as_parquet(AWKWARD)))
     assert [str(field.type) for field in found.schema] == ["string", "double", "int64", "string", "double"]
     assert found.column("whole").to_pylist() == [3, None, 10**12]
     assert found.column("number").to_pylist() == [0.5, None, -1.5e-9]
@@ -80,7 +81,7 @@ def test_parquet_has_types() -> None:
 
 def test_latex_is_escaped() -> None:
     """One line per row, no command but ours, a dash for what is not defined."""
-    lines = writing.as_latex(AWKWARD).decode().splitlines()
+    lines = table_files.as_latex(AWKWARD).decode().splitlines()
     body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
     assert body[0] == (
         r"a, \textquotedbl{}b\textquotedbl{} c\_\{1\} \textbackslash{} \textasciitilde{}\textasciicircum{} \$5 \#7"
@@ -91,14 +92,14 @@ def test_latex_is_escaped() -> None:
     assert r"\caption{50 \% of A \& B}" in lines
 
 
-@pytest.mark.parametrize("form", writing.WRITERS)
+@pytest.mark.parametrize("form", table_files.WRITERS)
 def test_a_table_without_rows(form: Any) -> None:
-    assert writing.WRITERS[form](ResultTable("empty", "Nothing", ("row", "code"), []))
+    assert table_files.WRITERS[form](ResultTable("empty", "Nothing", ("row", "code"), []))
 
 
 def test_heads_have_every_number(study: Any) -> None:
     """Means with intervals, shares of classes, and what is the same for all inputs."""
-    found = tables.table(study, "heads")
+    found = build_table(study, "heads")
     rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
     assert [(row["layer"], row["head"]) for row in rows] == [(layer, head) for layer in range(6) for head in range(12)]
     stat = study.stat("entropy")
@@ -114,25 +115,25 @@ def test_heads_have_every_number(study: Any) -> None:
 
 def test_inputs_and_failures_are_listed(study: Any) -> None:
     """Those that were kept, with their texts; and the one that is too long, with the reason."""
-    shown = tables.table(study, "inputs")
+    shown = build_table(study, "inputs")
     assert shown.rows
     assert all(row[1] == texts(12)[row[0] - 1] for row in shown.rows)
-    ((row, code, problem),) = tables.table(study, "failed").rows
+    ((row, code, problem),) = build_table(study, "failed").rows
     assert (row, study.inputs) == (13, 12)
     assert code in ("too-many-tokens", "invalid-request")
     assert "tokens" in problem
 
 
 def test_tables_have_the_names_of_figures(study: Any) -> None:
-    assert tables.names(study.document) == ["pattern-shares", "entropy", "pattern-grid", *tables.OWN]
-    assert set(tables.names(study.document)) <= {*STUDY_FIGURES, *tables.OWN}
-    assert tables.table(study, "entropy", {"layer": 3}).rows[0][:2] == [3, 0]
+    assert tables.table_names(study.document) == ["pattern-shares", "entropy", "pattern-grid", *tables.TABLES]
+    assert set(tables.table_names(study.document)) <= {*STUDY_FIGURES, *tables.TABLES}
+    assert build_table(study, "entropy", {"layer": 3}).rows[0][:2] == [3, 0]
 
 
 def test_what_is_refused(study: Any) -> None:
     with pytest.raises(Unknown, match="heads, inputs, failed"):
-        tables.table(study, "no-such-table")
+        build_table(study, "no-such-table")
     with pytest.raises(InvalidRequest, match="no parameters"):
-        tables.table(study, "heads", {"layer": 3})
-    with pytest.raises(InvalidRequest, match="does not take"):
-        tables.table(study, "entropy", {"colour": "red"})
+        build_table(study, "heads", {"layer": 3})
+    with pytest.raises(InvalidRequest, match="Invalid parameter"):
+        build_table(study, "entropy", {"colour": "red"})

@@ -13,11 +13,11 @@ import pytest
 
 from headscope.errors import HeadscopeError, InvalidDataset, InvalidRequest, Unknown
 from headscope.studies.data.formats import read
-from headscope.studies.data.reading import Bounds, read_apart
+from headscope.studies.data.sandbox import ReadLimits, read_sandboxed
 from tests.support.malformed import CASES, Case
 
 MIB = 1024**2
-BOUNDS = Bounds(memory_bytes=512 * MIB, seconds=60, out_bytes=64 * MIB, text_bytes=32 * 1024)
+LIMITS = ReadLimits(memory_bytes=512 * MIB, seconds=60, out_bytes=64 * MIB, text_bytes=32 * 1024)
 SOME = [
     case for case in CASES if case.id in ("ragged", "conllu-empty-node", "utf-16", "surrogate", "mixed", "parquet-null")
 ]
@@ -28,9 +28,9 @@ def test_the_same_as_here(case: Case, tmp_path: Path) -> None:
     """Rows, bad rows and report are those of a reading in this process, and outlive the file."""
     path = tmp_path / case.file
     path.write_bytes(case.content())
-    here = read(path, text_bytes=BOUNDS.text_bytes)
+    here = read(path, text_bytes=LIMITS.text_bytes)
     rows = list(here.rows)
-    apart = read_apart(path, path.name, BOUNDS, folder=tmp_path)
+    apart = read_sandboxed(path, path.name, LIMITS, folder=tmp_path)
     path.unlink()
     assert list(apart.rows) == list(apart.rows) == rows
     assert apart.report() == here.report()
@@ -41,7 +41,7 @@ def test_many_rows(tmp_path: Path) -> None:
     """More rows than are read at once from the spool, with all that a row may have."""
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\n" + "".join(f"{'wörd ' * 40}{number}\t{number % 3}\n" for number in range(10_000)))
-    assert list(read_apart(path, path.name, BOUNDS, folder=tmp_path).rows) == list(read(path).rows)
+    assert list(read_sandboxed(path, path.name, LIMITS, folder=tmp_path).rows) == list(read(path).rows)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_refusals_come_back(tmp_path: Path, wanted: dict[str, object], kind: typ
     with pytest.raises(kind) as here:
         list(read(path, **wanted).rows)
     with pytest.raises(kind) as apart:
-        read_apart(path, path.name, BOUNDS, folder=tmp_path, **wanted)
+        read_sandboxed(path, path.name, LIMITS, folder=tmp_path, **wanted)
     for part in ("code", "detail", "pointer", "limit", "actual"):
         assert getattr(apart.value, part) == getattr(here.value, part)
 
@@ -71,11 +71,11 @@ def test_only_the_first_rows_are_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     path = tmp_path / "repeated.parquet"
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 10_000, pa.int32()), pa.array(["word " * 1000]))
     pq.write_table(pa.table({"text": texts}), path)
-    found = read_apart(path, path.name, BOUNDS, folder=tmp_path, most_rows=5)
+    found = read_sandboxed(path, path.name, LIMITS, folder=tmp_path, max_rows=5)
     assert (len(list(found.rows)), found.total) == (5, 10_000)
-    assert not list(read_apart(path, path.name, BOUNDS, folder=tmp_path, most_rows=0).rows)
+    assert not list(read_sandboxed(path, path.name, LIMITS, folder=tmp_path, max_rows=0).rows)
     with pytest.raises(InvalidDataset, match="more than 1048576 bytes"):
-        read_apart(path, path.name, replace(BOUNDS, out_bytes=MIB), folder=tmp_path, most_rows=5)
+        read_sandboxed(path, path.name, replace(LIMITS, out_bytes=MIB), folder=tmp_path, max_rows=5)
 
 
 def test_bounds(tmp_path: Path) -> None:
@@ -89,15 +89,15 @@ def test_bounds(tmp_path: Path) -> None:
     assert large.stat().st_size + repeated.stat().st_size < MIB
     before = psutil.Process().memory_info().rss
     for path, bounds, problem in (
-        (large, replace(BOUNDS, memory_bytes=160 * MIB), "more than 167772160 bytes of memory"),
-        (repeated, BOUNDS, "more than 67108864 bytes"),
-        (repeated, replace(BOUNDS, seconds=0.01), "longer than 0.01 s"),
+        (large, replace(LIMITS, memory_bytes=160 * MIB), "more than 167772160 bytes of memory"),
+        (repeated, LIMITS, "more than 67108864 bytes"),
+        (repeated, replace(LIMITS, seconds=0.01), "longer than 0.01 s"),
     ):
         with pytest.raises(InvalidDataset) as raised:
-            read_apart(path, path.name, bounds, folder=tmp_path)
+            read_sandboxed(path, path.name, bounds, folder=tmp_path)
         assert problem in raised.value.detail
     assert psutil.Process().memory_info().rss - before < 64 * MIB
     left = [
-        child.cmdline() for child in psutil.Process().children() if "headscope.studies.data.reading" in child.cmdline()
+        child.cmdline() for child in psutil.Process().children() if "headscope.studies.data.sandbox" in child.cmdline()
     ]
     assert left == []

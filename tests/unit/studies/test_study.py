@@ -193,9 +193,9 @@ def test_refusals(minilm: Model, tmp_path: Path) -> None:
         headscope.study(headscope.load(vit()), texts(2))
     with pytest.raises(Unsupported):
         headscope.study(minilm, texts(2), kind="cross")
-    with pytest.raises(InvalidRequest, match="no such file"):
+    with pytest.raises(InvalidRequest, match="does not exist"):
         headscope.study(minilm, tmp_path / "nothing.jsonl")
-    with pytest.raises(InvalidRequest, match="Input 2 is no text"):
+    with pytest.raises(InvalidRequest, match="Input 2 is not a text"):
         headscope.study(minilm, ["The cat sat.", 5])
     with pytest.raises(InvalidRequest, match="a list of texts"):
         headscope.study(minilm, 5)
@@ -205,7 +205,7 @@ def test_refusals(minilm: Model, tmp_path: Path) -> None:
         headscope.study(minilm, texts(2), minilm)
     with pytest.raises(InvalidRequest):
         headscope.study(minilm, [])
-    with pytest.raises(Unknown, match="no such figure"):
+    with pytest.raises(Unknown, match="Unknown study figure"):
         headscope.study(minilm, texts(2), figures=["nothing"])
     with pytest.raises(NotReady, match="entropy"):
         headscope.study(minilm, texts(2), measures=("patterns",)).stat("entropy")
@@ -247,7 +247,7 @@ def test_chunks_merge_to_the_same_floats_whoever_made_them(minilm: Model, monkey
     planned = plan.ChunkPlan(rows(COUNT), minilm.tokenizer)
     chunks = [*planned]
     assert (planned.inputs, len(planned)) == (COUNT, len(chunks))
-    assert planned.longest == max(plan.counted(minilm.tokenizer, rows(COUNT)))
+    assert planned.longest == max(plan.count_tokens(minilm.tokenizer, rows(COUNT)))
     assert sorted(row.number for one in chunks for row in one.rows) == list(range(1, COUNT + 1))
     assert chunks == [*plan.ChunkPlan(rows(COUNT)[::-1], minilm.tokenizer)]
     models = [minilm, minilm]
@@ -284,8 +284,8 @@ def test_a_plan_holds_no_texts() -> None:
 KILLED = """
 import sys
 import headscope
-from headscope.study import plan
-from tests.unit.study.texts import texts
+from headscope.studies import plan
+from tests.unit.studies.texts import texts
 plan.INPUTS = 6
 
 s = headscope.study("minilm", texts(36), measures=("entropy", "patterns"), checkpoint=sys.argv[1])

@@ -12,7 +12,7 @@ import pytest
 
 import headscope
 from headscope.errors import NotReady, Unknown
-from headscope.studies import sequences
+from headscope.studies import kept_maps
 from headscope.studies.results import headvis
 
 from .texts import texts
@@ -56,7 +56,7 @@ def test_sequences_hold_the_strongest_entries(written: dict[str, Any], minilm: h
     given = texts(COUNT)
     for layer, head in ((0, 2), (4, 5)):
         shown = written[f"heads/L{layer}H{head}.json"]["sequences"]
-        assert len(shown) == sequences.KEPT
+        assert len(shown) == kept_maps.SPARSE_INPUTS
         for one in shown[:3]:
             a = headscope.analyze(minilm, given[one["sequence_id"] - 1], lenses=("weights",), measures=())
             assert one["tokens"] == [token.text for token in a.tokens]
@@ -95,10 +95,10 @@ def test_what_is_kept_does_not_depend_on_the_order_of_merging() -> None:
     def held(rows: range) -> dict[str, Any]:
         return {f"sparse/0/{row}/key": np.zeros(1) for row in rows}
 
-    whole = sequences.kept_rows(sequences.pruned(held(range(40)), 7))
-    low, high = sequences.pruned(held(range(17)), 7), sequences.pruned(held(range(17, 40)), 7)
-    assert sequences.kept_rows(sequences.pruned({**high, **low}, 7)) == whole
-    assert len(whole) == sequences.KEPT
+    whole = kept_maps.sparse_rows(kept_maps.pruned(held(range(40)), 7))
+    low, high = kept_maps.pruned(held(range(17)), 7), kept_maps.pruned(held(range(17, 40)), 7)
+    assert kept_maps.sparse_rows(kept_maps.pruned({**high, **low}, 7)) == whole
+    assert len(whole) == kept_maps.SPARSE_INPUTS
 
 
 def test_what_is_refused(minilm: headscope.Model, study: Any, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 As a script it takes a model's name and a file with one text (or two, with a tab between) per line, and compares a study of its first 200 lines with this:
 
-    python -m tests.unit.study.slow minilm texts.txt
+    python -m tests.unit.studies.slow minilm texts.txt
 """
 
 from __future__ import annotations
