@@ -46,45 +46,50 @@ class PatternParams(BaseModel):
 
     rules: Literal["v1", "pasta", "voita", "clark", "yang"] = Field(
         "v1",
-        description="Whose rules give the class: Headscope's (v1) or those of a paper, as published. The scores are those of v1 in any case.",
+        description="The rules that give the class: Headscope's (v1) or those of a paper, as published. The scores are always those of v1.",
     )
-    vertical_special: float = _share(0.6, "v1, vertical: mean mass on special tokens of at least this.")
+    vertical_special: float = _share(0.6, "v1, vertical: mean weight on special tokens is at least this.")
     vertical_argmax: float = _share(
-        0.9, "v1, vertical: share of queries that look most at a special token of at least this."
+        0.9, "v1, vertical: share of queries whose largest weight is on a special token is at least this."
     )
-    diagonal: float = _share(0.5, "v1, diagonal: mean mass at one offset of at least this.")
+    diagonal: float = _share(0.5, "v1, diagonal: mean weight at one offset is at least this.")
     diagonal_argmax: float = _share(
-        0.9, "v1, diagonal: share of queries that look most at one offset of at least this."
+        0.9, "v1, diagonal: share of queries whose largest weight is at one offset is at least this."
     )
     mixed_special: float = _share(
-        0.3, "v1, vertical+diagonal: mean mass on special tokens of at least this, and the next one."
+        0.3, "v1, vertical+diagonal: mean weight on special tokens is at least this, and mixed_band is reached."
     )
     mixed_band: float = _share(
-        0.3, "v1, vertical+diagonal: mean mass on the token itself and its neighbours of at least this."
+        0.3, "v1, vertical+diagonal: mean weight on the token itself and its neighbours is at least this."
     )
-    block: float = Field(0.6, ge=-1, le=1, description="v1, block: block score of at least this.")
-    block_special: float = _share(0.3, "v1, block: mean mass on special tokens below this.")
-    broad: float = _share(
-        0.9, "v1: at a normalised entropy of at least this a head has no shape, neither vertical nor diagonal."
-    )
+    block: float = Field(0.6, ge=-1, le=1, description="v1, block: block score is at least this.")
+    block_special: float = _share(0.3, "v1, block: mean weight on special tokens is below this.")
+    broad: float = _share(0.9, "v1: at a normalised entropy of at least this, a head is neither vertical nor diagonal.")
     sink_rest: float = _share(
-        0.1, "Causal models: a query says something when it gives at least this to other tokens than the first."
+        0.1, "Causal models: a query is active if it gives at least this to other tokens than the first."
     )
-    sink_rows: float = _share(0.5, "Causal models: vertical when at least this share of queries says nothing.")
+    sink_rows: float = _share(0.5, "Causal models: vertical if at least this share of queries is inactive.")
     first_row: int = Field(
         8,
         ge=0,
         le=4096,
-        description="Causal models: earlier queries see too few keys to have a shape and are left out.",
+        description="Causal models: earlier queries see too few keys to have a pattern and are left out.",
     )
-    min_rows: int = Field(4, ge=1, le=4096, description="Heads with fewer queries to judge by are unclassified.")
-    wobble: float = _share(0.05, "Unstable: another class if thresholds moved by up to this.")
+    min_rows: int = Field(
+        4, ge=1, le=4096, description="Heads with fewer queries to classify them by are unclassified."
+    )
+    wobble: float = _share(0.05, "Unstable: the class changes if thresholds move by up to this.")
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """What the scores have to know of the tokens, for all heads (1) or for each (H). rows [1 or H, Q]: queries to judge by; special [1 or H, K]; taken [1 or H, K]: special
-    or the sink; second, of queries [1 or H, Q] and keys [1 or H, K]: those of the second text; causal: column 0 is taken out.
+class TokenMasks:
+    """Masks over tokens that the scores use, the same for all heads (1) or one for each (H).
+
+    rows     [1 or H, Q]  queries that count
+    special  [1 or H, K]  special tokens
+    taken    [1 or H, K]  special tokens and the sink
+    second   queries [1 or H, Q] and keys [1 or H, K] of the second text
+    causal   whether column 0 is left out
     """
 
     rows: Tensor
@@ -94,27 +99,27 @@ class Ground:
     causal: bool
 
 
-def ground(layer: Layer, params: PatternParams) -> Ground:
-    """Queries that are not special (in causal models, not among the first), and special keys (in causal models, the sink is none: it is taken out)."""
+def masks(layer: Layer, params: PatternParams) -> TokenMasks:
+    """Return the masks: queries count unless special (or, in causal models, among the first); the sink of causal models is no special key."""
     (queries, keys), second, causal = layer.marked(are_special), layer.marked(are_second), is_causal(layer)
     first = torch.arange(keys.shape[1]) == 0
     rows = ~queries & (torch.arange(queries.shape[1]) >= params.first_row) if causal else ~queries
-    return Ground(rows, keys & ~first if causal else keys, keys | first if causal else keys, second, causal)
+    return TokenMasks(rows, keys & ~first if causal else keys, keys | first if causal else keys, second, causal)
 
 
 def looks(token: Token, params: PatternParams) -> object:
-    """Published rules look at one input's tokens: which are special, and for Clark's which of them are marks. Rules v1 take each head with its own."""
+    """Look at special tokens, the second text and, for Clark's rules, punctuation marks. Rules v1 ask Layer.marked, which knows each head's input."""
     if params.rules == "v1":
         return None
     return special(token, params), token.segment == 1, params.rules == "clark" and token.text in published.MARKS
 
 
 def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: PatternParams) -> Tensor:
-    """Scores, class (a number of CLASSES), margin and whether the class is unstable: [H, C] in the order of COLUMNS."""
+    """Return scores, class (a number of CLASSES), margin and whether the class is unstable: [H, C] in the order of COLUMNS."""
     whole, there = distributions(lens, readings[lens])
-    land = ground(layer, params)
-    judged = there & land.rows
-    found = scores(layer, land, readings[lens], whole, judged, params)
+    tokens = masks(layer, params)
+    judged = there & tokens.rows
+    found = scores(layer, tokens, readings[lens], whole, judged, params)
     shape = torch.full((len(whole), len(YANG)), torch.nan)
     if params.rules == "yang":
         shape = published.yang(whole, there)
@@ -131,62 +136,63 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Pa
 
 
 def scores(
-    layer: Layer, land: Ground, reading: Reading, rows: Tensor, judged: Tensor, params: PatternParams
+    layer: Layer, tokens: TokenMasks, reading: Reading, rows: Tensor, judged: Tensor, params: PatternParams
 ) -> dict[str, Tensor]:
-    """The scores of rules v1, each [H], of maps [H, Q, K] whose rows are distributions; `judged` [H, Q] are the queries that count."""
+    """Return the scores of rules v1, each [H], of maps [H, Q, K] whose rows are distributions; `judged` [H, Q] are the queries that count."""
     found = dict.fromkeys(("sink", "sink_rows"), torch.full((len(rows),), torch.nan))
     counts = layer.keys.counts(*rows.shape[1:])  # [Q]
-    if land.causal:
+    if tokens.causal:
         rest = rows[..., 1:].sum(-1)  # [H, Q]
-        speaking = judged & (rest >= params.sink_rest) & (rest > 0)
-        # Not the weight of column 0: what a learned sink takes, which is no column, belongs to the sink as well.
-        found = {"sink": mean((1 - rest).clamp(0, 1), judged), "sink_rows": mean(1.0 - speaking.float(), judged)}
+        active = judged & (rest >= params.sink_rest) & (rest > 0)
+        # 1 - rest instead of column 0: the weight of a learned sink, which has no column, belongs to the sink, too.
+        found = {"sink": mean((1 - rest).clamp(0, 1), judged), "sink_rows": mean(1.0 - active.float(), judged)}
         rows = rows / rest.masked_fill(rest == 0, 1)[..., None]
         rows[..., 0] = 0
-        judged = speaking
+        judged = active
         counts = counts - (1 if layer.keys.mask is None else layer.keys.mask[:, 0].long())
-    # Of equal weights the one on a special token counts, else the first.
+    # Among equal weights a special token wins, then the first key.
     most, best = rows.max(-1)  # [H, Q]
-    upon = _upon(rows, land.special)
+    upon = _upon(rows, tokens.special)
     several = (counts > 1).to(rows.dtype)
     entropies = reading.once(row_entropy) if rows is reading.map else row_entropy(rows)
     spread = entropies * (several / counts.clamp_min(2).log())
-    # What every query says, [H, S, Q], added up over those that count at once: everything else is about heads.
-    said = torch.stack([(upon >= most).to(rows.dtype), rows.norm(dim=-1).square(), spread], 1)
-    free, along = diagonals(layer, land, rows, best.where(upon < most, -1))
+    # Scores of every query, [H, S, Q], summed over the queries that count in one product.
+    by_query = torch.stack([(upon >= most).to(rows.dtype), rows.norm(dim=-1).square(), spread], 1)
+    free, along = diagonals(layer, tokens, rows, best.where(upon < most, -1))
     counted = judged.to(rows.dtype)
-    upon_special, energy, broad, *rest_of = (torch.cat([said, along], 1) @ counted[..., None])[..., 0].unbind(1)
+    upon_special, energy, broad, *rest_of = (torch.cat([by_query, along], 1) @ counted[..., None])[..., 0].unbind(1)
     open_to = torch.cat([free, several.expand(len(free), 1, -1)], 1)  # [1 or H, O + 1, Q]
     number, numbers = counted.sum(-1), (open_to @ counted[..., None])[..., 0]  # [H], [H, O + 1]
     averages = ((counted / number[:, None])[:, None] @ rows)[:, 0]  # [H, K]
-    found["special"] = (averages * land.special).sum(-1)
+    found["special"] = (averages * tokens.special).sum(-1)
     found["special_argmax"] = upon_special / number
     found["stripes"] = averages.square().sum(-1) * number / energy
     found["broad"] = broad / numbers[:, -1]
-    found["block"] = block(layer, land, rows, judged)
+    found["block"] = block(layer, tokens, rows, judged)
     masses, hits = torch.stack(rest_of, -1).chunk(2, -1)
     return found | diagonal(masses, hits, numbers[:, :-1], number)
 
 
 def _upon(rows: Tensor, special: Tensor) -> Tensor:
-    """The largest weight of every query on a special token, [H, Q]; -1 where there is none. rows [H, Q, K], special [1 or H, K]."""
+    """Return the largest weight of every query on a special token, [H, Q]; -1 where there is none. rows [H, Q, K], special [1 or H, K]."""
     if len(special) > 1:
         return rows.masked_fill(~special[:, None], -1).amax(-1)
     marked = special[0].nonzero()[:, 0]
     return rows.index_select(-1, marked).amax(-1) if len(marked) else rows.new_full(rows.shape[:2], -1)
 
 
-def diagonals(layer: Layer, land: Ground, rows: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
-    """Which queries have a token to look at at each offset, 0 or 1, [1 or H, O, Q]; and of each query its weight there, and whether that is its largest, [H, 2 O, Q].
+def diagonals(layer: Layer, tokens: TokenMasks, rows: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which queries have a token at each offset, 0 or 1, [1 or H, O, Q]; and each query's weight there and whether it is its largest, [H, 2 O, Q].
 
-    `best` [H, Q] is the place of each query's largest weight, -1 where that is on a special token. Special tokens (and the sink) belong to the vertical
-    scores, so that a column is never a diagonal as well.
+    `best` [H, Q] is the key of each query's largest weight, -1 where that is on a special token. Special tokens and the sink count for the vertical scores
+    only, so a column is never a diagonal as well.
     """
     _, count, keys = rows.shape
     queries = torch.arange(count)
-    places = queries + torch.tensor(OFFSETS)[:, None]  # [O, Q], of the token at each offset of each query
+    places = queries + torch.tensor(OFFSETS)[:, None]  # [O, Q]: the key at each offset of each query
     safe = places.clamp(0, keys - 1)
-    free = (places == safe) & ~land.taken[:, safe] & _visible(layer, queries, safe)
+    free = (places == safe) & ~tokens.taken[:, safe] & _visible(layer, queries, safe)
+    # [H, Q, K] -> [H, Q K], whose entry (q, k) is at q K + k -> [H, O Q] -> [H, O, Q]
     entries = rows.flatten(1).index_select(1, (queries * keys + safe).flatten()).view(-1, *safe.shape)
     hits = (best[:, None] == places) & free
     weight = free.to(rows.dtype)
@@ -194,10 +200,10 @@ def diagonals(layer: Layer, land: Ground, rows: Tensor, best: Tensor) -> tuple[T
 
 
 def diagonal(masses: Tensor, hits: Tensor, numbers: Tensor, judged: Tensor) -> dict[str, Tensor]:
-    """Mean mass and share of queries at the offset where they are largest, that offset, and the mean mass on a token and its neighbours: each [H].
+    """Return mean weight and share of queries at the offset where they are largest, that offset, and the mean weight on a token and its neighbours: each [H].
 
-    masses, hits, numbers [H, O]  over the queries that count: their weight at an offset, how many look most there, how many have a token there
-    judged [H]  how many count. An offset counts when more than half of them have a token there.
+    masses, hits, numbers [H, O]  over the queries that count: their weight at an offset, how many have their largest weight there, how many have a token there
+    judged [H]  how many queries count. An offset counts if more than half of them have a token there.
     """
     offsets = torch.tensor(OFFSETS)
     rare, empty = 2 * numbers <= judged[:, None], judged == 0
@@ -209,19 +215,19 @@ def diagonal(masses: Tensor, hits: Tensor, numbers: Tensor, judged: Tensor) -> d
 
 
 def _visible(layer: Layer, queries: Tensor, places: Tensor) -> Tensor:
-    """Whether queries [Q] may attend to the tokens at places [O, Q]."""
+    """Return whether queries [Q] may attend to the keys `places` [O, Q]."""
     if layer.keys.mask is not None:
         return layer.keys.mask[queries, places]
     return places <= queries if layer.keys.rule == "prefix" else places >= 0
 
 
-def block(layer: Layer, land: Ground, rows: Tensor, judged: Tensor) -> Tensor:
-    """How much more a query attends to its own text than uniform attention would: mean of (x - b) / (1 - b), [H]; 1 is its own text only, 0 is uniform.
+def block(layer: Layer, tokens: TokenMasks, rows: Tensor, judged: Tensor) -> Tensor:
+    """Return how much more a query attends to its own text than uniform attention would: mean of (x - b) / (1 - b), [H]; 1 is its own text only, 0 is uniform.
 
-    x is the share that its own text has of the mass on ordinary tokens, b the share it has of their number. NaN unless there are two texts.
+    x is its own text's share of the weight on ordinary tokens, b its share of their number. NaN unless there are two texts.
     """
-    queries, keys = land.second
-    sides = torch.stack([~keys & ~land.taken, keys & ~land.taken], -1).float()  # [1 or H, K, 2]
+    queries, keys = tokens.second
+    sides = torch.stack([~keys & ~tokens.taken, keys & ~tokens.taken], -1).float()  # [1 or H, K, 2]
     both = sides.any(1).all(-1)  # [1 or H]
     if not bool(both.any()):
         return torch.full((len(rows),), torch.nan)
@@ -247,7 +253,7 @@ def decide(
     block_special: bool,
     broad: bool,
 ) -> int:
-    """Rules v1: the class from what has reached its threshold."""
+    """Apply rules v1: return the class from which scores have reached their threshold."""
     vertical, along = special or special_argmax, diagonal or diagonal_argmax
     if silent:
         return VERTICAL
@@ -259,7 +265,7 @@ def decide(
 
 
 def classify(found: Mapping[str, Tensor], params: PatternParams) -> tuple[Tensor, Tensor]:
-    """Class and margin by rules v1, [H] each."""
+    """Return class and margin by rules v1, [H] each."""
     judged_by = {  # in the order of the arguments of decide
         "sink_rows": [params.sink_rows],
         "special": [params.vertical_special],
@@ -277,9 +283,9 @@ PATTERNS = Measure(
     name="patterns",
     title="Pattern",
     doc="What the map of a head looks like: vertical (columns at special tokens), diagonal (neighbours), both, block (its own text of two) or heterogeneous; "
-    "with the scores that decide it, and how far the decision is from another one.",
-    not_="Not a learned classifier and not the classes of Kovaleva et al., whose network was never published: documented thresholds, every one a parameter. "
-    "One text is not a head: look at the classes over many.",
+    "with the scores behind the class, and how far thresholds may move before the class changes.",
+    not_="Not a learned classifier and not the classes of Kovaleva et al., whose network was never published: documented thresholds, each of them a parameter. "
+    "One text does not characterise a head: look at the classes over many texts.",
     citation="Rules v1 of Headscope; classes after Kovaleva et al. 2019; published rules of PASTA (Yang et al. 2023), Voita et al. 2019, Clark et al. 2019, Yang et al. 2020",
     params=PatternParams,
     shape="L H C",

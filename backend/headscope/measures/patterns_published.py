@@ -1,4 +1,4 @@
-"""Rules of papers for the pattern of a head, exactly as published: every query counts, special ones included, and nothing is taken out."""
+"""Rules of papers for the pattern of a head, exactly as published: every query counts, including special ones, and no key is left out."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ._classes import DIAGONAL, HETEROGENEOUS, UNCLASSIFIED, VERTICAL, settle
 from ._maps import mean, separators
 from .entropy import row_entropy
 
-MARKS = (".", ",")  # that Clark's rules look at
+MARKS = (".", ",")  # tokens of Clark's rules
 CLARK_BROAD = 3.8  # nats, meant for some 128 tokens
 
 
 def classify(
     rules: Literal["pasta", "voita", "clark"], layer: Layer, rows: Tensor, there: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Class and margin [H] of maps [H, Q, K] by published rules. Heads without any row are unclassified."""
+    """Return class and margin [H] of maps [H, Q, K] by published rules. Heads without any row are unclassified."""
     decide, score, thresholds = RULES[rules]
     kind, margin = settle(decide, score(layer, rows, there).double(), thresholds(rows.shape[-1]))
     nothing = ~there.any(-1)
@@ -36,7 +36,7 @@ def pasta(layer: Layer, rows: Tensor, there: Tensor) -> Tensor:
 
 
 def voita(layer: Layer, rows: Tensor, there: Tensor) -> Tensor:
-    """Share of queries whose largest weight is at one and the same relative position, the one where that share is largest, [H, 1]."""
+    """Largest share of queries whose largest weight is at the same relative position, [H, 1]."""
     queries, keys = rows.shape[1:]
     offsets = rows.argmax(-1) - torch.arange(queries) + queries - 1  # [H, Q], from 0
     counts = torch.zeros(len(rows), queries + keys - 1, dtype=torch.float64).scatter_add_(1, offsets, there.double())
@@ -44,7 +44,7 @@ def voita(layer: Layer, rows: Tensor, there: Tensor) -> Tensor:
 
 
 def clark(layer: Layer, rows: Tensor, there: Tensor) -> Tensor:
-    """Mean weight on the next token, the one before, [CLS], [SEP], commas and full stops, and mean entropy as a share of ln K: [H, 6], in that order."""
+    """Mean weight on the next token, the previous token, [CLS], [SEP], commas and full stops, and mean entropy as a share of ln K: [H, 6], in this order."""
     tokens, keys = layer.axes.keys, rows.shape[-1]
     first = [place for place, token in enumerate(tokens[:1]) if token.kind == "special"]
     marks = [place for place, token in enumerate(tokens) if token.text in MARKS]
@@ -57,17 +57,17 @@ def clark(layer: Layer, rows: Tensor, there: Tensor) -> Tensor:
 
 
 def vertical(reached: bool) -> int:
-    """PASTA's rule."""
+    """Apply PASTA's rule."""
     return VERTICAL if reached else HETEROGENEOUS
 
 
 def diagonal(reached: bool) -> int:
-    """Voita's rule."""
+    """Apply Voita's rule."""
     return DIAGONAL if reached else HETEROGENEOUS
 
 
 def clark_class(following: bool, previous: bool, first: bool, separator: bool, marks: bool, broad: bool) -> int:
-    """Where several of Clark's labels fit, special tokens and marks win over broad, and broad over positions, as in their notebook."""
+    """Apply Clark's rules. If several labels fit, special tokens and marks win over broad, and broad over positions, as in their notebook."""
     if first or separator or marks:
         return VERTICAL
     return DIAGONAL if (following or previous) and not broad else HETEROGENEOUS
@@ -85,7 +85,7 @@ RULES: dict[str, tuple[Callable[..., int], Callable[[Layer, Any, Any], Any], Cal
 
 
 def yang(rows: Tensor, there: Tensor) -> Tensor:
-    """Globalness, verticality and diagonality, [H, 3]: mean entropy of the rows, minus the entropy of the mean row, both in nats, and minus the mean distance / Q."""
+    """Globalness, verticality and diagonality, [H, 3]: mean entropy of the rows, minus the entropy of the mean row (both in nats), and minus the mean distance / Q."""
     queries, keys = rows.shape[1:]
     averages = torch.stack([row[chosen].mean(0) for row, chosen in zip(rows, there, strict=True)])  # [H, K]
     distances = (torch.arange(queries)[:, None] - torch.arange(keys)).abs().to(rows.dtype)  # [Q, K]
@@ -94,7 +94,7 @@ def yang(rows: Tensor, there: Tensor) -> Tensor:
 
 
 def yang_classes(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Yang's classes of all heads of a model, from their globalness, verticality and diagonality: [L, H, 3] -> numbers of CLASSES [L, H].
+    """Return Yang's classes of all heads of a model from their globalness, verticality and diagonality: [L, H, 3] -> numbers of CLASSES [L, H].
 
     A head belongs to the quantity in which it ranks highest among all heads: global (here heterogeneous), vertical or diagonal. Ties go to the first.
     """

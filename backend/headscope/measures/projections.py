@@ -1,4 +1,4 @@
-"""What the projections of a layer's heads allow: shared output directions, the spectrum of query-key products, the dimensions of a head's output."""
+"""Measures of the projections of a layer's heads: shared output directions, the spectrum of query-key products, the dimensions of a head's output."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ..errors import Unsupported
 from . import _spectrum
 from .base import Measure
 
-# Trained weights carry float32 noise at least, whatever type they are stored in.
+# Trained weights have at least the rounding errors of float32, whatever type they are stored in.
 EPSILON = 2.0**-23
-# Largest numbers of singular values whose share of the energy is told.
+# Numbers of leading singular values whose share of the energy is reported.
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SHARES = (50, 75, 90, 95, 99)
 
 
 def _given(weights: Tensor | None, what: str) -> Tensor:
     if weights is None:
-        raise Unsupported(f"The {what} of this model can't be found, so nothing can be said about it.")
+        raise Unsupported(f"The {what} of this model was not found, so this measure is not available.")
     return weights.double()
 
 
 def orthonormal(projection: Tensor) -> tuple[Tensor, Tensor]:
-    """Basis of the row space of each matrix. [H, D, d] -> [H, d, m] with zeros in place of missing directions, and the ranks [H]."""
+    """Return a basis of the row space of each matrix, [H, D, d] -> [H, d, m] with zeros for missing directions, and the ranks [H]."""
     basis, factor = torch.linalg.qr(projection.mT)  # [H, d, m], [H, m, D]
     turn, sigma, _ = torch.linalg.svd(factor, full_matrices=False)  # [H, m, m], [H, m]
     kept = sigma > sigma[:, :1] * max(projection.shape[1:]) * EPSILON
@@ -35,17 +35,17 @@ def orthonormal(projection: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def overlap(projection: Tensor) -> Tensor:
-    """Mean squared cosine of the principal angles between the row spaces of each two matrices. [H, D, d] -> [H, H], 0..1, NaN for zeros."""
+    """Mean squared cosine of the principal angles between the row spaces of every two matrices. [H, D, d] -> [H, H], 0..1, NaN for zeros."""
     bases, ranks = orthonormal(projection)
-    side_by_side = bases.transpose(0, 1).flatten(1)  # [d, H m]
+    side_by_side = bases.transpose(0, 1).flatten(1)  # [H, d, m] -> [d, H, m] -> [d, H m]
     energies = torch.stack([(basis.mT @ side_by_side).square().sum(0) for basis in bases])  # [H, H m]
-    sums = energies.view(len(bases), len(bases), -1).sum(-1)
+    sums = energies.view(len(bases), len(bases), -1).sum(-1)  # [H, H m] -> [H, H, m] -> [H, H]
     shares: Tensor = sums / torch.minimum(ranks[:, None], ranks)
     return shares.clamp(0, 1)
 
 
 def output_overlap(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """[H, H]; see overlap. Raises Unsupported where the projection was not found."""
+    """Return `overlap` of the heads' parts of the output projection, [H, H]. Raises Unsupported where the projection was not found."""
     return overlap(_given(layer.projection, "projection after the heads"))
 
 
@@ -58,7 +58,7 @@ def product_values(left: Tensor, right: Tensor) -> Tensor:
 
 
 def summary(sigma: Tensor) -> Tensor:
-    """Everything that SPECTRUM names, of singular values [..., r]: [..., C]."""
+    """Return everything that SPECTRUM names for singular values [..., r]: [..., C]."""
     r, shares = sigma.shape[-1], _spectrum.cumulative(sigma)
     columns = [sigma[..., 0], _spectrum.stable(sigma), _spectrum.effective(sigma), _spectrum.participation(sigma)]
     columns += [_spectrum.dimensions(shares, percent / 100) for percent in SHARES]
@@ -73,7 +73,7 @@ SPECTRUM = (
     "most",
     *(f"share_{count}" for count in COUNTS),
 )
-# Of the others, `largest` is in units of the products and each share a part of the energy.
+# `largest` is in units of the products instead, and each share is a part of the energy.
 DIMENSIONS = dict.fromkeys(SPECTRUM[1 : -len(COUNTS)], "dimensions")
 
 
@@ -83,37 +83,37 @@ def _factors(layer: Layer) -> tuple[Tensor, Tensor]:
 
 
 def qk_spectrum(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Spectrum of W_Q W_Kᵀ of each head, [H, C]."""
+    """Return the spectrum of W_Q W_Kᵀ of each head, [H, C]."""
     return summary(product_values(*_factors(layer)))
 
 
 def qk_spectrum_layer(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Any) -> Tensor:
-    """Spectrum of the sum over heads of W_Q W_Kᵀ, [C]: the product of the concatenated projections."""
-    query, key = (side.transpose(0, 1).flatten(1) for side in _factors(layer))  # [d, H D']
+    """Return the spectrum of the sum over heads of W_Q W_Kᵀ, [C]: the product of the concatenated projections."""
+    query, key = (side.transpose(0, 1).flatten(1) for side in _factors(layer))  # [H, d, D'] -> [d, H D']
     return summary(product_values(query, key))
 
 
 class HeadDimensionParams(BaseModel):
-    """What is decomposed."""
+    """Which matrix is decomposed."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     centred: bool = Field(
         default=True,
-        description="Take the mean over tokens out first, so that squared singular values are variances.",
+        description="Subtract the mean over tokens first, so that squared singular values are variances.",
     )
 
 
 def head_dimension(layer: Layer, lens: str, readings: Mapping[str, Reading], params: HeadDimensionParams) -> Tensor:
-    """Spectrum of Z W_O of each head, and the effective rank of W_O alone, [H, 6]. All 0 where every token gets the same."""
+    """Return the spectrum of Z W_O of each head, and the effective rank of W_O alone, [H, 6]. All 0 where all tokens receive the same output."""
     projection = _given(layer.projection, "projection after the heads")
     if layer.output.numel() == 0:
-        raise Unsupported("The outputs of this model's heads can't be captured, so nothing can be said about them.")
+        raise Unsupported("The outputs of this model's heads cannot be captured, so this measure is not available.")
     output = layer.output.double()
     scale = output.abs().amax(dim=(1, 2))
     if params.centred:
         output = output - output.mean(1, keepdim=True)
-        # What is left of equal outputs is rounding.
+        # Equal outputs leave only rounding.
         output = output * (output.abs().amax(dim=(1, 2)) > scale * layer.epsilon)[:, None, None]
     factor = torch.linalg.qr(projection.mT, mode="r").R  # [H, m, D]: singular values of Z W_O are those of Z Rᵀ
     sigma = torch.linalg.svdvals(output @ factor.mT)
@@ -127,10 +127,10 @@ def head_dimension(layer: Layer, lens: str, readings: Mapping[str, Reading], par
 OUTPUT_OVERLAP = Measure(
     name="output_overlap",
     title="Overlap of output spaces",
-    doc="How far each two heads of a layer can write into the same directions of the model: the mean squared cosine of the principal angles between their parts of the "
-    "output projection. 1 is the same space, 0 is orthogonal ones; random ones have head width / model width.",
-    not_="Not what the heads do on this input, nor a loss of information: it reads the weights alone, and heads may share directions to work together.",
-    citation="Principal angles: Björck & Golub 1973; after the question whether heads compete for W_O",
+    doc="How far every two heads of a layer can write to the same directions of the model: the mean squared cosine of the principal angles between their parts of the "
+    "output projection. 1 is the same space, 0 is orthogonal spaces; random spaces have head width / model width.",
+    not_="Not what the heads do on this input, nor a loss of information: it uses the model's weights only, and heads may share directions to work together.",
+    citation="Principal angles: Björck & Golub 1973; answers the question whether heads compete for W_O",
     needs=("projection", "equal-heads"),
     range=(0.0, 1.0),
     shape="L H H",
@@ -142,8 +142,8 @@ OUTPUT_OVERLAP = Measure(
 QK_SPECTRUM = Measure(
     name="qk_spectrum",
     title="Spectrum of query-key products",
-    doc="Singular values of W_Q W_Kᵀ of each head, summarised: the largest, rank-like numbers, how many hold 50 to 99 % of the energy, and the share of the first 1, 2, 4, ...",
-    not_="Not the scores of this input: it reads the weights alone, without the biases of queries and keys and without the distribution of hidden states.",
+    doc="Singular values of W_Q W_Kᵀ of each head in summary: the largest, rank-like numbers, how many hold 50 to 99 % of the energy, and the share of the first 1, 2, 4, ...",
+    not_="Not the scores of this input: it uses the model's weights only, without the biases of queries and keys and without the distribution of hidden states.",
     citation="Cordonnier, Loukas & Jaggi 2020, Multi-Head Attention: Collaborate Instead of Concatenate",
     needs=("bilinear",),
     range=(0.0, None),
@@ -157,9 +157,9 @@ QK_SPECTRUM = Measure(
 QK_SPECTRUM_LAYER = Measure(
     name="qk_spectrum_layer",
     title="Spectrum of query-key products of a layer",
-    doc="The same for the sum of W_Q W_Kᵀ over all heads, which is the product of the concatenated projections: if few of its singular values hold most energy, heads share "
+    doc="The same for the sum of W_Q W_Kᵀ over all heads, which is the product of the concatenated projections: if few singular values hold most of the energy, heads share "
     "directions.",
-    not_="Not the mean of the heads' spectra: single heads are rarely of low rank within their width, their sum often is within the model's.",
+    not_="Not the mean of the heads' spectra: single heads rarely have low rank relative to their width, while their sum often has relative to the model's.",
     citation="Cordonnier, Loukas & Jaggi 2020, Multi-Head Attention: Collaborate Instead of Concatenate",
     needs=("bilinear",),
     range=(0.0, None),
@@ -174,8 +174,8 @@ QK_SPECTRUM_LAYER = Measure(
 HEAD_DIMENSION = Measure(
     name="head_dimension",
     title="Dimension of a head's output",
-    doc="How many directions of the model a head writes to on this input: effective rank and participation ratio of its projected output, and the dimensions that hold "
-    "90, 95 and 99 % of its variance over tokens. Beside it the effective rank of its output projection alone.",
+    doc="How many directions of the model a head writes to on this input: effective rank and participation ratio of its projected output, and the number of dimensions that "
+    "hold 90, 95 and 99 % of its variance over tokens; also the effective rank of its output projection alone.",
     not_="Not the intrinsic dimension of a task, and never more than the head width or the number of tokens: compare inputs of the same length.",
     citation="Principal components of Z W_O; effective rank: Roy & Vetterli 2007",
     params=HeadDimensionParams,

@@ -130,7 +130,7 @@ TOKEN_TYPES = Measure(
     title="Attention by token type",
     doc="How much the first token (or every token) attends to each type of token: special ([CLS] and [SEP] also on their own), punctuation, whole words, pieces of words, "
     "and the universal parts of speech where the request contains them.",
-    not_="With the paper's `max`, not comparable between types with different numbers of tokens: the largest of many is larger. `mean` does not depend on the number, "
+    not_="Not comparable between types with different numbers of tokens under the paper's `max`: the largest of many is larger. `mean` does not depend on the number, "
     "and times the number of tokens it is the factor over uniform attention.",
     citation="Sun & Marasović 2021, sec. 3.2 and fig. 1; after Kovaleva et al. 2019, sec. 4.4",
     params=TokenTypesParams,
