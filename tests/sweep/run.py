@@ -14,13 +14,19 @@ SECONDS = 60
 WORKERS = 2
 
 
-def sweep(model_types: list[str] | None = None) -> dict[str, dict[str, Any]]:
+def sweep(model_types: list[str] | None = None, workers: int = WORKERS) -> dict[str, dict[str, Any]]:
     """Model type -> verdict as plain JSON, or {"left_out": reason}, or {"crashed": what went wrong in Headscope}."""
     from .build import types
 
     names = model_types or types()
-    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn"), max_tasks_per_child=120) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), max_tasks_per_child=120) as pool:
         return dict(zip(names, pool.map(one, names, chunksize=4), strict=True))
+
+
+def faults(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Model type -> what must never be: maps that are not the model's own, or an error that is not Headscope's."""
+    bad = {name: verdict.get("wrong") or verdict.get("crashed") for name, verdict in found.items()}
+    return {name: what for name, what in bad.items() if what}
 
 
 def one(model_type: str) -> dict[str, Any]:
