@@ -93,7 +93,7 @@ def codes() -> dict[str, tuple[int, str]]:
     source = "\n".join(path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py")))
     for what in re.findall(r'(?:[Uu]nknown(?:_job)?|_chosen|_choices|canonical|parse_slice)\(\s*"([a-z_]+)"', source):
         found[f"unknown-{what}"] = (errors.Unknown.status, f"Unknown {what}")
-    found |= {code: (status, title) for status, (code, title) in problems.TITLES.items()}
+    found |= {code: (status, title) for status, (code, title, _) in problems.HTTP_ERRORS.items()}
     refused = r'\(\s*(\d{3}),\s*"([a-z-]+)",\s*"([^"]+)",'
     for status, code, title in re.findall(refused, inspect.getsource(security)):
         found.setdefault(code, (int(status), title))

@@ -167,12 +167,13 @@ def test_a_slice_of_maps_that_are_too_large(document: dict[str, Any], monkeypatc
     monkeypatch.setattr(tensors, "MAX_BYTES", maps.nbytes // 3)
     for dtype in ("float32", "float16"):
         with pytest.raises(BudgetExceeded):
-            MapSlice("weights", dtype=dtype).respond(room, stored)
+            MapSlice(dtype=dtype).respond(room, "weights", "safetensors", stored)
     assert not read
     assert np.array_equal(
-        load(MapSlice("weights", query="5", key="7:9").respond(room, stored).body)["map"], maps[:, :, 5:6, 7:9]
+        load(MapSlice(query="5", key="7:9").respond(room, "weights", "safetensors", stored).body)["map"],
+        maps[:, :, 5:6, 7:9],
     )
-    whole = load(MapSlice("weights", dtype="uint8").respond(room, stored).body)
+    whole = load(MapSlice(dtype="uint8").respond(room, "weights", "safetensors", stored).body)
     assert np.all(np.abs(whole["map"] * whole["scale"][..., None, None] - maps) <= whole["max_error"][..., None, None])
     assert set(read) == {1}
 

@@ -38,37 +38,26 @@ VisitorDep = Annotated[Visitor, Depends(_visitor)]
 ID: dict[str, Any] = {"pattern": "^[0-9a-f]{32}$"}
 
 
-async def _readable_analysis(
-    id_: Annotated[str, Path(alias="id", json_schema_extra=ID, description="Id of the analysis.")],
-    service: ServiceDep,
-    visitor: VisitorDep,
-) -> str:
-    await check_readable(service, visitor, id_)
-    return id_
+def _readable(kind: JobKind, parameter: str, description: str) -> Any:
+    """Return a dependency: an id that the visitor may read. Raises Unknown, the same whether or not it exists."""
+
+    async def check(
+        service: ServiceDep,
+        visitor: VisitorDep,
+        id_: str = Path(alias=parameter, json_schema_extra=ID, description=description),
+    ) -> str:
+        if re.fullmatch(ID["pattern"], id_) is None:
+            raise unknown_job(kind)
+        if not visitor.opens(id_) and not await asyncio.to_thread(visitor.may_read, service.database, id_):
+            raise unknown_job(kind)
+        return id_
+
+    return Depends(check)
 
 
-async def _other_readable_analysis(
-    other: Annotated[str, Path(json_schema_extra=ID, description="Id of the other analysis; may be the same.")],
-    service: ServiceDep,
-    visitor: VisitorDep,
-) -> str:
-    await check_readable(service, visitor, other)
-    return other
-
-
-async def _readable_study(
-    id_: Annotated[str, Path(alias="id", json_schema_extra=ID, description="Id of the study.")],
-    service: ServiceDep,
-    visitor: VisitorDep,
-) -> str:
-    await check_readable(service, visitor, id_, "study")
-    return id_
-
-
-# Ids that the visitor may read. Routes with these parameters respond with 404 to all others.
-AnalysisId = Annotated[str, Depends(_readable_analysis)]
-OtherId = Annotated[str, Depends(_other_readable_analysis)]
-StudyId = Annotated[str, Depends(_readable_study)]
+AnalysisId = Annotated[str, _readable("analysis", "id", "Id of the analysis.")]
+OtherId = Annotated[str, _readable("analysis", "other", "Id of the other analysis; may be the same.")]
+StudyId = Annotated[str, _readable("study", "id", "Id of the study.")]
 
 
 def limit_by(kind: Literal["uploads", "exports", "comparisons"]) -> Any:
@@ -79,14 +68,6 @@ def limit_by(kind: Literal["uploads", "exports", "comparisons"]) -> Any:
             yield
 
     return Depends(hold)
-
-
-async def check_readable(service: Service, visitor: Visitor, id_: str, kind: JobKind = "analysis") -> None:
-    """Raise Unknown unless the visitor may read this analysis or study. The error is the same whether or not it exists."""
-    if re.fullmatch(ID["pattern"], id_) is None:
-        raise unknown_job(kind)
-    if not visitor.opens(id_) and not await asyncio.to_thread(visitor.may_read, service.database, id_):
-        raise unknown_job(kind)
 
 
 async def read(service: Service, id_: str, reader: Callable[[Stored], T], kind: JobKind = "analysis") -> T:

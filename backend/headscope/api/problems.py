@@ -53,23 +53,30 @@ MESSAGES = {
 }
 # Error types for a value of the wrong type.
 TYPE_ERRORS = frozenset({"string_type", "model_type", "model_attributes_type", "dict_type", "list_type"})
-TITLES = {
-    400: ("bad-request", "Malformed request"),
-    404: ("not-found", "Not found"),
-    405: ("method-not-allowed", "Method not allowed"),
-    413: ("too-large", "The request is too large"),
-    415: ("unsupported-media-type", "Unsupported media type"),
+# Code, title and detail of the errors of HTTP itself.
+HTTP_ERRORS = {
+    400: ("bad-request", "Malformed request", "The request body cannot be parsed. Send one JSON object in UTF-8."),
+    404: (
+        "not-found",
+        "Not found",
+        "This address does not exist. All addresses are listed at /api/v1/openapi.json.",
+    ),
+    405: (
+        "method-not-allowed",
+        "Method not allowed",
+        "This address does not support this method. The methods are listed at /api/v1/openapi.json.",
+    ),
+    413: ("too-large", "The request is too large", "The request body is too large. Split the request."),
+    415: ("unsupported-media-type", "Unsupported media type", "Send the body as application/json."),
 }
+OTHER_ERROR = (
+    "http-error",
+    "The request failed",
+    "The request could not be processed. Check it against /api/v1/openapi.json.",
+)
 # Statuses of responses that are sent before the body is received completely: the connection is closed.
 CLOSING = frozenset({408, 413})
 MAX_ERRORS = 20
-DETAILS = {
-    400: "The request body cannot be parsed. Send one JSON object in UTF-8.",
-    404: "This address does not exist. All addresses are listed at /api/v1/openapi.json.",
-    405: "This address does not support this method. The methods are listed at /api/v1/openapi.json.",
-    413: "The request body is too large. Split the request.",
-    415: "Send the body as application/json.",
-}
 
 
 def make_problem(
@@ -91,12 +98,6 @@ def make_problem(
     return JSONResponse(content, status, sent, media_type=MEDIA)
 
 
-def get_request_id(request: Request) -> str | None:
-    """Return the id that the security middleware gave this request."""
-    id_: str | None = request.scope.get("request_id")
-    return id_
-
-
 def add_handlers(app: FastAPI) -> None:
     """Register a handler for every kind of error."""
     app.add_exception_handler(HeadscopeError, handle_error)
@@ -110,13 +111,15 @@ async def handle_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HeadscopeError)  # noqa: S101 - registered for this type
     document = error.problem()
     if error.status >= 500:
-        logger.error("%s: %s", error.code, error.detail, extra={"request_id": get_request_id(request)})
+        logger.error("%s: %s", error.code, error.detail, extra={"request_id": request.scope.get("request_id")})
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if error.status in CLOSING:
         headers["Connection"] = "close"
-    return JSONResponse({**document, "request_id": get_request_id(request)}, error.status, headers, media_type=MEDIA)
+    return JSONResponse(
+        {**document, "request_id": request.scope.get("request_id")}, error.status, headers, media_type=MEDIA
+    )
 
 
 async def _handle_invalid(request: Request, error: Exception) -> Response:
@@ -135,7 +138,12 @@ async def _handle_invalid(request: Request, error: Exception) -> Response:
     message = f"{first['pointer'].lstrip('/') or 'The request'}: {first['message']}"
     status = 400 if any(detail["type"] == "json_invalid" for detail in details) else 422
     return make_problem(
-        status, "invalid-request", InvalidRequest.title, message, errors=items, request_id=get_request_id(request)
+        status,
+        "invalid-request",
+        InvalidRequest.title,
+        message,
+        errors=items,
+        request_id=request.scope.get("request_id"),
     )
 
 
@@ -171,16 +179,15 @@ def _exists(body: Any, step: str | int) -> bool:
 async def handle_http_error(request: Request, error: Exception) -> Response:
     """Respond to an HTTP error such as an unknown address."""
     assert isinstance(error, HTTPException)  # noqa: S101
-    code, title = TITLES.get(error.status_code, ("http-error", "The request failed"))
-    detail = DETAILS.get(
-        error.status_code, "The request could not be processed. Check it against /api/v1/openapi.json."
-    )
+    code, title, detail = HTTP_ERRORS.get(error.status_code, OTHER_ERROR)
     headers = dict(error.headers or {})
     # Starlette only lists the methods of the first route with this path.
     declared = request.app.openapi()["paths"].get(route_template(request.scope)) if error.status_code == 405 else None
     if declared:
         headers["Allow"] = ", ".join(method.upper() for method in declared)
-    return make_problem(error.status_code, code, title, detail, request_id=get_request_id(request), headers=headers)
+    return make_problem(
+        error.status_code, code, title, detail, request_id=request.scope.get("request_id"), headers=headers
+    )
 
 
 async def _handle_full_disk(request: Request, error: Exception) -> Response:

@@ -20,6 +20,20 @@ from ..schemas.common import MechanismSchema, Problem
 from .arrays import to_lists
 
 PREFIX = "/api/v1/analyses"
+REQUESTED = ("model", "mechanism", "text", "text_pair", "image", "generate", "max_tokens")
+# Fields that are copied from a result, with their values before there is one.
+NO_RESULT: dict[str, Any] = {
+    "full_text": None,
+    "target_text": None,
+    "generated": 0,
+    "grid": None,
+    "head_width": 0,
+    "causal": False,
+    "tokens": [],
+    "key_tokens": None,
+    "warnings": [],
+    "timing_ms": {},
+}
 
 
 def to_progress(job: Job | None, position: int | None = None) -> Progress:
@@ -67,34 +81,19 @@ def to_document(id_: str, job: Job | None, stored: Source | None, position: int 
             "progress": to_progress(None if stored else job, position),
             "attempts": job.attempts if job else 1,
             "batch": job.batch if job else None,
-            "model": request["model"],
-            "mechanism": request["mechanism"],
+            **{field: request[field] for field in REQUESTED},
+            **{field: document.get(field, default) for field, default in NO_RESULT.items()},
             "lenses": [choice["name"] for choice in request["lenses"]],
             "measures": [choice["name"] for choice in request["measures"]],
             "kind": document.get("kind", request["kind"]),
-            "text": request["text"],
-            "text_pair": request["text_pair"],
-            "image": request["image"],
-            "full_text": document.get("full_text"),
-            "target_text": document.get("target_text"),
-            "generate": request["generate"],
-            "generated": document.get("generated", 0),
-            "max_tokens": request["max_tokens"],
-            "grid": document.get("grid"),
             "layers": len(document.get("layers", ())),
             "heads": len(document.get("heads", ())),
             "layer_numbers": document.get("layers", []),
             "head_numbers": document.get("heads", []),
-            "head_width": document.get("head_width", 0),
-            "causal": document.get("causal", False),
-            "tokens": document.get("tokens", []),
-            "key_tokens": document.get("key_tokens"),
             "words": _words(document.get("tokens", [])),
             "key_words": _words(document["key_tokens"]) if document.get("key_tokens") else None,
             "maps": _maps(stored) if stored else {},
             "summaries": _summaries(stored) if stored else {},
-            "warnings": document.get("warnings", []),
-            "timing_ms": document.get("timing_ms", {}),
             "links": _links(id_, document),
             "error": to_problem(job) if job and not stored else None,
         }

@@ -23,12 +23,15 @@ from safetensors.numpy import save as to_safetensors
 from ...core.streams import Chunks, save
 from ...errors import BudgetExceeded, Unsupported
 from ...lenses import LENSES
+from ...measures import MEASURES
+from ...mechanisms import MECHANISMS
 from ...store.export import Source
 from ..schemas.common import Page
+from ..schemas.methods import DeclarationSchema, LensSchema, MeasureSchema
 from ..schemas.models import ModelCard
 from .analyses import to_document
 from .arrays import encode_image, quantise
-from .methods import describe_lenses, describe_measures, describe_mechanisms
+from .methods import describe
 
 _API = Path(__file__).resolve().parents[1]
 
@@ -77,9 +80,9 @@ def stream_page(id_: str, source: Source, models: list[ModelCard], fragment: str
     documents = {
         "/analysis": to_document(id_, None, source),
         "/models": Page(items=models),
-        "/lenses": Page(items=describe_lenses()),
-        "/mechanisms": Page(items=describe_mechanisms()),
-        "/measures": Page(items=describe_measures()),
+        "/lenses": Page(items=describe(LENSES, LensSchema)),
+        "/mechanisms": Page(items=describe(MECHANISMS, DeclarationSchema)),
+        "/measures": Page(items=describe(MEASURES, MeasureSchema)),
     }
     answers = {path: document.model_dump_json(by_alias=True).encode() for path, document in documents.items()}
     if "picture" in source.arrays:

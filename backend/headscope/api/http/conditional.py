@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 
 from fastapi import Request
+from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -47,6 +48,17 @@ async def serve_result(
         return response
 
     return await read(service, id_, respond, kind)
+
+
+async def serve_json(
+    request: Request, service: Service, id_: str, make: Callable[[Stored], BaseModel], kind: JobKind = "analysis"
+) -> Response:
+    """Respond with the JSON of what `make` returns for a finished analysis or study. Otherwise as serve_result."""
+
+    def respond(stored: Stored) -> Response:
+        return Response(make(stored).model_dump_json(), media_type="application/json")
+
+    return await serve_result(request, service, id_, "json", respond, kind=kind)
 
 
 def question_of(scope: Scope) -> str:

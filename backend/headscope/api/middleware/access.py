@@ -8,11 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import NoReturn
-from urllib.parse import parse_qs
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -175,16 +173,11 @@ async def reject(*, invalid: bool) -> NoReturn:
 
 def token_of(scope: Scope) -> str | None:
     """Return the token of a request: from the Authorization header (empty if invalid), otherwise from the page's cookie."""
-    headers = Headers(scope=scope)
-    authorization = headers.get("authorization")
+    authorization = Headers(scope=scope).get("authorization")
     if authorization is not None:
         scheme, _, token = authorization.partition(" ")
         return token.strip() if scheme.lower() == "bearer" else ""
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(cookie_name(scope))
-    except CookieError:
-        return None
-    return cookie.value if cookie else None
+    return Request(scope).cookies.get(cookie_name(scope))
 
 
 def cookie_name(scope: Scope) -> str:
@@ -197,8 +190,8 @@ def _share_key(scope: Scope) -> str | None:
     """Return the share key of a GET or HEAD request."""
     if scope["method"] not in ("GET", "HEAD"):
         return None
-    key = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("share", [""])[0]
-    return key if KEY.fullmatch(key) else None
+    keys = QueryParams(scope["query_string"]).getlist("share")
+    return keys[0] if keys and KEY.fullmatch(keys[0]) else None
 
 
 def _grants(shared: str, path: str) -> bool:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...errors import HeadscopeError, RequestTimeout
+from ...errors import HeadscopeError, RequestTimeout, ServerBusy, TooManyRequests
 from ...settings import Settings
 from ..http.json_structure import check_structure
 from ..problems import handle_error, handle_http_error
 from .access import Visitor
-from .memory import MIB, BodyMemory
 
+MIB = 1024 * 1024
 # Largest body, in bytes, of a route that BodyLimits does not name.
 OTHER_BYTES = 64 * 1024
 SIGN_IN_BYTES = 1024
@@ -53,6 +56,44 @@ class BodyLimits:
     def largest(self, path: str) -> int:
         """Return the largest body of a request to this path, in bytes."""
         return self.routes.get(path, OTHER_BYTES)
+
+
+class BodyMemory:
+    """A counter of the bytes of request bodies, `total` and `each` per visitor. Safe to use from any thread."""
+
+    def __init__(self, total: int, each: int) -> None:
+        self._total, self._each = total, each
+        self._bytes: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def reserve(self, visitor: str) -> Iterator[Callable[[int], None]]:
+        """Yield a function that reserves bytes for a request of this visitor; they are released on exit.
+
+        The function raises TooManyRequests above the visitor's limit and ServerBusy above the total.
+        """
+        reserved = 0
+
+        def take(count: int) -> None:
+            nonlocal reserved
+            self._take(visitor, count)
+            reserved += count
+
+        try:
+            yield take
+        finally:
+            with self._lock:
+                self._bytes -= Counter({visitor: reserved})
+
+    def _take(self, visitor: str, count: int) -> None:
+        with self._lock:
+            if self._bytes[visitor] + count > self._each:
+                raise TooManyRequests(
+                    "Your other requests are still being received. Wait for their responses, then try again."
+                )
+            if self._bytes.total() + count > self._total:
+                raise ServerBusy("The server is receiving too many requests. Try again in a few seconds.")
+            self._bytes[visitor] += count
 
 
 class BodyLimitMiddleware:

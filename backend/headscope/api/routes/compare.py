@@ -92,7 +92,7 @@ async def compare(
 @router.get("/tokens")
 async def aligned_tokens(id_: AnalysisId, other: OtherId, service: ServiceDep) -> AlignedTokens:
     """Align the tokens of two analyses: token by token if their tokenisation agrees, otherwise by word, over the words that both have."""
-    queries, keys = _align(await read(service, id_, _document_of), await read(service, other, _document_of))
+    queries, keys = _align(*[await read(service, each, lambda stored: stored.document) for each in (id_, other)])
     return AlignedTokens(
         by=_by(queries, keys),
         share=min(queries.share, keys.share),
@@ -141,10 +141,6 @@ async def _compare_maps(service: Service, first: _Side, other: _Side, a: Array, 
     return await service.limiters.results.run(
         lambda: {name: comparison(a, b).astype(np.float32) for name, comparison in comparisons.items()}
     )
-
-
-def _document_of(stored: Stored) -> dict[str, Any]:
-    return stored.document
 
 
 def _checked_document(lens: str, stored: Stored) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ...mechanisms import MECHANISMS
 from ...models import support
 from ...models.facts import Facts
 from ..dependencies import ServiceDep
-from ..documents.methods import describe_lenses, describe_measures, describe_mechanisms
+from ..documents.methods import describe
 from ..http.paging import Cursor, Limit, paginate
 from ..schemas.common import Page
 from ..schemas.methods import DeclarationSchema, LensSchema, MeasureSchema
@@ -71,16 +71,16 @@ def _check_support(
 @router.get("/lenses")
 def lenses(limit: Limit = 100, cursor: Cursor = 0) -> Page[LensSchema]:
     """List the lenses: the ways to read attention."""
-    return paginate(describe_lenses(), limit, cursor)
+    return paginate(describe(LENSES, LensSchema), limit, cursor)
 
 
 @router.get("/mechanisms")
 def mechanisms(limit: Limit = 100, cursor: Cursor = 0) -> Page[DeclarationSchema]:
     """List the mechanisms: the ways a model can attend."""
-    return paginate(describe_mechanisms(), limit, cursor)
+    return paginate(describe(MECHANISMS, DeclarationSchema), limit, cursor)
 
 
 @router.get("/measures")
 def measures(limit: Limit = 100, cursor: Cursor = 0) -> Page[MeasureSchema]:
     """List the measures: the numbers that can be computed from maps."""
-    return paginate(describe_measures(), limit, cursor)
+    return paginate(describe(MEASURES, MeasureSchema), limit, cursor)

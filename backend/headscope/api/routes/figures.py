@@ -12,16 +12,16 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
 from ...errors import FigureNotDrawn, QueueFull, TimedOut
-from ...figures import Figure, Theme, find_figure
+from ...figures import FIGURES, Figure, Theme, find_figure
 from ...figures.images import MEDIA, ImageFormat, Renderer
 from ...figures.plotly_script import load_script
-from ...figures.studies import StudyFigure
+from ...figures.studies import STUDY_FIGURES, StudyFigure
 from ...jobs import JobKind
 from ...server.service import Service
 from ...store import Stored
 from ...studies.results.summary import StudySummary
 from ..dependencies import AnalysisId, ServiceDep
-from ..documents.methods import describe_figures
+from ..documents.methods import describe
 from ..error_responses import media, raises
 from ..http.conditional import CONDITIONAL, serve_result
 from ..http.negotiation import accepts_gzip
@@ -61,7 +61,8 @@ RESPONSES = {
 @declared.get("/figures")
 def figures(limit: Limit = 100, cursor: Cursor = 0) -> Page[FigureSchema]:
     """List the figures of analyses and of studies."""
-    return paginate(describe_figures(), limit, cursor)
+    described = describe(FIGURES, FigureSchema, of="analysis") + describe(STUDY_FIGURES, FigureSchema, of="study")
+    return paginate(described, limit, cursor)
 
 
 @router.get("/figures/{figure}", responses=RESPONSES, response_class=Response)

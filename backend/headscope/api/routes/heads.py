@@ -12,8 +12,7 @@ from ...query import SearchSpace, SentenceContext, existing_heads, find, underst
 from ...query.grammar import MAX_CHARACTERS
 from ...store import Stored
 from ..dependencies import AnalysisId, ServiceDep, check_lens
-from ..http.conditional import CONDITIONAL, serve_result
-from ..http.tensors import MEDIA
+from ..http.conditional import CONDITIONAL, serve_json
 from ..schemas.queries import Asked, FoundHeads
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIONAL)
@@ -33,12 +32,11 @@ async def heads(
 ) -> Response:
     """Find the heads that satisfy a query such as `vertical and layer < 4 and null_share > 0.5`, ranked, with the values that the query refers to."""
 
-    def search(stored: Stored) -> Response:
+    def search(stored: Stored) -> FoundHeads:
         check_lens(stored, lens)
-        found = FoundHeads.model_validate(find(search_space_of(stored, lens), where), from_attributes=True)
-        return Response(found.model_dump_json(), media_type=MEDIA["json"])
+        return FoundHeads.model_validate(find(search_space_of(stored, lens), where), from_attributes=True)
 
-    return await serve_result(request, service, id_, "json", search)
+    return await serve_json(request, service, id_, search)
 
 
 @router.get("/ask", responses={200: {"model": Asked}}, response_class=Response)
@@ -52,11 +50,10 @@ async def ask(
 ) -> Response:
     """Interpret a query or a sentence about this analysis. The response is a view to show, or a question if the sentence is ambiguous or unknown."""
 
-    def interpret(stored: Stored) -> Response:
-        asked = Asked.model_validate(understand(q, context_of(stored.document)), from_attributes=True)
-        return Response(asked.model_dump_json(), media_type=MEDIA["json"])
+    def interpret(stored: Stored) -> Asked:
+        return Asked.model_validate(understand(q, context_of(stored.document)), from_attributes=True)
 
-    return await serve_result(request, service, id_, "json", interpret)
+    return await serve_json(request, service, id_, interpret)
 
 
 def search_space_of(stored: Stored, lens: str) -> SearchSpace:

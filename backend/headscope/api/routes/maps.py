@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -29,7 +28,7 @@ from ...store.map_file import values_of
 from ..dependencies import AnalysisId, ServiceDep, check_kept, check_lens, heads_of, parse_slice
 from ..documents.arrays import Array, encode_image, pool_tiles, quantise
 from ..error_responses import media
-from ..http.conditional import CONDITIONAL, question_of, respond_with_etag, serve_result
+from ..http.conditional import CONDITIONAL, question_of, respond_with_etag, serve_json, serve_result
 from ..http.grouping import By, Groups, KeyGroups, parse_grouping
 from ..http.tensors import MEDIA, Format, check_size, choose_format, encode, preferred_format
 from ..middleware.reads import ReadRequest, ResultReader
@@ -37,7 +36,6 @@ from ..schemas.results import Edge, Edges, MeasureValues
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIONAL)
 
-Dtype = Literal["float32", "float16", "uint8"]
 SliceQuery = Annotated[
     str | None, Query(max_length=20, description="An index such as 4, or a range such as 2:5 (end excluded).")
 ]
@@ -52,68 +50,35 @@ MAPS_PATH = re.compile(r"/maps/([a-z-]+)")
 AXES = frozenset({"layer", "head", "query", "key"})
 
 
-@router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
-async def maps(
-    id_: AnalysisId,
-    lens: str,
-    request: Request,
-    service: ServiceDep,
-    layer: SliceQuery = None,
-    head: SliceQuery = None,
-    query: SliceQuery = None,
-    key: SliceQuery = None,
-    dtype: Dtype = "float32",
-    by: By = "token",
-    groups: Groups = None,
-    key_groups: KeyGroups = None,
-    format_: FormatQuery = None,
-) -> Response:
-    """Return `map` [L', H', Q', K']; undefined rows are NaN (null in JSON). With by=word or groups, query and key count words or groups.
-
-    With dtype=uint8, the response also has `scale`, `offset` and `max_error` [L', H']: value = offset + scale * byte, with an error of at most max_error; and
-    `undefined` uint8 [L', H', Q'], which is 1 for undefined rows (0 in the map).
-    """
-    format_ = choose_format(request, format_)
-    part = MapSlice(lens, layer, head, query, key, dtype, by, groups, key_groups, format_)
-    reader = partial(part.respond, service.limiters.memory)
-    return await serve_result(request, service, id_, format_, reader, computed=part.computed)
-
-
-ROUTE = router.routes[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class MapSlice:
+class MapSlice(BaseModel):
     """The requested part of a lens' maps, and how to encode it."""
 
-    lens: str
-    layer: str | None = None
-    head: str | None = None
-    query: str | None = None
-    key: str | None = None
-    dtype: Dtype = "float32"
-    by: Literal["token", "word"] = "token"
-    groups: str | None = None
-    key_groups: str | None = None
-    format: Format = "safetensors"
+    layer: SliceQuery = None
+    head: SliceQuery = None
+    query: SliceQuery = None
+    key: SliceQuery = None
+    dtype: Literal["float32", "float16", "uint8"] = "float32"
+    by: By = "token"
+    groups: Groups = None
+    key_groups: KeyGroups = None
+    format: FormatQuery = None
 
-    @property
-    def computed(self) -> bool:
-        """Whether the stored values are converted or merged."""
+    def is_computed(self, format_: Format) -> bool:
+        """Return whether the stored values are converted or merged."""
         unchanged = (self.dtype, self.by, self.groups, self.key_groups) == ("float32", "token", None, None)
-        return not unchanged or self.format == "json"
+        return not unchanged or format_ == "json"
 
-    def respond(self, room: MemoryLimiter, stored: Stored, *, wait: bool = True) -> Response:
+    def respond(self, room: MemoryLimiter, lens: str, format_: Format, stored: Stored, *, wait: bool = True) -> Response:
         """Read the slice from a result.
 
         Raises BlockingIOError, unless `wait` is true, for more than QUICK_BYTES or a file that is not in memory; TooManyRequests if `room` is full.
         """
-        check_kept(stored, self.lens)
+        check_kept(stored, lens)
         document = stored.document
         grouping = parse_grouping(document, self.by, self.groups, self.key_groups)
         layers = parse_slice("layer", self.layer, document["layers"])
-        heads = parse_slice("head", self.head, heads_of(document, self.lens))
-        _, _, q, k = document["shapes"][self.lens]
+        heads = parse_slice("head", self.head, heads_of(document, lens))
+        _, _, q, k = document["shapes"][lens]
         queries = parse_slice("query", self.query, range(len(grouping.queries or range(q))))
         keys = parse_slice("key", self.key, range(len(grouping.keys or range(k))))
         count = prod(part.stop - part.start for part in (layers, heads, queries, keys))
@@ -123,15 +88,32 @@ class MapSlice:
             raise BlockingIOError
         if count * itemsize > PIECE:
             room.take(count * itemsize)
-        if not self.computed and (self.format, self.query, self.key) == ("safetensors", None, None):
-            return Response(stored.map_file(self.lens, layers, heads, wait=wait), media_type=MEDIA[self.format])
+        if not self.is_computed(format_) and (format_, self.query, self.key) == ("safetensors", None, None):
+            return Response(stored.map_file(lens, layers, heads, wait=wait), media_type=MEDIA[format_])
         parts = []
         # Layer by layer, because the slice may be much smaller than the maps.
         for layer in range(layers.start, layers.stop):
-            values = values_of(stored.map_file(self.lens, slice(layer, layer + 1), heads, wait=wait))  # [1, H', Q, K]
+            values = values_of(stored.map_file(lens, slice(layer, layer + 1), heads, wait=wait))  # [1, H', Q, K]
             values = grouping.apply(values)[:, :, queries, keys]  # [1, H', Q', K']
-            parts.append(_convert(values, self.dtype, LENSES[self.lens].signed))
-        return encode({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, self.format)
+            parts.append(_convert(values, self.dtype, LENSES[lens].signed))
+        return encode({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, format_)
+
+
+@router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
+async def maps(
+    id_: AnalysisId, lens: str, request: Request, service: ServiceDep, part: Annotated[MapSlice, Query()]
+) -> Response:
+    """Return `map` [L', H', Q', K']; undefined rows are NaN (null in JSON). With by=word or groups, query and key count words or groups.
+
+    With dtype=uint8, the response also has `scale`, `offset` and `max_error` [L', H']: value = offset + scale * byte, with an error of at most max_error; and
+    `undefined` uint8 [L', H', Q'], which is 1 for undefined rows (0 in the map).
+    """
+    format_ = choose_format(request, part.format)
+    reader = partial(part.respond, service.limiters.memory, lens, format_)
+    return await serve_result(request, service, id_, format_, reader, computed=part.is_computed(format_))
+
+
+ROUTE = router.routes[-1]
 
 
 def find_reader(room: MemoryLimiter, scope: Scope, request: ReadRequest) -> ResultReader | None:
@@ -142,10 +124,12 @@ def find_reader(room: MemoryLimiter, scope: Scope, request: ReadRequest) -> Resu
     format_ = preferred_format(request.accept)
     if lens is None or format_ == "json" or not axes.keys() <= AXES or len({name for name, _, _ in pairs}) < len(pairs):
         return None
-    part = MapSlice(lens[1], **axes, format=format_)
+    name, part = lens[1], MapSlice.model_construct(**axes)
 
     def read_maps(stored: Stored, *, wait: bool) -> Response:
-        return respond_with_etag(stored, question_of(scope), format_, "", partial(part.respond, room, wait=wait))
+        return respond_with_etag(
+            stored, question_of(scope), format_, "", partial(part.respond, room, name, format_, wait=wait)
+        )
 
     return read_maps
 
@@ -214,7 +198,7 @@ async def edges(
 ) -> Response:
     """Return the connection graph of one head, strongest edges first. Undefined rows have no edges. With by=word or groups, query and key count words or groups."""
 
-    def select(stored: Stored) -> Response:
+    def select(stored: Stored) -> Edges:
         check_kept(stored, lens)
         grouping = parse_grouping(stored.document, by, groups, key_groups)
         layers = parse_slice("layer", str(layer), stored.document["layers"])
@@ -224,9 +208,9 @@ async def edges(
         selected = [
             Edge(layer=layer, head=head, query=q, key=j, weight=float(weights[q, j])) for q, j in pairs[:limit].tolist()
         ]
-        return Response(Edges(edges=selected, total=len(pairs)).model_dump_json(), media_type=MEDIA["json"])
+        return Edges(edges=selected, total=len(pairs))
 
-    return await serve_result(request, service, id_, "json", select)
+    return await serve_json(request, service, id_, select)
 
 
 @router.get("/measures/{measure}", responses={200: {"model": MeasureValues, **TENSOR[200]}}, response_class=Response)

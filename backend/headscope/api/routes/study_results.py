@@ -17,8 +17,7 @@ from ...studies.results import finding, headvis, table_files
 from ...studies.results.summary import StudySummary
 from ..dependencies import READS, ServiceDep, StudyId, limit_by
 from ..error_responses import media
-from ..http.conditional import CONDITIONAL, serve_result
-from ..http.tensors import MEDIA
+from ..http.conditional import CONDITIONAL, serve_json, serve_result
 from ..schemas.common import Page
 from ..schemas.queries import FoundHeads
 from ..schemas.studies import Example, StudyHead
@@ -51,12 +50,10 @@ async def heads(
 ) -> Response:
     """Find the heads whose means over all inputs satisfy a query such as `vertical and entropy < 1`, ranked. The class of a head is the most frequent one over inputs."""
 
-    def search(stored: Stored) -> Response:
-        found = finding.find(summary_of(stored), where, lens, variant)
-        schema = FoundHeads.model_validate(found, from_attributes=True)
-        return Response(schema.model_dump_json(), media_type=MEDIA["json"])
+    def search(stored: Stored) -> FoundHeads:
+        return FoundHeads.model_validate(finding.find(summary_of(stored), where, lens, variant), from_attributes=True)
 
-    return await serve_result(request, service, id_, "json", search, kind="study")
+    return await serve_json(request, service, id_, search, "study")
 
 
 @router.get("/heads/{layer}/{head}", responses={**CONDITIONAL, 200: {"model": StudyHead}}, response_class=Response)
@@ -71,11 +68,10 @@ async def head(
 ) -> Response:
     """Return the results of one head over all inputs: measures with 95 % intervals, distributions and top inputs; classes; and heads with similar maps."""
 
-    def describe(stored: Stored) -> Response:
-        schema = StudyHead.model_validate(finding.head(summary_of(stored), layer, head, lens, variant))
-        return Response(schema.model_dump_json(), media_type=MEDIA["json"])
+    def describe(stored: Stored) -> StudyHead:
+        return StudyHead.model_validate(finding.head(summary_of(stored), layer, head, lens, variant))
 
-    return await serve_result(request, service, id_, "json", describe, kind="study")
+    return await serve_json(request, service, id_, describe, "study")
 
 
 @router.get("/examples", responses={**CONDITIONAL, 200: {"model": Page[Example]}}, response_class=Response)
@@ -90,12 +86,11 @@ async def examples(
 ) -> Response:
     """Return inputs that the study has kept: an evenly drawn sample, and the top inputs of measures."""
 
-    def show(stored: Stored) -> Response:
+    def show(stored: Stored) -> Page[Example]:
         summary = summary_of(stored)
-        items = [Example(**summary.example(number)) for number in (row or summary.sample())]
-        return Response(Page[Example](items=items).model_dump_json(), media_type=MEDIA["json"])
+        return Page[Example](items=[Example(**summary.example(number)) for number in (row or summary.sample())])
 
-    return await serve_result(request, service, id_, "json", show, kind="study")
+    return await serve_json(request, service, id_, show, "study")
 
 
 @router.get("/figures/{figure}", responses=figures.RESPONSES, response_class=Response)
