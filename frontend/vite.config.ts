@@ -1,10 +1,10 @@
 import { svelte } from '@sveltejs/vite-plugin-svelte'
 import { defineConfig } from 'vitest/config'
 
-// HEADSCOPE_API names a running server for `vite dev`; the built page is served by that server itself.
+// HEADSCOPE_API names a running server for `vite dev`; otherwise the server itself serves the built page.
 const server = process.env.HEADSCOPE_API ?? 'http://127.0.0.1:8000'
 
-/** One script and one style, whatever is loaded later elsewhere, under the names by which the server finds them. */
+/** One script and one style sheet, with the names that the server expects. */
 const VIEWER = {
   cssCodeSplit: false,
   outDir: 'dist/viewer',
@@ -18,11 +18,11 @@ export default defineConfig(({ mode }) => ({
   plugins: [svelte()],
   build: {
     target: 'es2022',
-    // The Content-Security-Policy forbids inline scripts and the page is one chunk: nothing to preload, nothing to inline.
+    // The Content-Security-Policy forbids inline scripts, and the page is one chunk: no preloading, no inlining.
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     sourcemap: false,
-    // `vite build --mode gallery` builds the gallery instead, for the tests; `--mode viewer` what exported pages hold.
+    // `vite build --mode gallery` builds the gallery for the tests; `--mode viewer` builds what exported pages contain.
     ...(mode === 'gallery' ? { rolldownOptions: { input: 'gallery/index.html' } } : {}),
     ...(mode === 'viewer' ? VIEWER : {}),
   },

@@ -1,4 +1,4 @@
-/** Comparisons of fixed analyses, for the gallery: words that begin or end two texts alike are the same, and so are as many in between. */
+/** Comparisons of fixed analyses for the gallery: common beginnings and ends of two texts are aligned, and equally many tokens in between. */
 
 import type { Head, Token } from '../src/lib/data/analysis'
 import type { Comparisons } from '../src/lib/data/source'
@@ -45,7 +45,7 @@ function aligned(one: Token[], other: Token[]): Alignment {
   return { by, share: pairs.length / Math.max(one.length, other.length), queries: pairs, keys: pairs }
 }
 
-/** Null for texts of different lengths, whose maps the gallery does not lay over each other. */
+/** Null for texts of different lengths, which the gallery does not align. */
 function cosine(a: Matrix, b: Matrix): number | null {
   if (a.data.length !== b.data.length) return null
   const dot = (x: Float32Array, y: Float32Array) => x.reduce((sum, value, i) => sum + value * y[i], 0)

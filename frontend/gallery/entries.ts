@@ -1,20 +1,20 @@
-/** What the gallery shows: every view in every state worth looking at, over fixed data. */
+/** Entries of the gallery: every view in every state worth reviewing, over fixed data. */
 interface Entry {
   name: string
   tokens: number
-  /** Choices as they stand in the address. */
+  /** The fragment of the address. */
   fragment?: string
-  /** How long the run takes, to see it running. */
+  /** The duration of a run, to show progress. */
   delayMs?: number
-  /** A key that is pressed, once there is something to see. */
+  /** A key to press once the grid is shown. */
   press?: string
-  /** Of the place of studies, with these. */
+  /** The page of studies, with some or none. */
   studies?: 'some' | 'none'
-  /** On a server with users: who is signed in, empty for nobody yet. */
+  /** On a server with users: who is signed in, empty for no one. */
   user?: string
 }
 
-/** A file that was read, with rows that could not be. */
+/** A parsed file with invalid rows. */
 const NEW = `study=new&draft=${encodeURIComponent(JSON.stringify({ dataset: 'c0ffee', limit: '200', against: 'mechanism', than: 'jump' }))}`
 
 export const ENTRIES: readonly Entry[] = [

@@ -1,4 +1,4 @@
-/** Figures of fixed numbers, drawn by the server's own code: tests/unit/figures/fixed.py writes them. */
+/** Figures of fixed numbers, drawn by the server's code and written by tests/unit/figures/fixed.py. */
 
 import { readInfo, type WireFigure } from '../src/api/figures'
 import type { FigureRequest, Figures, PlotlyFigure } from '../src/lib/data/figures'

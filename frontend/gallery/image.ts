@@ -1,4 +1,4 @@
-/** An image of hills under a moon and its patches, as fixed as the texts are. */
+/** A fixed image of hills under a moon, and its patches. */
 import type { Picture, Token } from '../src/lib/data/analysis'
 
 const SIDE = 224

@@ -21,7 +21,7 @@ if (entry?.studies) {
   const source = fixedSource(entry.delayMs)
   mount(App, { target, props: { source: entry.user === undefined ? source : withUsers(source, entry.user) } })
   const { press } = entry
-  // The application listens to the window once it is mounted; sheets are about what is on screen.
+  // The application listens to the window once it is mounted; some sheets need an analysis on screen.
   if (press) {
     const waiting = new MutationObserver(() => {
       if (!document.querySelector('[role=grid]')) return

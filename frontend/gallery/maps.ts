@@ -1,8 +1,8 @@
-/** Maps that look like those of real heads: previous token, a sink, same word, broad, and mixtures, from a seed. */
+/** Seeded maps that resemble those of real heads: previous token, sink, same word, broad, and mixtures. */
 import type { Head, Token } from '../src/lib/data/analysis'
 import type { Matrix } from '../src/lib/maths/matrix'
 
-/** Mulberry32: small, seeded, the same everywhere. */
+/** Mulberry32, a small seeded generator. */
 export function random(seed: number): () => number {
   let state = seed >>> 0
   return () => {
@@ -41,7 +41,7 @@ export function weightsMap(tokens: Token[], { layer, head }: Head): Matrix {
   return { data, rows: n, cols: n, exact: true }
 }
 
-/** Stands in for the projection: a share of every column is lost and a little of it comes back with either sign. */
+/** A substitute for the projection: a share of every column is removed, and a little of it returns with either sign. */
 export function effectiveMap(weights: Matrix, headWidth: number, seed: number): Matrix {
   const n = weights.rows
   if (n <= headWidth) return weights
@@ -56,7 +56,7 @@ export function effectiveMap(weights: Matrix, headWidth: number, seed: number): 
   return { data, rows: n, cols: n, exact: true }
 }
 
-/** Half of the weight goes one step further, to where the token looked at looks. */
+/** Half of the weight moves one step further, to where the attended token attends. */
 export function jumped(weights: Matrix): Matrix {
   const n = weights.rows
   const data = weights.data.map((value) => value / 2)

@@ -1,4 +1,4 @@
-/** Heads found among fixed data: one condition after another by its name, and a sentence that has to be asked about. */
+/** Searches among fixed heads: conditions joined by `and`, and one ambiguous sentence. */
 import type { Head } from '../src/lib/data/analysis'
 import type { FoundHead, SearchPart } from '../src/lib/data/search'
 import { type HeadQueries, SourceError } from '../src/lib/data/source'

@@ -1,4 +1,4 @@
-/** A Source of fixed data, made from a seed: the gallery and the tests look at it, no server needed. */
+/** A Source of seeded data for the gallery and the tests, without a server. */
 import type {
   Analysis,
   Declaration,
@@ -182,7 +182,7 @@ export const fixedCatalogue = {
       range: [0, 1],
       doc: 'How much of the weight on a token survives in place.',
     }),
-    // What figures are drawn from, and nothing else here.
+    // Only for figures.
     ...['qk_spectrum_layer', 'rank', 'residual_ratio', 'token_similarity', 'token_types'].map((name) =>
       declaration(name, name, {}),
     ),
@@ -198,7 +198,7 @@ const fixedSupport: KindSupport = {
   measures: reasons(fixedCatalogue.measures),
 }
 
-/** The decoder's tokens of a request with two texts, for the kind of attention that crosses from one to the other. */
+/** The decoder's tokens of a request with two texts, for cross-attention. */
 const queriesOf = (request: Request) => (request.kind === 'cross' ? fixedTokens(request.textPair) : tokensIn(request))
 function tokensIn(request: Request): Token[] {
   if (request.image) return fixedPatches()
@@ -210,7 +210,7 @@ function tokensIn(request: Request): Token[] {
 
 const writtenIn = ({ generate }: Request) => Number(generate?.max_new_tokens ?? 0)
 
-/** Every request is answered at once unless `delayMs` asks for a run to look at. */
+/** Requests are answered at once unless `delayMs` simulates a run. */
 export function fixedSource(delayMs = 0): Source {
   const requests = new Map<string, Request>()
   const tokensOf = (id: string) => tokensIn(requests.get(id)!)
@@ -255,7 +255,7 @@ export function fixedSource(delayMs = 0): Source {
   }
 }
 
-/** All of them were asked for at noon. */
+/** All of them were requested at noon. */
 const pastOf = (id: string, { model, mechanism, text, textPair }: Request): HistoryItem => ({
   id,
   model,
@@ -338,7 +338,7 @@ function valuesOf(measure: string, map: Matrix, head: Head): number[] {
 /** The first rows of a map. */
 const cut = (map: Matrix, rows: number): Matrix => ({ ...map, data: map.data.slice(0, rows * map.cols), rows })
 
-/** Head 3 has no reading at all, every other one lacks it in some rows. */
+/** Head 3 has no reading at all; every other one lacks it in some rows. */
 const gapsOf = (rows: number, head: number) => (head === 3 ? rows : Math.ceil(rows / 7))
 const withGaps = (map: Matrix, { head }: Head): Matrix => ({
   ...map,

@@ -1,4 +1,4 @@
-/** Studies of fixed data, made from a seed, for the gallery. */
+/** Seeded studies for the gallery. */
 import type { Head } from '../src/lib/data/analysis'
 import { SourceError } from '../src/lib/data/source'
 import type {

@@ -1,7 +1,7 @@
-/** Users for a source of fixed data: any token is taken. */
+/** Users for a fixed source: any token is accepted. */
 import { type Source, SourceError } from '../src/lib/data/source'
 
-/** The source as `user` has it; empty: as somebody who has not signed in yet. */
+/** The source as seen by `user`; empty for a reader who has not signed in. */
 export function withUsers(source: Source, user: string): Source {
   let name = user
   const known = <T>(ask: () => Promise<T>) => {

@@ -1,4 +1,4 @@
-/** Who is signed in, by the REST interface. The token itself is kept in a cookie that no script can read. */
+/** Accounts over REST. The token is kept in a cookie that scripts cannot read. */
 import type { Accounts } from '../lib/data/source'
 import { call, getJson } from './http'
 import type { WireSession } from './wire'

@@ -1,10 +1,10 @@
-/** What an exported page holds: gzip in base64, in elements that no browser runs. */
+/** Responses in an exported page: base64 of gzip, in elements that browsers do not execute. */
 import type { Answers } from './file'
 
 export const readAnswers =
   (page: Document): Answers =>
   async (path) => {
-    // Looked for by comparison, so that no name is ever read as a selector.
+    // Compared rather than selected, so that no name is ever parsed as a selector.
     const element = [...page.querySelectorAll<HTMLScriptElement>('script[data-answer]')].find(
       ({ dataset }) => dataset.answer === path,
     )

@@ -21,7 +21,7 @@ function readAlignment({ by, share, queries, keys }: Schemas['AlignedTokens']): 
 
 type Query = Record<string, string | number>
 
-/** `at` makes the address of a comparison. */
+/** `at` builds the URL of a comparison. */
 export function comparisons(at: (id: string, parts: string[], query?: Query) => string): Comparisons {
   async function likeness(id: string, other: string, query: Query): Promise<Likeness> {
     const wire = await getJson<Schemas['ComparedAnalyses']>(at(id, ['compare', other], query))

@@ -1,14 +1,14 @@
-/** Follows an analysis or a study by server-sent events; where they fail, asks again and again instead. */
+/** Follow an analysis or a study by server-sent events, with polling as the fallback. */
 import type { Status } from '../lib/data/analysis'
 import { getJson, PREFIX } from './http'
 
 const POLL_MS = 500
-/** The addresses of what is followed and of its events. */
+/** The URLs of the resource and of its events. */
 export interface Places {
   itself: string
   events: string
 }
-/** How what comes is read, and who hears of it. */
+/** How messages are parsed, and who is called. */
 interface Listener<W, R> {
   read: (wire: W) => R
   report: (run: R) => void
@@ -27,7 +27,7 @@ export async function watchEvents<W, R extends Followed>(
   if (!finished && !signal.aborted) await poll(places.itself, listener, signal)
 }
 
-/** Answers false where the stream broke for good before a terminal status. EventSource itself resumes short breaks. */
+/** Returns false if the stream fails before a terminal status. EventSource itself reconnects after short failures. */
 function stream<W, R extends Followed>(
   place: string,
   { read, report }: Listener<W, R>,

@@ -17,17 +17,17 @@ export const readInfo = ({ name, title, doc, not, measures, lenses, asks, params
   params,
 })
 
-/** Those of analyses, or those of studies. */
+/** Figures of analyses, or of studies. */
 export async function listFigures(place: (query: Query) => string, of: WireFigure['of']): Promise<FigureInfo[]> {
   return (await everyItem<WireFigure>(place)).filter((item) => item.of === of).map(readInfo)
 }
 
-/** A column and a half of a journal, in px of 1/96 inch. */
+/** One and a half columns of a journal, in px of 1/96 inch. */
 const PRINTED = { width: 520, height: 320 }
 
 const chosen = ({ params, theme }: FigureRequest): Query => ({ ...params, theme })
 
-/** `list` asks for the figures that there are, `of` makes the address of what belongs to an analysis or a study. */
+/** `list` requests the declarations of figures; `of` builds the URL of a figure of an analysis or study. */
 export function figures(
   list: () => Promise<FigureInfo[]>,
   of: (id: string, parts: string[], query: Query) => string,

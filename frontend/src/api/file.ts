@@ -1,4 +1,4 @@
-/** The Source behind one analysis that was exported as a page: the answers of the interface, kept in the page itself. */
+/** The Source of one analysis that was exported as a page, which contains the responses of the REST interface. */
 import type { Declaration, Head } from '../lib/data/analysis'
 import { type Source, SourceError } from '../lib/data/source'
 import type { Matrix, Tiles } from '../lib/maths/matrix'
@@ -14,7 +14,7 @@ import {
   type WireModel,
 } from './wire'
 
-/** The bytes of an answer by its path, or undefined where the page does not hold it. */
+/** The bytes of a response by its path, or undefined if the page does not contain it. */
 export type Answers = (path: string) => Promise<ArrayBuffer | undefined>
 
 const ALONE = 'This page holds one analysis and no model. Open Headscope to analyse another text or read it otherwise.'
@@ -28,14 +28,14 @@ function mean(values: Numbers): number | null {
   return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length
 }
 
-/** The part of a tensor at one place of its first axes. */
+/** The slice of a tensor at an index of its first axes. */
 function cut({ data, shape }: Tensor, ...places: number[]): Tensor['data'] {
   const rest = shape.slice(places.length).reduce((product, size) => product * size, 1)
   const start = places.reduce((at, place, axis) => at * shape[axis] + place, 0) * rest
   return data.subarray(start, start + rest)
 }
 
-/** One head's map of a layer's; with what the interface says of its rounding. */
+/** The map of one head from the tensor of its layer, with the rounding error that the interface states. */
 export function readMap(tensors: Map<string, Tensor>, head: number): Matrix {
   const map = tensor(tensors, 'map')
   const [rows, cols] = map.shape.slice(2)
@@ -51,7 +51,7 @@ export function readMap(tensors: Map<string, Tensor>, head: number): Matrix {
   return { data, rows, cols, exact: true, error }
 }
 
-/** Half precision keeps eleven binary digits. */
+/** Half precision has eleven significant bits. */
 const halfError = (data: Float32Array) =>
   data.reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0) / 2 ** 11
 
@@ -77,7 +77,7 @@ export function fileSource(answers: Answers): Source {
     return readAnalysis(await json<WireAnalysis>('/analysis'), image ? dataAddress(image) : '')
   }
 
-  /** Where a head stands in what the page holds. */
+  /** The position of a head in the arrays of the page. */
   async function place({ layer, head }: Head): Promise<Head> {
     const { layer_numbers, head_numbers } = await json<WireAnalysis>('/analysis')
     return { layer: layer_numbers.indexOf(layer), head: head_numbers.indexOf(head) }

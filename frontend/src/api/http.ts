@@ -1,11 +1,11 @@
-/** fetch with our errors: a problem document becomes its own sentence, a dead line becomes a plain one. */
+/** fetch with our errors: problem documents and network failures become messages. */
 
 import { SourceError } from '../lib/data/source'
 import { type Problem, problemSentence } from '../lib/net/problem'
 
 export const PREFIX = '/api/v1'
 
-/** What went wrong, as a sentence. */
+/** Message for a problem. */
 type Say = (problem: Problem) => string
 
 export async function call(path: string, init: RequestInit = {}, say: Say = problemSentence): Promise<Response> {
@@ -15,11 +15,11 @@ export async function call(path: string, init: RequestInit = {}, say: Say = prob
 interface Sending {
   file: Blob
   signal: AbortSignal
-  /** Hears how many bytes have been sent. */
+  /** Called with the number of bytes sent. */
   report: (sent: number) => void
 }
 
-/** Posts a file, and says how much of it has been sent: which `fetch` does not. */
+/** Post a file with progress, which `fetch` does not report. */
 export async function send(path: string, sending: Sending, say: Say = problemSentence): Promise<Response> {
   return judged(await sent(path, sending, say), say)
 }
@@ -80,7 +80,7 @@ async function problem(response: Response, say: Say): Promise<SourceError> {
   return new SourceError(say({ title, detail, code, status, limit, actual }), code, status, limit, actual)
 }
 
-/** `/analyses/{id}/...` with every part escaped and only the query that is set. */
+/** `/analyses/{id}/...` with every part escaped, and a query of the parameters that are set. */
 export function path(parts: string[], query: Record<string, string | number> = {}): string {
   const search = new URLSearchParams(Object.entries(query).map(([key, value]) => [key, String(value)])).toString()
   return `/${parts.map(encodeURIComponent).join('/')}${search ? `?${search}` : ''}`

@@ -1,4 +1,4 @@
-/** A source whose arrays are by place, seen by number: of an analysis of some heads only, the others are there, and empty. */
+/** Wrap a source so that arrays of partial analyses are scattered to the original indices of layers and heads. */
 
 import type { Analysis, Subset } from '../lib/data/analysis'
 import type { Comparisons, Source } from '../lib/data/source'

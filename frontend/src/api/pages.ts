@@ -1,4 +1,4 @@
-/** Lists that come in pages. */
+/** Paged lists. */
 import type { Problem } from '../lib/net/problem'
 import { getJson } from './http'
 
@@ -9,10 +9,10 @@ export interface Page<T> {
   next?: string | null
 }
 
-/** As many as every list gives at once. */
+/** The largest page of every list. */
 const MOST = 200
 
-/** All of a list, however many pages it has. `place` is its address, with a query of ours. */
+/** All items of a list, page by page. `place` is its URL, with a query. */
 export async function everyItem<T>(place: (query: Query) => string, say?: (problem: Problem) => string): Promise<T[]> {
   const found: T[] = []
   let query: Query | null = { limit: MOST }

@@ -1,9 +1,9 @@
-/** Queries and sentences over the REST interface. */
+/** Searches for heads over REST. */
 import type { HeadQueries } from '../lib/data/source'
 import { getJson } from './http'
 import type { WireAsked, WireFound } from './wire'
 
-/** `of` writes the path of what belongs to an analysis. */
+/** `of` builds the path of a resource of an analysis. */
 export function headQueries(of: (id: string, parts: string[], query: Record<string, string>) => string): HeadQueries {
   return {
     ask: (id, text) => getJson<WireAsked>(of(id, ['ask'], { q: text })),

@@ -1,4 +1,4 @@
-/** The Source behind the REST interface. */
+/** The Source of the REST interface. */
 import type { Declaration, Head, Method, Model, Request } from '../lib/data/analysis'
 import { type Source, SourceError } from '../lib/data/source'
 import type { Matrix, Tiles } from '../lib/maths/matrix'
@@ -31,7 +31,7 @@ import {
 
 const single = ({ layer, head }: Head) => ({ layer, head })
 
-/** The server; with a share key, as somebody sees it who has that key. */
+/** The server as its user sees it, or with a share key, as the holder of that key does. */
 export function server(key = ''): Source {
   const at = (parts: string[], query: Record<string, string | number> = {}) =>
     path(parts, key ? { ...query, share: key } : query)
@@ -42,7 +42,7 @@ export function server(key = ''): Source {
     try {
       return (await everyItem<WireModel>((query) => path(['models'], query))).map(readModel)
     } catch (error) {
-      // A key opens one analysis, not the list of models; the analysis says itself which one it is of.
+      // A key opens one analysis and not the list of models; the analysis names its own.
       if (key && error instanceof SourceError && error.status === 401) return []
       throw error
     }
@@ -76,7 +76,7 @@ export function server(key = ''): Source {
     },
 
     async submit(request, signal) {
-      // Answered at once, with the id that cancelling needs; waiting here would save some 10 ms and cost that.
+      // Not awaited on the server: that would save some 10 ms, but cancelling needs the id.
       const response = await call('/analyses', {
         method: 'POST',
         headers: { 'content-type': 'application/json', accept: 'application/json' },
@@ -150,7 +150,7 @@ function requestBody(request: Request): Partial<WireRequest> {
   }
 }
 
-/** An image or token ids stand in the place of a text. */
+/** The input of a request: an image, token ids, or a text. */
 function inputOf({ text, textPair, ids, targetIds, image, generate, maxTokens }: Request): Partial<WireRequest> {
   const written = {
     ...(generate ? { generate: generate as NonNullable<WireRequest['generate']> } : {}),

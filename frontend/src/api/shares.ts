@@ -3,7 +3,7 @@ import type { Shares } from '../lib/data/shares'
 import { call, path } from './http'
 import type { WireShare } from './wire'
 
-/** Keys to things of a kind. */
+/** Keys to analyses or studies. */
 export const shares = (kind: 'analyses' | 'studies'): Shares => ({
   async share(id) {
     const answer = await call(path([kind, id, 'share']), { method: 'POST' })

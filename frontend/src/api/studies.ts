@@ -110,7 +110,7 @@ const readHead = ({ numbers, ...head }: Schemas['StudyHead']): StudyHead => ({
 
 const chosen = (method: Method | null) => method && { ...method.params, name: method.name }
 
-/** What a study is asked for with, as the interface takes it. */
+/** The body of a study request. */
 export const requestBody = (asked: StudyRequest) => ({
   dataset: asked.dataset,
   model: asked.model,
@@ -139,7 +139,7 @@ const readAs = ({ format, columns }: Reading): Query => ({
   ...(Object.keys(columns).length === 0 ? {} : { columns: JSON.stringify(columns) }),
 })
 
-/** `at` makes an address below the interface. */
+/** `at` builds a URL of the REST interface. */
 export function studies(at: (parts: string[], query?: Query) => string): Studies {
   const of = (id: string, parts: string[] = [], query: Query = {}) => at(['studies', id, ...parts], query)
   const get = <T>(place: string, signal?: AbortSignal) => getJson<T>(place, signal, studyProblemSentence)

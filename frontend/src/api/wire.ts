@@ -1,4 +1,4 @@
-/** From the JSON of the REST interface, as its schema describes it, to the nouns of the viewer. */
+/** Convert the JSON of the REST interface to the types of the viewer. */
 import type {
   Analysis,
   Declaration,
@@ -99,7 +99,7 @@ const scatterNotes = (map: Schemas['MapSchema'], subset: Subset): MapInfo => ({
   undefined: map.undefined && scatter(map.undefined, subset, 0),
 })
 
-/** `picture` is the address of the image, where the analysis is of one. */
+/** `picture` is the URL of the image, if the input is one. */
 export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
   const { name, params } = readMethod(wire.mechanism)
   const { grid } = wire
@@ -120,7 +120,7 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     textPair: wire.text_pair ?? '',
     picture: grid && { url: picture, rows: grid.rows, columns: grid.columns, size: grid.size },
     image: wire.image ?? '',
-    // The encoder reads what it is given: beside it only the decoder's text is written.
+    // The encoder's text is never continued, so only the decoder has generated tokens.
     generated: wire.kind === 'encoder' ? 0 : wire.generated,
     generate: wire.generate,
     maxTokens: wire.max_tokens,

@@ -1,4 +1,4 @@
-/** Files that come by hand: dropped anywhere on the page, pasted, or chosen. */
+/** Files that are dropped anywhere on the page, pasted, or chosen. */
 import { readFile } from '../lib/net/files'
 import type { Session } from '../state/session.svelte'
 import type { Requests } from './requests.svelte'
@@ -17,7 +17,7 @@ export function handleFiles(requests: Requests, session: Session) {
     }
   }
 
-  /** An image goes to a model that sees: the one that is chosen, or the first that can be had. */
+  /** An image needs a vision model: the chosen one, or the first that is available. */
   function see(image: string): void {
     const models = [requests.card, ...(session.catalogue?.models ?? [])]
     const seeing = models.find((model) => model?.kind === 'vision' && model.available)
@@ -39,12 +39,12 @@ export function handleFiles(requests: Requests, session: Session) {
     take: (file: File) => void take(file),
 
     ondragover(event: DragEvent): void {
-      // Otherwise the browser leaves the page and shows the file.
+      // Otherwise the browser leaves the page to show the file.
       if (event.dataTransfer?.types.includes('Files')) event.preventDefault()
     },
     ondrop: (event: DragEvent) => took(event, event.dataTransfer),
     onpaste(event: ClipboardEvent): void {
-      // Cells of a spreadsheet come as text and as a picture of it: the text is meant.
+      // Spreadsheet cells are pasted as text and as a picture of it; the text is used.
       if (!event.clipboardData?.types.includes('text/plain')) took(event, event.clipboardData)
     },
   }

@@ -1,33 +1,33 @@
-/** The keyboard outside of any figure. Keys typed into a field are left to it, except Escape. */
+/** Keyboard shortcuts outside of figures. Fields keep their keys, except Escape. */
 export interface Keys {
-  /** What single keys do. */
+  /** Shortcuts of single keys. */
   plain: Readonly<Record<string, () => unknown>>
   escape: () => void
   undo?: () => void
   redo?: () => void
-  /** Arrows; answers whether there was somewhere to go. */
+  /** Arrow keys; returns whether there was a head to go to. */
   walk?: (key: string, more: boolean) => boolean
 }
 
-/** What is chosen in them takes no characters. */
+/** Inputs that accept no characters. */
 const TEXTLESS = ['radio', 'checkbox', 'range', 'file', 'color']
 
-/** Keeps arrows for itself. */
+/** Elements that use arrow keys themselves. */
 const isField = (target: EventTarget | null): target is HTMLElement =>
   target instanceof HTMLElement &&
   (target.isContentEditable || ['INPUT', 'TEXTAREA', 'SELECT'].includes(target.tagName))
 
-/** Keeps letters, too: to be written, or to jump to what begins with them in a menu. */
+/** Elements that also use letters: to be typed, or to jump to a menu entry. */
 const typing = (target: EventTarget | null) =>
   isField(target) && !(target instanceof HTMLInputElement && TEXTLESS.includes(target.type))
 
-/** A sheet closes itself, and nothing behind it should hear. Asked of the page: what a sheet tells of its end comes after the key that follows at once. */
+/** An open sheet closes itself, and shortcuts behind it are disabled. Read from the document, since its close event follows the next key. */
 const sheetOpen = () => document.querySelector('dialog[open]') !== null
 
 export function handleKey(keys: Keys): (event: KeyboardEvent) => void {
   return (event) => {
     if (event.defaultPrevented || event.isComposing || sheetOpen()) return
-    // Brackets are typed with it on some keyboards; with a letter it is the browser's.
+    // Some keyboards type brackets with AltGr; with a letter the combination belongs to the browser.
     if (event.altKey && /^(\w|.{2,})$/.test(event.key)) return
     if (event.ctrlKey || event.metaKey) return undoing(event, keys)
     if (event.key === 'Escape') return keys.escape()
@@ -41,7 +41,7 @@ export function handleKey(keys: Keys): (event: KeyboardEvent) => void {
   }
 }
 
-/** Ctrl+Z and Ctrl+Shift+Z, or Ctrl+Y, go through what was chosen; in a field they stay the field's own. */
+/** Ctrl+Z and Ctrl+Shift+Z or Ctrl+Y undo and redo choices; in a field they are the field's own. */
 function undoing(event: KeyboardEvent, { undo, redo }: Keys): void {
   const key = event.key.toLowerCase()
   const written = typing(event.target) && !(event.target instanceof HTMLSelectElement)

@@ -8,7 +8,7 @@ const target = document.getElementById('app')!
 
 const source = server(decodeFragment(location.hash, { share: '' }).share)
 
-/** Studies are a place of their own; what draws it comes when somebody goes there. */
+/** The page of studies is a chunk of its own, loaded on demand. */
 async function studies(): Promise<void> {
   const { default: Studies } = await import('./Studies.svelte')
   mount(Studies, { target, props: { source, studies: source.studies! } })

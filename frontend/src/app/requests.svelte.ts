@@ -1,4 +1,4 @@
-/** What the page asks the source for: the request that the choices amount to, and when it is made. */
+/** Requests of the page: what the selection amounts to, and when it is submitted. */
 import {
   type Analysis,
   type Declaration,
@@ -26,13 +26,13 @@ interface Parts {
   comparisonRun: ComparisonRun
   pointer: Pointer
   live: Live
-  /** Measures that parts of the page want beyond those that are always there. */
+  /** Additional measures that parts of the page need. */
   needs: () => readonly string[]
 }
 
 type Patch = Parameters<Selection['set']>[0]
 
-/** Always read; any other lens, and any other measure, when it is chosen. */
+/** Always computed; other lenses and measures when they are chosen. */
 const BASE = ['weights', 'effective']
 const MEASURES = ['entropy', 'null_share', 'null_share_rows', 'leverage']
 
@@ -40,11 +40,11 @@ const carried = (items: readonly Declaration[] | undefined, reasons: Reasons | u
   (items ?? []).filter(({ name }) => !reasons?.[name])
 
 export class Requests {
-  /** An image that the source does not keep yet. */
+  /** An image that has not been uploaded yet. */
   upload = $state('')
-  /** What was asked for last, as one string. */
+  /** The last request, as one string. */
   #asked = ''
-  /** The text on screen was typed and not sent: whatever is typed next takes its place in the address. */
+  /** The text on screen comes from typing, so that further typing replaces its history entry. */
   #typing = false
   readonly #parts: Parts
 
@@ -57,17 +57,17 @@ export class Requests {
   readonly card: Model | undefined = $derived.by(() =>
     this.#parts.session.catalogue?.models.find(({ name }) => name === this.model),
   )
-  /** What the model was trained with, and what is at work. */
+  /** The mechanism that the model was trained with, and the one in use. */
   readonly own: Method = $derived.by(() => this.#ownOf(this.model))
   readonly mechanism: Method = $derived.by(() =>
     resolveMechanism(this.own, this.#parts.selection.mechanism, readParams(this.#parts.selection.params)),
   )
-  /** What the model carries, for each kind of its attention, and for the kind that is open. */
+  /** What the model supports, for each kind of its attention and for the open one. */
   readonly supports: readonly KindSupport[] = $derived.by(() => this.#parts.session.support[this.model] ?? [])
   readonly support: KindSupport | undefined = $derived.by(
     () => this.supports.find(({ kind }) => kind === this.#parts.selection.kind) ?? this.supports[0],
   )
-  /** The lenses that can be had; the one wanted is among them as soon as it is. */
+  /** The lenses that the model supports. */
   readonly lenses: readonly Declaration[] = $derived.by(() =>
     carried(this.#parts.session.catalogue?.lenses, this.support?.lenses),
   )
@@ -88,7 +88,7 @@ export class Requests {
     return this.#parts.session.shown
   }
 
-  /** The first of these lenses that can be had, but for one. */
+  /** The first of these lenses that is supported, except one. */
   #firstOf(names: readonly string[], but = ''): string {
     return names.find((name) => name !== but && this.lenses.some((item) => item.name === name)) ?? ''
   }
@@ -98,7 +98,7 @@ export class Requests {
     return measures.filter(({ name }) => this.#measured.has(name))
   }
 
-  /** Undefined where there is nothing yet that the model takes. */
+  /** Undefined if the input is incomplete. */
   #request(): Request | undefined {
     const { selection } = this.#parts
     const input = buildInput(selection, this.card?.kind ?? 'encoder', this.upload)
@@ -115,7 +115,7 @@ export class Requests {
     }
   }
 
-  /** What is on screen holds the lenses and the measures that are chosen, or they are computed now. */
+  /** Request the selected lenses and measures that the analysis on screen lacks. */
   complete = (): void => {
     const { selection, comparisonRun } = this.#parts
     const now = this.#shown?.analysis
@@ -136,17 +136,17 @@ export class Requests {
     if (next) this.setLens(next.name)
   }
 
-  /** Runs what the address says; the same again only when the reader asked for it. `live`: while the reader types. */
+  /** Request what the address says; the same request again only if the reader insists (`again`). `live`: while typing. */
   async analyse(again = false, live = false): Promise<void> {
     const { selection, session, comparisonRun, pointer } = this.#parts
     selection.leave()
-    // Before it is known what is on offer nothing can be asked; then `show` asks for what the address says.
+    // Without the catalogue nothing can be requested; `show` does it once it is loaded.
     if (!session.catalogue) return
     await session.learn(this.model)
     const wanted = this.#request()
     if (!wanted) return
     const second = await comparisonRun.request(wanted, selection, session)
-    // Where not all lenses had room, another lens is another question.
+    // If not all lenses fitted, another lens is another request.
     const key = JSON.stringify([wanted, second, this.#shown && isIncomplete(this.#shown.analysis) ? this.lens : ''])
     if (key === this.#asked && !again) return
     this.#asked = key
@@ -159,7 +159,7 @@ export class Requests {
     if (done && this.upload) this.#keepImage()
   }
 
-  /** From now on the address names the image, and nothing is sent again. */
+  /** From now on the address names the image, which is not uploaded again. */
   #keepImage(): void {
     this.upload = ''
     this.#asked = ''
@@ -172,10 +172,10 @@ export class Requests {
     void this.analyse(true)
   }
 
-  /** A model that was not trained with softmax comes with its own mechanism; what was chosen for it is not kept for the next one. */
+  /** Mechanisms are reset if either model was not trained with softmax. */
   chooseModel = (name: string): void => {
     const plain = [this.own, this.#ownOf(name)].every((own) => own.name === 'softmax')
-    // Who chooses the model that this one is compared with turns the two around.
+    // Choosing the model of the comparison swaps the two.
     const { selection } = this.#parts
     const around = selection.with === 'model' && selection.than === name ? { than: this.model, thanparams: '' } : {}
     this.choose({ model: name, kind: '', ...(plain ? {} : { mechanism: '', params: '' }), ...around })
@@ -187,7 +187,7 @@ export class Requests {
 
   type = (text: string, pair: string): void => {
     const { selection, live } = this.#parts
-    // Of two that are compared each would run at every pause.
+    // With a comparison, each pause would start two runs.
     if (comparisonKey(selection) !== '') return
     live.typed(text, pair, () => {
       if (text === selection.text && pair === selection.pair) return
@@ -202,7 +202,7 @@ export class Requests {
     this.#typing = false
   }
 
-  /** An address without a text opens on the first example; what else it says stays. */
+  /** An address without a text opens the first example; its other fields are kept. */
   open(): void {
     const { selection } = this.#parts
     if (selection.shared || selection.text !== '') return
@@ -211,7 +211,7 @@ export class Requests {
     selection.set({ text, pair, ...(selection.head ? {} : { head }), ...(bare ? show : {}) }, 'replace')
   }
 
-  /** What the address says: an analysis that somebody shared, which says itself what it is of, or one to be made. */
+  /** Show what the address says: a shared analysis, or a request of the reader's own. */
   async show(): Promise<void> {
     const { selection } = this.#parts
     if (!selection.shared) return this.analyse()
@@ -221,7 +221,7 @@ export class Requests {
     if (this.lens !== shown.lens) selection.set({ lens: shown.lens }, 'replace')
   }
 
-  /** An analysis of before, as it was; the address then says what it is of. */
+  /** Reopen an earlier analysis and describe it in the address. */
   async recall({ id }: Pick<Analysis, 'id'>): Promise<void> {
     this.endTyping()
     const shown = await this.#read(id)
@@ -235,7 +235,7 @@ export class Requests {
     return this.#shown
   }
 
-  /** What was refused may be asked again. */
+  /** Forget the last request, so that it can be repeated. */
   forget(): void {
     this.#asked = ''
   }

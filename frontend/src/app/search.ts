@@ -1,4 +1,4 @@
-/** What the box above the grid does to the page: measures that a search needs are computed, and what a sentence asks for is chosen. */
+/** The search box: requests measures that a search needs, and applies what a sentence selects. */
 import type { Analysis, Reasons } from '../lib/data/analysis'
 import { choicesOf, type SearchPart, tokensOf, withoutChoice } from '../lib/data/search'
 import type { Pointer } from '../state/pointer.svelte'
@@ -10,10 +10,10 @@ interface Page {
   selection: Selection
   pointer: Pointer
   shown: () => Analysis | undefined
-  /** Why the model can't be asked for a measure. */
+  /** Why the model does not support a measure. */
   reasons: () => Reasons
   analyse: () => void
-  /** Computes what is chosen and not there yet. */
+  /** Requests what is selected and missing. */
   complete: () => void
 }
 
@@ -29,7 +29,7 @@ export function connectSearch({ search, selection, pointer, shown, reasons, anal
       else analyse()
     },
 
-    /** A query, or a sentence, which may ask for more than heads. */
+    /** Search by a query, or by a sentence, which may also select other things. */
     async find(text: string): Promise<void> {
       const sort = text === '' && selection.sort === 'rank' ? { sort: 'layer' } : {}
       selection.set({ find: text, ...sort }, 'push')
@@ -44,7 +44,7 @@ export function connectSearch({ search, selection, pointer, shown, reasons, anal
       complete()
     },
 
-    /** What a part of a sentence has set is set back. */
+    /** Reset what a part of a sentence has set. */
     drop(part: SearchPart): void {
       if (part.slot === 'query' || part.slot === 'key') pointer.clear()
       selection.set(withoutChoice(part), 'replace')

@@ -9,10 +9,10 @@ const source = fileSource(readAnswers(document))
 const { id } = await source.analysis('', new AbortController().signal)
 const target = document.getElementById('app')!
 
-/** In a notebook the address of the frame has no fragment: the document itself holds what to show first. */
+/** In a notebook the frame's address has no fragment, so the document itself contains the initial one. */
 const asked = location.hash.slice(1) || target.dataset.fragment || ''
 const here = decodeFragment(asked, { analysis: '' }).analysis === id
-// What the page holds is seen as whoever has the key to one analysis sees it.
+// An exported page is read-only, like one opened with a share key.
 const fragment = here ? asked : `analysis=${id}&share=page${asked && `&${asked}`}`
 writeFragment('replaceState', null, fragment)
 mount(App, { target, props: { source, fragment } })

@@ -1,4 +1,4 @@
-/** Paints the token connection graph, one curve per edge, wherever its geometry puts the tokens. */
+/** Paint a token connection graph, one curve per edge, with any layout. */
 
 import { type DrawingContext, newPath, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
@@ -9,12 +9,12 @@ import { type Highlight, isNothing, litKeys, litQueries } from '../lib/maths/hig
 import { shorten } from '../lib/text/labels'
 
 export interface GraphLayout {
-  /** Of the window on the drawing. */
+  /** Size and position of the viewport. */
   width: number
   height: number
-  /** Column titles stand above. */
+  /** Whether columns have titles above. */
   top: number
-  /** Letters of a name in a column. */
+  /** Characters of a name in a column. */
   characters: number
   geometry: GraphGeometry
   scroll: number
@@ -24,9 +24,9 @@ export interface GraphPicture {
   edges: Edges
   queries: readonly string[]
   keys: readonly string[]
-  /** Keys whose curves are drawn in grey, such as special tokens and sinks. */
+  /** Keys whose curves are grey, such as special tokens and sinks. */
   marked: readonly boolean[]
-  /** Largest magnitude of the head: gives the strongest curve. */
+  /** The largest magnitude of the head, which has the strongest curve. */
   max: number
   palette: Palette
 }
@@ -35,12 +35,12 @@ const BUCKETS = 6
 const COMFORTABLE = 150
 const GAP = 6
 
-/** First and last (exclusive) token on screen. */
+/** First and last (exclusive) visible token. */
 export function visible({ geometry, top, width, height, scroll }: GraphLayout): [number, number] {
   return geometry.kind === 'rows' ? within(geometry, scroll, width) : within(geometry, scroll + top, height - top)
 }
 
-/** Which tokens are on screen, counted from 0. */
+/** The visible tokens, counted from 0. */
 export const partWords = ([first, last]: readonly [number, number], tokens: number): string =>
   `${first} to ${last - 1} of ${tokens}`
 
@@ -59,19 +59,19 @@ function prepare(canvas: Surface, { width, height, top, scroll, geometry }: Grap
   return context
 }
 
-/** All curves between tokens on screen, pale to strong. */
+/** All curves between visible tokens, weak to strong. */
 export function paintGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture): void {
   const context = prepare(canvas, layout)
   const [first, last] = visible(layout)
   const rows: [number, number] = [first, Math.min(last, picture.queries.length)]
   const columns: [number, number] = [first, Math.min(last, picture.keys.length)]
-  // A curve that leaves the screen says little and hides much: those wait until their token is pointed at.
+  // A curve that leaves the viewport adds clutter, so it is drawn only if its token is highlighted.
   strokeEdges(canvas, context, layout, picture, (visit) => picture.edges.within(rows, columns, visit))
   for (let i = first; i < last; i++) labelsOf(context, layout, picture, i, () => picture.palette.muted)
   context.restore()
 }
 
-/** What the two columns are; on screen this stands beside the canvas. */
+/** The titles of the two columns; on screen they are beside the canvas. */
 export function paintGraphTitles(canvas: Surface, layout: GraphLayout, { muted }: Palette): void {
   const { geometry, top } = layout
   if (geometry.kind !== 'columns') return
@@ -84,13 +84,13 @@ export function paintGraphTitles(canvas: Surface, layout: GraphLayout, { muted }
   context.fillText('key', geometry.keys.x[0], top - 12)
 }
 
-/** The curves and names of what is lit, drawn over the pale ones. */
+/** The curves and names of highlighted tokens, above the pale ones. */
 export function paintLitGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture, lit: Highlight): void {
   const context = prepare(canvas, layout)
   const ends = strokeLit(canvas, context, layout, picture, lit)
   const { palette } = picture
   const [first, last] = visible(layout)
-  // The pale layer below is dimmed, names included: they are written again, each once.
+  // The layer below is dimmed with its names, so these are painted again, each once.
   const held = { queries: new Set(litQueries(lit)), keys: new Set(litKeys(lit)) }
   const inkOf = (side: Side, i: number) => {
     if (held[side].has(i) || (layout.geometry.kind === 'arcs' && held.keys.has(i))) return palette.accent
@@ -105,7 +105,7 @@ export function paintLitGraph(canvas: Surface, layout: GraphLayout, picture: Gra
   context.restore()
 }
 
-/** Strokes what is lit and answers where it leads. Of a rectangle only what runs within it. */
+/** Stroke highlighted curves and return where they end. For a rectangle, only those within it. */
 function strokeLit(
   canvas: Surface,
   context: DrawingContext,
@@ -123,7 +123,7 @@ function strokeLit(
     for (const q of queries) edges.leaving(q, leading)
     if (box) edges.within(box.queries ?? [0, picture.queries.length], box.keys ?? [0, picture.keys.length], leading)
   })
-  // Where one text is both, what arrives has to look different from what leaves.
+  // In self-attention, incoming and outgoing curves must look different.
   if (layout.geometry.kind === 'arcs') context.setLineDash([1, 4])
   strokeEdges(canvas, context, layout, picture, (visit) => {
     for (const k of keys) edges.arriving(k, visit)
@@ -132,7 +132,7 @@ function strokeLit(
   return ends
 }
 
-/** Thousands of curves in a dozen strokes: edges are sorted into buckets of strength, each bucket is one path. */
+/** Thousands of curves in a dozen strokes: edges are bucketed by strength, and each bucket is one path. */
 function strokeEdges(
   canvas: Surface,
   context: DrawingContext,
@@ -153,7 +153,7 @@ function strokeEdges(
     count += 1
     trace(path, geometry, q, k)
   })
-  // Many curves are each drawn paler, or a broad head would be one blot.
+  // Many curves are drawn paler, or a broad head would be one blot.
   const ease = Math.min(1, Math.sqrt(COMFORTABLE / Math.max(1, count)))
   const colours = [palette.more, palette.less, palette.muted]
   paths.forEach((path, bucket) => {
@@ -177,7 +177,7 @@ function labelsOf(
   token: number,
   ink: (side: Side) => string,
 ): void {
-  // The running text is written once.
+  // A running text is painted once.
   const sides: Side[] = layout.geometry.kind === 'arcs' ? ['queries'] : ['queries', 'keys']
   for (const side of sides) if (token < picture[side].length) labelOf(context, layout, picture, side, token, ink(side))
 }
@@ -199,7 +199,7 @@ function labelOf(
     context.fillText(shorten(label, characters), x[token], y[token] + 0.5)
     return
   }
-  // On a ground of its own: curves from other lines may pass behind it.
+  // Names have a background, as curves from other lines may pass behind them.
   context.fillStyle = picture.palette.paper
   context.globalAlpha = 0.8
   context.fillRect(x[token] - half[token] + GAP / 2, y[token] - 8, 2 * half[token] - GAP, 16)

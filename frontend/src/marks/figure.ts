@@ -1,4 +1,4 @@
-/** A figure for print: pictures of the page with their titles, scales and a caption, as one SVG. */
+/** Compose a figure for print: pictures of the page with titles, scales and a caption, as one SVG. */
 
 import type { DrawingContext, Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
@@ -17,10 +17,10 @@ const TITLE = 28
 const LEGEND = 58
 const LINE = 17
 const WIDEST = 1400
-/** So many characters of the caption stand in one pixel. */
+/** Characters of the caption per pixel. */
 const DENSITY = 1 / 6.2
 const LEAST_CAPTION = 420
-/** Pixels of maps per pixel of the page: 384 to the inch. */
+/** Pixels of maps per CSS pixel: 384 per inch. */
 const FINE = 4
 
 interface Placed {
@@ -29,7 +29,7 @@ interface Placed {
   y: number
 }
 
-/** Pictures beside each other as far as they fit, in rows. */
+/** Lay out pictures in rows, as many beside each other as fit. */
 function place(pictures: readonly Printable[]): { placed: Placed[]; width: number; height: number } {
   const placed: Placed[] = []
   let [x, y, width, row] = [MARGIN, MARGIN, 0, 0]
@@ -43,7 +43,7 @@ function place(pictures: readonly Printable[]): { placed: Placed[]; width: numbe
   return { placed, width, height: y + row }
 }
 
-/** Words of the caption, so many to a line as fit. */
+/** Wrap the caption into lines. */
 export function wrap(text: string, characters: number): string[] {
   const lines: string[] = []
   let line = ''
@@ -53,13 +53,13 @@ export function wrap(text: string, characters: number): string[] {
       line = ''
     }
     line = line ? `${line} ${word}` : word
-    // A word may be a whole text.
+    // A single word may be as long as a text.
     for (; line.length > characters; line = line.slice(characters)) lines.push(line.slice(0, characters))
   }
   return line ? [...lines, line] : lines
 }
 
-/** The caption is one paragraph: what is said of all, what each picture is, and where it all comes from. */
+/** The caption in one paragraph: what applies to all, each picture, and the source. */
 export function figureSvg(
   pictures: readonly Printable[],
   title: string,
@@ -127,7 +127,7 @@ function legend(drawing: Drawing, picture: Printable, x: number, y: number, pale
     context.textAlign = 'left'
     context.font = `12px ${SANS}`
     const words = `${SCALE_WORDS[scale.kind]}${unit ? `, ${unit}` : ''}`
-    // Beside the bar where that is wide enough, else below its numbers.
+    // Beside the bar if it is wide enough, otherwise below its numbers.
     const beside = words.length / DENSITY <= picture.width - (picture.legend!.left ?? 0) - width - 12
     context.fillText(words, beside ? width + 12 : 0, beside ? 9 : 42)
   })

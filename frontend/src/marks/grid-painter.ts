@@ -1,4 +1,4 @@
-/** Paints the thumbnails of every head, or one colour per head, on one canvas. */
+/** Paint the thumbnails of all heads, or one colour per head, on one canvas. */
 import { type Head, headName, type Subset } from '../lib/data/analysis'
 import { CLASS_MARKS, type ClassMark } from '../lib/drawing/classes'
 import { type DrawingContext, ratioOf, type Surface } from '../lib/drawing/context'
@@ -12,26 +12,26 @@ import { colourIndex, type Scale } from '../lib/maths/scale'
 export interface GridLayout {
   layers: number
   heads: number
-  /** Side of one cell and the gap after it, in CSS pixels. */
+  /** The side of a cell and the gap after it, in CSS pixels. */
   cell: number
   gap: number
-  /** Heads in an order of their own, row by row; else layer by layer. `layers` and `heads` are rows and columns then. */
+  /** Heads in sorted order, row by row; otherwise layer by layer. If sorted, `layers` and `heads` are numbers of rows and columns. */
   order?: readonly Head[]
-  /** The numbers of rows and columns, where the order is only a part of all heads. */
+  /** The indices of rows and columns of a partial analysis. */
   subset?: Subset
 }
 
-/** What stands beside rows and above columns; nothing where heads are sorted. */
+/** Row and column headings; empty if heads are sorted. */
 export function headings({ layers, heads, order, subset }: GridLayout): Subset {
   const range = (count: number) => Array.from({ length: count }, (_, i) => i)
   return subset ?? { layers: range(order ? 0 : layers), heads: range(order ? 0 : heads) }
 }
 
-/** The head in a row and column; none where an order has ended. */
+/** The head in a row and column; undefined after the end of the order. */
 export const headAt = ({ order, heads }: GridLayout, row: number, column: number): Head | undefined =>
   order ? order[row * heads + column] : { layer: row, head: column }
 
-/** Row and column of a head; none where an order leaves it out. */
+/** Row and column of a head; undefined if the order does not contain it. */
 export function placeOf(
   { order, heads }: GridLayout,
   { layer, head }: Head,
@@ -84,7 +84,7 @@ export function paintTiles(
     }
     const tile = tileMatrix(tiles, layer, head)
     rasterise(own ? ownScale(tile) : tile, scale, table, pixels, [side, side])
-    // putImageData counts in device pixels, whatever the transform.
+    // putImageData uses device pixels and ignores the transform.
     context.putImageData(image, Math.round(x * ratio), Math.round(y * ratio))
   })
   return context
@@ -112,9 +112,9 @@ export function paintValues(
   return context
 }
 
-/** What lies over the maps: the classes of heads, and a veil over those that were not asked for. */
+/** Overlays on the maps: class marks, and a veil over heads that do not match. */
 export interface Overlay {
-  /** Heads that stay as they are while the others are dimmed; undefined: all. */
+  /** Heads that are not dimmed; undefined for all. */
   lit?: ReadonlySet<string> | undefined
   classes?: readonly (readonly (string | null)[])[] | undefined
 }
@@ -132,7 +132,7 @@ export function paintOverlay(
   })
 }
 
-/** In an order of their own heads carry their names, where there is room for them. */
+/** If sorted, cells carry the names of heads, if large enough. */
 export function paintNames(context: DrawingContext, layout: GridLayout, palette: Palette): void {
   if (!layout.order || layout.subset || layout.cell < 30) return
   context.font = MONO
@@ -171,10 +171,10 @@ function veil(context: DrawingContext, [x, y, side]: Square, colour: string, alp
   context.globalAlpha = 1
 }
 
-/** Room for the numbers of layers and heads, which on screen stand beside the canvas. */
+/** Space for the indices of layers and heads, which on screen are beside the canvas. */
 export const HEADINGS = { left: 56, top: 34 }
 
-/** Numbers of heads above and of layers beside a grid that begins at HEADINGS, every so many. */
+/** Indices of heads above and of layers beside a grid that starts at HEADINGS, with a step. */
 export function paintHeadings(
   canvas: Surface,
   layout: GridLayout,
@@ -200,7 +200,7 @@ export function paintHeadings(
   if (!layered) context.fillText('head \u2192', left, top - 26)
 }
 
-/** At most three characters: that is what fits into a cell. */
+/** At most three characters, as cells hold no more. */
 export const asPercent = (value: number) => Math.round(100 * value).toString()
 export const asNumber = (value: number) => value.toFixed(Math.abs(value) < 9.95 ? 1 : 0).replace('-', '\u2212')
 
@@ -217,7 +217,7 @@ function paintValue(
   context.fillText(text, x + cell / 2, y + cell / 2 + 1)
 }
 
-/** A hairline around a cell; drawn here because a thousand of them cost a browser its scrolling. */
+/** A hairline around a cell, painted because a thousand CSS borders slow down scrolling. */
 function frame(context: DrawingContext, [x, y, side]: Square, palette: Palette): void {
   context.fillStyle = palette.line
   context.fillRect(x - 1, y - 1, side + 2, side + 2)
@@ -225,7 +225,7 @@ function frame(context: DrawingContext, [x, y, side]: Square, palette: Palette):
   context.fillRect(x, y, side, side)
 }
 
-/** What has no value is struck through rather than given the colour of nought. */
+/** Cells without a value are struck through rather than coloured as zero. */
 function hatch(context: DrawingContext, [x, y, side]: Square, palette: Palette): void {
   context.strokeStyle = palette.muted
   context.lineWidth = 1

@@ -1,4 +1,4 @@
-/** Paints one head's map with its token labels, and over it what is lit. */
+/** Paint the map of one head with its token labels, and highlights above it. */
 
 import { type DrawingContext, ratioOf, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
@@ -11,7 +11,7 @@ import { colourIndex, type Scale } from '../lib/maths/scale'
 import { weight } from '../lib/text/format'
 import { LABEL_HEIGHT, labelStep, shorten } from '../lib/text/labels'
 
-/** Where the map lies on its canvas, in CSS pixels: labels take `left` and `top`. */
+/** The map on its canvas, in CSS pixels: labels take `left` and `top`. */
 export interface MapLayout {
   left: number
   top: number
@@ -20,9 +20,9 @@ export interface MapLayout {
 }
 
 export interface MapPicture {
-  /** What is coloured. */
+  /** The values that are coloured. */
   map: Matrix
-  /** What is written into cells that are large enough; another matrix where rows are coloured each on its own scale. */
+  /** The values written into large cells; another matrix if each row is coloured on its own scale. */
   values: Matrix
   queries: readonly string[]
   keys: readonly string[]
@@ -33,10 +33,10 @@ export interface MapPicture {
 
 const GAP = 5
 const HALF_NAME = 8
-/** Half a line beyond the map, where the last names would otherwise be cut. */
+/** Half a line beyond the map, so that the last names are not cut. */
 export const EDGE = 8
 
-/** Middle of token `index` along an axis, in pixels from the start of the map; may lie outside it. */
+/** The centre of token `index` along an axis, in pixels from the start of the map; may be outside it. */
 export const along = (index: number, count: number, start: number, { size }: Window, side: number) =>
   (((index + 0.5) / count - start) / size) * side
 
@@ -105,7 +105,7 @@ function writeValues(context: DrawingContext, { left, top, side }: MapLayout, pi
 
 type AxesPicture = Pick<MapPicture, 'queries' | 'keys' | 'window' | 'palette'>
 
-/** The names along the map, on a canvas of their own: walking the heads changes the map and not them. */
+/** The names along the map, on their own canvas, as opening another head does not change them. */
 export function paintAxes(canvas: Surface, layout: MapLayout, picture: AxesPicture): void {
   const { left, top, side } = layout
   const { queries, keys, window, palette } = picture
@@ -137,7 +137,7 @@ function columnLabel(context: DrawingContext, layout: MapLayout, label: string, 
   context.restore()
 }
 
-/** What the axes are, in the corner between them; on screen this stands beside the map. */
+/** The titles of the axes, in the corner between them; on screen they are beside the map. */
 export function paintTitles(canvas: Surface, layout: MapLayout, { muted }: Palette): void {
   const context = prepare(canvas, layout.left + layout.side + EDGE, layout.top + layout.side + EDGE)
   context.fillStyle = muted
@@ -146,14 +146,14 @@ export function paintTitles(canvas: Surface, layout: MapLayout, { muted }: Palet
   context.fillText('query \u2193', layout.left - 3 * GAP, layout.top - 14)
 }
 
-/** Which part of a map is in its window, of a map that is larger; tokens counted from 0. */
+/** The visible part of a zoomed map; tokens counted from 0. */
 export function partSentence(queries: number, keys: number, { top, left, size }: Window): string {
   const range = (count: number, from: number) =>
     `${Math.round(from * count)} to ${Math.min(count, Math.round((from + size) * count)) - 1}`
   return `Shown are queries ${range(queries, top)} and keys ${range(keys, left)} only.`
 }
 
-/** Rows and columns between two thin lines, their labels on a ground of their own so that they can always be read. */
+/** Rows and columns between two thin lines, with labels on a background so that they are legible. */
 export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture, lit: Highlight): void {
   const { left, top, side } = layout
   const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
@@ -184,13 +184,13 @@ export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture
 
 interface LitName {
   token: number
-  /** Middle of the name along its axis, and the ground that it takes: all of the names it would touch as well. */
+  /** The centre of a name along its axis, and the background that covers all names it would touch. */
   at: number
   from: number
   to: number
 }
 
-/** Of a rectangle as many names as fit; a single token has its own whatever it covers. */
+/** As many names of a rectangle as fit; a single token always has its name. */
 function litNames(
   lit: readonly number[],
   single: readonly number[],
@@ -212,7 +212,7 @@ function litNames(
   })
 }
 
-/** What is chosen stays as it is; the rest steps back. */
+/** The selection stays as it is, and the rest is dimmed. */
 function frameBox(context: DrawingContext, { left, top, side }: MapLayout, picture: MapPicture, box: Box): void {
   const { queries, keys, window, palette } = picture
   const edge = (place: number, count: number, start: number) => ((place / count - start) / window.size) * side

@@ -1,4 +1,4 @@
-/** Paints where a patch looks over the image that the patches are of. */
+/** Paint where a patch attends, over the image that the patches are from. */
 import type { Picture, Token } from '../lib/data/analysis'
 import { ratioOf, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
@@ -15,7 +15,7 @@ export interface ImagePicture {
   palette: Palette
 }
 
-/** Side lengths on screen, the proportions kept. */
+/** Size on screen, with the proportions kept. */
 export function fitImage(
   { size: [width, height] }: Picture,
   room: { width: number; height: number },
@@ -24,7 +24,7 @@ export function fitImage(
   return [Math.floor(width * factor), Math.floor(height * factor)]
 }
 
-/** Pixels of the image, without its colours, at a size in device pixels. */
+/** The image in greyscale at a size in device pixels. */
 type Greys = (width: number, height: number) => Uint8ClampedArray
 
 export function paintImage(surface: Surface, [width, height]: [number, number], greys: Greys): void {
@@ -35,10 +35,10 @@ export function paintImage(surface: Surface, [width, height]: [number, number], 
   context.putImageData(image, 0, 0)
 }
 
-/** How much of a patch its colour covers: the same everywhere, so that colours can be read off the scale. */
+/** The opacity of a patch, the same everywhere so that colours match the scale. */
 const COVER = 0.72
 
-/** The colours of the patches, through which the image is seen. */
+/** The colours of the patches over the image. */
 export function paintRow(surface: Surface, [width, height]: [number, number], now: ImagePicture): void {
   const context = fitCanvas(surface, width, height)
   const { picture, tokens, row, scale, palette } = now
@@ -77,7 +77,7 @@ function onScreen(box: readonly number[], { size }: Picture, width: number): num
   return box.map((edge) => Math.round((edge / size[0]) * width))
 }
 
-/** The token of the patch under a point of the image on screen, or null. */
+/** The token of the patch at a point of the image on screen, or null. */
 export function patchAt(
   tokens: readonly Token[],
   { size }: Picture,
@@ -89,7 +89,7 @@ export function patchAt(
   return found < 0 ? null : found
 }
 
-/** Patches whose middle lies in a rectangle of the image on screen. */
+/** Patches whose centre is in a rectangle of the image on screen. */
 export function patchesIn(
   tokens: readonly Token[],
   { size }: Picture,

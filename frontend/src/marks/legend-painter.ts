@@ -1,4 +1,4 @@
-/** Paints the bar of a legend. */
+/** Paint the bar of a legend. */
 
 import { ratioOf, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'

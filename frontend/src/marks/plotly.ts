@@ -1,4 +1,4 @@
-/** plotly.js, loaded once, when the first figure is opened. */
+/** plotly.js, loaded on demand with the first figure. */
 import type { PlotlyFigure } from '../lib/data/figures'
 import { overlaps, type Spot } from '../lib/maths/highlight'
 
@@ -20,7 +20,7 @@ interface Plotly {
 
 let loading: Promise<Plotly> | undefined
 
-/** plotly.js styles parts of maps by an attribute, which the page's policy forbids; the same by script is allowed. */
+/** plotly.js sets styles of maps by an attribute, which the page's policy forbids; setting them by script is allowed. */
 function styleByScript(): void {
   const set = SVGElement.prototype.setAttribute
   SVGElement.prototype.setAttribute = function (this: SVGElement, name: string, value: string): void {
@@ -35,7 +35,7 @@ async function load(script: string): Promise<Plotly> {
   return (globalThis as unknown as { Plotly: Plotly }).Plotly
 }
 
-/** What failed to load is tried again at the next figure. */
+/** A failed load is retried at the next figure. */
 function plotly(script: string): Promise<Plotly> {
   loading ??= load(script).catch(() => {
     loading = undefined
@@ -48,19 +48,19 @@ export interface Surface {
   script: string
   width: number
   height: number
-  /** A mark was clicked: what it is about. */
+  /** A mark was clicked: the head or layer that it is about. */
   onchoose: (spot: Spot) => void
-  /** The hand is at what a point is about. */
+  /** The pointer is at a point, about this head or layer. */
   onspot: (spot: Spot) => void
 }
 
-/** Figures say in their customdata which layer and head a point is about; the head is null where it is about all of a layer. */
+/** The customdata of figures name the layer and head of a point; head is null for points about a whole layer. */
 function spotOf(customdata: unknown): Spot | undefined {
   const [layer, head] = Array.isArray(customdata) ? customdata : []
   return typeof layer === 'number' ? { layer, head: typeof head === 'number' ? head : null } : undefined
 }
 
-/** Draws the figure, or draws it anew where it is. */
+/** Draw the figure, or update it in place. */
 export async function drawFigure(to: HTMLElement, { data, layout }: PlotlyFigure, surface: Surface): Promise<void> {
   const lib = await plotly(surface.script)
   if (!to.isConnected) return
@@ -80,12 +80,12 @@ export async function drawFigure(to: HTMLElement, { data, layout }: PlotlyFigure
   })
   drawn.on('plotly_hover', ({ points }) => {
     const spot = spotOf(points[0]?.customdata)
-    // What is lit from elsewhere says so, too.
+    // Also fires for points highlighted from elsewhere.
     if (spot && to.matches(':hover')) surface.onspot(spot)
   })
 }
 
-/** Lights the point that is about the spot, as if the hand were there. */
+/** Highlight the point about a head or layer, as if it were hovered. */
 export async function lightPoint(on: HTMLElement, { data }: PlotlyFigure, spot: Spot | null): Promise<void> {
   const lib = await loading
   if (!lib || !on.classList.contains('js-plotly-plot') || on.matches(':hover')) return
@@ -95,7 +95,7 @@ export async function lightPoint(on: HTMLElement, { data }: PlotlyFigure, spot: 
       return spot && own && overlaps(own, spot) ? [{ curveNumber, pointNumber }] : []
     }),
   )
-  // Of a spot that many points are about, none is it.
+  // Ambiguous if several points are about it.
   if (points.length === 1) lib.Fx.hover(on, points)
   else lib.Fx.unhover(on)
 }

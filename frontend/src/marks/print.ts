@@ -1,16 +1,16 @@
-/** Every picture on the page says how it is drawn on paper; figures are put together from what is on screen. */
+/** Pictures on the page register how they are drawn on paper; figures are composed from what is on screen. */
 
 import type { Surface } from '../lib/drawing/context'
 import type { Palette } from '../lib/drawing/palette'
 import type { Scale } from '../lib/maths/scale'
 
-/** Which of the page's pictures belong into one figure. */
+/** The figure that a picture belongs to. */
 export type Group = 'head' | 'heads'
 
 interface Layer {
-  /** Of what is only background. */
+  /** The opacity of a background. */
   opacity?: number
-  /** Where its corner is. */
+  /** Position of its corner. */
   x?: number
   y?: number
   paint: (surface: Surface, palette: Palette) => void
@@ -19,12 +19,12 @@ interface Layer {
 export interface Printable {
   group: Group
   title: string
-  /** A sentence: what is drawn and how to read it. */
+  /** A sentence: what is drawn, and how to read it. */
   note: string
   width: number
   height: number
   layers: Layer[]
-  /** Its colours, with what they count. */
+  /** Its scale, with the unit. */
   legend?: { scale: Scale; unit?: string; left?: number }
 }
 
@@ -36,7 +36,7 @@ export const printable = (tell: () => Printable) => (element: Element) => {
   return () => known.delete(element)
 }
 
-/** What is on screen of a group, in the order of the page. */
+/** The pictures of a group on screen, in page order. */
 export function printables(group: Group): Printable[] {
   const follows = (a: Element, b: Element) => (a.compareDocumentPosition(b) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1)
   const elements = [...known.keys()].sort(follows)

@@ -1,23 +1,23 @@
-/** Who is signed in at the page. On a server without users nobody is, and nobody is asked. */
+/** Who is signed in. A server without users requires no one to sign in. */
 import { type Accounts, SourceError } from '../lib/data/source'
 
 export class Account {
-  /** Null: nobody has to sign in, or nobody has. */
+  /** Null if no one has signed in, or no one needs to. */
   user = $state<string | null>(null)
-  /** What does the work, where that is known. */
+  /** Where the work is done; undefined until known. */
   home = $state<string>()
-  /** The server has said that it wants to know who asks. */
+  /** The server requires signing in. */
   wanted = $state(false)
-  /** The panel that asks is open. */
+  /** Whether the sign-in panel is open. */
   open = $state(false)
   error = $state('')
   busy = $state(false)
-  /** Counts who has signed in: what was asked before the last one did speaks of somebody else. */
+  /** Counts sign-ins: answers to requests sent before the last one are stale. */
   #comings = 0
 
   constructor(readonly accounts: Accounts | undefined) {}
 
-  /** Learns who is signed in. A server that wants to know says so by itself, on whatever is asked first. */
+  /** Look up who is signed in. A server that requires signing in rejects other requests, too, so a failure is ignored. */
   async learn(): Promise<void> {
     const coming = this.#comings
     const visit = await this.accounts?.who().catch(() => null)
@@ -32,15 +32,15 @@ export class Account {
     this.open = true
   }
 
-  /** Something was refused that may have been asked before the last one signed in. */
+  /** A request was refused that may have been sent before the last sign-in. */
   doubted = async (): Promise<void> => {
     await this.learn()
     if (this.user === null) this.ask()
   }
 
   /**
-   * Something was refused: to the reader (`insist`), or to the page, which asks for some things by itself. Who has closed the panel is left alone by the
-   * page, and so is who has signed in since.
+   * A request was refused: one of the reader (`insist`), or one that the page sent by itself. The latter neither reopens a panel that the
+   * reader has closed, nor asks someone who has signed in since.
    */
   refused = async (insist: boolean): Promise<void> => {
     if (!insist) {
@@ -50,7 +50,7 @@ export class Account {
     this.ask()
   }
 
-  /** Answers whether the token was taken. */
+  /** Returns whether the token was accepted. */
   async signIn(token: string): Promise<boolean> {
     if (!this.accounts || this.busy) return false
     this.busy = true
@@ -69,7 +69,7 @@ export class Account {
     }
   }
 
-  /** A cookie that is gone already is as good as one given back. */
+  /** If the cookie has gone already, the reader is signed out. */
   async signOut(): Promise<void> {
     await this.accounts?.signOut().catch(() => {})
   }

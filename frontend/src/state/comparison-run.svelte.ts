@@ -1,4 +1,4 @@
-/** The other analysis of a comparison: asked for as the one on screen is, but for one thing, and with a progress of its own. */
+/** The run of the other analysis of a comparison: the request of the analysis on screen with one difference, and its own progress. */
 import type { KindSupport, Method, Request, Run } from '../lib/data/analysis'
 import { resolveMechanism, sameMethod, trainedMechanism } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
@@ -8,11 +8,11 @@ import { Session, type Shown } from './session.svelte'
 
 type Chosen = Pick<Selection, 'with' | 'than' | 'thanparams' | 'compare'>
 
-/** What else is to be analysed, as one string; empty where nothing is. */
+/** What else has to be analysed, as one string; empty if nothing has. */
 export const comparisonKey = ({ with: what, than, thanparams, compare }: Chosen): string =>
   compare === 'off' || what === 'lens' || than.trim() === '' ? '' : JSON.stringify([what, than, thanparams])
 
-/** What models were trained with, and what another one carries, as far as that is known. */
+/** The trained mechanisms of models, and what the other model supports, if known. */
 interface Known {
   own: (model: string) => Method
   support: KindSupport | undefined
@@ -31,14 +31,14 @@ export function comparisonRequest(first: Request, { with: what, than, thanparams
 
 export class ComparisonRun {
   readonly #session: Session
-  /** What was to be analysed besides when the analysis on screen was asked for. */
+  /** The comparison that was requested with the analysis on screen. */
   #asked = ''
 
   constructor(source: Source, onstranger: (insist: boolean) => void) {
     this.#session = new Session(source, onstranger)
   }
 
-  /** What is to be analysed besides, if anything is; and it is remembered that this was asked for. */
+  /** The request of the other analysis, if one is needed; it is remembered as requested. */
   async request(first: Request, selection: Selection, known: Session): Promise<Request | undefined> {
     this.#asked = comparisonKey(selection)
     this.dismiss()
@@ -48,18 +48,18 @@ export class ComparisonRun {
     return comparisonRequest(first, selection, { own, support: known.support[selection.than]?.[0] })
   }
 
-  /** Whether what is on screen is what the selection asks for, or was as near to it as can be had. */
+  /** Whether the comparison on screen is the one that is selected, or failed. */
   isFor(selection: Selection, second: Shown | undefined, lens: string): boolean {
     if (comparisonKey(selection) !== this.#asked) return false
     return second ? second.analysis.lenses.includes(lens) : this.#asked === '' || this.error !== ''
   }
 
-  /** Its analysis; undefined if it failed, which is then said. */
+  /** The other analysis; undefined if it failed, with `error` set. */
   async ask(request: Request, lens: string, live: boolean): Promise<Shown | undefined> {
     return (await this.#session.submit(request, lens, live)) ? this.#session.shown : undefined
   }
 
-  /** What runs is said to be for the comparison. */
+  /** The run, whose progress says that it is for the comparison. */
   get run(): Run | undefined {
     const { run } = this.#session
     if (!run) return undefined

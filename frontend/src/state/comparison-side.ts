@@ -1,4 +1,4 @@
-/** What the open head is compared with. */
+/** One side of a comparison: what the open head is compared with. */
 import type { Analysis, Head } from '../lib/data/analysis'
 import type { Catalogue } from '../lib/data/source'
 import { short } from '../lib/text/format'
@@ -9,13 +9,13 @@ export interface ComparisonSide {
   shown: Shown
   lens: string
   head: Head
-  /** What tells it from the other side. */
+  /** What distinguishes it from the other side. */
   name: string
 }
 
 const LONGEST = 22
 
-/** What tells two analyses apart: their models, else their mechanisms, else their texts. */
+/** What distinguishes two analyses: their models, otherwise their mechanisms, otherwise their texts. */
 export function nameSides(one: Analysis, other: Analysis, { models, mechanisms }: Catalogue): [string, string] {
   const title = ({ model: name }: Analysis) => models.find((item) => item.name === name)?.title ?? name
   const model = (of: Analysis) => apart(title(of), title(of === one ? other : one))
@@ -28,21 +28,21 @@ export function nameSides(one: Analysis, other: Analysis, { models, mechanisms }
   return [named(one), named(other)]
 }
 
-/** Of titles that are alike up to a colon, the rest: `Hopfield` of `Twin BERT: Hopfield` beside `Twin BERT: softmax`. */
+/** The part after the colon of titles that are equal before it: `Hopfield` of `Twin BERT: Hopfield` beside `Twin BERT: softmax`. */
 function apart(title: string, beside: string): string {
   const from = title.lastIndexOf(': ') + 2
   if (from < 2 || title === beside || title.slice(0, from) !== beside.slice(0, from)) return title
   return title.charAt(from).toUpperCase() + title.slice(from + 1)
 }
 
-/** As many words as fit; of one that is too long, its beginning. */
+/** As many words as fit, or the beginning of a word that is too long. */
 function wholeWords(text: string): string {
   if (text.length <= LONGEST) return text
   const end = text.lastIndexOf(' ', LONGEST)
   return end > 0 ? `${text.slice(0, end)} \u2026` : shorten(text, LONGEST)
 }
 
-/** Where two texts begin to differ, less the word before. */
+/** Where two texts begin to differ, less the previous word. */
 function difference(one: string, other: string): number {
   let end = 0
   while (end < one.length && one[end] === other[end]) end++

@@ -1,4 +1,4 @@
-/** Two analyses together, or two lenses of one: which tokens stand for the same, how alike heads are, and where they differ. */
+/** A comparison of two analyses, or of two lenses of one: aligned tokens, similarity of heads, and differences of maps. */
 
 import { type Analysis, type Declaration, type Head, headName } from '../lib/data/analysis'
 import type { Comparisons } from '../lib/data/source'
@@ -15,7 +15,7 @@ import type { Axis } from '../lib/maths/axis'
 import { difference, type Matrix } from '../lib/maths/matrix'
 import { Cache } from '../lib/net/cache'
 
-/** One number per head, [L][H], and what it says. */
+/** One number per head, [L][H], and its declaration. */
 export interface HeadNumbers {
   declaration: Declaration
   values: (number | null)[][] | undefined
@@ -43,7 +43,7 @@ const declared = (name: string, title: string, doc: string, unit: string, signed
   params: {},
 })
 
-/** What heads can be coloured by where two analyses have the same ones. Maps that are never negative have a cosine of 0 at least. */
+/** Measures of similarity that heads can be coloured by, if both analyses have the same heads. Nonnegative maps have a cosine of at least 0. */
 export function likenessNumbers(likeness: Likeness | undefined): HeadNumbers[] {
   const signed = likeness?.divergence === null
   const cosine = { declaration: declared('cosine', 'Cosine', COSINE, 'cosine', signed), values: likeness?.cosine }
@@ -52,7 +52,7 @@ export function likenessNumbers(likeness: Likeness | undefined): HeadNumbers[] {
   return [cosine, { declaration: divergence, values: likeness?.divergence ?? undefined }]
 }
 
-/** The pairs of one side, and both as axes. */
+/** The token pairs of one axis in both directions, and both as axes. */
 interface Link {
   pairs: readonly TokenPair[]
   back: readonly TokenPair[]
@@ -60,7 +60,7 @@ interface Link {
   backAxis: Axis
 }
 
-/** Queries and keys whose tokens have counterparts of another number or at another place. */
+/** Alignment of queries and keys, if their tokens differ in number or position. */
 export interface Links {
   queries: Link
   keys: Link
@@ -70,7 +70,7 @@ export class Comparison {
   #arrivals = $state(0)
   #likeness = new Cache<Likeness>(16)
   #differences = new WeakMap<Matrix, WeakMap<Matrix, Matrix>>()
-  /** Null where tokens are their own counterparts. */
+  /** Null if both sides have the same tokens. */
   readonly links: Links | null
 
   constructor(
@@ -83,14 +83,14 @@ export class Comparison {
     this.links = alignment?.by === 'word' ? linksOf(alignment, one, other) : null
   }
 
-  /** Why no difference can be drawn; empty where it can. */
+  /** Why maps cannot be subtracted; empty if they can. */
   get refusal(): string {
     if (this.alignment && this.alignment.share < ENOUGH)
       return 'The two have too few words in common to subtract one map from the other: fewer than half have a counterpart.'
     return ''
   }
 
-  /** Both have the same layers and heads, so that head by head can be compared. */
+  /** Whether both have the same layers and heads, so that heads can be compared one by one. */
   get sameHeads(): boolean {
     const heads = ({ layers, heads, subset }: Analysis) => JSON.stringify(subset ?? [layers, heads])
     return heads(this.one) === heads(this.other)
@@ -100,7 +100,7 @@ export class Comparison {
     return this.sameHeads && this.refusal === ''
   }
 
-  /** How alike the maps of every head are; undefined until it is known, or where it never will be. */
+  /** Similarity of every head to the same head of the other side; undefined until known, or if not available. */
   likeness(lens: string, otherLens: string): Likeness | undefined {
     void this.#arrivals
     return this.#likeness.peek(`${lens} ${otherLens}`)
@@ -111,7 +111,7 @@ export class Comparison {
     this.#want(`${lens} ${otherLens}`, ({ heads }) => heads(this.one.id, this.other.id, lens, otherLens))
   }
 
-  /** How alike one head is to every head of the other. */
+  /** Similarity of one head to every head of the other side. */
   matches(lens: string, head: Head): Likeness | undefined {
     void this.#arrivals
     return this.#likeness.peek(`${lens} ${headName(head)}`)
@@ -137,7 +137,7 @@ export class Comparison {
       }, this.failed)
   }
 
-  /** The other map minus the first, over what has counterparts; undefined until both are exact enough to subtract. */
+  /** The other map minus the first, over aligned tokens; undefined until both are exact enough to subtract. */
   difference(one: Matrix | undefined, other: Matrix | undefined): Matrix | undefined {
     if (!one || !other || this.refusal) return undefined
     if (this.links ? !(one.exact && other.exact) : one.rows !== other.rows || one.cols !== other.cols) return undefined

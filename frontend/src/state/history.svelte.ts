@@ -1,10 +1,10 @@
-/** What this reader has had analysed, as the source lists it: looked up when the list is opened. */
+/** The reader's history of analyses, looked up when the list is opened. */
 import { type HistoryItem, type Source, SourceError } from '../lib/data/source'
 
 export class History {
   open = $state(false)
   error = $state('')
-  /** Undefined until the first answer; kept while a newer one is on its way. */
+  /** Undefined until the first answer; kept while it is refreshed. */
   items = $state.raw<HistoryItem[]>()
 
   constructor(readonly source: Source) {}

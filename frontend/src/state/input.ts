@@ -1,4 +1,4 @@
-/** What is put into the model: of everything chosen, what a model of its kind takes. */
+/** The input of a request: the selected fields that a model of this kind accepts. */
 import type { ModelKind, Request } from '../lib/data/analysis'
 import { readGenerate } from '../lib/data/generation'
 import { parseIds } from '../lib/text/ids'
@@ -6,7 +6,7 @@ import type { Selection } from './selection.svelte'
 
 type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens'>
 
-/** `upload`: an image that the source does not keep yet. Undefined where there is nothing yet that the model takes. */
+/** `upload` is an image that the source does not keep yet. Undefined if the input is incomplete. */
 export function buildInput(selection: Selection, kind: ModelKind, upload = ''): Input | undefined {
   const { text, pair, image } = selection
   if (kind === 'vision') return upload || image ? { text: '', textPair: '', image: upload || image } : undefined

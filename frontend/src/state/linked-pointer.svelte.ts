@@ -1,4 +1,4 @@
-/** The pointer as the other side of a comparison sees it: what stands there for what is pointed at. */
+/** The pointer as seen from the other side of a comparison, where it highlights the aligned tokens. */
 import { pairedTokens } from '../lib/maths/alignment'
 import { type Box, type Highlight, places, type Span } from '../lib/maths/highlight'
 import type { Links } from './comparison.svelte'
@@ -7,7 +7,7 @@ import type { Pointer } from './pointer.svelte'
 type Place = number | null
 
 export class LinkedPointer {
-  /** What is pointed at over there, which may have no counterpart here. */
+  /** The tokens pointed at on the other side, which may not be aligned with any here. */
   #query = $state<Place>(null)
   #key = $state<Place>(null)
 

@@ -1,17 +1,17 @@
-/** Analyses while one types: whether it is done at all, and when. */
+/** Live analysis: whether it is on, and the debouncing of keystrokes. */
 
 import { recall, remember } from '../lib/net/storage'
 import { isShort } from '../lib/text/length'
 
 const KEY = 'live'
-/** A pause in typing, in ms: fast hands leave 80 from key to key, and what is not waited for is there sooner. */
+/** The debounce interval. Fast typists leave 80 ms between keys. */
 const PAUSE_MS = 50
 
 export class Live {
   on = $state(false)
   #timer: ReturnType<typeof setTimeout> | undefined
 
-  /** `home`: whose machine does the work; a cluster that others use as well is asked only when a reader wants it. */
+  /** `home` is where the work is done. On a shared cluster live analysis is off until the reader turns it on. */
   start(home: string | undefined): void {
     const chosen = recall(KEY)
     this.on = chosen === null ? home === 'embedded' : chosen === 'on'
@@ -23,14 +23,14 @@ export class Live {
     if (!this.on) this.stop()
   }
 
-  /** Runs once the hand rests, unless it types on or the text is long. */
+  /** Run once typing pauses, unless the text is long. */
   typed(text: string, pair: string, run: () => void): void {
     this.stop()
     if (!this.on || text.trim() === '' || !isShort(text, pair)) return
     this.#timer = setTimeout(run, PAUSE_MS)
   }
 
-  /** Nothing that waits is run any more. */
+  /** Drop the pending run. */
   stop(): void {
     clearTimeout(this.#timer)
   }

@@ -1,4 +1,4 @@
-/** The tensors of one analysis, fetched when wanted, kept while likely to be wanted again. */
+/** The tensors of one analysis, fetched on demand and cached. */
 import { type Analysis, type Head, headName, type Several } from '../lib/data/analysis'
 import type { Source } from '../lib/data/source'
 import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/maths/matrix'
@@ -7,16 +7,16 @@ import { Cache } from '../lib/net/cache'
 
 type Numbers = (number | null)[]
 
-/** As many maps as can be read as one, and what is fetched ahead; more of them while they are small. */
+/** Holds the maps of a merged head and what is prefetched; more while maps are small. */
 const MAPS_KEPT = MOST_HEADS + 8
 const BYTES_KEPT = 64 * 2 ** 20
 
 export class Maps {
-  /** Moves whenever something arrives; reading through `#seen` makes a view wait for it. */
+  /** Changes whenever a tensor arrives; reading through `#seen` subscribes a view to it. */
   #arrivals = $state(0)
   #grids = new Cache<Tiles>(8)
   #maps = new Cache<Matrix>(MAPS_KEPT, BYTES_KEPT, ({ data }) => data.byteLength)
-  /** The map that was wanted last: numbers wait until it has come. */
+  /** The last map requested: numbers wait for it. */
   #latest: Promise<unknown> = Promise.resolve()
   #overviews = new Cache<Numbers[]>(64)
   #numbers = new Cache<Numbers>(512)
@@ -28,13 +28,13 @@ export class Maps {
     private readonly source: Source,
     readonly id: string,
     private readonly failed: (error: unknown) => void,
-    /** Ends what is still on its way. */
+    /** Aborts pending requests. */
     private readonly signal: AbortSignal,
-    /** What is known of the analysis, once it is. */
+    /** The analysis, once known. */
     private readonly about: () => Pick<Analysis, 'maps'> | undefined = () => undefined,
   ) {}
 
-  /** Of a lens with one map per layer, that is the map, whichever head is open. */
+  /** A lens with one map per layer has the same map for all heads. */
   #at(lens: string, head: Head): Head {
     return this.about()?.maps[lens]?.by_layer ? { layer: head.layer, head: 0 } : head
   }
@@ -57,7 +57,7 @@ export class Maps {
     )
   }
 
-  /** Throws, unlike the others: the first paint depends on it. */
+  /** Throws, unlike the others, as the first paint depends on it. */
   firstGrid(lens: string): Promise<Tiles> {
     return this.#grids.get(lens, () => this.source.grid(this.id, lens, this.signal))
   }
@@ -70,7 +70,7 @@ export class Maps {
     if (!this.#grids.peek(lens)) void this.#announce(this.firstGrid(lens))
   }
 
-  /** The exact map if it is here, else its thumbnail, else nothing yet. */
+  /** The exact map if it has arrived, otherwise its thumbnail, otherwise undefined. */
   map(lens: string, open: Head): Matrix | undefined {
     const head = this.#at(lens, open)
     if (head.among) return this.#together(lens, head.among)
@@ -80,7 +80,7 @@ export class Maps {
     return tiles && this.#coarse(`${lens} ${headName(head)}`, tiles, head)
   }
 
-  /** Settles once it has come, or has failed. */
+  /** Settles once the map has arrived or failed. */
   async wantMap(lens: string, open: Head): Promise<void> {
     const head = this.#at(lens, open)
     if (head.among) {
@@ -94,17 +94,17 @@ export class Maps {
     await coming
   }
 
-  /** What was opened by the same stroke of the hand comes first: every answer costs the map that is awaited a part of a frame. */
+  /** Maps opened by the same action come first: each answer takes part of a frame from the map that is awaited. */
   async #afterMap<T>(ask: () => Promise<T>): Promise<T> {
     await Promise.resolve()
     await this.#latest
     return ask()
   }
 
-  /** Several heads as one map, made anew when one of theirs arrives. */
+  /** Several heads merged into one map, updated when one of them arrives. */
   #together(lens: string, { heads, how }: Several): Matrix | undefined {
     const maps = heads.map((head) => this.map(lens, head))
-    // Thumbnails and maps do not add up: all of one kind, or nothing yet.
+    // Thumbnails and exact maps are not merged with each other: all of one kind, or nothing yet.
     const ready = maps.filter((map) => map !== undefined)
     if (ready.length < maps.length || new Set(ready.map(({ exact }) => exact)).size > 1) return this.#merged?.map
     const known = this.#merged
@@ -115,7 +115,7 @@ export class Maps {
     return map
   }
 
-  /** The same object as long as the same thumbnail is asked for, so that nothing is painted twice. */
+  /** Returns the same object for the same thumbnail, so that nothing is painted twice. */
   #coarse(key: string, tiles: Tiles, head: Head): Matrix {
     const known = this.#thumbnails.get(key)
     if (known) return known

@@ -1,4 +1,4 @@
-/** What the hand points at, shared by every figure: hovering one lights all. */
+/** The pointer, shared by every figure: hovering or pinning in one highlights all. */
 import { type Box, type Highlight, isNothing, litKeys, litQueries, NOTHING, type Spot } from '../lib/maths/highlight'
 
 const toggled = (list: readonly number[], item: number) =>
@@ -7,10 +7,10 @@ const toggled = (list: readonly number[], item: number) =>
 export class Pointer {
   query = $state<number | null>(null)
   key = $state<number | null>(null)
-  /** What a click or a drawn rectangle holds, until it is let go. */
+  /** What a click or a rectangle has pinned. */
   pins = $state.raw<Highlight>(NOTHING)
 
-  /** Among the heads, or in a figure of them. */
+  /** The head pointed at, in the grid or in a figure. */
   spot = $state.raw<Spot | null>(null)
 
   lit: Highlight = $derived({
@@ -19,7 +19,7 @@ export class Pointer {
     box: this.pins.box,
   })
 
-  /** The tokens that are read together: the hovered one alone, else all that are held. */
+  /** The tokens to read: the hovered one, otherwise all that are pinned. */
   queries: readonly number[] = $derived(this.query === null ? litQueries(this.pins) : [this.query])
   keys: readonly number[] = $derived(this.key === null ? litKeys(this.pins) : [this.key])
 
@@ -32,7 +32,7 @@ export class Pointer {
     this.hover(null, null)
   }
 
-  /** A click pins only this, or lets go of it; with shift it adds to what is pinned. */
+  /** Pin only this, or unpin it; with shift add it to what is pinned. */
   pin(query: number | null, key: number | null, add: boolean): void {
     const only = (list: readonly number[], item: number | null) =>
       item === null ? [] : [item].filter((i) => !list.includes(i) || list.length > 1)
@@ -42,12 +42,12 @@ export class Pointer {
     this.pins = { queries: change(this.pins.queries, query), keys: change(this.pins.keys, key), box }
   }
 
-  /** Holds a rectangle of the map instead of anything else. */
+  /** Pin a rectangle of the map and nothing else. */
   select(box: Box): void {
     this.pins = { ...NOTHING, box }
   }
 
-  /** Holds these tokens, on both sides, instead of anything else. */
+  /** Pin these tokens, on both sides, and nothing else. */
   hold(tokens: readonly number[]): void {
     this.pins = { queries: tokens, keys: tokens, box: null }
   }

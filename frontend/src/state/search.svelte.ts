@@ -1,4 +1,4 @@
-/** Heads that are asked for: what the sentence came to, what it needs, and which heads were found. */
+/** A search for heads: how the sentence was understood, the measures it needs, and the heads found. */
 import type { Analysis } from '../lib/data/analysis'
 import {
   composeQuery,
@@ -29,7 +29,7 @@ export class HeadSearch {
   found = $state.raw<FoundHeads>()
   error = $state('')
   busy = $state(false)
-  /** Measures that the analysis must hold for the search. */
+  /** Measures that the analysis must have for the search. */
   needs = $state.raw<readonly string[]>([])
 
   #asked = new Cache<SearchAnswer>(32)
@@ -42,14 +42,14 @@ export class HeadSearch {
     return this.queries !== undefined
   }
 
-  /** Names of the heads that were found; undefined where all are meant. */
+  /** Names of the heads found; undefined if the search does not filter. */
   lit: ReadonlySet<string> | undefined = $derived(
     this.found && this.view?.parts.some(({ slot }) => slot === 'where' || slot === 'limit')
       ? new Set(this.found.heads.map(({ layer, head }) => `${layer}.${head}`))
       : undefined,
   )
 
-  /** What a sentence asks to see; undefined where that has to be asked back, or can't be read. */
+  /** The view that a sentence asks for; undefined if it is ambiguous or cannot be understood. */
   async understand(analysis: Analysis, text: string): Promise<SearchView | undefined> {
     try {
       return (await this.#ask(analysis.id, text)).view ?? undefined
@@ -58,7 +58,7 @@ export class HeadSearch {
     }
   }
 
-  /** Answers whether measures have to be computed first: `needs` says which. */
+  /** Returns whether measures have to be computed first, which `needs` then lists. */
   async follow(analysis: Analysis, search: SearchInput): Promise<boolean> {
     if (!this.queries || (search.text === '' && readSort(search.sort).by !== 'measure')) {
       this.#task.stop()
@@ -75,12 +75,12 @@ export class HeadSearch {
     }
   }
 
-  /** What will be answered, as far as the reader said it. */
+  /** Show a changed query before its answer arrives. */
   expect(parts: SearchPart[]): void {
     if (this.view) this.view = { ...this.view, parts }
   }
 
-  /** What the search needs can't be had. */
+  /** What the search needs is not available. */
   refuse(sentence: string): void {
     this.#show({ view: this.view, error: sentence })
   }

@@ -93,7 +93,7 @@ const ALONE = { with: 'lens', than: '', thanparams: '', twin: '' } satisfies Pat
 const NOT_SHARED = { analysis: '', share: '' } satisfies Patch
 /** A new input is read whole again. */
 const INPUT = ['text', 'pair', 'ids', 'targets'] as const
-/** A step is a new entry, unless the last one changed the same things a moment ago. */
+/** `step` adds a history entry, unless the same fields changed a moment ago. */
 type History = 'push' | 'replace' | 'step'
 
 /** Describe an analysis as fields; by token ids if it was requested by them. `own` is the mechanism that its model was trained with. */
@@ -134,18 +134,18 @@ function describe(analysis: Analysis, own: Method): typeof DETERMINED {
   }
 }
 
-/** What changes again within this time is one step: a slider that is drawn, a walk through the heads. */
+/** Changes within this time are one step, such as a dragged slider or a walk through the heads. */
 const ONE_STEP_MS = 1000
-/** Number of this entry of the browser's history, from where the visit began. */
+/** The position of the current history entry in this visit. */
 const stepNow = (): number => (globalThis.history?.state as { step?: number } | null)?.step ?? 0
 
-/** Writing the address costs milliseconds and browsers complain when it is done at every frame. */
+/** Updating the address takes milliseconds, and browsers complain about updates at every frame. */
 const ADDRESS_MS = 50
 
 export class Selection extends addressFields(FIELDS) {
   #later: ReturnType<typeof setTimeout> | undefined
   #last = { what: '', when: 0 }
-  /** How many entries of this visit lie ahead of the first. */
+  /** The position of the last history entry of this visit. */
   #furthest = stepNow()
 
   constructor(fragment = '') {
@@ -164,7 +164,7 @@ export class Selection extends addressFields(FIELDS) {
     return this.encode(this.shared ? DETERMINED : {})
   }
 
-  /** What a person chose is a step that can be undone; what the page fills in itself replaces the current entry, a moment later. */
+  /** What the reader chooses is a step that can be undone; what the page fills in replaces the current entry, a moment later. */
   set(patch: Patch, history: History = 'step'): void {
     const push = history === 'push' || (history === 'step' && this.#begins(patch))
     if (push) this.settle()
@@ -181,19 +181,19 @@ export class Selection extends addressFields(FIELDS) {
     return !same
   }
 
-  /** The choice before; nothing where this visit began. */
+  /** Go back one step; at the beginning of the visit, stay. */
   undo(): void {
     this.settle()
     if (stepNow() > 0) window.history.back()
   }
 
-  /** The choice that was undone. */
+  /** Go forward one step. */
   redo(): void {
     this.settle()
     if (stepNow() < this.#furthest) window.history.forward()
   }
 
-  /** Writes what waits to be written. */
+  /** Write the pending address. */
   settle(): void {
     if (this.#later === undefined) return
     clearTimeout(this.#later)
@@ -208,22 +208,22 @@ export class Selection extends addressFields(FIELDS) {
     writeFragment(how, { step }, this.fragment)
   }
 
-  /** What a shared analysis is of; the address then stays that of the analysis. */
+  /** Describe a shared analysis; the address still names it by id. */
   adopt(analysis: Analysis, own: Method): void {
     Object.assign(this.texts, describe(analysis, own))
   }
 
-  /** An analysis of before is chosen again. */
+  /** Choose an earlier analysis again. */
   recall(analysis: Analysis, own: Method, lens: string): void {
     this.set({ ...NOT_SHARED, ...describe(analysis, own), lens }, 'push')
   }
 
-  /** Whatever is asked for from now on is the reader's own. */
+  /** From now on requests are the reader's own. */
   leave(): void {
     if (this.shared) this.set(NOT_SHARED, 'replace')
   }
 
-  /** The address with which somebody who has the key sees what is seen here. */
+  /** The address that shows this view to anyone with the key. */
   linkTo(analysis: string, share: string): string {
     return `#${this.encode({ ...DETERMINED, ...ALONE, analysis, share })}`
   }
@@ -232,7 +232,7 @@ export class Selection extends addressFields(FIELDS) {
     this.set({ head: headName(head), heads: '' }, history)
   }
 
-  /** One head more, or one less, beside those that are open. */
+  /** Add a head to those that are open, or remove it. */
   addHead(head: Head, open: Head, how: 'toggle' | 'add'): void {
     const now = this.heads.length > 0 ? this.heads : [open]
     const next = how === 'add' && now.some((other) => sameHead(other, head)) ? now : toggleHead(now, head)

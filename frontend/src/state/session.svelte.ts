@@ -1,4 +1,4 @@
-/** One reader at the page: what can be run, what runs, and the analysis on screen. */
+/** A reader's session: the catalogue, the current run, and the analysis on screen. */
 import type { Analysis, KindSupport, Request, Run } from '../lib/data/analysis'
 import { type Changes, findChanges, type Snapshot } from '../lib/data/changes'
 import { firstThatFits, smallerRequests, withLeftOut } from '../lib/data/fitting'
@@ -12,9 +12,9 @@ import { Maps } from './maps.svelte'
 
 interface Ticket {
   cancelled: boolean
-  /** Asked for by this reader, who may cancel it then. */
+  /** Requested by this reader, who may cancel it. */
   ours: boolean
-  /** Asked for while the reader typed: forgotten once something else is on screen, and no trouble to hear of. */
+  /** Requested while typing: forgotten once something else is on screen, and its errors are not shown. */
   live: boolean
 }
 
@@ -22,38 +22,38 @@ const OURS: Ticket = { cancelled: false, ours: true, live: false }
 
 type Ask = (signal: AbortSignal) => Promise<Analysis>
 
-/** What is on screen together: swapped in one step, so that nothing on it is ever half old. */
+/** What is on screen. It is replaced as a whole, so that all of it is from the same analysis. */
 export interface Shown {
   analysis: Analysis
   maps: Maps
-  /** The lens it was asked to open with. */
+  /** The lens it was opened with. */
   lens: string
-  /** The analysis that this one is compared with; none where two lenses of this one are. */
+  /** The other analysis of a comparison; undefined if two lenses of this one are compared. */
   second?: Shown | undefined
   comparison?: Comparison
-  /** What differs from what was there before, where that was a text on the way to this one. */
+  /** Differences from the previous analysis, if that was a live run. */
   changes?: Changes | undefined
 }
 
 export class Session {
   catalogue = $state.raw<Catalogue>()
-  /** By model; what is not known yet counts as supported, and the server says otherwise. */
+  /** By model. What is unknown counts as supported; the server rejects it otherwise. */
   support = $state.raw<Record<string, KindSupport[]>>({})
   shown = $state.raw<Shown>()
   run = $state.raw<Run>()
   error = $state('')
-  /** The first so many tokens of what was refused would be taken; 0 where that is no matter of length. */
+  /** The number of tokens that would be accepted; 0 if the length is not the problem. */
   fits = $state(0)
-  /** Milliseconds since the button was pressed. */
+  /** Milliseconds since the request. */
   elapsed = $state(0)
 
-  /** The run that may still change what is on screen; a cancelled one has lost it. */
+  /** The run that may change the screen; cancelling it takes this right away. */
   #ticket: Ticket = { ...OURS }
   #liveRuns = new LiveRuns((id) => this.source.cancel(id))
   #clock: ReturnType<typeof setInterval> | undefined
   #task = latest((signal, asks: Ask[], lens: string, ticket: Ticket) => this.#fit(signal, asks, lens, ticket))
 
-  /** `onstranger`: the source wants to know who asks. */
+  /** `onstranger` is called when the source requires signing in. */
   constructor(
     readonly source: Source,
     readonly onstranger: (insist: boolean) => void = () => {},
@@ -71,17 +71,17 @@ export class Session {
     }
   }
 
-  /** Learns what a model supports, once. */
+  /** Look up what a model supports, once. */
   async learn(model: string): Promise<void> {
     if (model === '' || this.support[model]) return
     const known = await this.source.support(model).catch(() => [])
     this.support = { ...this.support, [model]: known }
   }
 
-  /** Answers whether the new analysis is on screen, together with what it is compared with, if it is. */
+  /** Returns whether the new analysis is on screen, with the one it is compared with. */
   submit(request: Request, lens: string, live = false, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
     mark('submit')
-    // What was asked for in passing is to be forgotten, and its id known for that.
+    // A live run is not aborted until its id is known, so that it can be forgotten.
     const ask =
       (one: Request): Ask =>
       (signal) =>
@@ -89,7 +89,7 @@ export class Session {
     return this.#run([request, ...smallerRequests(request, lens)].map(ask), lens, { ...OURS, live }, beside)
   }
 
-  /** Shows an analysis that somebody has asked for already, through another lens if it was not read through this one; answers whether it is on screen. */
+  /** Show an existing analysis, through another lens if it lacks this one; returns whether it is on screen. */
   async read(id: string, lens: string): Promise<boolean> {
     const ask: Ask = (signal) => this.source.analysis(id, signal)
     const done = await this.#run([ask], lens, { ...OURS, ours: false })
@@ -97,7 +97,7 @@ export class Session {
     return done
   }
 
-  /** A model that is not on the reader's own list has its name all the same. */
+  /** Name a model that is missing in the reader's catalogue. */
   #name({ model, layers, heads, headWidth, picture }: Analysis): void {
     if (!this.catalogue || this.catalogue.models.some(({ name }) => name === model)) return
     const known = { name: model, title: model, layers, heads, headWidth, description: '' }
@@ -115,7 +115,7 @@ export class Session {
     this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, { ...known, ...unknown, mechanism }] }
   }
 
-  /** Of what is asked for, the first that the source has room for. */
+  /** Run the first request that fits. */
   async #run(asks: Ask[], lens: string, ticket: Ticket, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
     this.#begin(ticket)
     try {
@@ -135,7 +135,7 @@ export class Session {
     }
   }
 
-  /** With what is known of the two together. */
+  /** With its comparison. */
   async #compared(shown: Shown, second: Shown | undefined): Promise<Shown> {
     const { comparisons } = this.source
     const [one, other] = [shown.analysis, second?.analysis ?? shown.analysis]
@@ -155,14 +155,14 @@ export class Session {
     this.#ticket.cancelled = true
     this.error = ''
     this.#end()
-    // Without an id yet, #show cancels as soon as it learns it.
+    // Without an id yet, #show cancels as soon as it has one.
     if (!id) return
     this.#task.stop()
     if (!this.#ticket.ours) return
     await this.source.cancel(id).catch(() => {})
   }
 
-  /** `insist`: the reader wanted what failed, the page did not ask for it by itself. */
+  /** `insist`: the reader requested what failed, not the page by itself. */
   fail = (error: unknown, insist = false): void => {
     if (isStranger(error)) {
       this.onstranger(insist)
@@ -173,7 +173,7 @@ export class Session {
     else this.say(error.message, error.code === 'too-many-tokens' ? (error.limit ?? 0) : 0)
   }
 
-  /** An error as it is shown. */
+  /** The message for an error. */
   say(error: string, fits = 0): void {
     this.error = error
     this.fits = fits
@@ -211,29 +211,29 @@ export class Session {
     const answer = await ask(signal)
     const reading = new AbortController()
     if (!ticket.live) this.#liveRuns.keep(answer.id)
-    // What was there already, somebody has asked for before.
+    // A finished analysis existed before and is kept.
     else if (answer.status !== 'done') this.#liveRuns.add(answer.id, reading)
     if (ticket.cancelled || signal.aborted) {
       if (ticket.ours && ticket.cancelled) await this.source.cancel(answer.id)
       else if (!this.run) this.#liveRuns.sweep(this.shown?.analysis.id)
       return undefined
     }
-    // This is the last that was asked for: no worker is to be kept busy with those before.
+    // Only the last request counts, so earlier runs are released.
     this.#liveRuns.sweep(answer.id, this.shown?.analysis.id)
     const run = await this.#follow(answer, signal)
-    // Superseded by a newer run: nothing of this one is wanted any more.
+    // Superseded by a newer run.
     if (signal.aborted) return undefined
     if (run.status === 'failed') throw failure(run)
     if (run.status === 'cancelled')
       throw new SourceError('The analysis was cancelled. Your text is kept.', 'cancelled', 409)
     let about: Analysis | undefined
-    // Maps of what has left the screen are wanted no more, and may be gone.
+    // Errors of maps that are no longer on screen are ignored, as they may have been deleted.
     const failed = (error: unknown) => {
       if (this.shown?.maps === maps) this.fail(error)
     }
     const maps: Maps = new Maps(this.source, run.id, failed, reading.signal, () => about)
     const opened = answer.lenses.includes(lens) ? lens : (answer.lenses[0] ?? lens)
-    // The first picture needs the document and one grid: both at once.
+    // The first picture needs the document and one grid, fetched in parallel.
     const document = run === answer ? answer : this.source.analysis(run.id, signal)
     const [analysis] = await Promise.all([document, maps.firstGrid(opened)])
     about = analysis

@@ -1,9 +1,9 @@
-/** The link to the analysis or study on screen: made when it is asked for, taken back when it is not wanted any more. */
+/** The link to the analysis or study on screen: created on request, and revoked. */
 import type { Shares } from '../lib/data/shares'
 
 export class Sharing {
   open = $state(false)
-  /** Empty before it is made and once it has been taken back. */
+  /** Empty before it is created and after it is revoked. */
   key = $state('')
   error = $state('')
 

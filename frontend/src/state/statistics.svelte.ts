@@ -1,4 +1,4 @@
-/** The figures there are, which of them are open, and what they need. */
+/** The figures of an analysis: which exist, which are open, and the measures they need. */
 import { type FigureInfo, type FigureRequest, type Figures, openFigures, type PlotlyFigure } from '../lib/data/figures'
 import { latest } from '../lib/net/latest'
 import type { Selection } from './selection.svelte'
@@ -11,7 +11,7 @@ export class Statistics {
     private readonly selection: Selection,
   ) {}
 
-  /** A source that cannot list them has none to show; it has said so where the analysis was asked for. */
+  /** If the list fails there are no figures; the error is shown with the analysis. */
   async learn(): Promise<void> {
     this.known = (await this.figures?.list().catch(() => [])) ?? []
   }
@@ -20,7 +20,7 @@ export class Statistics {
     return openFigures(this.selection.figures, this.known)
   }
 
-  /** Measures that the analysis must hold for what is open. */
+  /** Measures that the analysis must have for the open figures. */
   get needs(): string[] {
     return [...new Set(this.open.flatMap(({ measures }) => measures))]
   }
@@ -34,7 +34,7 @@ export class Statistics {
 
 export const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
 
-/** One figure on screen; the old one stays until the new one is there. */
+/** Loads one figure; the previous one stays until the new one has arrived. */
 export class FigureLoader {
   figure = $state.raw<PlotlyFigure>()
   error = $state('')

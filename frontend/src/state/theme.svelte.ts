@@ -1,4 +1,4 @@
-/** Light or dark: the system's choice until the reader makes another. */
+/** Light or dark: the system's preference until the reader chooses. */
 import { type Palette, readPalette } from '../lib/drawing/palette'
 import { recall, remember } from '../lib/net/storage'
 

@@ -1,4 +1,4 @@
-/** A study that is being put together: its data set, as the server reads it, and everything else that is chosen. */
+/** A study in preparation: its data set, as parsed by the server, and all other choices. */
 import type { KindSupport, Method } from '../../lib/data/analysis'
 import { resolveMechanism } from '../../lib/data/mechanism'
 import type { Params } from '../../lib/data/params'
@@ -13,20 +13,20 @@ const START = {
   format: '',
   columns: {} as Record<string, string>,
   model: '',
-  /** Empty for the one that each model was trained with; then without parameters. */
+  /** Empty for the mechanism that each model was trained with, without parameters. */
   mechanism: '',
   params: {} as Params,
-  /** What the second variant has that the first has not. */
+  /** How the second variant differs from the first. */
   against: 'nothing' as Against,
   than: '',
   thanParams: {} as Params,
   figures: ['pattern-shares', 'entropy', 'special-maps'],
   lenses: [] as string[],
   measures: [] as string[],
-  /** Empty: all rows. */
+  /** Empty for all rows. */
   limit: '',
   seed: '0',
-  /** Empty: inputs are taken whole. */
+  /** Empty for no limit. */
   maxTokens: '',
   badRows: 'skip' as 'skip' | 'fail',
 }
@@ -35,13 +35,13 @@ type Choices = typeof START
 export class Draft {
   dataset = $state.raw<Dataset>()
   known = $state.raw<DatasetItem[]>([])
-  /** Why the data set can't be read, or the study not started. */
+  /** Why the data set cannot be read or the study not be started. */
   error = $state('')
-  /** What is done: a data set is read, or the study begun. */
+  /** The current activity: a data set is read, or the study is being started. */
   busy = $state('')
-  /** The file on its way: its bytes, and how many of them have been sent. */
+  /** The upload: its size in bytes, and how many have been sent. */
   sending = $state.raw<{ file: File; sent: number }>()
-  /** What the first model carries, once that is known. */
+  /** What the first model supports, once known. */
   support = $state.raw<KindSupport>()
   choices: Choices = $derived.by(() => ({ ...START, ...readDraft(this.selection.draft) }))
   #read = latest((signal, id: string, reading: Reading) => this.studies.dataset(id, reading, signal))
@@ -62,14 +62,14 @@ export class Draft {
     this.selection.set({ draft: changed.length === 0 ? '' : JSON.stringify(Object.fromEntries(changed)) }, 'replace')
   }
 
-  /** What a model carries. */
+  /** Look up what a model supports. */
   async ask(model: string): Promise<void> {
     await this.#try(this.busy, async () => {
       this.support = (await this.#ask(model))?.[0] ?? this.support
     })
   }
 
-  /** Which data sets the server has, and how it reads the one that is chosen. */
+  /** Look up the data sets of the server, and how it parses the chosen one. */
   async learn(): Promise<void> {
     await Promise.all([
       this.#try('', async () => {
@@ -88,11 +88,11 @@ export class Draft {
       this.set({ dataset: dataset.id, format: '', columns: {} })
       this.known = await this.studies.datasets()
     })
-    // Another file may have taken its place.
+    // Another file may have replaced it.
     if (this.sending?.file === file) this.sending = undefined
   }
 
-  /** The file that is on its way is not wanted any more; what was there before stays. */
+  /** Abort the upload; the previous data set stays. */
   keep(): void {
     this.#send.stop()
   }
@@ -106,13 +106,13 @@ export class Draft {
     return this.look()
   }
 
-  /** Another column is the text, or another format is right. */
+  /** Correct a column or the format. */
   readAs(reading: Partial<Reading>): Promise<void> {
     this.set(reading)
     return this.look()
   }
 
-  /** The data set as it is read now; the old picture stays until the new one is there. */
+  /** Parse the data set anew; the previous preview stays until then. */
   async look(): Promise<void> {
     const { dataset: id, format, columns } = this.choices
     if (id === '') {
@@ -125,7 +125,7 @@ export class Draft {
     })
   }
 
-  /** Answers whether it went well; `busy` says meanwhile what is done. */
+  /** Returns whether the task succeeded; `busy` names it meanwhile. */
   async #try(busy: string, what: () => Promise<void>): Promise<boolean> {
     this.error = ''
     this.busy = busy
@@ -140,7 +140,7 @@ export class Draft {
     }
   }
 
-  /** Starts the study with `model`, which is that of the choices or the server's own, and was trained with `own`; its id, or undefined where it was refused. */
+  /** Start the study with `model`, chosen or the server's default, and its trained mechanism `own`; returns the id, or undefined if it was refused. */
   async start(model: string, own: Method): Promise<string | undefined> {
     let id: string | undefined
     await this.#try('Starting \u2026', async () => {
@@ -173,7 +173,7 @@ export class Draft {
   }
 }
 
-/** A count that was typed; null for none. */
+/** A count as typed; null for none. */
 function countOf(text: string): number | null {
   const count = Number(text)
   return text.trim() !== '' && Number.isInteger(count) && count >= 1 ? count : null
@@ -188,7 +188,7 @@ function readDraft(text: string): Partial<Choices> {
   }
 }
 
-/** Of what an address says, only what has the right type: a bad link never breaks the page. */
+/** The fields of a draft in the address that have the right type, so that a bad link never breaks the page. */
 function wellFormed(found: Record<string, unknown>): Partial<Choices> {
   const kept = Object.entries(found).filter(([name, value]) => {
     const wanted = START[name as keyof Choices] as unknown

@@ -1,4 +1,4 @@
-/** Heads of a study: those that satisfy a query, ranked, and what is known of one. */
+/** Heads of a study: ranked results of a query, and the details of one head. */
 import type { Head } from '../../lib/data/analysis'
 import type { FoundHeads } from '../../lib/data/search'
 import type { Studies, StudyHead } from '../../lib/data/studies'
@@ -39,7 +39,7 @@ export class StudyHeads {
   }
 }
 
-/** The page of one head; the old one stays until the new one is there. */
+/** The details of one head; the previous ones stay until the new ones have arrived. */
 export class HeadPage {
   head = $state.raw<StudyHead>()
   error = $state('')

@@ -1,17 +1,17 @@
-/** The studies of this reader, the newest first; looked up again while one of them runs. */
+/** The reader's studies, latest first, refreshed while one of them runs. */
 import { isOver, type Studies, type StudyItem } from '../../lib/data/studies'
 
 const AGAIN_MS = 4000
-/** So many at a time, and at most so many in one answer. */
+/** The page size, and the maximum of one request. */
 const PAGE = 50
 const MOST = 200
 
 export class StudyList {
   /** Undefined until the first answer. */
   items = $state.raw<StudyItem[]>()
-  /** Where the ones begin that are not here yet; null: all are. */
+  /** The cursor of the next page; null if all are loaded. */
   next = $state.raw<string | null>(null)
-  /** More of them are on their way. */
+  /** The next page is being loaded. */
   busy = $state(false)
   #timer: ReturnType<typeof setTimeout> | undefined
 
@@ -20,7 +20,7 @@ export class StudyList {
     private readonly fail: (error: unknown) => void,
   ) {}
 
-  /** The newest ones as they are now; older ones that are here already stay as they were. */
+  /** Refresh the first page; later ones stay as they were. */
   load = async (): Promise<void> => {
     clearTimeout(this.#timer)
     const known = this.items ?? []
@@ -34,7 +34,7 @@ export class StudyList {
     })
   }
 
-  /** Those that come after them; `all`: down to the oldest. */
+  /** Load the next page, or with `all` the rest. */
   async more(all = false): Promise<void> {
     if (this.busy) return
     this.busy = true
@@ -49,12 +49,12 @@ export class StudyList {
     this.busy = false
   }
 
-  /** One that is there no more. */
+  /** Remove a deleted study. */
   drop(id: string): void {
     this.items = this.items?.filter((item) => item.id !== id)
   }
 
-  /** The list is on screen no more. */
+  /** The list is no longer on screen. */
   stop(): void {
     clearTimeout(this.#timer)
   }

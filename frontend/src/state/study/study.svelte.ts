@@ -1,10 +1,10 @@
-/** One study: looked up, watched while it runs, cancelled or forgotten. */
+/** One study: looked up, watched while it runs, cancelled or deleted. */
 
 import { isOver, type Studies, type Study, type StudyRun } from '../../lib/data/studies'
 import { latest } from '../../lib/net/latest'
 
 export class OpenStudy {
-  /** What is on screen; undefined before the first answer. */
+  /** The study on screen; undefined before the first answer. */
   study = $state.raw<Study>()
   /** Why there is none. */
   error = $state('')
@@ -13,12 +13,12 @@ export class OpenStudy {
 
   constructor(
     readonly studies: Studies,
-    /** It has begun or ended: lists say so, too. */
+    /** Called when it starts or ends, as lists show that, too. */
     private readonly changed: () => void,
     private readonly fail: (error: unknown) => string,
   ) {}
 
-  /** Opens the study of that id; an empty one closes. */
+  /** Open a study by id; an empty id closes. */
   async open(id: string): Promise<void> {
     if (id === this.#id) return
     this.#id = id
@@ -32,7 +32,7 @@ export class OpenStudy {
     }
   }
 
-  /** The same once more: it has been started again, or somebody else asks. */
+  /** Reload it: it was restarted, or someone else has signed in. */
   again(id: string): Promise<void> {
     this.#id = ''
     return this.open(id)
