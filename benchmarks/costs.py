@@ -129,6 +129,6 @@ def _analysis(
         inputs = [(MemorySink(), lambda fraction, stage, detail: None, request.maps)]
         reader = Reader(request, planned, inputs, tiles=False)  # thumbnails are counted elsewhere
         begin = MECHANISMS[mechanism].begin
-        capture(model, encoded, sites, reader.wanted(), "self", lambda: begin(request.mechanism, setting))
+        capture(model, encoded, sites, reader.spec(), "self", lambda: begin(request.mechanism, setting))
 
     return run

@@ -28,7 +28,7 @@ def together(model: Model, several: list[list[int]], failing: int | None = None)
         return [Unsupported("no") if place == failing else None for place in one.places]
 
     inputs = [ModelInput(model.encode(token_ids=ids), CaptureSpec(refuse, needs=NEEDS)) for ids in several]
-    _, failures = capture_many(model, inputs, examine(model), take=take)
+    _, failures = capture_many(model, inputs, examine(model), on_batch=take)
     return found, failures
 
 

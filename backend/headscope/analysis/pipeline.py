@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ..capture import FAULTS, AttentionSites, ModelInput, Site, batches_exactly, capture_many, examine
+from ..capture import INPUT_ERRORS, AttentionSites, ModelInput, Site, batches_exactly, capture_many, examine
 from ..errors import OutOfMemory, Unsupported
 from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
@@ -74,7 +74,7 @@ def run_many(
 
     Those of one recipe that have equally many tokens go through the model in one forward pass, where that is proven to change nothing; all else is done
     for each by itself, so that a result differs by rounding only (1e-5) from the one that `run` gives. `limit` bytes hold for each, and for the work on
-    all that are in a pass. What is not among FAULTS is raised, and ends all of them. `on_pass` is called after every forward pass that gave a result.
+    all that are in a pass. What is not among INPUT_ERRORS is raised, and ends all of them. `on_pass` is called after every forward pass that gave a result.
     """
     outcomes: dict[int, Outcome] = {}
     groups: dict[Any, dict[int, _Ready]] = {}
@@ -164,7 +164,7 @@ def _prepared(model: Model, recipes: _Recipes, asked: AnalysisTask, limit: int |
         )
         seconds = time.perf_counter() - started
         return _Ready(asked, recipe, encoded, planned, setting, model.facts.mechanism, seconds)
-    except FAULTS as error:
+    except INPUT_ERRORS as error:
         return error
 
 
@@ -191,7 +191,7 @@ def _attempt(
     """What comes of each after one forward pass; None if the pass of several failed."""
     try:
         outcomes = _pass(model, group, keep_logits)
-    except FAULTS as error:
+    except INPUT_ERRORS as error:
         if len(group) > 1:
             logger.warning("a pass of %d inputs ended with %s; they go in halves", len(group), type(error).__name__)
             return None
@@ -208,13 +208,11 @@ def _pass(model: Model, group: Sequence[_Ready], keep_logits: bool) -> list[Outc
     reader = Reader(request, first.planned, places, tiles=first.asked.tiles)
     mechanism = MECHANISMS[request.mechanism.name]
     inputs = [
-        ModelInput(
-            one.encoded, reader.wanted(number), partial(mechanism.begin, one.asked.request.mechanism, one.setting)
-        )
+        ModelInput(one.encoded, reader.spec(number), partial(mechanism.begin, one.asked.request.mechanism, one.setting))
         for number, one in enumerate(group)
     ]
     with model.lock, model.using(request.dtype):
-        output, failures = capture_many(model, inputs, first.recipe.sites, request.kind, reader.take)
+        output, failures = capture_many(model, inputs, first.recipe.sites, request.kind, reader.read_batch)
     seconds = {"lenses": reader.reading_s, "write": reader.writing_s}
     seconds = {"forward": time.perf_counter() - started - sum(seconds.values()), **seconds}
     seconds |= {f"lens/{name}": taken for name, taken in reader.lens_s.items()}

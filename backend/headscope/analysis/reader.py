@@ -77,31 +77,31 @@ class Reader:
         self.reading_s = self.writing_s = 0.0
         self.lens_s = dict[str, float]()  # of reading_s, what each lens took
 
-    def wanted(self, number: int = 0) -> CaptureSpec:
+    def spec(self, number: int = 0) -> CaptureSpec:
         """What the capture shall hand on of an input."""
         methods = self._request.methods
         of_layer = [method for method in methods if getattr(method, "of", "heads") == "layer"]
         needs = frozenset(need for method in methods for need in method.needs)
         pad_to = next((params.pad_to for name, params in self._lenses.items() if "padding" in LENSES[name].needs), None)
-        on_layer = partial(self.add_layer, number=number) if of_layer else None
-        return CaptureSpec(partial(self.add_heads, number=number), on_layer, needs, self._plan.whole, pad_to)
+        on_layer = partial(self.read_layer, number=number) if of_layer else None
+        return CaptureSpec(partial(self.read_heads, number=number), on_layer, needs, self._plan.whole, pad_to)
 
     # -- heads ----------------------------------------------------------------------------------------------------------------------------
 
-    def add_heads(self, layer: Layer, number: int = 0) -> None:
+    def read_heads(self, layer: Layer, number: int = 0) -> None:
         """Read one block of an input's heads and let it go."""
         self._begin(number, layer.index)
         for maps in self._read(Batch(layer, layer, (layer.axes,), (number,))):
             self._write(number, maps, 0)
 
-    def take(self, together: Batch) -> list[HeadscopeError | None]:
+    def read_batch(self, together: Batch) -> list[HeadscopeError | None]:
         """Read the heads of several inputs and let them go -> what went wrong with each."""
         failures = [_failure(self._begin, number, together.layer.index) for number in together.places]
         found = list[_Maps]()
         error = _failure(lambda: found.extend(self._read(together)))
         for place, number in enumerate(together.places):
             if error is not None:  # which may be about another input
-                failures[place] = failures[place] or _failure(self.add_heads, together.one(place), number)
+                failures[place] = failures[place] or _failure(self.read_heads, together.one(place), number)
             for maps in found:
                 failures[place] = failures[place] or _failure(self._write, number, maps, place)
         return failures
@@ -190,7 +190,7 @@ class Reader:
 
     # -- whole layers ---------------------------------------------------------------------------------------------------------------------
 
-    def add_layer(self, layer: Layer, number: int = 0) -> None:
+    def read_layer(self, layer: Layer, number: int = 0) -> None:
         """Read a whole layer of an input and let it go. Lenses that join layers read those that were not chosen, too."""
         place = self._place.get(layer.index)
         if layer.index > self._last:

@@ -1,15 +1,15 @@
-"""Runs a model and sees every layer's attention on the way. The only user of transformers' AttentionInterface."""
+"""The capture of every layer's attention during a forward pass. The only user of transformers' AttentionInterface."""
 
 from .batch import Batch, by_input, part
 from .batch_check import batches_exactly
 from .check import examine
 from .forward import capture, capture_many
 from .patched import PatchedModule
-from .recording import FAULTS, CaptureSpec, ModelInput
+from .recording import INPUT_ERRORS, CaptureSpec, ModelInput
 from .sites import AttentionSites, Site
 
 __all__ = [
-    "FAULTS",
+    "INPUT_ERRORS",
     "AttentionSites",
     "Batch",
     "CaptureSpec",

@@ -1,10 +1,9 @@
-"""Several inputs of equal length as if they were one with more heads: arithmetic that is the same for all of them is done at once."""
+"""The attention step: some inputs of a pass attend, block of heads by block of heads, and what they computed is handed on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -12,25 +11,24 @@ from torch import Tensor
 
 from ..core.attention import BLOCK_BYTES, Layer
 from ..core.tokens import Axes
-from ..mechanisms.base import Pass, Scores
-from .interface import Call, Calls
-from .recording import Recording, all_finite, making_on, not_finite
+from ..mechanisms.base import Pass
+from .interface import AttentionCall
+from .recording import Recording, all_finite, not_finite, on_device
 from .sites import Site
 
-# What has one entry per head, and what has one per key/value head.
-BY_HEAD = ("weights", "output", "query", "projection_factors")
-BY_GROUP = ("values", "key")
+# Tensors of a Layer that each input has for itself; the others belong to the model.
+BY_INPUT = ("weights", "output", "query", "key", "values", "projection_factors")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Heads of one layer of B inputs that are equally long and see the same keys.
+    """Heads of one layer of B inputs that have equally many tokens and see the same keys.
 
-    layer   those of all inputs, one input's after the other's: weights [B H, Q, K], values [B G, K, D] and so on, `heads` B times over. Its tokens are those of the
-            first input. What belongs to the model alone is missing, but for projection_factors [B H, D, D].
-    first   the heads of the first input, as they would be alone
+    layer   the heads of all inputs, one input after the other: weights [B H, Q, K], values [B G, K, D] and so on, `heads` B times over. Its tokens are those
+            of the first input. With several inputs it has nothing of the model itself but projection_factors [B H, D, D].
+    first   the heads of the first input on its own
     axes    the tokens of each input
-    places  the numbers of the inputs in their pass
+    places  the indices of the inputs in their pass
     """
 
     layer: Layer
@@ -39,41 +37,36 @@ class Batch:
     places: tuple[int, ...]
 
     def one(self, number: int) -> Layer:
-        """The heads of one input, as they would be alone."""
+        """Return the heads of one input on its own."""
+        if len(self.axes) == 1:
+            return self.first
         return replace(self.first, **self._parts([number]), axes=self.axes[number])
 
     def some(self, numbers: Sequence[int]) -> Layer:
-        """Those of some inputs, one input's after the other's, with the tokens of the first of them."""
+        """Return the heads of some inputs, one input after the other, with the tokens of the first of them."""
         if len(numbers) == len(self.axes):
             return self.layer
         heads = self.first.heads * len(numbers)
         return replace(self.layer, **self._parts(numbers), heads=heads, axes=self.axes[numbers[0]])
 
     def select(self, heads: frozenset[int]) -> Batch | None:
-        """Only these heads of each input; None if none of them is here."""
+        """Keep only these heads of each input; None if the batch has none of them."""
         layer, first = self.layer.select(heads), self.first.select(heads)
         return None if layer is None or first is None else replace(self, layer=layer, first=first)
 
     def _parts(self, numbers: Sequence[int]) -> dict[str, Any]:
-        known = {name: getattr(self.layer, name) for name in (*BY_HEAD, *BY_GROUP)}
-        return {name: part(tensor, len(self.axes), numbers) for name, tensor in known.items() if tensor is not None}
+        tensors = {name: getattr(self.layer, name) for name in BY_INPUT}
+        return {name: part(tensor, len(self.axes), numbers) for name, tensor in tensors.items() if tensor is not None}
 
 
-# Takes what was computed together, and says what went wrong with each input.
-Take = Callable[[Batch], Sequence[Exception | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One of the inputs: its number in the pass, who records it, and the call of the attention function."""
-
-    place: int
-    recording: Recording
-    call: Call
+# Reads a batch and returns the error of each of its inputs, None where there was none.
+OnBatch = Callable[[Batch], Sequence[Exception | None]]
 
 
 def part(tensor: Tensor, size: int, numbers: Sequence[int]) -> Tensor:
-    """What a tensor [B n, ...] of `size` inputs holds of some of them, [len(numbers) n, ...]; a view if it is one."""
+    """Select some of `size` inputs, [B n, ...] -> [len(numbers) n, ...]; a view for one input and for all of them."""
+    if len(numbers) == size:
+        return tensor
     found = by_input(tensor, size)
     chosen: Tensor = found[numbers[0]] if len(numbers) == 1 else found[list(numbers)].flatten(0, 1)
     return chosen
@@ -84,94 +77,152 @@ def by_input(tensor: Tensor, size: int) -> Tensor:
     return tensor.view(size, tensor.shape[0] // size, *tensor.shape[1:])
 
 
-def fitting(calls: Calls) -> int:
-    """How many of these inputs may be computed together: as many as fit into a block, or 1 if their masks differ."""
-    if any(mask is not calls.masks[0] for mask in calls.masks):
+def most_inputs(call: AttentionCall) -> int:
+    """Return how many inputs of the call may be computed at once: as many as fit into a block, or 1 if their masks differ."""
+    if any(mask is not call.masks[0] for mask in call.masks):
         return 1
-    _, heads, queries, _ = calls.query.shape
-    return max(1, BLOCK_BYTES // (heads * queries * calls.key.shape[2] * 4))
+    return max(1, BLOCK_BYTES // (call.heads * call.query.shape[2] * call.key.shape[2] * 4))
 
 
-def attend(members: Sequence[Member], calls: Calls, take: Take) -> list[Tensor]:
-    """Outputs [H, Q, D] of each input, as the model goes on with them, zeros of those that have failed. The others are handed on together."""
-    with making_on(members[0].call.query.device):
-        sites = [member.recording.next_site(member.call) for member in members]
-        alive = [member for member, site in zip(members, sites, strict=True) if site is not None]
-        site = next((site for site in sites if site is not None), None)
-        sent = {} if site is None else _attended(site, alive, calls, take)
-    return [sent[member.place] if member.place in sent else _zeros(member.call) for member in members]
+def attend(recordings: Sequence[Recording], call: AttentionCall, on_batch: OnBatch) -> Tensor:
+    """Compute the attention of some inputs -> the outputs [B, H, Q, D] that the model continues with, zero for inputs that have failed."""
+    with on_device(call.query.device):
+        sites = [recording.next_site(call.module) for recording in recordings]
+        site = next(filter(None, sites), None)
+        if site is None:
+            return _zeros(call)
+        alive = [number for number, own in enumerate(sites) if own is not None]
+        step = _Step(site, [recordings[number] for number in alive], call.select(alive), on_batch)
+        if len(alive) == len(recordings):
+            return step.run()
+        sent = _zeros(call)
+        sent[alive] = step.run()
+        return sent
 
 
-def _attended(site: Site, members: Sequence[Member], calls: Calls, take: Take) -> dict[int, Tensor]:
-    """Place -> outputs [H, Q, D] of those that did not fail before they were handed on."""
-    weights = None
-    if not all(member.recording.attends_plainly for member in members):
-        found = [member.recording.weights(site, member.call) for member in members]
-        members = [member for member, one in zip(members, found, strict=True) if one is not None]
-        if not members:
-            return {}
-        weights = torch.cat([one for one in found if one is not None])
-    tensors, first = calls.together([member.place for member in members]), members[0].call
-    tensors["weights"] = Pass().attend(_scores(site, first, len(members), tensors)) if weights is None else weights
-    tensors["output"] = tensors["weights"] @ _by_head(tensors["value"], first)
-    finite = all_finite(by_input(tensors["output"], len(members))).tolist()
-    if not all(finite):
-        numbers = [number for number, good in enumerate(finite) if good]
-        for member, good in zip(members, finite, strict=True):
-            member.recording.failed = None if good else not_finite(site)
-        tensors = {name: part(tensor, len(members), numbers) for name, tensor in tensors.items()} if numbers else {}
-        members = [members[number] for number in numbers]
-    return _handed_on(site, members, tensors, take) if members else {}
+def _zeros(call: AttentionCall) -> Tensor:
+    return call.value.new_zeros(*call.query.shape[:3], call.value.shape[-1])
 
 
-def _scores(site: Site, call: Call, size: int, tensors: dict[str, Tensor]) -> Scores:
-    """The scores of all inputs, as if they were heads of one; they have one mask, and so one bias. `call` is that of the first."""
-    first = call.scores(site.layer, 0, call.key.shape[0])
+class _Step:
+    """One layer's attention for B inputs with one mask. A single input goes in blocks of heads; several inputs are one block."""
+
+    def __init__(self, site: Site, recordings: Sequence[Recording], call: AttentionCall, on_batch: OnBatch) -> None:
+        self._site, self._recordings, self._call, self._on_batch = site, recordings, call.contiguous(), on_batch
+        self._output = call.query.new_empty(*call.query.shape[:3], call.value.shape[-1])  # [B, H, Q, D]
+        changes = any(recording.changes_output(site) for recording in recordings)
+        self._sent = torch.empty_like(self._output) if changes else self._output
+        # The first input's Layer without weights; None at sites of another kind, which are not recorded.
+        self._layer: Any = (
+            recordings[0].layer(site, self._call, self._output[0]) if recordings[0].records(site) else None
+        )
+        self._whole: Tensor | None = None  # weights [B, H, Q, K], if a whole layer is wanted with them
+
+    def run(self) -> Tensor:
+        """Return the outputs [B, H, Q, D] that the model continues with."""
+        for low, high in self._call.blocks():
+            self._attend(low, high)
+            if all(recording.failed for recording in self._recordings):
+                break
+        for number, recording in enumerate(self._recordings):
+            if recording.failed is None and recording.spec.on_layer is not None and self._layer is not None:
+                recording.finish(self._site, replace(self._layer_of(number), weights=self._weights_of(number)))
+            if recording.failed is not None:
+                self._sent[number] = 0
+        return self._sent
+
+    def _attend(self, low: int, high: int) -> None:
+        """Compute and hand on the heads that read key/value heads `low` to `high`."""
+        size, heads = len(self._recordings), slice(low * self._call.per_group, high * self._call.per_group)
+        output = self._output[:, heads].flatten(0, 1)  # [B h, Q, D], a view
+        weights = self._weights(low, high)  # [B h, Q, K]
+        torch.matmul(weights, self._call.shared(self._call.value, low, high), out=output)
+        for recording, finite in zip(self._recordings, all_finite(by_input(output, size)).tolist(), strict=True):
+            if not finite:
+                recording.fail(not_finite(self._site))
+        if self._layer is not None:
+            weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
+            self._hand_on(weights, low, high)
+            self._keep(weights, heads)
+        if self._sent is not self._output:
+            for number, recording in enumerate(self._recordings):
+                self._sent[number, heads] = recording.leave(self._site, heads, self._output[number, heads])
+
+    def _weights(self, low: int, high: int) -> Tensor:
+        """Return weights [B h, Q, K] under each input's mechanism; zero for an input whose mechanism failed."""
+        if all(recording.attends_plainly(self._site) for recording in self._recordings):
+            return Pass().attend(self._call.scores(self._site.layer, low, high))
+        found = [
+            recording.weights(self._site, self._call.select([number]).scores(self._site.layer, low, high))
+            for number, recording in enumerate(self._recordings)
+        ]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def _hand_on(self, weights: Tensor, low: int, high: int) -> None:
+        """Give the block of the inputs that have not failed to `on_batch`."""
+        size, alive = len(self._recordings), [n for n, one in enumerate(self._recordings) if one.failed is None]
+        if not alive:
+            return
+        heads = slice(low * self._call.per_group, high * self._call.per_group)
+        first = _cut(self._layer_of(alive[0]), heads, part(weights, size, alive[:1]), low, high)
+        layer = first
+        if len(alive) > 1:
+            call, factors = self._call.select(alive), first.projection_factors
+            layer = replace(
+                first,
+                heads=first.heads * len(alive),
+                weights=part(weights, size, alive),
+                output=part(self._output.flatten(0, 1), size, alive),
+                query=call.query.flatten(0, 1),  # [B, H, Q, D'] -> [B H, Q, D']
+                key=call.key.flatten(0, 1),
+                values=call.value.flatten(0, 1),
+                projection=None,
+                projection_factors=None if factors is None else factors.repeat(len(alive), 1, 1),
+                query_weights=None,
+                key_weights=None,
+            )
+        chosen = [self._recordings[number] for number in alive]
+        batch = Batch(layer, first, tuple(one.axes for one in chosen), tuple(one.row for one in chosen))
+        for recording, error in zip(chosen, self._on_batch(batch), strict=True):
+            if error is not None:
+                recording.fail(error)
+
+    def _layer_of(self, number: int) -> Layer:
+        """Return the whole layer of an input, without its weights."""
+        layer: Layer = self._layer
+        if number == 0:
+            return layer
+        recording, call = self._recordings[number], self._call
+        return replace(
+            layer,
+            values=call.value[number],
+            output=self._output[number],
+            query=call.query[number],
+            key=call.key[number],
+            axes=recording.axes,
+        )
+
+    def _keep(self, weights: Tensor, heads: slice) -> None:
+        """Keep the weights [B h, Q, K] of a block, if whole layers are wanted with them."""
+        if not any(recording.spec.whole for recording in self._recordings):
+            return
+        block, count = by_input(weights, len(self._recordings)), self._call.heads
+        if block.shape[1] == count:
+            self._whole = block
+            return
+        if self._whole is None:
+            self._whole = weights.new_empty(block.shape[0], count, *block.shape[2:])
+        self._whole[:, heads] = block
+
+    def _weights_of(self, number: int) -> Tensor:
+        return self._output.new_empty(0) if self._whole is None else self._whole[number]
+
+
+def _cut(layer: Layer, heads: slice, weights: Tensor, low: int, high: int) -> Layer:
+    """Return the heads of a whole layer that read key/value heads `low` to `high`, with their weights [h, Q, K]."""
+    by_head = ("output", "query", "projection", "projection_factors", "query_weights", "key_weights")
+    tensors = {name: getattr(layer, name) for name in by_head}
+    cut = {name: tensor[heads] for name, tensor in tensors.items() if tensor is not None}
     return replace(
-        first,
-        heads=first.heads * size,
-        query=tensors["query"],
-        key=_by_head(tensors["key"], call),
-        bias=first.bias if first.bias is None or first.bias.shape[0] == 1 else first.bias.repeat(size, 1, 1),
-        sink=None if first.sink is None else first.sink.repeat(size, 1, 1),
+        layer, heads=layer.heads[heads], weights=weights, values=layer.values[low:high], key=layer.key[low:high], **cut
     )
-
-
-def _by_head(shared: Tensor, call: Call) -> Tensor:
-    """Keys or values [B G, K, D] of key/value heads -> one for each query head that reads them, [B H, K, D]."""
-    per_group = call.query.shape[0] // call.key.shape[0]
-    return shared if per_group == 1 else shared.repeat_interleave(per_group, dim=0)
-
-
-def _handed_on(site: Site, members: Sequence[Member], tensors: dict[str, Tensor], take: Take) -> dict[int, Tensor]:
-    """Place -> outputs [H, Q, D]; by now nothing has failed."""
-    size, outputs = len(members), by_input(tensors["output"], len(members))
-    dtype = torch.promote_types(tensors["weights"].dtype, torch.float32)
-    first = members[0].recording.base(site, members[0].call, outputs[0])
-    factors = first.projection_factors
-    layer = replace(
-        first,
-        heads=first.heads * size,
-        weights=tensors["weights"].to(dtype),
-        values=tensors["value"],
-        output=tensors["output"],
-        query=tensors["query"],
-        key=tensors["key"],
-        projection=None,
-        projection_factors=None if factors is None else factors.repeat(size, 1, 1),
-        query_weights=None,
-        key_weights=None,
-    )
-    first = replace(first, weights=part(layer.weights, size, [0]))
-    axes, places = (tuple(member.recording.axes for member in members), tuple(member.place for member in members))
-    together = Batch(layer, first, axes, places)
-    for member, failed in zip(members, take(together), strict=True):
-        member.recording.failed = failed
-    return {
-        member.place: member.recording.done(site, outputs[number], partial(together.one, number))
-        for number, member in enumerate(members)
-    }
-
-
-def _zeros(call: Call) -> Tensor:
-    return call.value.new_zeros(*call.query.shape[:2], call.value.shape[-1])

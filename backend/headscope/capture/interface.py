@@ -1,11 +1,11 @@
-"""Headscope's own attention function: the model's arithmetic, block of heads by block of heads, each handed on and dropped."""
+"""Headscope's attention function, registered with transformers, and its mask function of the same name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -23,7 +23,7 @@ NAME = "headscope"
 
 @dataclass(frozen=True)
 class Mask:
-    """An additive mask taken apart: which keys may be attended to, and what is added where they may."""
+    """An additive mask split into the keys that may be attended to and the bias that is added there."""
 
     keys: Keys
     blocked: Tensor | None = None  # [1, Q, K]
@@ -31,47 +31,8 @@ class Mask:
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call of the attention function, as the model made it for one input: query [H, Q, D'], key [G, K, D'], value [G, K, D]."""
-
-    module: Any
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    mask: Mask
-    scaling: float
-    softcap: float | None
-    sink: Tensor | None
-
-    def scores(self, layer: int, low: int, high: int) -> Scores:
-        """Of key/value heads low to high: those of the query heads that read them."""
-        per_group = self.query.shape[0] // self.key.shape[0]
-        heads = slice(low * per_group, high * per_group)
-        bias = self.mask.bias
-        return Scores(
-            layer,
-            tuple(range(heads.start, heads.stop)),
-            self.query[heads],
-            self.key[low:high].repeat_interleave(per_group, dim=0),
-            self.scaling,
-            self.softcap,
-            bias if bias is None or bias.shape[0] == 1 else bias[heads],
-            self.mask.blocked,
-            None if self.sink is None else self.sink[heads],
-        )
-
-    def blocks(self) -> Iterator[tuple[int, int]]:
-        """Ranges of key/value heads whose weights together fit into a block."""
-        groups, keys = self.key.shape[:2]
-        per_group = self.query.shape[0] // groups
-        size = max(1, BLOCK_BYTES // (per_group * self.query.shape[1] * keys * 4))
-        for low in range(0, groups, size):
-            yield low, min(low + size, groups)
-
-
-@dataclass(frozen=True)
-class Calls:
-    """The same of several inputs at a time: query [B, H, Q, D'], key [B, G, K, D'], value [B, G, K, D], and a mask for each."""
+class AttentionCall:
+    """One call of the attention function with B inputs: query [B, H, Q, D'], key [B, G, K, D'], value [B, G, K, D], and a mask per input."""
 
     module: Any
     query: Tensor
@@ -80,46 +41,98 @@ class Calls:
     masks: Sequence[Mask]
     scaling: float
     softcap: float | None
-    sink: Tensor | None
+    sink: Tensor | None  # [H, 1, 1]
 
-    def one(self, place: int) -> Call:
-        """The call of one input."""
-        tensors = (self.query[place], self.key[place], self.value[place])
-        return Call(self.module, *tensors, self.masks[place], self.scaling, self.softcap, self.sink)
+    @property
+    def per_group(self) -> int:
+        """Query heads that share one key/value head."""
+        return self.query.shape[1] // self.key.shape[1]
 
-    def together(self, places: Sequence[int]) -> dict[str, Tensor]:
-        """Query, key and value of some inputs, one input's heads after the other's."""
-        first, last = places[0], places[-1] + 1
-        chosen = slice(first, last) if last - first == len(places) else list(places)
-        return {name: getattr(self, name)[chosen].flatten(0, 1) for name in ("query", "key", "value")}
+    @property
+    def heads(self) -> int:
+        """Number of query heads H."""
+        return self.query.shape[1]
+
+    def select(self, inputs: Sequence[int]) -> AttentionCall:
+        """Return the call with only these inputs; consecutive inputs are views."""
+        first, last = inputs[0], inputs[-1] + 1
+        if last - first == len(inputs) == len(self.masks):
+            return self
+        rows = slice(first, last) if last - first == len(inputs) else list(inputs)
+        query, key, value = self.query[rows], self.key[rows], self.value[rows]
+        return replace(self, query=query, key=key, value=value, masks=[self.masks[place] for place in inputs])
+
+    def contiguous(self) -> AttentionCall:
+        """Return the call such that input and head of its tensors can become one axis without a copy."""
+        if len(self.masks) == 1:
+            return self
+        return replace(self, query=self.query.contiguous(), key=self.key.contiguous(), value=self.value.contiguous())
+
+    def scores(self, layer: int, low: int, high: int) -> Scores:
+        """Return the scores of all inputs for the query heads that read key/value heads `low` to `high`; the inputs must share one mask.
+
+        Input and head become one axis, one input after the other: [B, h, Q, K] -> [B h, Q, K].
+        """
+        size, heads, bias = len(self.masks), slice(low * self.per_group, high * self.per_group), self.masks[0].bias
+        bias = bias if bias is None or bias.shape[0] == 1 else _repeated(bias[heads], size)
+        return Scores(
+            layer=layer,
+            heads=tuple(range(heads.start, heads.stop)) * size,
+            query=self.query[:, heads].flatten(0, 1),  # [B h, Q, D']
+            key=self.shared(self.key, low, high),  # [B h, K, D']
+            scaling=self.scaling,
+            softcap=self.softcap,
+            bias=bias,
+            blocked=self.masks[0].blocked,
+            sink=None if self.sink is None else _repeated(self.sink[heads], size),
+        )
+
+    def shared(self, tensor: Tensor, low: int, high: int) -> Tensor:
+        """Keys or values [B, G, K, D] of key/value heads `low` to `high` -> one for each query head that reads them, [B h, K, D]."""
+        chosen = tensor[:, low:high].flatten(0, 1)
+        return chosen if self.per_group == 1 else chosen.repeat_interleave(self.per_group, dim=0)
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Yield ranges of key/value heads whose weights fit into a block: a single range for several inputs, which fit by choice."""
+        groups, keys = self.key.shape[1:3]
+        size = max(1, BLOCK_BYTES // (self.per_group * self.query.shape[2] * keys * 4))
+        if len(self.masks) > 1:
+            size = groups
+        for low in range(0, groups, size):
+            yield low, min(low + size, groups)
+
+
+def _repeated(tensor: Tensor, size: int) -> Tensor:
+    """[h, ...] -> [B h, ...], the same for each of `size` inputs."""
+    return tensor if size == 1 else tensor.repeat(size, 1, 1)
 
 
 class Recorder(Protocol):
-    """Who computes attention during a forward pass of capture(); `size` inputs of equal length go through the model together, none of them padded."""
+    """Computes attention during a forward pass of capture(), for `size` inputs of equal length without padding."""
 
     masks: Masks
     size: int
 
-    def attend(self, calls: Calls) -> Tensor:
-        """The heads' outputs [B, H, Q, D]."""
+    def attend(self, call: AttentionCall) -> Tensor:
+        """Return the heads' outputs [B, H, Q, D]."""
 
     def replay(self, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any], module: Any) -> Tensor | None:
-        """The outputs [B, Q, H, D] when a layer is run again; None in an ordinary forward pass."""
+        """Return the outputs [B, Q, H, D] while a layer is run again, None in an ordinary forward pass."""
 
 
-class Attending(Protocol):
-    """Who computes attention of a module at all other times, if it attends by a mechanism."""
+class ModuleAttention(Protocol):
+    """Computes the attention of a module that attends by a mechanism, outside of capture()."""
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any]) -> Tensor:
-        """The outputs [B, Q, H, D] of a batch."""
+        """Return the outputs [B, Q, H, D] of a batch."""
 
 
 _recorder: ContextVar[Recorder | None] = ContextVar("headscope_recorder", default=None)
-STANDING = "headscope_standing"  # attribute of a module that calls the attention function: its Attending
+PATCH = "headscope_patch"  # attribute of a module that calls the attention function: its ModuleAttention
 
 
 class Masks:
-    """Masks taken apart. Layers mostly share one, so the last few answers are kept."""
+    """A cache of the last few masks: most layers share one."""
 
     def __init__(self) -> None:
         self._known: list[tuple[Tensor | None, Tensor | None, list[Mask]]] = []
@@ -127,7 +140,7 @@ class Masks:
     def read(
         self, mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.device, size: int = 1
     ) -> list[Mask]:
-        """Of each of `size` inputs: mask [1 or B, 1 or H, Q, K] additive or bool, and a bias of the same shape that is added, too."""
+        """Return the mask of each of `size` inputs. `mask` [1 or B, 1 or H, Q, K] is additive or bool; `bias`, of the same shape, is added."""
         for known_mask, known_bias, found in self._known:
             if known_mask is mask and known_bias is bias:
                 return found
@@ -136,13 +149,13 @@ class Masks:
         for place in range(size):
             row = (_row(mask, place), _row(bias, place))
             same = bool(found) and all(map(_equal, row, first))
-            found.append(found[0] if same else _take_apart(*row, keys, device))
+            found.append(found[0] if same else _parse(*row, keys, device))
         self._known = [(mask, bias, found), *self._known[:3]]
         return found
 
 
 def _row(batch: Tensor | None, place: int) -> Tensor | None:
-    """What a mask or bias [1 or B, 1 or H, Q, K] says of one input."""
+    """[1 or B, 1 or H, Q, K] -> [1 or H, Q, K] of one input."""
     return None if batch is None else batch[place if batch.shape[0] > 1 else 0]
 
 
@@ -150,28 +163,28 @@ def _equal(one: Tensor | None, other: Tensor | None) -> bool:
     return one is other or (one is not None and other is not None and torch.equal(one, other))
 
 
-def _take_apart(mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.device) -> Mask:
-    """Mask and bias [1 or H, Q, K] of one input."""
+def _parse(mask: Tensor | None, bias: Tensor | None, keys: int, device: torch.device) -> Mask:
+    """Split the mask and bias [1 or H, Q, K] of one input."""
     added = None if bias is None or not bool(bias.any()) else bias[..., :keys].to(device)
     if mask is None:
         return Mask(Keys("all"), None, added)
-    allowed, rest = split(mask[..., :keys].to(device))
+    allowed, rest = split_mask(mask[..., :keys].to(device))
     if bool((allowed != allowed[:1]).any()):
-        raise Unsupported("Every head of this model has a mask of its own, which can't be analysed in this version.")
-    allowed = allowed[:1]
+        raise Unsupported("Every head of this model has a mask of its own, which Headscope does not support.")
+    allowed = allowed[:1]  # [1, Q, K]
     if rest is not None:
         added = rest if added is None else added + rest
     if bool(allowed.all()):
         return Mask(Keys("all"), None, added)
     if not bool(allowed.any(-1).all()):
-        raise Unsupported("Some tokens of this input may attend to nothing at all.")
+        raise Unsupported("Some tokens of this input may not attend to any token.")
     square = allowed.shape[1] == allowed.shape[2]
     causal = square and torch.equal(allowed[0], torch.ones_like(allowed[0]).tril())
     return Mask(Keys("prefix") if causal else Keys("mask", allowed[0]), ~allowed, added)
 
 
-def split(mask: Tensor) -> tuple[Tensor, Tensor | None]:
-    """A mask, additive or bool: where one may look, and what is added there; None for nothing."""
+def split_mask(mask: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Split an additive or bool mask into where attention is allowed (bool) and what is added there (None if that is zero)."""
     if mask.dtype == torch.bool:
         return mask, None
     allowed = mask > torch.finfo(mask.dtype).min / 2
@@ -194,50 +207,48 @@ def attention(
     indices: Tensor | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """Query [B, H, Q, D'], key and value [B, G, K, D] -> output [B, Q, H, D]. The signature is that of transformers' AttentionInterface."""
+    """Query [B, H, Q, D'], key and value [B, G, K, D] -> output [B, Q, H, D], with the signature of transformers' AttentionInterface."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     s_aux = sinks if s_aux is None else s_aux
     if indices is not None:
-        attention_mask = _only(indices, attention_mask, key.shape[2])
+        attention_mask = _without_unselected(indices, attention_mask, key.shape[2])
     arguments = {"mask": attention_mask, "bias": position_bias, "scaling": scaling, "softcap": softcap, "sink": s_aux}
     recorder = _recorder.get()
     if recorder is None:
-        standing: Attending | None = getattr(module, STANDING, None)
-        if standing is None:
+        patch: ModuleAttention | None = getattr(module, PATCH, None)
+        if patch is None:
             raise RuntimeError(
                 "Headscope's attention runs only inside capture() and in modules that attend by a mechanism"
             )
-        return standing.attend(module, query, key, value, {**arguments, "dropout": dropout}), None
+        return patch.attend(module, query, key, value, {**arguments, "dropout": dropout}), None
     again = recorder.replay(query, key, value, arguments, module)
     if again is not None:
         return again, None
     if query.shape[0] != recorder.size:
         raise Unsupported(
-            "This model cuts the input into several pieces that attend apart, which can't be analysed in this version."
+            "This model splits its input into pieces that attend separately, which Headscope does not support."
         )
-    sink = None if s_aux is None else s_aux.reshape(query.shape[1], -1, 1)
+    sink = None if s_aux is None else s_aux.reshape(query.shape[1], -1, 1)  # [H] -> [H, 1, 1]
     masks = recorder.masks.read(attention_mask, position_bias, key.shape[2], query.device, recorder.size)
-    calls = Calls(module, query, key, value, masks, float(scaling), softcap, sink)
-    return recorder.attend(calls).transpose(1, 2).contiguous(), None
+    call = AttentionCall(module, query, key, value, masks, float(scaling), softcap, sink)
+    return recorder.attend(call).transpose(1, 2).contiguous(), None  # [B, H, Q, D] -> [B, Q, H, D]
 
 
-def _only(indices: Tensor, mask: Tensor | None, keys: int) -> Tensor:
-    """The mask [1, 1, Q, K] without the keys that a sparse layer did not choose; indices [1, Q, k] are those it did."""
-    left_out = torch.ones(*indices.shape[:-1], keys, dtype=torch.bool, device=indices.device).scatter(
-        -1, indices, False
-    )
+def _without_unselected(indices: Tensor, mask: Tensor | None, keys: int) -> Tensor:
+    """Block the keys that a sparse layer did not select, in a mask [1, 1, Q, K]; `indices` [1, Q, k] are the selected ones."""
+    unselected = torch.ones(*indices.shape[:-1], keys, dtype=torch.bool, device=indices.device)
+    unselected = unselected.scatter(-1, indices, False).unsqueeze(1)  # [1, Q, K] -> [1, 1, Q, K]
     if mask is None:
-        return ~left_out.unsqueeze(1)
-    return mask[..., :keys].masked_fill(
-        left_out.unsqueeze(1), False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
-    )
+        return ~unselected
+    return mask[..., :keys].masked_fill(unselected, False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min)
 
 
-def plain(query: Tensor, key: Tensor, value: Tensor, arguments: dict[str, Any]) -> Tensor:
-    """Attention of a whole batch, query [B, H, Q, D'] -> output [B, Q, H, D]; nothing of it is recorded."""
+def plain_attention(query: Tensor, key: Tensor, value: Tensor, arguments: dict[str, Any]) -> Tensor:
+    """Attention of a whole batch without recording: query [B, H, Q, D'] -> output [B, Q, H, D]."""
     per_group = query.shape[1] // key.shape[1]
+    # [B, G, K, D] -> [B, H, K, D]
     key, value = key.repeat_interleave(per_group, dim=1), value.repeat_interleave(per_group, dim=1)
-    logits = query @ key.mT * arguments["scaling"]
+    logits = query @ key.mT * arguments["scaling"]  # [B, H, Q, K]
     if arguments["softcap"] is not None:
         logits = (logits / arguments["softcap"]).tanh() * arguments["softcap"]
     if arguments["bias"] is not None:
@@ -249,43 +260,44 @@ def plain(query: Tensor, key: Tensor, value: Tensor, arguments: dict[str, Any]) 
     if arguments["sink"] is None:
         weights = logits.softmax(-1)
     else:
+        # [H] -> [B, H, Q, 1]
         sink = arguments["sink"].reshape(1, logits.shape[1], -1, 1).expand(logits.shape[0], -1, logits.shape[2], 1)
         weights = torch.cat([logits, sink], dim=-1).softmax(-1)[..., :-1]
-    output: Tensor = (weights @ value).transpose(1, 2)
+    output: Tensor = (weights @ value).transpose(1, 2)  # [B, H, Q, D] -> [B, Q, H, D]
     return output
 
 
-# Both under the same name: an attention function without a mask function would silently get no mask at all.
+# Both need the same name: without a mask function, transformers silently passes no mask.
 AttentionInterface.register(NAME, attention)
 AttentionMaskInterface.register(NAME, eager_mask)
 
 
-def current(module: Any) -> str:
-    """The attention implementation a module uses now."""
+def implementation_of(module: Any) -> str:
+    """Return the module's current attention implementation."""
     # transformers has no public name for it
     return str(getattr(module.config, "_attn_implementation", ""))
 
 
 @contextmanager
-def implementation(module: Any, name: str) -> Iterator[None]:
-    """Run the module in eval mode with attention implementation `name`; everything is restored afterwards. Hold the module's lock."""
+def attending_with(name: str, module: Any) -> Iterator[None]:
+    """Run the module in eval mode with attention implementation `name` and restore both afterwards. The caller holds the module's lock."""
     with evaluating(module), configured(module):
         module.set_attn_implementation(name)
-        if current(module) != name:
+        if implementation_of(module) != name:
             raise Unsupported(
-                "This model's attention does not go through transformers' AttentionInterface, so it can't be captured."
+                "This model's attention does not go through transformers' AttentionInterface, so it cannot be captured."
             )
         yield
 
 
-def recorded() -> bool:
-    """Whether a forward pass of capture() is going on."""
+def is_recording() -> bool:
+    """Return whether a forward pass of capture() is running."""
     return _recorder.get() is not None
 
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """Within this context the attention function hands its calls to the recorder."""
+    """Send all calls of the attention function to the recorder."""
     token = _recorder.set(recorder)
     try:
         yield

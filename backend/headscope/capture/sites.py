@@ -1,4 +1,4 @@
-"""What a model's attention is made of: every place where it attends, and what can be proven about the way in and out."""
+"""The sites where a model attends, and what is known about the modules before and after them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..core.attention import Kind, Norm
@@ -17,17 +18,17 @@ from .affine import matrix
 
 @dataclass(frozen=True)
 class HeadProjection:
-    """A stretch of the output of a linear module that becomes the queries, or the keys, of all heads: [Q, ...] -> [H, Q, D']."""
+    """The part of a linear module's output that becomes the queries, or the keys, of all heads: [Q, ...] -> [H, Q, D']."""
 
     module: str
     offset: int
-    stride: int  # how far a head's part is from the next one's
+    stride: int  # from one head's part to the next
     width: int
 
 
 @dataclass(frozen=True)
 class NormForm:
-    """What a normalisation computes: over the mean or not, and whether its gain is the weight or 1 + weight."""
+    """The form of a normalisation: whether it subtracts the mean, and whether its gain is the weight or 1 + weight."""
 
     centred: bool
     plus_one: bool
@@ -36,9 +37,9 @@ class NormForm:
 
 @dataclass(frozen=True)
 class Site:
-    """One place where the model attends. Sites stand in the order of the forward pass; a layer that is used twice has two.
+    """A place where the model attends. Sites come in the order of the forward pass; a layer that is used twice has two.
 
-    `layer` counts the layers of its kind; `missing` says, for every need that this place can't meet, why.
+    `layer` counts the layers of its kind. `missing` maps each capability that the site lacks to the reason.
     """
 
     kind: Kind
@@ -50,7 +51,7 @@ class Site:
     block: str | None = None
     projection: str | None = None
     norm: str | None = None
-    norm_form: NormForm | None = None  # of models that normalise the sum itself (post-LN)
+    norm_form: NormForm | None = None  # if the sum itself is normalised (post-LN)
     query: HeadProjection | None = None
     key: HeadProjection | None = None
     missing: dict[str, str] = field(default_factory=dict)
@@ -58,9 +59,9 @@ class Site:
 
 @dataclass(frozen=True)
 class AttentionSites:
-    """All places of a model, proven equal to its eager attention on a probe. `captured` is False where only eager's own weights are available.
+    """All sites of a model, verified against its eager attention on a probe. `captured` is False if only the weights that eager returns are available.
 
-    `faults` holds the kinds of attention for which the model returns something other than weights, and what is wrong with it.
+    `faults` maps kinds of attention for which the model returns something other than weights to what is wrong.
     """
 
     all: tuple[Site, ...]
@@ -68,7 +69,7 @@ class AttentionSites:
     faults: Mapping[Kind, str] = field(default_factory=dict)
 
     def of(self, kind: Kind) -> tuple[Site, ...]:
-        """The places of one kind of attention, in order of layers. Raises Unsupported if there is none."""
+        """Return the sites of one kind of attention, in order of layers. Raises Unsupported if there are none."""
         kinds = {site.kind for site in self.all}
         if kind == "self" and "encoder" in {*kinds, *self.faults}:
             kind = "encoder"
@@ -81,7 +82,7 @@ class AttentionSites:
         return found
 
     def missing(self, kind: Kind) -> dict[str, str]:
-        """Need -> why this model can't meet it, for one kind of attention."""
+        """Return missing capability -> reason, for one kind of attention."""
         sites = self.of(kind)
         missing = {need: reason for site in sites for need, reason in site.missing.items()}
         if len({site.heads for site in sites}) > 1:
@@ -89,8 +90,8 @@ class AttentionSites:
         missing |= by_mask(cross=sites[0].kind == "cross", causal=any(site.causal for site in sites))
         return {need: reason for need, reason in missing.items() if need in CAPABILITIES}
 
-    def place(self, kind: Kind, layer: int) -> Site:
-        """The place of one layer. Raises Unknown."""
+    def at(self, kind: Kind, layer: int) -> Site:
+        """Return the site of a layer. Raises Unknown."""
         for site in self.of(kind):
             if site.layer == layer:
                 return site
@@ -98,7 +99,7 @@ class AttentionSites:
 
 
 def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:
-    """A normalisation module at the statistics of `summed` [Q, d]."""
+    """Return a normalisation module at the statistics of `summed` [Q, d]."""
     variance = summed.var(-1, unbiased=False) if form.centred else summed.square().mean(-1)
     gain = module.weight + 1 if form.plus_one else module.weight
     shift = getattr(module, "bias", None)
@@ -107,10 +108,8 @@ def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:
 
 
 def head_weights(module: Any, part: HeadProjection, heads: int) -> Tensor:
-    """The rows of a linear module's matrix that make a head's query or key: [H, d, D']."""
-    import torch
-
-    rows = matrix(module)
+    """Return the rows of a linear module's matrix that make each head's query or key: [H, d, D']."""
+    rows = matrix(module)  # [output, d]
     pieces = [
         rows[part.offset + head * part.stride : part.offset + head * part.stride + part.width] for head in range(heads)
     ]
@@ -118,6 +117,6 @@ def head_weights(module: Any, part: HeadProjection, heads: int) -> Tensor:
 
 
 def split_projection(module: Any, heads: int) -> Tensor:
-    """Each head's part of the output projection: [H, D, d]."""
-    rows = matrix(module)  # [d, H * D]
-    return rows.mT.reshape(heads, -1, rows.shape[0])
+    """Return each head's part of the output projection: [H, D, d]."""
+    rows = matrix(module)  # [d, H D]
+    return rows.mT.reshape(heads, -1, rows.shape[0])  # [H D, d] -> [H, D, d]

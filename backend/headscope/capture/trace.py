@@ -1,10 +1,11 @@
-"""What stands around attention, found by following numbers on a probe: never by the names that architectures give their modules."""
+"""The modules around attention, found by following tensors through a probe, never by the names that architectures give them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,16 +13,16 @@ from torch import Tensor
 
 from ..core.attention import Kind
 from . import affine
-from .interface import Call
+from .interface import AttentionCall
 from .sites import HeadProjection, NormForm, Site, norm_at
 
 CLOSE = 1e-5
-ROUNDINGS = 4  # of the epsilon of half precision, where that is more
+ROUNDINGS = 4  # multiple of the arithmetic's epsilon that is tolerated in half precision
 
 
 @dataclass
 class TraceEvent:
-    """One call of a module: name, what went in and what came out, as [tokens, features]."""
+    """One call of a module: its name, input and output, as [tokens, features]."""
 
     name: str
     module: Any
@@ -30,54 +31,49 @@ class TraceEvent:
 
 
 @dataclass
-class Attended:
-    """One call of the attention function, between the events before and after it."""
+class AttentionEvent:
+    """One call of the attention function, after the first `place` events of the trace."""
 
-    call: Call
-    output: Tensor  # [Q, H * D]
+    call: AttentionCall
+    output: Tensor  # [Q, H D]
     place: int
     kind: Kind = "self"
 
 
 @dataclass
 class Trace:
-    """Everything that a forward pass called, in order."""
+    """All calls of a forward pass, in order."""
 
     events: list[TraceEvent] = field(default_factory=list)
-    attended: list[Attended] = field(default_factory=list)
-    entered: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)  # what modules got, and when
+    attention: list[AttentionEvent] = field(default_factory=list)
+    entered: dict[str, list[tuple[int, Tensor]]] = field(default_factory=dict)  # module -> its inputs, and when
 
-    def note(self, call: Call, output: Tensor) -> None:
-        """Remember a call of the attention function; output [H, Q, D]."""
-        self.attended.append(Attended(call, _flat(output), len(self.events)))
+    def add(self, call: AttentionCall, output: Tensor) -> None:
+        """Add a call of the attention function; output [H, Q, D]."""
+        flat = output.transpose(0, 1).reshape(output.shape[1], -1)  # [H, Q, D] -> [Q, H D]
+        self.attention.append(AttentionEvent(call, flat, len(self.events)))
 
 
 @contextmanager
-def traced(module: Any) -> Iterator[Trace]:
-    """Within this context every call of a part of the module is noted."""
+def trace_modules(module: Any) -> Iterator[Trace]:
+    """Trace every call of a part of the module."""
     trace, handles = Trace(), []
 
-    def noting(name: str) -> tuple[Callable[..., None], Callable[..., None]]:
-        def entering(part: Any, args: Any, kwargs: Any) -> None:
-            given = _tensor((*args, *kwargs.values()))
-            if given is not None:
-                trace.entered.setdefault(name, []).append((len(trace.events), given))
+    def enter(name: str, part: Any, args: Any, kwargs: Any) -> None:
+        entered = _first_tensor((*args, *kwargs.values()))
+        if entered is not None:
+            trace.entered.setdefault(name, []).append((len(trace.events), entered))
 
-        def leaving(part: Any, args: Any, kwargs: Any, output: Any) -> None:
-            given, made = (
-                _tensor((*args, *kwargs.values())),
-                _tensor(output if isinstance(output, tuple) else (output,)),
-            )
-            if given is not None and made is not None:
-                trace.events.append(TraceEvent(name, part, given, made))
-
-        return entering, leaving
+    def leave(name: str, part: Any, args: Any, kwargs: Any, output: Any) -> None:
+        entered = _first_tensor((*args, *kwargs.values()))
+        left = _first_tensor(output if isinstance(output, tuple) else (output,))
+        if entered is not None and left is not None:
+            trace.events.append(TraceEvent(name, part, entered, left))
 
     for name, part in module.named_modules():
-        entering, leaving = noting(name)
         handles += [
-            part.register_forward_pre_hook(entering, with_kwargs=True),
-            part.register_forward_hook(leaving, with_kwargs=True),
+            part.register_forward_pre_hook(partial(enter, name), with_kwargs=True),
+            part.register_forward_hook(partial(leave, name), with_kwargs=True),
         ]
     try:
         yield trace
@@ -86,61 +82,58 @@ def traced(module: Any) -> Iterator[Trace]:
             handle.remove()
 
 
-def describe(site: Site, trace: Trace, index: int, module: Any) -> Site:
-    """The site with whatever the trace proves about it, and why the rest can't be had."""
-    attended = trace.attended[index]
+def describe_site(site: Site, trace: Trace, index: int, module: Any) -> Site:
+    """Add to the site the modules around it that the trace shows, and why others are missing."""
+    event = trace.attention[index]
     lists = {name for name, part in module.named_modules() if isinstance(part, torch.nn.ModuleList)}
     site = replace(site, block=_block(str(site.module), lists), missing=dict(site.missing))
-    later = trace.attended[index + 1].place if index + 1 < len(trace.attended) else len(trace.events)
-    earlier = trace.attended[index - 1].place if index else 0
+    later = trace.attention[index + 1].place if index + 1 < len(trace.attention) else len(trace.events)
+    earlier = trace.attention[index - 1].place if index else 0
     for find in (_with_projection, _with_residual, _with_bilinear, _with_hidden):
-        site = find(site, trace, attended, (earlier, later))
+        site = find(site, trace, event, (earlier, later))
     return site
 
 
-def _with_projection(site: Site, trace: Trace, attended: Attended, span: tuple[int, int]) -> Site:
-    """The outermost linear module that takes the heads' outputs, if all others that take them are parts of it or have it as a part."""
+def _with_projection(site: Site, trace: Trace, attention: AttentionEvent, span: tuple[int, int]) -> Site:
+    """Find the outermost linear module that takes the heads' outputs, if all others that take them contain it or are parts of it."""
     readers = [
         event
-        for event in trace.events[attended.place : span[1]]
-        if _equal(event.input, attended.output) and not _equal(event.input, event.output)
+        for event in trace.events[attention.place : span[1]]
+        if _equal(event.input, attention.output) and not _equal(event.input, event.output)
     ]
-    linear = [event for event in readers if _affine(event)]
+    linear = [event for event in readers if _is_affine(event)]
     if linear and all(_nested(event.name, linear[-1].name) for event in readers):  # modules return after their parts
         return replace(site, projection=linear[-1].name)
-    site.missing["projection"] = "The heads' outputs do not go straight into one linear projection."
+    site.missing["projection"] = "The heads' outputs do not go directly into a single linear projection."
     return site
 
 
 def _nested(one: str, other: str) -> bool:
-    """Whether one of two modules is the other or a part of it, by their names."""
+    """Return whether one of two modules, given by name, is the other or a part of it."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
-def _with_residual(site: Site, trace: Trace, attended: Attended, span: tuple[int, int]) -> Site:
-    """The sum x + y must enter a normalisation of the same layer, and x must be a tensor that was there before."""
-    site.missing["residual"] = "No residual connection of a known form was found around its attention."
+def _with_residual(site: Site, trace: Trace, attention: AttentionEvent, span: tuple[int, int]) -> Site:
+    """Find the sum x + y that enters a normalisation of the same layer, where y is the projection's output and x an earlier tensor."""
+    site.missing["residual"] = "No residual connection of a supported form was found around its attention."
     if site.projection is None or site.block is None:
         return site
     inside = f"{site.block}."
-    after = [event for event in trace.events[attended.place : span[1]] if event.name.startswith(inside)]
+    after = [event for event in trace.events[attention.place : span[1]] if event.name.startswith(inside)]
     projected = next(event.output for event in after if event.name == site.projection)
-    start = max((place for place, _ in trace.entered.get(site.block, ()) if place <= attended.place), default=0)
-    before = [event for event in trace.events[start : attended.place] if event.name.startswith(inside)]
+    start = max((place for place, _ in trace.entered.get(site.block, ()) if place <= attention.place), default=0)
+    before = [event for event in trace.events[start : attention.place] if event.name.startswith(inside)]
     candidates = [given for place, given in trace.entered.get(site.block, ()) if place == start]
     candidates += [tensor for event in before for tensor in (event.input, event.output)]
-    candidates += _entered_inside(trace, inside, start, attended.place)
+    candidates += _entered_inside(trace, inside, start, attention.place)
     for event in after:
-        if not _norm(event) or event.input.shape != projected.shape:
+        if not _is_norm(event) or event.input.shape != projected.shape:
             continue
         residual = event.input - projected
-        if not any(one.shape == residual.shape and _near(one, residual) for one in candidates):
+        if not any(_near(one, residual) for one in candidates):
             continue
         found = replace(site, norm=event.name, missing={k: v for k, v in site.missing.items() if k != "residual"})
-        reads_it = any(
-            _linear(one) and one.input.shape == residual.shape and _near(one.input, residual) for one in before
-        )
-        if not reads_it:
+        if not any(_is_linear(one) and _near(one.input, residual) for one in before):
             return found  # attention reads a normalised copy: pre-LN
         form = _form(event)
         return site if form is None else replace(found, norm_form=form)
@@ -148,7 +141,7 @@ def _with_residual(site: Site, trace: Trace, attended: Attended, span: tuple[int
 
 
 def _entered_inside(trace: Trace, inside: str, start: int, stop: int) -> list[Tensor]:
-    """What parts of the layer got that have not returned yet when attention runs."""
+    """Return the inputs of the layer's parts that were called between two events, including those that have not returned yet."""
     return [
         given
         for name, calls in trace.entered.items()
@@ -159,7 +152,7 @@ def _entered_inside(trace: Trace, inside: str, start: int, stop: int) -> list[Te
 
 
 def _form(event: TraceEvent) -> NormForm | None:
-    """What the normalisation computes, by trying."""
+    """Return the form that reproduces the normalisation's output."""
     module = event.module
     epsilon = next(
         (getattr(module, name) for name in ("eps", "variance_epsilon", "epsilon") if hasattr(module, name)), None
@@ -175,21 +168,22 @@ def _form(event: TraceEvent) -> NormForm | None:
     return None
 
 
-def _with_bilinear(site: Site, trace: Trace, attended: Attended, span: tuple[int, int]) -> Site:
-    call = attended.call
-    events = [event for event in trace.events[span[0] : attended.place] if _linear(event)]
-    query = _part(call.query, [event for event in events if event.output.shape[0] == call.query.shape[1]])
-    key = _part(call.key, [event for event in events if event.output.shape[0] == call.key.shape[1]])
+def _with_bilinear(site: Site, trace: Trace, attention: AttentionEvent, span: tuple[int, int]) -> Site:
+    """Find the linear modules whose outputs are the queries and the keys."""
+    queries, keys = attention.call.query[0], attention.call.key[0]  # [H, Q, D'], [G, K, D']
+    events = [event for event in trace.events[span[0] : attention.place] if _is_linear(event)]
+    query = _head_projection(queries, [event for event in events if event.output.shape[0] == queries.shape[1]])
+    key = _head_projection(keys, [event for event in events if event.output.shape[0] == keys.shape[1]])
     if query is None or key is None:
         site.missing["bilinear"] = (
-            "Its queries and keys are not one matrix times the hidden state: positions or a normalisation come in between."
+            "Its queries and keys are not a single linear map of the hidden state: a position encoding or normalisation comes in between."
         )
         return site
     return replace(site, query=query, key=key)
 
 
-def _part(vectors: Tensor, events: list[TraceEvent]) -> HeadProjection | None:
-    """Where vectors [H, Q, D] stand in the output of a linear module: side by side from some offset, or one stride apart."""
+def _head_projection(vectors: Tensor, events: list[TraceEvent]) -> HeadProjection | None:
+    """Find vectors [H, Q, D] in the output [Q, ...] of a linear module: heads side by side from some offset, or a stride apart."""
     heads, _, width = vectors.shape
     for event in reversed(events):
         size = event.output.shape[-1]
@@ -198,20 +192,20 @@ def _part(vectors: Tensor, events: list[TraceEvent]) -> HeadProjection | None:
             for offset in range(0, size - stride * (heads - 1) - width + 1, width):
                 pieces = [event.output[:, offset + h * stride : offset + h * stride + width] for h in range(heads)]
                 found = torch.equal(pieces[0], vectors[0]) and torch.equal(torch.stack(pieces), vectors)
-                if found and _affine(event):
+                if found and _is_affine(event):
                     return HeadProjection(event.name, offset, stride, width)
     return None
 
 
-def _with_hidden(site: Site, trace: Trace, attended: Attended, span: tuple[int, int]) -> Site:
-    """The layer must return after this place and before the model attends in the same way again."""
+def _with_hidden(site: Site, trace: Trace, attention: AttentionEvent, span: tuple[int, int]) -> Site:
+    """Require that the layer returns before the model attends in the same way again."""
     left = next(
-        (place for place, event in enumerate(trace.events) if place >= attended.place and event.name == site.block),
+        (place for place, event in enumerate(trace.events) if place >= attention.place and event.name == site.block),
         None,
     )
     if site.block is None or left is None:
-        reason = "Its layers are not modules of their own."
-    elif any(attended.place < other.place <= left and other.kind == site.kind for other in trace.attended):
+        reason = "Its layers are not separate modules."
+    elif any(attention.place < other.place <= left and other.kind == site.kind for other in trace.attention):
         reason = "Its layers attend more than once."
     else:
         return site
@@ -220,7 +214,7 @@ def _with_hidden(site: Site, trace: Trace, attended: Attended, span: tuple[int, 
 
 
 def _block(name: str, lists: set[str]) -> str | None:
-    """The layer that a module belongs to: the outermost element of a list of modules on its path."""
+    """Return the layer that a module belongs to: the outermost element of a module list on its path."""
     parts = name.split(".")
     for length in range(1, len(parts)):
         if ".".join(parts[:length]) in lists:
@@ -228,22 +222,22 @@ def _block(name: str, lists: set[str]) -> str | None:
     return None
 
 
-def _linear(event: TraceEvent) -> bool:
+def _is_linear(event: TraceEvent) -> bool:
     return affine.width(event.module) == event.input.shape[-1]
 
 
-def _affine(event: TraceEvent) -> bool:
-    """Whether the module's matrix and offset give what the module gave."""
-    if not _linear(event):
+def _is_affine(event: TraceEvent) -> bool:
+    """Return whether the module's matrix and offset reproduce its output."""
+    if not _is_linear(event):
         return False
     try:
         expected, shift = event.input @ affine.matrix(event.module).mT, affine.offset(event.module)
-    except Exception:  # noqa: BLE001 - a module may raise anything about an input that it was not made for
+    except Exception:  # noqa: BLE001 - a module may raise anything about unit vectors
         return False
     return _near(expected if shift is None else expected + shift, event.output)
 
 
-def _norm(event: TraceEvent) -> bool:
+def _is_norm(event: TraceEvent) -> bool:
     weight = getattr(event.module, "weight", None)
     named = "norm" in type(event.module).__name__.lower()
     return event.input.shape == event.output.shape and (named or (isinstance(weight, Tensor) and weight.dim() == 1))
@@ -260,12 +254,8 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.equal(one, other)
 
 
-def _flat(output: Tensor) -> Tensor:
-    return output.transpose(0, 1).reshape(output.shape[1], -1)
-
-
-def _tensor(values: tuple[Any, ...]) -> Tensor | None:
-    """The first floating tensor [1, n, d] or [n, d], as [n, d]."""
+def _first_tensor(values: tuple[Any, ...]) -> Tensor | None:
+    """Return a copy of the first floating-point tensor [1, n, d] or [n, d], as [n, d]."""
     for value in values:
         if isinstance(value, Tensor) and value.is_floating_point() and value.dim() in (2, 3):
             return value.reshape(-1, value.shape[-1]).clone()

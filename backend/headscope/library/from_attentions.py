@@ -280,9 +280,9 @@ def _feed(layer: Layer, reader: Reader) -> None:
     for low in range(0, heads, size):
         block = layer.select(frozenset(layer.heads[low : low + size]))
         if block is not None:
-            reader.add_heads(block)
-    if reader.wanted().on_layer is not None:
-        reader.add_layer(layer)
+            reader.read_heads(block)
+    if reader.spec().on_layer is not None:
+        reader.read_layer(layer)
 
 
 def _name_axis(tokens: Sequence[str | Token], count: int, what: str) -> tuple[Token, ...]:
