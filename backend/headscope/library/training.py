@@ -14,7 +14,7 @@ from ..capture import AttentionSites, PatchedModule, examine
 from ..errors import Unsupported
 from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
-from ..mechanisms.pasta import PASTA, Adding
+from ..mechanisms.pasta import PASTA, PastaPass
 from ..models.loading import Model, wrap
 from .arguments import invalid_request
 
@@ -53,12 +53,12 @@ def learn_pasta(module: Any, special_ids: Collection[int], count: int = 2) -> to
     body, width = model.module, model.width
     body.pasta = torch.nn.Parameter(torch.zeros(len(layers), count, width, device=body.device))
 
-    def begin(setting: PassContext) -> Adding:
+    def begin(setting: PassContext) -> PastaPass:
         if setting.special is None or setting.special.shape[-1] != count:
             raise Unsupported(
                 f"There are vectors for {count} special tokens, but the inputs contain a different number."
             )
-        return Adding(dict(zip(layers, body.pasta, strict=True)), setting.special)
+        return PastaPass(dict(zip(layers, body.pasta, strict=True)), setting.special)
 
     PatchedModule(body, sites, width, begin, frozenset(special_ids)).install()
     learned: torch.nn.Parameter = body.pasta

@@ -1,4 +1,4 @@
-"""How the model attends. One file per mechanism, one line per mechanism here; pure tensors."""
+"""How the model attends: one file per mechanism and one line per mechanism here."""
 
 from __future__ import annotations
 

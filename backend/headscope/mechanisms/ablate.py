@@ -1,4 +1,4 @@
-"""Heads switched off: made to look everywhere equally, to pass nothing on, or left out."""
+"""Ablation of heads: they attend uniformly, pass nothing on, or are left out."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class AblateParams(BaseModel):
     heads: list[Name] = Field(
         default=[],
         max_length=10_000,
-        description='Heads to switch off, as layer.head counted from 0: "4.5". None changes nothing.',
+        description='Heads to switch off, as layer.head counted from 0: "4.5". An empty list changes nothing.',
     )
     how: Literal["uniform", "zero", "leave-one-out"] = Field(
         default="uniform",
-        description='"uniform" spreads every query\'s weight evenly over the keys it may see, "zero" sets all weights to 0, "leave-one-out" does that and scales '
-        "up the other heads of the layer by h / (h - k), k of its h heads being left out.",
+        description='"uniform" spreads every query\'s weight evenly over the keys it may see, "zero" sets all weights to 0, and "leave-one-out" also scales '
+        "up the other heads of the layer by h / (h - k), where k of its h heads are left out.",
     )
 
 
@@ -42,7 +42,7 @@ class _Ablate(Pass):
     def attend(self, scores: Scores) -> Tensor:
         weights = super().attend(scores)
         off = self.off.get(scores.layer, frozenset())
-        if weights.requires_grad:  # which needs them as they are
+        if weights.requires_grad:  # the gradient needs them unchanged
             weights = weights.clone()
         for place, head in enumerate(scores.heads):
             if head in off:
@@ -57,7 +57,7 @@ class _Ablate(Pass):
 
 
 def _uniform(scores: Scores, place: int, weights: Tensor) -> Tensor:
-    """1 / |K_i| on the keys that query i may see and 0 on the others, shaped like weights [Q, K]."""
+    """Return 1 / |K_i| on the keys that query i may see and 0 on the others, shaped like weights [Q, K]."""
     if scores.blocked is None:
         return torch.full_like(weights, 1 / weights.shape[-1])
     allowed = ~scores.blocked[
@@ -66,21 +66,21 @@ def _uniform(scores: Scores, place: int, weights: Tensor) -> Tensor:
     return (allowed / allowed.sum(-1, keepdim=True)).to(weights.dtype)
 
 
-def begin(params: AblateParams, setting: PassContext) -> Pass:
-    """The pass without these heads. Raises InvalidRequest for heads that the model does not have, and where no head of a layer would be left to scale."""
-    heads = setting.heads_of
+def begin(params: AblateParams, context: PassContext) -> Pass:
+    """Return the pass without these heads. Raises InvalidRequest for heads that the model does not have, and if no head of a layer is left to scale."""
+    heads = context.heads_of
     off: defaultdict[int, set[int]] = defaultdict(set)
     for name in params.heads:
         layer, head = map(int, name.split("."))
         if head >= heads.get(layer, 0):
             raise InvalidRequest(
-                "A head to ablate is not in this model, or its layer does not attend; name it as layer.head, both counted from 0.",
+                "This model has no such head to ablate, or the layer has no attention. Name heads as layer.head, both counted from 0.",
                 pointer="/mechanism/heads",
             )
         off[layer].add(head)
     if params.how == "leave-one-out" and any(len(off[layer]) == heads[layer] for layer in off):
         raise InvalidRequest(
-            'Leave-one-out scales up the heads that stay, so leave at least one in every layer, or choose "zero".',
+            'Leave-one-out scales up the remaining heads, so leave at least one in every layer, or choose "zero".',
             pointer="/mechanism/heads",
         )
     return _Ablate(params.how, {layer: frozenset(named) for layer, named in off.items()}, heads)
@@ -89,8 +89,8 @@ def begin(params: AblateParams, setting: PassContext) -> Pass:
 ABLATE = Mechanism(
     name="ablate",
     title="Ablate",
-    doc="Some heads are switched off: every query's weight is spread evenly, or set to 0, or the head is left out and the others are scaled up for it.",
-    not_="Not a measure of what a head is for: the rest of the model was trained with it, other heads may stand in, and how a head is switched off matters.",
+    doc="Some heads are switched off: every query's weight is spread evenly, or set to 0, or the head is left out and the others are scaled up instead.",
+    not_="Not a measure of what a head is for: the rest of the model was trained with it, other heads may compensate, and the way it is switched off matters.",
     citation='Kovaleva et al. 2019, sec. 4.6 ("uniform"); Michel et al. 2019 ("zero"); Peng et al. 2020 ("leave-one-out")',
     range=(0.0, 1.0),
     params=AblateParams,

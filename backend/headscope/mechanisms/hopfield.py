@@ -1,4 +1,4 @@
-"""Modern Hopfield attention: scores that carry over from layer to layer (Masumura & Taki 2025)."""
+"""Modern Hopfield attention: scores carry over from layer to layer (Masumura & Taki 2025)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import Mechanism, Pass, PassContext, Scores
 
 
 class HopfieldParams(BaseModel):
-    """How much of the scores of earlier layers stays, and what there is before the first."""
+    """How much of the scores of earlier layers is kept, and the state before the first layer."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -21,18 +21,18 @@ class HopfieldParams(BaseModel):
         default=0.5,
         ge=0,
         lt=1,
-        description="Share of the hidden state that stays from layer to layer (the paper's alpha'). 0 leaves the model as it is.",
+        description="Share of the hidden state that is kept from layer to layer (the paper's alpha'). 0 leaves the model unchanged.",
     )
     initial: Literal["zero", "first"] = Field(
         default="zero",
         description='Hidden state before the first layer: "zero", so that the first layer\'s scores are multiplied by 1 - alpha, '
-        'or "first", which leaves the first layer as it is.',
+        'or "first", which leaves the first layer unchanged.',
     )
 
 
 @dataclass
 class _Hopfield(Pass):
-    """`state` [H, Q, K], never masked: of this layer for the heads that were reached, of the layer before for the others. `start` is the first layer."""
+    """A pass with a `state` [H, Q, K], never masked: of this layer for heads already computed, of the layer before for the others. `start` is the first layer."""
 
     params: HopfieldParams
     heads: int
@@ -48,7 +48,7 @@ class _Hopfield(Pass):
         keep = 0.0 if self.params.initial == "first" and scores.layer == self.start else self.params.alpha
         hidden = torch.add((state if whole else state[..., block, :, :]) * keep, logits, alpha=1 - keep)  # [H, Q, K]
         if whole:
-            self.state = hidden  # not into the old one, which gradients may need
+            self.state = hidden  # a new tensor, since gradients may need the old one
         else:
             state[..., block, :, :] = hidden
         return scores.softmax(hidden.to(logits.dtype, copy=True))
@@ -56,35 +56,35 @@ class _Hopfield(Pass):
     def _state(self, layer: int, logits: Tensor) -> Tensor:
         size = logits.shape[-2:]
         if self.state is None:
-            # Half precision would lose what many layers add up to.
+            # Half precision would lose small changes over many layers.
             dtype = torch.promote_types(logits.dtype, torch.float32)
             shape = (*logits.shape[:-3], self.heads, *size)
             self.state, self.start = logits.new_zeros(shape, dtype=dtype), layer
         if self.state.shape[-2:] != size:
             raise Unsupported(
-                "Hopfield attention carries scores from layer to layer, but the number of tokens changes on the way through this model. "
+                "Hopfield attention carries scores from layer to layer, but the number of tokens differs between layers of this model. "
                 "Choose another mechanism.",
                 pointer="/mechanism",
             )
         return self.state
 
 
-def begin(params: HopfieldParams, setting: PassContext) -> Pass:
-    """The pass whose layers read h_l = alpha h_(l-1) + (1 - alpha) logits_l. Raises Unsupported if layers differ in their number of heads."""
-    if len(set(setting.heads)) > 1:
+def begin(params: HopfieldParams, context: PassContext) -> Pass:
+    """Return the pass with scores h_l = alpha h_(l-1) + (1 - alpha) logits_l. Raises Unsupported if layers differ in their number of heads."""
+    if len(set(context.heads)) > 1:
         raise Unsupported(
-            "Hopfield attention carries the scores of every head on to the next layer, but the layers of this model differ in their number of heads. "
+            "Hopfield attention carries the scores of every head to the next layer, but the layers of this model differ in their number of heads. "
             "Choose another mechanism.",
             pointer="/mechanism",
         )
-    return _Hopfield(params, setting.heads[0] if setting.heads else 0)
+    return _Hopfield(params, context.heads[0] if context.heads else 0)
 
 
 HOPFIELD = Mechanism(
     name="hopfield",
     title="Hopfield",
-    doc="Every layer's scores are a running mean over the layers up to it: alpha times those that the layer before used, plus 1 - alpha times its own.",
-    not_="Not what a model does that was not trained with it, whose weights were made for other attention: there it is a what-if. The residual connection stays what it is; "
+    doc="Every layer's scores are a running mean over the layers up to it: alpha times the scores used by the layer before, plus 1 - alpha times its own.",
+    not_="Not what a model does unless it was trained this way; for other models it is a what-if. The residual connection is unchanged: "
     "the paper's second coefficient, for the visible state, is not applied.",
     citation="Masumura & Taki 2025, On the Role of Hidden States of Modern Hopfield Network in Transformer, appendix, eqs. 14-15",
     range=(0.0, 1.0),

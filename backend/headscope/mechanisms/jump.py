@@ -1,4 +1,4 @@
-"""Jump self-attention: scores mixed with those of tokens that the same keys tie together (Zhou et al. 2022)."""
+"""Jump self-attention: scores are mixed with those of tokens tied by the same keys (Zhou et al. 2022)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Place = Annotated[int, Field(ge=0, le=9_999)]
 
 
 class JumpParams(BaseModel):
-    """When two tokens are tied, what that does to the scores, and in which heads."""
+    """Which tokens are tied, how that changes the scores, and in which heads."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     rho: Rho = RHO
     mix: float = Field(default=0.5, ge=0, le=1, description="Share of the jump scores; the rest are the head's own.")
-    order: int = Field(default=1, ge=1, le=8, description="Jumps of up to this many steps are added up.")
+    order: int = Field(default=1, ge=1, le=8, description="Jumps of up to this many steps are added.")
     layers: list[Place] | None = Field(
         default=None,
         max_length=1_000,
@@ -65,13 +65,13 @@ class _Jump(Pass):
 
 
 def _real(scores: Scores) -> Tensor | None:
-    """Which tokens every query may see, [1, N]; None for all. The others are padding, which nothing is tied to. Unsupported if queries differ in that."""
+    """Return which tokens queries may see, [1, N], or None for all. The others are padding and not tied. Raises Unsupported if queries differ."""
     if scores.blocked is None:
         return None
     seen = scores.blocked[..., :1, :1, :]
     if bool((scores.blocked != seen).any()):
         raise Unsupported(
-            f"Layer {scores.layer} hides some tokens from others, and a jump would look past that. Leave it out of the jump layers, "
+            f"Layer {scores.layer} hides some tokens from others, but a jump would reach them. Remove it from the jump layers, "
             "or choose another mechanism.",
             pointer="/mechanism/layers",
         )
@@ -79,26 +79,26 @@ def _real(scores: Scores) -> Tensor | None:
 
 
 def jump_layers(numbers: Sequence[int]) -> frozenset[int]:
-    """The default ones of a model's layers: those whose middle lies in one of the published layers of 12. A model of one layer jumps in it."""
+    """Return the default layers of a model: those whose middle is in one of the published layers of 12. A model with one layer jumps in it."""
     depth = len(numbers)
     chosen = frozenset(number for place, number in enumerate(numbers) if (2 * place + 1) * 6 // depth in PUBLISHED)
     return chosen or frozenset(numbers)
 
 
-def begin(params: JumpParams, setting: PassContext) -> Pass:
-    """The pass that mixes the scores of the chosen heads. Raises InvalidRequest for layers or heads that the model does not have."""
-    heads_of = setting.heads_of
+def begin(params: JumpParams, context: PassContext) -> Pass:
+    """Return the pass that mixes the scores of the chosen heads. Raises InvalidRequest for layers or heads that the model does not have."""
+    heads_of = context.heads_of
     layers = jump_layers(tuple(heads_of)) if params.layers is None else frozenset(params.layers)
     if not layers <= heads_of.keys():
         raise InvalidRequest(
-            "Jump attention was asked for in a layer that this model does not have, or that does not attend; layers are counted from 0.",
+            "This model has no such layer for jump attention, or the layer has no attention. Layers are counted from 0.",
             pointer="/mechanism/layers",
         )
     counts = [heads_of[layer] for layer in layers]
     heads = range(0, max(counts, default=0), 2) if params.heads is None else params.heads
     if params.heads and counts and max(params.heads) >= min(counts):
         raise InvalidRequest(
-            f"Jump attention was asked for in a head beyond the {min(counts)} of one of its layers; heads are counted from 0.",
+            f"A jump layer has only {min(counts)} heads. Choose heads below that; they are counted from 0.",
             pointer="/mechanism/heads",
             limit=min(counts) - 1,
             actual=max(params.heads),
@@ -109,10 +109,10 @@ def begin(params: JumpParams, setting: PassContext) -> Pass:
 JUMP = Mechanism(
     name="jump",
     title="Jump",
-    doc="In some heads of some layers the scores are averaged with those of related tokens: two tokens are related as far as the same keys tie them, "
-    "so a query can reach a key through a token that is like it.",
-    not_="Not what a model does that was not trained with jumps: there it is a what-if; the published one was fine-tuned with them in place. "
-    "Not for causal models: a jump would look into the future.",
+    doc="In some heads of some layers the scores are averaged with those of related tokens: tokens that have large scores for the same keys, "
+    "so a query can reach a key through a token like itself.",
+    not_="Not what a model does unless it was trained with jumps; for other models it is a what-if. The published model was fine-tuned with them. "
+    "Not for causal models: a jump would reach future tokens.",
     citation="Zhou et al. 2022, Jump Self-attention: Capturing High-order Statistics in Transformers; thresholds and defaults as in their code for BERT",
     range=(0.0, 1.0),
     params=JumpParams,

@@ -1,4 +1,4 @@
-"""PASTA: vectors added to the special tokens before chosen layers (Yang et al. 2023)."""
+"""PASTA: vectors are added to the special tokens before chosen layers (Yang et al. 2023)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ Vectors = Annotated[list[Vector], Field(min_length=1, max_length=64)]
 
 
 class PastaParams(BaseModel):
-    """What is added where."""
+    """The vectors and their layers."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     vectors: list[Vectors] | None = Field(
         default=[],
         max_length=256,
-        description="One list per layer, of one vector per special token of the input, as wide as the model. An empty list changes nothing; "
-        "null stands for those that came with a model that was tuned this way.",
+        description="One list per layer with one vector per special token of the input, as wide as the model. An empty list changes nothing; "
+        "null stands for the vectors of a model that was tuned this way.",
     )
     layers: list[Annotated[int, Field(ge=0, le=9_999)]] | None = Field(
         default=None,
         max_length=256,
-        description="Layers that the vectors are added before, counted from 0, in the order of the vectors. By default the first ones: 0, 1, 2, ...",
+        description="Layers before which the vectors are added, counted from 0, in the order of the vectors. By default the first layers: 0, 1, 2, ...",
     )
 
 
 @dataclass
-class Adding(Pass):
-    """Adds vectors [S, d] to the hidden states at `places` [S] before a layer, or [B, S] in a batch."""
+class PastaPass(Pass):
+    """A pass that adds vectors [S, d] to the hidden states at `places` [S] before a layer, or [B, S] in a batch."""
 
     vectors: Mapping[int, Tensor]
     places: Tensor
@@ -49,65 +49,67 @@ class Adding(Pass):
         return hidden.scatter_add(-2, places[..., None].expand_as(vectors), vectors)
 
 
-def begin(params: PastaParams, setting: PassContext) -> Pass:
-    """The pass that adds vectors[i][k] to the k-th special token's hidden state before layers[i]. Raises InvalidRequest unless counts and width fit."""
-    given = _given(params, setting)
-    if not given and not params.layers:
+def begin(params: PastaParams, context: PassContext) -> Pass:
+    """Return the pass that adds vectors[i][k] to the k-th special token's hidden state before layers[i]. Raises InvalidRequest unless counts and width fit."""
+    vectors_by_layer = _vectors(params, context)
+    if not vectors_by_layer and not params.layers:
         return Pass()
-    layers, places = _layers(params.layers, len(given), list(setting.heads_of)), _places(setting)
+    layers, places = _layers(params.layers, len(vectors_by_layer), list(context.heads_of)), _places(context)
     specials = places.shape[-1]
-    for vectors in given:
+    for vectors in vectors_by_layer:
         if len(vectors) != specials and params.vectors is None:
             raise InvalidRequest(
-                f"This model was tuned on inputs with {len(vectors)} special tokens, and this one has {specials}. Take another input or another mechanism.",
+                f"This model was tuned on inputs with {len(vectors)} special tokens, but this input has {specials}. Choose another input or another mechanism.",
                 pointer="/mechanism",
                 limit=len(vectors),
                 actual=specials,
             )
         if len(vectors) != specials:
-            raise _refuse("The special tokens of this input", "vectors for every layer", specials, len(vectors))
+            raise _mismatch("The special tokens of this input", "vectors for every layer", specials, len(vectors))
         for vector in vectors:
-            if len(vector) != setting.width:
-                raise _refuse("The width of this model", "numbers in every vector", setting.width, len(vector))
-    return Adding(dict(zip(layers, torch.tensor(given, dtype=torch.float64), strict=True)), places)
+            if len(vector) != context.width:
+                raise _mismatch("The width of this model", "numbers in every vector", context.width, len(vector))
+    return PastaPass(dict(zip(layers, torch.tensor(vectors_by_layer, dtype=torch.float64), strict=True)), places)
 
 
-def _places(setting: PassContext) -> Tensor:
-    """Where the special tokens are, [S], or [B, S] in a batch."""
-    if setting.special is not None:
-        return setting.special
-    special = [place for place, token in enumerate(setting.axes.queries) if token.kind == "special"]
+def _places(context: PassContext) -> Tensor:
+    """Return the positions of the special tokens, [S], or [B, S] in a batch."""
+    if context.special is not None:
+        return context.special
+    special = [place for place, token in enumerate(context.axes.queries) if token.kind == "special"]
     return torch.tensor(special, dtype=torch.long)
 
 
-def _refuse(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:
+def _mismatch(what: str, counted: str, limit: int, actual: int) -> InvalidRequest:
     return InvalidRequest(
         f"{what}: {limit}. Give that many {counted}.", pointer="/mechanism/vectors", limit=limit, actual=actual
     )
 
 
-def _given(params: PastaParams, setting: PassContext) -> list[list[list[float]]]:
-    """[layers, specials, d], or nothing. InvalidRequest for a model that came without vectors."""
+def _vectors(params: PastaParams, context: PassContext) -> list[list[list[float]]]:
+    """Return vectors [layers, specials, d], possibly none. Raises InvalidRequest for a model without vectors of its own."""
     if params.vectors is not None:
         return params.vectors
-    if setting.vectors is None:
-        raise InvalidRequest("This model came without vectors of its own. Give some.", pointer="/mechanism/vectors")
-    return setting.vectors
+    if context.vectors is None:
+        raise InvalidRequest(
+            "This model has no vectors of its own. Give some in the request.", pointer="/mechanism/vectors"
+        )
+    return context.vectors
 
 
 def _layers(named: list[int] | None, wanted: int, attending: list[int]) -> list[int]:
-    """The layer of each list of vectors. InvalidRequest unless they are as many different layers of the model that attend."""
+    """Return the layer of each list of vectors. Raises InvalidRequest unless they are as many different layers with attention."""
     layers = attending[:wanted] if named is None else named
     if len(layers) != wanted:
         raise InvalidRequest(
-            f"There are vectors for {wanted} layers, but {len(layers)} layers to add them in. Give one list of vectors for each.",
+            f"There are vectors for {wanted} layers, but {len(layers)} layers are named. Give one list of vectors for each layer.",
             pointer="/mechanism/layers",
             limit=wanted,
             actual=len(layers),
         )
     if len(set(layers)) < wanted or not set(layers) <= set(attending):
         raise InvalidRequest(
-            "A layer for vectors is named twice, or is not in this model, or does not attend; layers are counted from 0.",
+            "A layer for vectors is repeated, is not in this model, or has no attention. Layers are counted from 0.",
             pointer="/mechanism/layers",
         )
     return layers
@@ -116,8 +118,8 @@ def _layers(named: list[int] | None, wanted: int, attending: list[int]) -> list[
 PASTA = Mechanism(
     name="pasta",
     title="PASTA",
-    doc="Vectors are added to the special tokens' hidden states before chosen layers, so that what these tokens broadcast through attention changes.",
-    not_="Not tuning: nothing is learned here. The vectors are yours, or those that the model came with; without vectors its attention is plain softmax.",
+    doc="Vectors are added to the special tokens' hidden states before chosen layers, which changes what these tokens broadcast through attention.",
+    not_="Not tuning: nothing is learned here. The vectors come from the request or from the model; without vectors it is plain softmax attention.",
     citation="Yang et al. 2023, Parameter-Efficient Tuning with Special Token Adaptation",
     range=(0.0, 1.0),
     params=PastaParams,

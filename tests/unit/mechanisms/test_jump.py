@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from headscope.core.ties import adjacency, bonds
+from headscope.core.ties import adjacency, count_ties
 from headscope.errors import InvalidRequest, Unsupported
 from headscope.mechanisms.base import Pass
 from headscope.mechanisms.jump import JUMP, JumpParams, jump_layers
@@ -80,7 +80,7 @@ def test_bonds_are_those_of_the_loop(seed, n, keys, signed, scale, whole):
         S, thresholds = np.round(S * 3), np.ceil(thresholds * 9)
         S[0] = S[-1]
     S32, t32 = torch.from_numpy(S).float(), torch.from_numpy(thresholds).float()
-    found = bonds(S32, t32, signed).numpy()
+    found = count_ties(S32, t32, signed).numpy()
     S, thresholds = S32.double().numpy(), t32.double().numpy()
     assert np.array_equal(found, found.T)
     if whole:
@@ -97,13 +97,13 @@ def test_bonds_of_hundreds_of_rows_are_those_of_the_definition():
         if signed:
             products[(S[:, None, :] < 0) & (S[None, :, :] < 0)] = 0
         expected = (products >= thresholds).sum(-1)
-        assert np.array_equal(bonds(torch.from_numpy(S), torch.from_numpy(thresholds), signed).numpy(), expected)
+        assert np.array_equal(count_ties(torch.from_numpy(S), torch.from_numpy(thresholds), signed).numpy(), expected)
 
 
 def test_two_negative_scores_bind_unless_signed():
     S, thresholds = torch.tensor([[-3.0], [-2.0], [3.0]]), torch.tensor([6.0])
-    assert bonds(S, thresholds, False).tolist() == [[1, 1, 0], [1, 0, 0], [0, 0, 1]]
-    assert bonds(S, thresholds, True).tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1]]
+    assert count_ties(S, thresholds, False).tolist() == [[1, 1, 0], [1, 0, 0], [0, 0, 1]]
+    assert count_ties(S, thresholds, True).tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1]]
 
 
 @settings(max_examples=25, deadline=None)
