@@ -216,7 +216,7 @@ def test_what_can_not_be_is_refused():
         headscope.attend_by(module, "hopfeld")
     with pytest.raises(InvalidRequest, match="less than 1"):
         headscope.attend_by(module, {"name": "hopfield", "alpha": 1.0})
-    with pytest.raises(InvalidRequest, match="not in this model"):
+    with pytest.raises(InvalidRequest, match="no such head"):
         headscope.attend_by(module, {"name": "ablate", "heads": ["9.9"]})
     headscope.learn_pasta(module, (1,), count=2)
     with pytest.raises(Unsupported, match="2 special tokens"):
