@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headscope.core.alignment import Alignment, _common, align, check_enough, laid
+from headscope.core.alignment import Alignment, _common_subsequence, align, check_enough, select_aligned
 from headscope.core.tokens import Token
 from headscope.errors import InvalidRequest
 
@@ -85,7 +85,7 @@ def test_a_word_is_no_special_token() -> None:
     assert texts(align(cut("", begin="[CLS]"), cut("word", begin=""))) == []
 
 
-def test_too_little_in_common() -> None:
+def test_too_little_in_common_subsequence() -> None:
     """Half of the tokens of either must have a counterpart."""
     with pytest.raises(InvalidRequest, match="tokens"):
         check_enough(align(cut("The cat sat on the mat."), cut("Nobody knows where a river begins or ends.")))
@@ -102,7 +102,7 @@ def test_segments_are_apart() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text("abc", max_size=7), st.text("abc", max_size=7))
 def test_longest_common_subsequence_by_trying_all(one: str, other: str) -> None:
-    found = _common([(0, c) for c in one], [(0, c) for c in other])
+    found = _common_subsequence([(0, c) for c in one], [(0, c) for c in other])
     assert all(one[i] == other[j] for i, j in found)
     assert all(a < c and b < d for (a, b), (c, d) in itertools.pairwise(found))
     subsequences = ("".join(part) for size in range(len(one), -1, -1) for part in itertools.combinations(one, size))
@@ -132,5 +132,5 @@ def slow(maps: np.ndarray, queries: Sequence[range], keys: Sequence[range]) -> n
 def test_maps_against_loops(queries: list[range], keys: list[range]) -> None:
     """Means over the query tokens of a run, sums over its key tokens; what has no counterpart is left out."""
     maps = np.random.default_rng(0).random((2, 6, 5))
-    found = laid(maps, queries, keys)
+    found = select_aligned(maps, queries, keys)
     np.testing.assert_allclose(found, [slow(one, queries, keys) for one in maps], atol=1e-12)

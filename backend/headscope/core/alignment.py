@@ -1,4 +1,4 @@
-"""Which tokens of two inputs stand for the same: token by token where they are cut alike, else word by word."""
+"""Alignment of the tokens of two inputs: token by token if both are tokenized alike, otherwise word by word."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .tokens import Token
 from .words import group, word_groups
 
 Array = NDArray[Any]
-# Words that stand where others stood are paired if there are this few of them: in a longer stretch the order says little.
+# Replaced words are paired one by one up to this many; in longer runs the order means little.
 REPLACED = 3
-# Maps are compared if this share of the tokens of either input has a counterpart.
+# Maps can be compared if at least this share of the tokens of each input has a counterpart.
 ENOUGH = 0.5
-# No word is spelled like this.
+# The key of special tokens, which no word has.
 SPECIAL = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Tokens of one input and their counterparts in the other, each a run of neighbours."""
+    """A run of tokens of one input and its counterpart in the other."""
 
     tokens: range
     others: range
@@ -34,7 +34,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The pairs in their order. `share`, 0..1, is that of the tokens that have a counterpart, in whichever input has fewer."""
+    """Pairs in order. `share`, 0..1, is the share of tokens with a counterpart, the smaller one of the two inputs."""
 
     by: Literal["token", "word"]
     pairs: tuple[Pair, ...]
@@ -43,7 +43,7 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """A word of one input; what is spelled alike has one key, and special tokens share theirs."""
+    """A word of one input. Words with the same spelling have the same key, and so have all special tokens."""
 
     tokens: range
     text: str
@@ -51,16 +51,16 @@ class _Word:
 
 
 def align(one: Sequence[Token], other: Sequence[Token]) -> Alignment:
-    """Pair the tokens of two inputs, of one text or two, cut by one tokenizer or two.
+    """Pair the tokens of two inputs, of the same text or not, from the same tokenizer or not.
 
-    Tokens that are spelled alike from first to last are paired one by one. Else words are: those of the longest common subsequence, whatever their case;
-    between them what is the same text cut differently, and up to REPLACED words that stand where as many others stand. Special tokens are alike.
+    If all tokens have the same text they are paired one by one. Otherwise words are paired: those of the longest common subsequence, ignoring case; between
+    them, runs that are the same text split differently, and up to REPLACED words that replace as many others. All special tokens match.
     """
     if [(token.text, token.segment) for token in one] == [(token.text, token.segment) for token in other]:
         same = tuple(Pair(range(i, i + 1), range(i, i + 1), token.text, token.text) for i, token in enumerate(one))
         return Alignment("token", same, 1.0)
     sides = _words(one), _words(other)
-    pairs = tuple(_paired(*sides))
+    pairs = tuple(_pair_words(*sides))
     shares = [
         sum(len(getattr(pair, name)) for pair in pairs) / max(1, len(side))
         for name, side in (("tokens", one), ("others", other))
@@ -69,16 +69,16 @@ def align(one: Sequence[Token], other: Sequence[Token]) -> Alignment:
 
 
 def check_enough(*alignments: Alignment) -> None:
-    """Raise InvalidRequest where too little of the two inputs is alike to lay their maps over each other."""
+    """Raise InvalidRequest if the two inputs have too little in common to compare their maps."""
     if any(alignment.share < ENOUGH for alignment in alignments):
         raise InvalidRequest(
-            "The two analyses have too few tokens in common, so their maps can't be laid over each other. Compare texts that share at least half of their words.",
+            "The two analyses have too few tokens in common to compare their maps. Compare texts that share at least half of their words.",
             pointer="/other",
         )
 
 
-def laid(maps: Array, queries: Sequence[range], keys: Sequence[range]) -> Array:
-    """The part of maps [..., Q, K] that has a counterpart, [..., V, W]: means over query tokens, sums over key tokens of each run."""
+def select_aligned(maps: Array, queries: Sequence[range], keys: Sequence[range]) -> Array:
+    """Return the aligned part of maps [..., Q, K], [..., V, W]: the mean over query tokens and the sum over key tokens of each run."""
     (rows, chosen_rows), (columns, chosen_columns) = (
         _partition(runs, count) for runs, count in zip((queries, keys), maps.shape[-2:], strict=True)
     )
@@ -90,7 +90,7 @@ def laid(maps: Array, queries: Sequence[range], keys: Sequence[range]) -> Array:
 
 
 def _partition(runs: Sequence[range], count: int) -> tuple[list[int], list[int]]:
-    """Sizes that hold all `count` tokens, those of no run alone, and the places of the runs among them."""
+    """Return group sizes for all `count` tokens, with tokens outside the runs in groups of one, and which groups are the runs."""
     sizes: list[int] = []
     chosen, at = [], 0
     for run in runs:
@@ -115,46 +115,46 @@ def _word(tokens: Sequence[Token], run: range, text: str) -> _Word:
     return _Word(run, text.strip() or text, (first.segment, spelled))
 
 
-def _paired(one: list[_Word], other: list[_Word]) -> Iterator[Pair]:
-    """Common words and what lies between them."""
-    common = [*_common([word.key for word in one], [word.key for word in other]), (len(one), len(other))]
+def _pair_words(one: list[_Word], other: list[_Word]) -> Iterator[Pair]:
+    """Yield pairs of common words, and of what is between them."""
+    common = [*_common_subsequence([word.key for word in one], [word.key for word in other]), (len(one), len(other))]
     i = j = 0
     for next_i, next_j in common:
-        yield from _between(one[i:next_i], other[j:next_j])
+        yield from _pair_between(one[i:next_i], other[j:next_j])
         if next_i < len(one):
             yield _pair(one[next_i : next_i + 1], other[next_j : next_j + 1])
         i, j = next_i + 1, next_j + 1
 
 
-def _between(one: list[_Word], other: list[_Word]) -> Iterator[Pair]:
-    """The same text cut differently is one pair; few words that stand in the place of as many are a pair each."""
+def _pair_between(one: list[_Word], other: list[_Word]) -> Iterator[Pair]:
+    """Yield one pair for the same text split differently, or a pair for each of a few replaced words."""
     segments = {segment for side in (one, other) for segment, _ in (word.key for word in side)}
     if not one or not other or len(segments) > 1 or any(word.key[1] == SPECIAL for word in one + other):
         return
-    if _spelled(one) == _spelled(other):
+    if _spelling(one) == _spelling(other):
         yield _pair(one, other)
     elif len(one) == len(other) <= REPLACED:
         yield from (_pair([word], [replaced]) for word, replaced in zip(one, other, strict=True))
 
 
-def _spelled(words: list[_Word]) -> str:
+def _spelling(words: list[_Word]) -> str:
     return "".join(word.key[1] for word in words).replace(" ", "")
 
 
 def _pair(one: list[_Word], other: list[_Word]) -> Pair:
-    (run, text), (other_run, other_text) = map(_joined, (one, other))
+    (run, text), (other_run, other_text) = map(_join, (one, other))
     return Pair(run, other_run, text, other_text)
 
 
-def _joined(words: list[_Word]) -> tuple[range, str]:
+def _join(words: list[_Word]) -> tuple[range, str]:
     return range(words[0].tokens.start, words[-1].tokens.stop), "".join(word.text for word in words)
 
 
-def _common(one: list[tuple[int, str]], other: list[tuple[int, str]]) -> list[tuple[int, int]]:
-    """Places of the longest common subsequence. Its table is smaller than one head's map."""
+def _common_subsequence(one: list[tuple[int, str]], other: list[tuple[int, str]]) -> list[tuple[int, int]]:
+    """Return the indices of the longest common subsequence. Its table is smaller than one head's map."""
     numbers: dict[tuple[int, str], int] = {}
     a, b = (np.array([numbers.setdefault(key, len(numbers)) for key in side], np.int32) for side in (one, other))
-    # longest[i, j]: of the first i of one and the first j of the other.
+    # longest[i, j]: length for the first i of one and the first j of the other.
     longest = np.zeros((len(a) + 1, len(b) + 1), np.uint16 if min(len(a), len(b)) < 2**16 else np.uint32)
     for i in range(len(a)):
         longest[i + 1, 1:] = np.maximum.accumulate(np.maximum(longest[i, 1:], longest[i, :-1] + (b == a[i])))

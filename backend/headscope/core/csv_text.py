@@ -1,4 +1,4 @@
-"""Comma-separated values that no spreadsheet takes for a formula."""
+"""Comma-separated values that no spreadsheet interprets as formulas."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 Cell = str | int | float | None
 
-# How text begins that a spreadsheet computes, and text that is just a number.
+# Text that a spreadsheet would compute, and text that is just a number.
 FORMULA = re.compile(r"[=+\-@\t\r\n]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-# With this end csv.writer quotes a lone CR, which most readers take for the end of a line.
+# With this line end csv.writer quotes a single CR, which most readers take for the end of a line.
 QUOTES_CR = "\r\n"
 
 
@@ -24,12 +24,12 @@ class _Lines(list[str]):
 
 
 def csv_text(rows: Iterable[Iterable[Cell]]) -> str:
-    """Return rows as lines; None is empty. Text that begins like a formula gets an apostrophe in front, unless it is a number."""
+    """Return rows as lines; None is an empty cell. Text that begins like a formula gets a leading apostrophe unless it is a number."""
     lines = _Lines()
-    csv.writer(lines, lineterminator=QUOTES_CR).writerows([_plain(cell) for cell in row] for row in rows)
+    csv.writer(lines, lineterminator=QUOTES_CR).writerows([_escape(cell) for cell in row] for row in rows)
     return "".join(lines)
 
 
-def _plain(cell: Cell) -> Cell:
+def _escape(cell: Cell) -> Cell:
     is_formula = isinstance(cell, str) and FORMULA.match(cell) and not NUMBER.fullmatch(cell)
     return f"'{cell}" if is_formula else cell

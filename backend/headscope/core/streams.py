@@ -1,4 +1,4 @@
-"""Files as streams of bytes: made while they are sent, without a copy."""
+"""Files as streams of bytes, produced while they are sent, without a copy."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 Chunks = Iterator[bytes]
-# Bytes of a stream that are sent together.
+# Bytes of a stream that are sent at once.
 PIECE = 1024 * 1024
 
 
 class ByteSink(io.RawIOBase):
-    """A file for a writer that need not seek. `taken` gives what was written since the last time."""
+    """A file for a writer that does not seek. `take` returns what was written since the last call."""
 
     def __init__(self) -> None:
         self._parts, self._position = list[bytes](), 0
@@ -31,24 +31,24 @@ class ByteSink(io.RawIOBase):
     def tell(self) -> int:
         return self._position
 
-    def taken(self) -> Chunks:
-        """What was written since the last time."""
+    def take(self) -> Chunks:
+        """Return what was written since the last call."""
         parts, self._parts = self._parts, []
         return iter(parts)
 
 
 def save(chunks: Chunks, path: str | Path) -> None:
-    """Write a stream to a file. There is none if the stream raises before its first byte."""
+    """Write a stream to a file. No file is created if the stream raises before its first byte."""
     first = next(chunks)
     with Path(path).open("wb") as file:
         file.write(first)
         file.writelines(chunks)
 
 
-def zipped(write: Callable[[zipfile.ZipFile], Iterator[None]]) -> Chunks:
-    """A ZIP archive as a stream; `write` gives way wherever what it has written can be sent."""
+def zip_stream(write: Callable[[zipfile.ZipFile], Iterator[None]]) -> Chunks:
+    """Yield a ZIP archive as a stream; `write` yields whenever what it has written can be sent."""
     sink = ByteSink()
     with zipfile.ZipFile(sink, "w") as archive:
         for _ in write(archive):
-            yield from sink.taken()
-    yield from sink.taken()
+            yield from sink.take()
+    yield from sink.take()

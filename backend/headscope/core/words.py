@@ -1,4 +1,4 @@
-"""Maps of words made from maps of tokens: the pieces of a word are read together."""
+"""Maps of words from maps of tokens: the tokens of a word are aggregated."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Array = NDArray[Any]
 
 
 def group(maps: Array, queries: Sequence[int], keys: Sequence[int]) -> Array:
-    """Sum over the key tokens of each word, mean over its query tokens. [..., Q, K] -> [..., V, W] in the maps' type.
+    """Sum over the key tokens and average over the query tokens of each word. [..., Q, K] -> [..., V, W] in the maps' type.
 
-    `queries` and `keys` give the number of tokens of each word, in order. Row sums are kept: rows that sum to 1 still do. A word one of whose queries
-    has no reading (NaN) has none. Raises InvalidRequest unless the numbers add up to Q and K.
+    `queries` and `keys` are the numbers of tokens of each word, in order. Row sums are kept: rows that sum to 1 still do. A word with a query without a
+    reading (NaN) has no reading. Raises InvalidRequest unless the numbers add up to Q and K.
     """
     sizes = np.asarray(queries, np.int64), np.asarray(keys, np.int64)
     if any((side < 1).any() or side.sum() != count for side, count in zip(sizes, maps.shape[-2:], strict=True)):
         raise InvalidRequest(
-            "The words do not hold the tokens of this map: every word needs a token, every token a word."
+            "The words do not fit the tokens of this map. Every word needs a token, and every token a word."
         )
     starts = [np.concatenate([[0], side.cumsum()[:-1]]) for side in sizes]
     result = np.empty((*maps.shape[:-2], len(sizes[0]), len(sizes[1])), maps.dtype)
@@ -35,20 +35,20 @@ def group(maps: Array, queries: Sequence[int], keys: Sequence[int]) -> Array:
 
 
 def word_groups(tokens: Sequence[Token]) -> tuple[list[int], list[str]]:
-    """The number of tokens of each word, in order, and the word's text. Tokens without a word, such as special tokens, stand alone."""
+    """Return the number of tokens of each word, in order, and its text. Tokens without a word, such as special tokens, are groups of their own."""
     runs = [list(run) for _, run in groupby(enumerate(tokens), key=_owner)]
     return [len(run) for run in runs], [_label([token for _, token in run]) for run in runs]
 
 
 def arrange(tokens: Sequence[Token], groups: Sequence[Sequence[int]]) -> tuple[list[int], list[int], list[str]]:
-    """Groups of token numbers -> the tokens in the groups' order, with those of no group alone behind; the groups' sizes, and their texts.
+    """Return the tokens in the order of groups of token indices, followed by ungrouped tokens in groups of one; the sizes of the groups; and their texts.
 
     Raises InvalidRequest for a token that does not exist or is in two groups, and for an empty group.
     """
     named = [number for one in groups for number in one]
     if len(set(named)) < len(named) or not set(named) <= set(range(len(tokens))) or not all(groups):
         raise InvalidRequest(
-            f"Every group holds some of the tokens 0 to {len(tokens) - 1}, and no token is in two groups."
+            f"Every group needs one or more of the tokens 0 to {len(tokens) - 1}, and no token can be in two groups."
         )
     every = [*groups, *([number] for number in range(len(tokens)) if number not in named)]
     order = [number for one in every for number in one]
@@ -62,7 +62,7 @@ def _owner(placed: tuple[int, Token]) -> tuple[str, int]:
 
 
 def _label(tokens: Sequence[Token]) -> str:
-    """The texts of the pieces, joined; several tokens for the same characters are named once, gaps become one space."""
+    """Return the joined texts of the tokens. Tokens of the same characters are used once, and gaps become one space."""
     text, end = tokens[0].text, tokens[0].end
     for token in tokens[1:]:
         if token.end > end:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.alignment import align, check_enough, laid
+from ..core.alignment import align, check_enough, select_aligned
 from ..errors import InvalidRequest, Unknown
 from ..lenses import LENSES
 from ..measures.compare import COMPARISONS, Array
@@ -36,8 +36,8 @@ def compare(a: Analysis, b: Analysis, lens: str = "weights") -> dict[str, Array]
         raise InvalidRequest("The two analyses have different layers or heads. Run both with the same ones.")
     queries, keys = align(a.tokens, b.tokens), align(a.key_tokens, b.key_tokens)
     check_enough(queries, keys)
-    ours = laid(a.maps[lens], [pair.tokens for pair in queries.pairs], [pair.tokens for pair in keys.pairs])
-    theirs = laid(b.maps[lens], [pair.others for pair in queries.pairs], [pair.others for pair in keys.pairs])
+    ours = select_aligned(a.maps[lens], [pair.tokens for pair in queries.pairs], [pair.tokens for pair in keys.pairs])
+    theirs = select_aligned(b.maps[lens], [pair.others for pair in queries.pairs], [pair.others for pair in keys.pairs])
     return {
         name: comparison(ours, theirs)
         for name, comparison in COMPARISONS.items()

@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..core.csv_text import csv_text
 from ..core.lazy import pa, pq
-from ..core.streams import PIECE, ByteSink, Chunks, save, zipped
+from ..core.streams import PIECE, ByteSink, Chunks, save, zip_stream
 from ..errors import BudgetExceeded
 from .map_file import blocks
 
@@ -129,7 +129,7 @@ def stream_npz(source: Source) -> Chunks:
             yield
         _write_npy(archive, "headscope", np.array(json.dumps(source.document, allow_nan=False)))
 
-    return zipped(write)
+    return zip_stream(write)
 
 
 def _npy_header(file: Any, shape: tuple[int, ...]) -> None:
@@ -171,8 +171,8 @@ def stream_parquet(source: Source, by_layer: Collection[str] = ()) -> Chunks:
     with pq.ParquetWriter(sink, schema, compression="zstd") as file:
         for group in _groups(_tables(source, schema, by_layer)):
             file.write_table(pa.concat_tables(group))
-            yield from sink.taken()
-    yield from sink.taken()
+            yield from sink.take()
+    yield from sink.take()
 
 
 def _groups(tables: Iterable[Any]) -> Iterator[list[Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.alignment import align, check_enough, laid
+from ..core.alignment import align, check_enough, select_aligned
 from ..core.tokens import Token
 from ..errors import InvalidRequest
 from ..lenses import LENSES
@@ -39,8 +39,8 @@ class VariantComparison:
             return
         self._rows.append(row)
         for lens, maps in first[0].items():
-            ours = laid(maps, [pair.tokens for pair in queries.pairs], [pair.tokens for pair in keys.pairs])
-            theirs = laid(
+            ours = select_aligned(maps, [pair.tokens for pair in queries.pairs], [pair.tokens for pair in keys.pairs])
+            theirs = select_aligned(
                 second[0][lens], [pair.others for pair in queries.pairs], [pair.others for pair in keys.pairs]
             )
             for name, comparison in COMPARISONS.items():

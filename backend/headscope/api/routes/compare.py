@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from fastapi import APIRouter, Query
 
-from ...core.alignment import Alignment, align, check_enough, laid
+from ...core.alignment import Alignment, align, check_enough, select_aligned
 from ...core.tokens import Token
 from ...errors import InvalidRequest
 from ...lenses import LENSES
@@ -45,7 +45,7 @@ class _Side:
 
         def read_maps(stored: Stored) -> Array:
             maps: Array = stored.maps(self.lens, layer, heads)[0]
-            return laid(maps, self.queries, self.keys)
+            return select_aligned(maps, self.queries, self.keys)
 
         return await read(service, self.id, read_maps)
 

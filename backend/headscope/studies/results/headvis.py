@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.streams import Chunks, save, zipped
+from ...core.streams import Chunks, save, zip_stream
 from ...errors import NotReady
 from ...measures.distance import STARTS
 from ...store.export import Source
@@ -58,7 +58,7 @@ def stream(study: StudySummary, variant: int = 0) -> Chunks:
             archive.writestr(zipfile.ZipInfo(name, _DATE), json.dumps(content, allow_nan=False), zipfile.ZIP_DEFLATED)
             yield
 
-    return zipped(write)
+    return zip_stream(write)
 
 
 def files(study: StudySummary, variant: int = 0) -> Iterator[tuple[str, Any]]:
