@@ -1,0 +1,20 @@
+from . import errors as errors
+from ._version import __version__ as __version__
+from .figures import FIGURES as FIGURES
+from .figures.studies import STUDY_FIGURES as STUDY_FIGURES
+from .lenses import LENSES as LENSES
+from .library.analysis import Analysis as Analysis
+from .library.analysis import analyze as analyze
+from .library.analysis import load as load
+from .library.analysis import open as open  # noqa: A004 - headscope.open
+from .library.analysis import study as study
+from .library.compare import compare as compare
+from .library.from_attentions import from_attentions as from_attentions
+from .library.notebook import show as show
+from .library.study import Study as Study
+from .library.training import attend_by as attend_by
+from .library.training import learn_pasta as learn_pasta
+from .measures import MEASURES as MEASURES
+from .measures.compare import COMPARISONS as COMPARISONS
+from .mechanisms import MECHANISMS as MECHANISMS
+from .models.loading import Model as Model
