@@ -224,7 +224,8 @@ def test_without_maps(minilm: Model) -> None:
 
 def test_public_names() -> None:
     """The interface is exactly this."""
-    assert headscope.__all__ == [
+    assert sorted(headscope.__all__) == sorted(dir(headscope))
+    assert set(headscope.__all__) == {
         "COMPARISONS",
         "FIGURES",
         "LENSES",
@@ -245,7 +246,7 @@ def test_public_names() -> None:
         "open",
         "show",
         "study",
-    ]
+    }
     assert all(getattr(headscope, name) is not None for name in headscope.__all__)
 
 
