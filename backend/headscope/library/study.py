@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ..core.lazy import go
 from ..errors import InvalidRequest
 from ..figures import Theme
 from ..figures.studies import find_figure
@@ -59,14 +60,12 @@ class Study(StudySummary):
 
         Raises Unknown, InvalidRequest, NotReady for what the study lacks, or Unsupported.
         """
-        from plotly.graph_objects import Figure
-
         figure = find_figure(name)
         try:
             checked = figure.params.model_validate(params)
         except ValidationError as error:
             raise invalid_request(error) from None
-        return Figure(figure.build(self, checked, theme).figure())
+        return go.Figure(figure.build(self, checked, theme).figure())
 
     @property
     def tables(self) -> list[str]:

@@ -195,7 +195,7 @@ def test_figures_of_part_of_a_model(ids: Callable[[int], list[int]], tiny: heads
     assert [tuple(place) for place in a.figure("rank").data[0].customdata] == [(1, 2)]
     assert rows(a, "entropy", layer=1)[0]["head"] == "2"
     assert rows(a, "patterns")[0]["layer"] == "1"
-    with pytest.raises(Unknown, match="layers 1 to 1"):
+    with pytest.raises(Unknown, match="layers: 1 to 1"):
         a.figure("entropy", layer=0)
 
 

@@ -95,9 +95,9 @@ def test_what_is_kept_does_not_depend_on_the_order_of_merging() -> None:
     def held(rows: range) -> dict[str, Any]:
         return {f"sparse/0/{row}/key": np.zeros(1) for row in rows}
 
-    whole = kept_maps.sparse_rows(kept_maps.pruned(held(range(40)), 7))
-    low, high = kept_maps.pruned(held(range(17)), 7), kept_maps.pruned(held(range(17, 40)), 7)
-    assert kept_maps.sparse_rows(kept_maps.pruned({**high, **low}, 7)) == whole
+    whole = kept_maps.sparse_rows(kept_maps.prune_sparse(held(range(40)), 7))
+    low, high = kept_maps.prune_sparse(held(range(17)), 7), kept_maps.prune_sparse(held(range(17, 40)), 7)
+    assert kept_maps.sparse_rows(kept_maps.prune_sparse({**high, **low}, 7)) == whole
     assert len(whole) == kept_maps.SPARSE_INPUTS
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ...core.lazy import LazyModule, huggingface_hub
 from ...errors import DatasetUnavailable, HeadscopeError, InvalidDataset, InvalidRequest, Unknown
 from .formats import FORMATS
 
+# Not an attribute of huggingface_hub before it is imported.
+hub_errors = LazyModule("huggingface_hub.errors")
 PREFIX = "hub:"
 NAMED = re.compile(r"hub:(?P<repository>[\w.-]{1,96}/[\w.-]{1,96})(/(?P<path>[^\\\0]{1,500}))?")
 # File names listed in the error for a repository with several files.
@@ -19,13 +22,6 @@ def fetch(name: str, max_bytes: int | None = None) -> Path:
 
     Raises InvalidRequest, Unknown, DatasetUnavailable, or InvalidDataset for a file larger than `max_bytes`.
     """
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
-
     found = NAMED.fullmatch(name)
     if found is None:
         raise InvalidRequest("Name a data set of the hub as hub:org/name/path/in/repository.", pointer="/dataset")
@@ -33,9 +29,13 @@ def fetch(name: str, max_bytes: int | None = None) -> Path:
         return _download(found["repository"], found["path"], max_bytes)
     except HeadscopeError:
         raise
-    except LocalEntryNotFoundError as error:  # the hub is unreachable, and the file is not in its cache
+    except hub_errors.LocalEntryNotFoundError as error:  # the hub is unreachable, and the file is not in its cache
         raise _unavailable() from error
-    except (RepositoryNotFoundError, EntryNotFoundError, HFValidationError):
+    except (
+        hub_errors.RepositoryNotFoundError,
+        hub_errors.EntryNotFoundError,
+        hub_errors.HFValidationError,
+    ):
         raise Unknown(
             "dataset", "The hub has no such data set, or the data set has no such file.", pointer="/dataset"
         ) from None
@@ -44,15 +44,13 @@ def fetch(name: str, max_bytes: int | None = None) -> Path:
 
 
 def _download(repository: str, path: str | None, max_bytes: int | None) -> Path:
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
-
     path = path or _single_file(repository)
-    size = get_hf_file_metadata(hf_hub_url(repository, path, repo_type="dataset")).size
+    size = huggingface_hub.get_hf_file_metadata(huggingface_hub.hf_hub_url(repository, path, repo_type="dataset")).size
     if max_bytes is not None and (size is None or size > max_bytes):
         raise InvalidDataset(
             f"The file on the hub is larger than {max_bytes} bytes.", pointer="/dataset", limit=max_bytes, actual=size
         )
-    return Path(hf_hub_download(repository, path, repo_type="dataset"))
+    return Path(huggingface_hub.hf_hub_download(repository, path, repo_type="dataset"))
 
 
 def _unavailable() -> DatasetUnavailable:
@@ -63,10 +61,8 @@ def _unavailable() -> DatasetUnavailable:
 
 def _single_file(repository: str) -> str:
     """Return the only readable file of a repository. Raises InvalidRequest if there are several, or none."""
-    from huggingface_hub import HfApi
-
     suffixes = tuple(suffix for format_ in FORMATS.values() for suffix in format_.suffixes)
-    files = HfApi().list_repo_files(repository, repo_type="dataset")
+    files = huggingface_hub.HfApi().list_repo_files(repository, repo_type="dataset")
     usable = sorted(file for file in files if file.lower().endswith(suffixes))
     if len(usable) == 1:
         return str(usable[0])

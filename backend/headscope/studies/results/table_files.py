@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...core.csv_text import Cell, csv_text
+from ...core.lazy import pa, pq
 
 TableFormat = Literal["json", "csv", "parquet", "latex"]
 
@@ -56,11 +57,8 @@ def as_csv(table: ResultTable) -> bytes:
 
 def as_parquet(table: ResultTable) -> bytes:
     """Return a Parquet file: text as strings, whole numbers as int64, other numbers as float64. Name and title are in its metadata."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     columns = [[_finite(row[place]) for row in table.rows] for place in range(len(table.columns))]
-    fields = [pa.array(*_typed(pa, column)) for column in columns]
+    fields = [pa.array(*_typed(column)) for column in columns]
     made = pa.table(dict(zip(table.columns, fields, strict=True)))
     made = made.replace_schema_metadata({"headscope.table": table.name, "headscope.title": table.title})
     buffer = io.BytesIO()
@@ -118,7 +116,7 @@ def _numeric(cells: Sequence[Cell]) -> bool:
     return not any(isinstance(cell, str) for cell in cells)
 
 
-def _typed(pa: Any, cells: Sequence[Cell]) -> tuple[Sequence[Cell], Any]:
+def _typed(cells: Sequence[Cell]) -> tuple[Sequence[Cell], Any]:
     """Return cells and their Arrow type: text if any cell is, whole numbers if all are."""
     if not _numeric(cells):
         return [None if cell is None else str(cell) for cell in cells], pa.string()

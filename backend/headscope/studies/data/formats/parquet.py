@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ....core.lazy import pa, pq
 from ....errors import InvalidDataset
 from ..dataset import Role
 from ..table import DataTable, Format, TableRecord, check_columns
@@ -18,8 +19,6 @@ BUFFER = 1024 * 1024
 
 
 def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
-    import pyarrow.parquet as pq
-
     with path.open("rb") as file:
         if file.read(4) == b"PARE":
             raise InvalidDataset("The Parquet file is encrypted. Save it without encryption.")
@@ -45,14 +44,12 @@ def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
 
 def _usable(type_: Any) -> bool:
     """Return whether a column holds text, numbers, or lists of them. Others, such as images, are never read."""
-    from pyarrow import types
-
-    if types.is_dictionary(type_):
+    if pa.types.is_dictionary(type_):
         return _usable(type_.value_type)
-    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
-        return _usable(type_.value_type) and not types.is_nested(type_.value_type)
-    plain = (types.is_string, types.is_large_string, types.is_string_view, types.is_integer)
-    return any(kind(type_) for kind in (*plain, types.is_floating, types.is_boolean, types.is_null))
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        return _usable(type_.value_type) and not pa.types.is_nested(type_.value_type)
+    plain = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_integer)
+    return any(kind(type_) for kind in (*plain, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null))
 
 
 def _classes(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
@@ -81,8 +78,6 @@ def _name_classes(value: Any, names: list[str] | None) -> Any:
 @contextmanager
 def _reading() -> Iterator[None]:
     """Turn pyarrow's errors into InvalidDataset; running out of memory stays a MemoryError."""
-    import pyarrow as pa
-
     try:
         yield
     except (pa.ArrowMemoryError, MemoryError):
