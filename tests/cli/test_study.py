@@ -74,7 +74,7 @@ def test_without_anything_asked_it_prints_every_head(tmp_path: Path, model: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nothing.tsv",), "There is no such file"),
+        (("nothing.tsv",), "This file does not exist"),
         (("cats.txt", "--figure", "smile"), "There is no such figure"),
         (("cats.txt", "--figure", "entropy:joy=1"), "parameters of figure entropy are not valid"),
         (("cats.txt", "--table", "smile"), "Invalid value for '--table'"),

@@ -165,23 +165,7 @@ def top(means: Array, rows: Array) -> Parts:
     """Return the TOP largest of means [..., I] and their rows, [..., TOP] each, largest first; ties go to the first rows. Padded with NaN and row -1."""
     places = np.argsort(rows, kind="stable")
     values = np.where(np.isfinite(means), means, -np.inf)[..., places]
-    if values.shape[-1] > 4 * TOP:
-        values, names = _preselect(values, rows[places])
-    else:
-        names = np.broadcast_to(rows[places], values.shape)
-    return _largest(values, names)
-
-
-def _preselect(values: Array, rows: Array) -> tuple[Array, Array]:
-    """Return the 2 TOP largest values of each line with their rows, in row order; all values if ties make that ambiguous. Saves sorting everything."""
-    kept = 2 * TOP
-    order = np.argpartition(values, values.shape[-1] - kept, axis=-1)[..., -kept:]
-    order.sort(axis=-1)
-    largest = np.take_along_axis(values, order, -1)
-    smallest, needed = largest.min(-1), np.sort(largest, axis=-1)[..., -TOP]
-    if bool((smallest < needed).all()):
-        return largest, rows[order]
-    return values, np.broadcast_to(rows, values.shape)
+    return _largest(values, np.broadcast_to(rows[places], values.shape))
 
 
 def merge_top(a: Parts, b: Parts) -> Parts:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Literal
 
+from ..grammar import SIGNS
 from . import phrases
 from .phrases import KIND, LENS, LENS_NAMES, MEASURE, MEASURE_NAMES, MOSTLY, NUMBER, ORDINAL, meaning_of
 from .sentence import Alternative, AmbiguousSentence, RequestedView, Sentence
 
+Side = Literal["query", "key"]
 LENS_A, LENS_B, MEASURED = LENS.format("a"), LENS.format("b"), MEASURE.format("m")
 LOOK = r"(?:looks?|looking|attends?|attending|goes|go|points?|pointing|focus(?:es|ing)?|rests?|resting)(?: (?:back|mostly|mainly|strongly|most|only))* (?:at|to|on|upon)"
 WORD = r"(?:token (?P<number>\d+)|(?P<several>every |each |all )?(?:the )?(?:word |token )?(?:\"(?P<double>[^\"]+)\"|'(?P<single>[^']+)'|(?P<bare>[\w\[\]]+)))"
@@ -22,23 +25,12 @@ MORE = {
     "at least": ">=",
 }
 LESS = {"below": "<", "under": "<", "less than": "<", "smaller than": "<", "lower than": "<", "at most": "<="}
-SIGN = {
-    **MORE,
-    **LESS,
-    "equal to": "=",
-    "equals": "=",
-    "<=": "<=",
-    ">=": ">=",
-    "==": "=",
-    "!=": "!=",
-    "<": "<",
-    ">": ">",
-    "=": "=",
-}
+SIGN = {**MORE, **LESS, "equal to": "=", "equals": "=", "==": "=", **{sign: sign for sign in SIGNS}}
 SIGNED = "|".join(re.escape(sign) for sign in sorted(SIGN, key=len, reverse=True))
 HIGH = r"(?:highest|largest|greatest|biggest|most|maximal|maximum|top)"
 LOW = r"(?:lowest|smallest|least|minimal|minimum)"
 EARLY = r"(?P<end>first|early|earliest|lower|bottom|last|late|latest|upper|top|final)"
+EXAMPLES = ("vertical heads", "previous token heads", "the 5 heads with the lowest entropy", "entropy by layer")
 FROM_START = frozenset({"first", "early", "earliest", "lower", "bottom"})
 
 
@@ -50,15 +42,7 @@ def interpret(sentence: Sentence) -> RequestedView:
     if not sentence.parts:
         raise AmbiguousSentence(
             "Which heads? Describe what they attend to, what they are like, or which layers they are in.",
-            [
-                Alternative(text, text)
-                for text in (
-                    "vertical heads",
-                    "previous token heads",
-                    "the 5 heads with the lowest entropy",
-                    "entropy by layer",
-                )
-            ],
+            [Alternative(text, text) for text in EXAMPLES],
         )
     return sentence.to_view()
 
@@ -77,12 +61,9 @@ def read_lens_comparison(s: Sentence) -> None:
     if found := s.take(r"compare(?: it| this)? with " + LENS_B):
         s.add("compare", meaning_of(LENS_NAMES, found["b"]), found)
     if (found := s.take(r"compare")) is not None:
-        choices = [
-            Alternative(text, s.replace(found, text))
-            for text in ("compare weights and effective of", "compare weights and norm of")
-        ]
         raise AmbiguousSentence(
-            "Compare what? Two lenses can be compared here; choose a second text or model at the top.", choices
+            "Compare what? Two lenses can be compared here; choose a second text or model at the top.",
+            s.options(found, ("compare weights and effective of", "compare weights and norm of")),
         )
 
 
@@ -112,10 +93,7 @@ def read_charts(s: Sentence) -> None:
         s.add("measure", _measure(s, found), found)
     if found := s.take(rf"(?:plot|draw|chart|graph) {MEASURED}"):
         name = _measure(s, found)
-        choices = [
-            Alternative(f"{name} by {axis}", s.replace(found, f"{name} by {axis}")) for axis in ("layer", "head")
-        ]
-        raise AmbiguousSentence("By layer, or by head?", choices)
+        raise AmbiguousSentence("By layer, or by head?", s.options(found, (f"{name} by layer", f"{name} by head")))
 
 
 def read_tokens(s: Sentence) -> None:
@@ -127,12 +105,12 @@ def read_tokens(s: Sentence) -> None:
         _pin(s, found, "key")
 
 
-def _pin(s: Sentence, found: re.Match[str], side: str) -> None:
+def _pin(s: Sentence, found: re.Match[str], side: Side) -> None:
     side_tokens = s.context.tokens if side == "query" else s.context.key_tokens
     if found["number"]:
         if int(found["number"]) >= len(side_tokens):
             raise AmbiguousSentence(f"Tokens are counted from 0 to {len(side_tokens) - 1}. Which one do you mean?")
-        s.add("query" if side == "query" else "key", found["number"], found)
+        s.add(side, found["number"], found)
         return
     group = next(name for name in ("double", "single", "bare") if found[name])
     word = s.said[slice(*found.span(group))]
@@ -146,18 +124,18 @@ def _pin(s: Sentence, found: re.Match[str], side: str) -> None:
             f"The text has this word {len(places)} times. Which occurrence?",
             [*choices, Alternative("all of them", _ask_all(side, word))],
         )
-    s.add("query" if side == "query" else "key", " ".join(str(number) for place in places for number in place), found)
+    s.add(side, " ".join(str(number) for place in places for number in place), found)
 
 
-def _ask_token(side: str, number: int) -> str:
+def _ask_token(side: Side, number: int) -> str:
     return f"what does token {number} attend to" if side == "query" else f"what attends to token {number}"
 
 
-def _ask_all(side: str, word: str) -> str:
+def _ask_all(side: Side, word: str) -> str:
     return f'what does every "{word}" attend to' if side == "query" else f'what attends to every "{word}"'
 
 
-def _occurrences(s: Sentence, word: str, side: str) -> list[list[int]]:
+def _occurrences(s: Sentence, word: str, side: Side) -> list[list[int]]:
     """Return the tokens of every occurrence of a word: single tokens, else words made of several tokens."""
     side_tokens = s.context.tokens if side == "query" else s.context.key_tokens
     wanted = word.strip().lower()
@@ -191,11 +169,9 @@ def read_targets(s: Sentence) -> None:
     if found is not None:
         group = next((name for name in ("double", "single", "bare", "number") if found[name]), "bare")
         word = s.said[slice(*found.span(group))]
+        targets = ("[SEP]", "special tokens", "the previous token")
         asks = [Alternative(f"what looks at {word}, in the open head", f'what attends to "{word}"')]
-        asks += [
-            Alternative(f"heads that look at {target}", s.replace(found, f"look at {target}"))
-            for target in ("[SEP]", "special tokens", "the previous token")
-        ]
+        asks += s.options(found, {f"heads that look at {target}": f"look at {target}" for target in targets})
         raise AmbiguousSentence(
             "No measure tells how much a head attends to this word, so it cannot be used to find heads. What would you like to see?",
             asks,
@@ -224,15 +200,11 @@ def read_comparisons(s: Sentence) -> None:
         )
     if found := s.take(rf"(?P<size>high|large|low|small) {MEASURED}"):
         name = _measure(s, found)
-        end = "highest" if found["size"] in ("high", "large") else "lowest"
+        is_high = found["size"] in ("high", "large")
+        end, direction = ("highest", "descending") if is_high else ("lowest", "ascending")
         raise AmbiguousSentence(
             "Compared with what? Order the heads, or give a threshold.",
-            [
-                Alternative(
-                    f"the {end} first",
-                    s.replace(found, f"sorted by {name} {'descending' if end == 'highest' else 'ascending'}"),
-                )
-            ],
+            s.options(found, {f"the {end} first": f"sorted by {name} {direction}"}),
         )
 
 
@@ -271,10 +243,7 @@ def read_classes(s: Sentence) -> None:
             "both at once: the class vertical+diagonal": "vertical+diagonal heads",
             "either of them": "vertical or diagonal heads",
         }
-        raise AmbiguousSentence(
-            "The class that is both at once, or heads of either class?",
-            [Alternative(label, s.replace(found, text)) for label, text in labels.items()],
-        )
+        raise AmbiguousSentence("The class that is both at once, or heads of either class?", s.options(found, labels))
     while found := s.take(rf"(?P<no>not |non[- ]?|no |without |except )?(?P<k>{KIND}(?: or {KIND})*)(?: patterns?)?"):
         s.add(
             "where",
@@ -294,11 +263,11 @@ def read_single_heads(s: Sentence) -> None:
     """`head 8.10`, `head 8-10`, `layer 8 head 10`, `heads 3.1 and 4.5`."""
     if found := s.take(r"heads (?P<a>\d+) ?- ?(?P<b>\d+)"):
         a, b = found["a"], found["b"]
-        choices = [
-            Alternative(f"head {a}.{b}: layer {a}, head {b}", s.replace(found, f"head {a}.{b}")),
-            Alternative(f"heads {a} to {b} of every layer", s.replace(found, f"heads {a} to {b}")),
-        ]
-        raise AmbiguousSentence("One head, or several?", choices)
+        labels = {
+            f"head {a}.{b}: layer {a}, head {b}": f"head {a}.{b}",
+            f"heads {a} to {b} of every layer": f"heads {a} to {b}",
+        }
+        raise AmbiguousSentence("One head, or several?", s.options(found, labels))
     several = []
     while found := (
         s.take(r"(?:heads? )?(?:and |, ?)?(?P<l>\d+)\.(?P<h>\d+)")
@@ -337,13 +306,9 @@ def read_ranges(s: Sentence) -> None:
         while found := s.take(rf"(?:the )?{EARLY} {what}s"):
             third = max(1, len(known) // 3)
             end = "first" if found["end"] in FROM_START else "last"
-            raise AmbiguousSentence(
-                f"How many {what}s?",
-                [
-                    Alternative(f"the {end} {count}", s.replace(found, f"{end} {count} {what}s"))
-                    for count in sorted({1, third, max(1, len(known) // 2)})
-                ],
-            )
+            counts = sorted({1, third, max(1, len(known) // 2)})
+            labels = {f"the {end} {count}": f"{end} {count} {what}s" for count in counts}
+            raise AmbiguousSentence(f"How many {what}s?", s.options(found, labels))
         _numbers(s, what)
 
 
@@ -367,18 +332,18 @@ def _numbers(s: Sentence, what: str) -> None:
     while found := s.take(rf"{what} (?P<n>{NUMBER})"):
         number = s.index_of(what, found, "n")
         if what == "head" and not any(part.slot == "where" and part.value.startswith("layer") for part in s.parts):
+            labels = {
+                f"head {number} of every layer": f"heads = {number}",
+                f"every head of layer {number}": f"layers = {number}",
+            }
             raise AmbiguousSentence(
-                "Heads are named by layer and head, as in 4.5. Which one do you mean?",
-                [
-                    Alternative(f"head {number} of every layer", s.replace(found, f"heads = {number}")),
-                    Alternative(f"every head of layer {number}", s.replace(found, f"layers = {number}")),
-                ],
+                "Heads are named by layer and head, as in 4.5. Which one do you mean?", s.options(found, labels)
             )
         if number == 1 and found["n"] in ("1", "one"):
-            first, second = s.replace(found, f"first {what}"), s.replace(found, f"second {what}")
+            labels = {f"the first, {what} 0": f"first {what}", f"the second, {what} 1": f"second {what}"}
             raise AmbiguousSentence(
                 f"{what.capitalize()}s are counted from 0 here, so {what} 1 is the second. Which one do you mean?",
-                [Alternative(f"the first, {what} 0", first), Alternative(f"the second, {what} 1", second)],
+                s.options(found, labels),
             )
         s.note(f"{what.capitalize()}s are counted from 0.")
         s.add("where", f"{what} = {number}", found)
@@ -409,7 +374,7 @@ def read_measures(s: Sentence) -> None:
     several = "|".join(sorted(map(re.escape, phrases.SEVERAL), key=len, reverse=True))
     if found := s.take(rf"(?:{several})"):
         name = phrases.SEVERAL[found[0]]
-        choices = [Alternative(column, s.replace(found, column)) for column in phrases.numbers_of(name)[:6]]
+        choices = s.options(found, phrases.numbers_of(name)[:6])
         raise AmbiguousSentence("This measure has several numbers. Which one?", choices)
 
 

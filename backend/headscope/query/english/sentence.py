@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -121,6 +121,13 @@ class Sentence:
         start, end = found.span(group)
         return f"{self.said[:start]}{text}{self.said[end:]}"
 
+    def options(
+        self, found: re.Match[str], choices: Mapping[str, str] | Iterable[str], group: int | str = 0
+    ) -> list[Alternative]:
+        """Return alternatives to a match: label -> replacement, or replacements that are their own labels."""
+        pairs = choices if isinstance(choices, Mapping) else {text: text for text in choices}
+        return [Alternative(label, self.replace(found, text, group)) for label, text in pairs.items()]
+
     def index_of(self, what: str, found: re.Match[str], group: str | int) -> int:
         """Return the index of a layer or head. Asks if it is out of range."""
         text = found[group]
@@ -130,7 +137,7 @@ class Sentence:
             sentence = (
                 f"There is no {what} {number}: {what}s are counted from 0, and go from {known[0]} to {known[-1]}."
             )
-            last = [Alternative(f"{what} {known[-1]}, the last", self.replace(found, str(known[-1]), group))]
+            last = self.options(found, {f"{what} {known[-1]}, the last": str(known[-1])}, group)
             raise AmbiguousSentence(f"{sentence} Which one do you mean?", last if number == known[-1] + 1 else [])
         return number
 
@@ -156,7 +163,7 @@ class Sentence:
             if word in phrases.FILLERS or word == "":
                 continue
             similar = difflib.get_close_matches(word, phrases.known_words(), n=3, cutoff=0.7)
-            choices = [Alternative(other, self.replace(found, other)) for other in similar if other != word]
+            choices = self.options(found, [other for other in similar if other != word])
             advice = (
                 "Did you mean one of these?"
                 if choices
