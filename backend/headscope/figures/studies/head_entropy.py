@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...core.csv_text import Cell
-from ...studies.results.means import Means, mean_over, means, pick_column
-from ...studies.results.summary import StudySummary
+from ...studies.results.means import mean_over, means, pick_column
+from ...studies.results.summary import Means, StudySummary
 from ..figure import Drawing
 from ..theme import ABOVE, Palette, describe_values, positions, rows_by_head, to_json, value_axis
 from .figure import CLS, INTERVAL_TIP, SEP, EitherVariantParams, StudyFigure, variant_names

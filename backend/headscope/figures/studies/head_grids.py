@@ -12,8 +12,8 @@ from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS
-from ...studies.results.means import METRICS, Array, Means, means, means_of, metric, pick_column
-from ...studies.results.summary import StudySummary
+from ...studies.results.means import METRICS, Array, means, metric, pick_column
+from ...studies.results.summary import Means, StudySummary
 from ..figure import Drawing
 from ..theme import Palette, format_number, layout, rows_by_head
 from .figure import CLS, SEP, StudyFigure, VariantParams, comparable_lenses, variant_names
@@ -103,7 +103,7 @@ def _compare(study: StudySummary, params: TuningParams) -> Means:
     """Return the means of a comparison, [L, H]. Raises NotReady for a study of one variant, Unsupported for a lens that was not compared."""
     if len(study.variants) < 2:
         raise NotReady("This figure compares two variants. Run the study again with a second variant (against).")
-    return means_of(study.pair(params.comparison, params.lens))
+    return study.pair(params.comparison, params.lens).means
 
 
 TUNING = StudyFigure(

@@ -13,8 +13,8 @@ from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...studies.results.means import Array, Means, column_index, divide, means
-from ...studies.results.summary import StudySummary
+from ...studies.results.means import Array, column_index, means
+from ...studies.results.summary import Means, StudySummary, divide
 from ..figure import Drawing
 from ..patterns import SHORT, class_colours
 from ..theme import ABOVE, Palette, axis, format_number, layout, positions, to_json, value_axis

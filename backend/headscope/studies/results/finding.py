@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -103,45 +104,38 @@ def _numbers(
     summary: StudySummary, measure: str, lens: str, variant: int, place: tuple[int, int]
 ) -> list[dict[str, Any]]:
     """Return the numbers of a measure for a head, one per column; class numbers are left out."""
-    declared = MEASURES[measure]
+    unit_of = MEASURES[measure].unit_of
+    numbers = [
+        {"measure": measure, "lens": lens, "column": column, "unit": unit_of(column)} for _, column in _columns(measure)
+    ]
+    places = [place if index is None else (*place, index) for index, _ in _columns(measure)]
     if f"fixed/{variant}/{measure}/{lens}" in summary.arrays:
-        values = np.atleast_1d(summary.fixed(measure, lens, variant)[place])
-        return [
-            {
-                **FIXED,
-                "measure": measure,
-                "lens": lens,
-                "column": column,
-                "unit": declared.unit_of(column),
-                "mean": _plain(values[at or 0]),
-            }
-            for at, column in _columns(measure)
-        ]
-    stat, (value, row) = summary.stat(measure, lens, variant), summary.top(measure, lens, variant)
-    low, high = stat.interval()
-    median, (below, above) = stat.quantile(0.5), stat.within(0.5)
-    return [
-        {
-            "measure": measure,
-            "lens": lens,
-            "column": column,
-            "unit": declared.unit_of(column),
+        values = summary.fixed(measure, lens, variant)
+        return [number | FIXED | {"mean": _plain(values[at])} for number, at in zip(numbers, places, strict=True)]
+    describe = _describer(summary.stat(measure, lens, variant))
+    value, row = summary.top(measure, lens, variant)
+    described = (describe(at) | {"top": _top(summary, value[at], row[at])} for at in places)
+    return [number | each for number, each in zip(numbers, described, strict=True)]
+
+
+def _describer(stat: Stat) -> Callable[[tuple[int, ...]], dict[str, Any]]:
+    """Return a function that maps the indices of one number to its statistics as JSON."""
+    (low, high), (below, above) = stat.interval(), stat.within(0.5)
+    plain = {
+        "mean": stat.mean, "std": stat.std, "low": stat.low, "high": stat.high, "median": stat.quantile(0.5), "input_mean": stat.input_mean,
+    }  # fmt: skip
+
+    def describe(at: tuple[int, ...]) -> dict[str, Any]:
+        return {
             "count": int(stat.count[at]),
             "inputs": int(stat.inputs[at]),
-            **{
-                name: _plain(values[at])
-                for name, values in (
-                    ("mean", stat.mean), ("std", stat.std), ("low", stat.low), ("high", stat.high),
-                    ("median", median), ("input_mean", stat.input_mean),
-                )
-            },
+            **{name: _plain(values[at]) for name, values in plain.items()},
             "median_within": [float(below[at]), float(above[at])] if np.isfinite(below[at]) else None,
             "interval": [float(low[at]), float(high[at])] if np.isfinite(low[at]) else None,
             "distribution": _distribution(stat, at),
-            "top": _top(summary, value[at], row[at]),
         }
-        for at, column in ((place if end is None else (*place, end), column) for end, column in _columns(measure))
-    ]  # fmt: skip
+
+    return describe
 
 
 def _columns(measure: str) -> list[tuple[int | None, str | None]]:

@@ -1,20 +1,18 @@
-"""Means over inputs with their bootstrap replicates, and the six metrics per head that HeadVis defines."""
+"""Means over inputs, columns of measures, and the six metrics per head that HeadVis defines."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...measures import MEASURES
-from .summary import Stat, StudySummary
+from .summary import Means, StudySummary
 
 Array = NDArray[Any]
-LEVEL = 0.95
 # Metric -> its title, its measure, and the column of the measure (None if it has none).
 METRICS: dict[str, tuple[str, str, str | None]] = {
     "self_attention_score": ("Self-attention", "head_roles", "self"),
@@ -26,33 +24,9 @@ METRICS: dict[str, tuple[str, str, str | None]] = {
 }
 
 
-@dataclass(frozen=True)
-class Means:
-    """Means over inputs [...], and the same means in every bootstrap replicate [B, ...]."""
-
-    mean: Array
-    replicates: Array
-
-    def map(self, reduce: Callable[[Array], Array]) -> Means:
-        """Apply a function to the means and to every replicate; `reduce` may only touch the last axes."""
-        return Means(reduce(self.mean), reduce(self.replicates))
-
-    def interval(self) -> tuple[Array, Array]:
-        """Return the bounds of the 95 % percentile intervals, each shaped like `mean`; NaN where nothing is defined."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # entries without any value
-            low, high = np.nanquantile(self.replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-        return low, high
-
-
 def means(study: StudySummary, measure: str, lens: str = "weights", variant: int = 0) -> Means:
     """Return means over inputs, each input counted once, with their bootstrap. Raises what StudySummary.stat raises."""
-    return means_of(study.stat(measure, lens, variant))
-
-
-def means_of(stat: Stat) -> Means:
-    """Return the means over inputs of a statistic, with their bootstrap."""
-    return Means(stat.input_mean.astype(float), divide(stat.boot_sum, stat.boot_weight))
+    return study.stat(measure, lens, variant).means
 
 
 def metric(study: StudySummary, name: str, variant: int) -> Means:
@@ -65,14 +39,6 @@ def metric(study: StudySummary, name: str, variant: int) -> Means:
         return found.map(pick_column(measure, column))
     mean, square = pick_column(measure, "mean"), pick_column(measure, "square")
     return found.map(lambda values: np.maximum(square(values) - mean(values) ** 2, 0))
-
-
-def divide(parts: Array, whole: Array) -> Array:
-    """Return parts / whole; NaN where the whole is 0."""
-    above = np.asarray(parts, float)
-    below = np.broadcast_to(np.asarray(whole, float), above.shape)
-    found: Array = np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0)
-    return found
 
 
 def mean_over(values: Array, axis: int) -> Array:

@@ -23,7 +23,8 @@ example/row json                                 every input referred to above: 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -34,6 +35,25 @@ from numpy.typing import NDArray
 from ...errors import NotReady, Unknown, Unsupported
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Means:
+    """Means over inputs [...], and the same means in every bootstrap replicate [B, ...]."""
+
+    mean: Array
+    replicates: Array
+
+    def map(self, reduce: Callable[[Array], Array]) -> Means:
+        """Apply a function to the means and to every replicate; `reduce` may only touch the last axes."""
+        return Means(reduce(self.mean), reduce(self.replicates))
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Return the bounds of the percentile intervals, each shaped like `mean`; NaN where nothing is defined."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # entries without any value
+            low, high = np.nanquantile(self.replicates, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -92,17 +112,16 @@ class Stat:
         place = np.minimum((counts < q * total).sum(-1), self.histogram.shape[-1] - 1)[..., None]
         return counts, total, place
 
+    @property
+    def means(self) -> Means:
+        """The means over inputs, with their bootstrap replicates."""
+        return Means(self.input_mean.astype(float), divide(self.boot_sum, self.boot_weight))
+
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Return the bootstrap interval of `input_mean`: percentiles of the means of resampled inputs. NaN for fewer than two inputs."""
-        weight = np.where(self.boot_weight > 0, self.boot_weight, 1)
-        means = np.where(self.boot_weight > 0, self.boot_sum / weight, np.nan)
-        defined = self.inputs > 1
-        low, high = (np.full(defined.shape, np.nan) for _ in range(2))
-        tails = [(1 - level) / 2, (1 + level) / 2]
-        low[defined], high[defined] = (
-            np.nanquantile(means[:, defined], tails, axis=0) if defined.any() else np.empty((2, 0))
-        )
-        return low, high
+        low, high = self.means.interval(level)
+        several = self.inputs > 1
+        return np.where(several, low, np.nan), np.where(several, high, np.nan)
 
 
 STAT_PARTS = tuple(Stat.__dataclass_fields__)
@@ -244,6 +263,14 @@ class StudySummary:
         if name not in self.arrays:
             raise Unsupported("The study has no such values for this measure and lens.", pointer="/lens")
         return self.arrays[name]
+
+
+def divide(parts: Array, whole: Array) -> Array:
+    """Return parts / whole; NaN where the whole is 0."""
+    above = np.asarray(parts, float)
+    below = np.broadcast_to(np.asarray(whole, float), above.shape)
+    found: Array = np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0)
+    return found
 
 
 def _deviation(m2: Array, count: Array) -> Array:

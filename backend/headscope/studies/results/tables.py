@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from ...core.csv_text import Cell
 from ...measures import MEASURES
 from ..figure_needs import drawable_figures
-from .means import divide
-from .summary import StudySummary
+from .summary import StudySummary, divide
 from .table_files import ResultTable
 
 Array = NDArray[Any]
