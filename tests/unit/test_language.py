@@ -27,7 +27,7 @@ TOKENS = [
 SCENE = SentenceContext(range(12), range(12), TOKENS, TOKENS)
 
 MEANT = [
-    # What stands in the paper of this feature.
+    # The examples of the documentation.
     ("heads in layer 8 that look at [SEP]", "layer = 8 and special_tokens.separator > 0.5", {}),
     ("compare raw and effective for head 8-10", "", {"lens": "weights", "compare": "effective", "head": "8.10"}),
     ("entropy by layer", "", {"chart": "entropy layer"}),

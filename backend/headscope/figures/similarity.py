@@ -46,8 +46,8 @@ def draw(data: FigureData, params: NoParams, palette: Palette) -> Drawing:
 TOKEN_SIMILARITY = Figure(
     name="token_similarity",
     title="Token similarity",
-    doc="How similar the tokens have become after each layer: violins of the cosines between all pairs of hidden states. "
-    "The dot is the median, the bar spans 5 % to 95 % of the pairs.",
+    doc="How similar the tokens have become after each layer: violins of the cosines between all pairs of hidden states. The dot is the median, the bar spans 5 % to 95 % of "
+    "the pairs.",
     not_="Not similarity of meaning: a few large dimensions that all tokens share can put every cosine near 1. The outline is a histogram of 40 bins, not smoothed.",
     citation="Violins of cosines as in Masumura & Taki 2025, On the Role of Hidden States of Modern Hopfield Network in Transformer",
     range=(-1.0, 1.0),

@@ -56,8 +56,8 @@ def draw(data: FigureData, params: NoParams, palette: Palette) -> Drawing:
 SPECTRUM = Figure(
     name="spectrum",
     title="Spectrum",
-    doc="The share of the energy in the first singular values of a layer's query-key product (all heads together), one line per layer from light to strong. "
-    "A line that rises early belongs to a layer whose heads share directions.",
+    doc="The share of the energy in the first singular values of a layer's query-key product (all heads together), one line per layer from light to strong. A line that rises "
+    "early belongs to a layer whose heads share directions.",
     not_="Not about this text: it reads the model's weights alone, without biases and without the distribution of hidden states.",
     citation="Cordonnier, Loukas & Jaggi 2020, Multi-Head Attention: Collaborate Instead of Concatenate, fig. 1",
     range=(0.0, 1.0),

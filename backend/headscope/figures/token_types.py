@@ -92,8 +92,8 @@ def _title(data: FigureData) -> str:
 TOKEN_TYPES = Figure(
     name="token_types",
     title="Token types",
-    doc="What heads attend to: special tokens, punctuation, words, pieces of words, and parts of speech if the request has them: for each lens, the mean over all heads "
-    "with the quartiles of heads.",
+    doc="What heads attend to: special tokens, punctuation, words, pieces of words, and parts of speech if the request has them: for each lens, the mean over all heads with "
+    "the quartiles of heads.",
     not_="Not comparable between frequent and rare types if the measure takes the largest entry of a type, as in the paper: the maximum over many tokens is larger.",
     citation="Sun & Marasovi\u0107 2021, fig. 1",
     measures=(NAME,),

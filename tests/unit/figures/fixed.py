@@ -1,8 +1,8 @@
-"""The figures of the page's gallery: what the figures draw of fixed numbers, as JSON.
+"""The figures of the page's gallery: drawn from fixed numbers, as JSON.
 
     .venv/bin/python -m tests.unit.figures.fixed
 
-writes frontend/gallery/figures.json anew; a test fails while it is not what the code draws.
+rewrites frontend/gallery/figures.json; a test fails if the file is stale.
 """
 
 from __future__ import annotations

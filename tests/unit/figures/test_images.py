@@ -1,4 +1,4 @@
-"""The process that draws pictures: it ends in time, takes its browser along, and lets only so many wait."""
+"""The process that renders images: it times out, and its browser ends with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIGURE: dict[str, Any] = {"data": [{"type": "bar", "x": [1, 2], "y": [3, 4]}], "
 
 
 def hanging(folder: Path) -> Path:
-    """A browser that starts and says nothing; `started` tells its process."""
+    """A browser that starts and hangs; `started` returns its process."""
     browser = folder / "chromium"
     browser.write_text(f"#!/bin/sh\necho $$ > {folder}/pid\nexec sleep 600\n")
     browser.chmod(0o755)
@@ -26,7 +26,7 @@ def hanging(folder: Path) -> Path:
 
 
 def started(folder: Path) -> psutil.Process | None:
-    """The process of that browser, once it is there."""
+    """Return the process of that browser, once it runs."""
     written = (folder / "pid").read_text().strip() if (folder / "pid").exists() else ""
     return psutil.Process(int(written)) if written else None
 
@@ -52,7 +52,7 @@ def test_a_picture_takes_its_time_and_no_more(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_browser_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it complained of stands in the log only."""
+    """The browser's output is only logged."""
     broken = tmp_path / "chromium"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)

@@ -55,7 +55,7 @@ def rows(study: Any, name: str, **params: Any) -> list[dict[str, Any]]:
 
 
 def mean(one_by_one: list[Any], measure: str, lens: str = "weights") -> Any:
-    """Mean over inputs of what each has on average over its tokens, without what is not defined."""
+    """Mean over inputs of each input's mean over tokens, ignoring undefined values."""
     over = tuple(place for place, axis in enumerate(MEASURES[measure].shape.split()) if axis in "QK")
     each = [
         np.where(np.isfinite(a.measures[measure][lens]), a.measures[measure][lens], np.nan).astype(float)
@@ -149,7 +149,7 @@ def test_the_map_shown_is_that_of_its_input(study: Any, one_by_one: list[Any]) -
 
 
 def test_tuning_compares_the_two_variants(study: Any, minilm: headscope.Model, one_by_one: list[Any]) -> None:
-    """The mean over inputs of what compare says of the two analyses."""
+    """The mean over inputs of headscope.compare on the two analyses."""
     others = [headscope.analyze(minilm, lenses=("weights",), mechanism="jump", **row) for row in ROWS]
     for comparison in ("cosine", "js_divergence"):
         each = [headscope.compare(a, b)[comparison] for a, b in zip(one_by_one, others, strict=True)]

@@ -45,7 +45,7 @@ def study(minilm: headscope.Model) -> Any:
 
 
 def test_json_is_strict() -> None:
-    """What is not a number is null."""
+    """Undefined numbers are null."""
     found = json.loads(table_files.as_json(AWKWARD))
     assert found["columns"] == list(AWKWARD.columns)
     assert found["rows"][0][0] == AWKWARD.rows[0][0]
@@ -80,7 +80,7 @@ def test_parquet_has_types() -> None:
 
 
 def test_latex_is_escaped() -> None:
-    """One line per row, no command but ours, a dash for what is not defined."""
+    """One line per row, no foreign commands, and dashes for undefined cells."""
     lines = table_files.as_latex(AWKWARD).decode().splitlines()
     body = lines[lines.index(r"\midrule") + 1 : lines.index(r"\bottomrule")]
     assert body[0] == (

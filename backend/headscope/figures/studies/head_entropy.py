@@ -92,8 +92,8 @@ def _by_layer(found: Means) -> Means:
 HEAD_ENTROPY = StudyFigure(
     name="head-entropy",
     title="Entropy and special tokens by head",
-    doc="A dot for every head at its mean entropy, and at its mean attention to [CLS] (or a special first token) and [SEP], by layer, with the mean of each "
-    "layer and its 95 % bootstrap interval. Two variants are shown one below the other.",
+    doc="A dot for every head at its mean entropy, and at its mean attention to [CLS] (or a special first token) and [SEP], by layer, with the mean of each layer and its 95 % "
+    "bootstrap interval. Two variants are shown one below the other.",
     not_="Not smoothed, where the paper mixes 1/n into every row, and without rows of special tokens on the right. Longer texts have higher entropies.",
     citation="Clark et al. 2019, What Does BERT Look At?, figs. 2 and 4",
     params=EitherVariantParams,

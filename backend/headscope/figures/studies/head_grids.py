@@ -55,11 +55,10 @@ def draw_special_maps(study: StudySummary, params: VariantParams, palette: Palet
 SPECIAL_MAPS = StudyFigure(
     name="special-maps",
     title="Attention to [CLS] and [SEP]",
-    doc="How much attention other tokens give to [CLS] (or a special first token) and to the [SEP] that receives most, for every layer and head, through each "
-    "lens: the mean over queries, then over inputs.",
-    not_="Not the average of the published code, which counts padding and the rows of special tokens. Signed for effective attention, where entries of different "
-    "queries cancel; "
-    "each lens has its own scale.",
+    doc="How much attention other tokens give to [CLS] (or a special first token) and to the [SEP] that receives most, for every layer and head, through each lens: the mean "
+    "over queries, then over inputs.",
+    not_="Not the average of the published code, which counts padding and the rows of special tokens. Signed for effective attention, where entries of different queries "
+    "cancel; each lens has its own scale.",
     citation="Sun & Marasović 2021, figs. 5 and 6; after Kovaleva et al. 2019, fig. 6",
     params=VariantParams,
     of_one=True,
@@ -109,11 +108,10 @@ def _compare(study: StudySummary, params: TuningParams) -> Means:
 TUNING = StudyFigure(
     name="tuning",
     title="Before and after fine-tuning",
-    doc="How similar the maps of each head are in two models (or under two mechanisms) on the same texts: the mean over inputs of the cosine between the two maps. "
-    "The stronger the colour, the larger the difference (darker, as in the papers).",
-    not_="Not near 0 for unrelated heads: weights are never negative and share vertical stripes, which raises the cosine; the Jensen-Shannon divergence avoids this. "
-    "Maps are cropped to the tokens; "
-    "the published notebook flattens padded ones.",
+    doc="How similar the maps of each head are in two models (or under two mechanisms) on the same texts: the mean over inputs of the cosine between the two maps. The "
+    "stronger the colour, the larger the difference (darker, as in the papers).",
+    not_="Not near 0 for unrelated heads: weights are never negative and share vertical stripes, which raises the cosine; the Jensen-Shannon divergence avoids this. Maps are "
+    "cropped to the tokens; the published notebook flattens padded ones.",
     citation="Sun & Marasović 2021, fig. 3; after Kovaleva et al. 2019, fig. 5",
     params=TuningParams,
     range=(-1.0, 1.0),
@@ -164,11 +162,10 @@ def _describe_largest(values: Array, layers: Sequence[int], heads: Sequence[int]
 HEAD_METRICS = StudyFigure(
     name="head-metrics",
     title="Six metrics per head",
-    doc="Attention to the token itself, to the previous token, entropy, distance between query and key and its variance, and induction, for every head: means over "
-    "inputs, each with its own scale.",
-    not_="Not pooled over tokens as in the published pipeline: each input counts once, whatever its length. Induction (attention to the token after an earlier "
-    "occurrence of the same token, in rows that have one) "
-    "is for causal models, and without the pipeline's threshold of 0.01.",
+    doc="Attention to the token itself, to the previous token, entropy, distance between query and key and its variance, and induction, for every head: means over inputs, "
+    "each with its own scale.",
+    not_="Not pooled over tokens as in the published pipeline: each input counts once, whatever its length. Induction (attention to the token after an earlier occurrence of "
+    "the same token, in rows that have one) is for causal models, and without the pipeline's threshold of 0.01.",
     citation="Luger, Kamath et al. 2026, Visualizing Attention Heads (HeadVis); metrics as in Neuronpedia's pipeline",
     params=VariantParams,
     of_one=True,

@@ -60,8 +60,8 @@ LENS_COST = StudyFigure(
     name="lens-cost",
     title="Cost of the lenses",
     doc="How long the forward pass, each lens and the measures took per input: the overhead of effective attention over running the model.",
-    not_="Not a benchmark: these are times of the machine that ran the study, under whatever load it had. The paper's factor of two comes from a full decomposition, "
-    "which the definition does not need.",
+    not_="Not a benchmark: these are times of the machine that ran the study, under whatever load it had. The paper's factor of two comes from a full decomposition, which the "
+    "definition does not need.",
     citation="Sun & Marasović 2021, table 3",
     unit="ms",
     range=(0.0, None),

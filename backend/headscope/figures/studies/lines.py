@@ -92,10 +92,10 @@ def draw_residual_ratio(study: StudySummary, params: NoParams, palette: Palette)
 RESIDUAL_RATIO = StudyFigure(
     name="residual-ratio",
     title="Residual ratio by layer",
-    doc="How much the hidden states of tokens still differ after each layer: the mean over inputs with its 95 % bootstrap interval. A straight fall on this "
-    "logarithmic axis is rank collapse.",
-    not_="Not comparable below about 1e-6, where differences vanish in float32 rounding (the plateau in the paper's table). A trained model with skip "
-    "connections differs from the paper's untrained one without.",
+    doc="How much the hidden states of tokens still differ after each layer: the mean over inputs with its 95 % bootstrap interval. A straight fall on this logarithmic axis "
+    "is rank collapse.",
+    not_="Not comparable below about 1e-6, where differences vanish in float32 rounding (the plateau in the paper's table). A trained model with skip connections differs from "
+    "the paper's untrained one without.",
     citation="Masumura & Taki 2025, On the Role of Hidden States of Modern Hopfield Network in Transformer, table 1; measure of Dong et al. 2021",
     range=(0.0, None),
     draw=draw_residual_ratio,
@@ -132,10 +132,10 @@ def draw_mixing_ratio(study: StudySummary, params: NoParams, palette: Palette) -
 MIXING_RATIO = StudyFigure(
     name="mixing-ratio",
     title="Mixing ratio by layer",
-    doc="How much of a token's vector after the attention block comes from other tokens rather than from itself: the mean over tokens and inputs by layer, with its "
-    "95 % bootstrap interval.",
-    not_="Not a share of a whole: it compares two norms. The paper masks 12 % of the tokens of 992 Wikipedia sequences; here texts are used as they are, so the "
-    "numbers come close, but are not equal.",
+    doc="How much of a token's vector after the attention block comes from other tokens rather than from itself: the mean over tokens and inputs by layer, with its 95 % "
+    "bootstrap interval.",
+    not_="Not a share of a whole: it compares two norms. The paper masks 12 % of the tokens of 992 Wikipedia sequences; here texts are used as they are, so the numbers come "
+    "close, but are not equal.",
     citation="Kobayashi et al. 2021, Incorporating Residual and Normalization Layers, table 1 and fig. 3",
     range=(0.0, 1.0),
     draw=draw_mixing_ratio,
@@ -184,11 +184,10 @@ def _mean_over_heads(found: Means, column: str) -> Means:
 NORMS = StudyFigure(
     name="norms",
     title="Norms by class of token",
-    doc="How much attention a query gives to tokens of each class, the norm of the weighted vectors that it receives from them, and their norm before weighting; by "
-    "layer, mean over queries, heads and inputs. "
-    "A token with much attention but a short vector passes on little.",
-    not_="Not influence on the output: vectors may cancel each other, whatever their norms. Classes are disjoint, and tokens of a class are summed for each query "
-    "(norms before weighting are averaged).",
+    doc="How much attention a query gives to tokens of each class, the norm of the weighted vectors that it receives from them, and their norm before weighting; by layer, "
+    "mean over queries, heads and inputs. A token with much attention but a short vector passes on little.",
+    not_="Not influence on the output: vectors may cancel each other, whatever their norms. Classes are disjoint, and tokens of a class are summed for each query (norms "
+    "before weighting are averaged).",
     citation="Kobayashi et al. 2020, Attention is Not Only a Weight, figs. 3 and 4",
     params=VariantParams,
     range=(0.0, None),

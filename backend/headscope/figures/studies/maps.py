@@ -145,9 +145,8 @@ def _token_axis(names: list[str], title: str, *, down: bool = False) -> dict[str
 LENS_PAIR = StudyFigure(
     name="lens-pair",
     title="One map by several lenses",
-    doc="The map of one head for one input of the study through each lens, side by side: by default the head whose maps differ most. The input is drawn by the "
-    "study's seed, if possible among those with more tokens than the head has "
-    "dimensions (at most 96).",
+    doc="The map of one head for one input of the study through each lens, side by side: by default the head whose maps differ most. The input is drawn by the study's seed, "
+    "if possible among those with more tokens than the head has dimensions (at most 96).",
     not_="Not the paper's picture of magnitudes: signed entries keep their sign, with zero as the background colour. If an input has no more tokens than the head has "
     "dimensions, both maps are the same.",
     citation="Sun & Marasović 2021, figs. 2 and 7",
@@ -259,10 +258,10 @@ def _frames(names: Array, end: str, palette: Palette) -> list[dict[str, Any]]:
 PATTERN_GRID = StudyFigure(
     name="pattern-grid",
     title="Grid of patterns",
-    doc="Every head's map for one input, as a grid for each variant: heads that are vertical in most inputs are greyed out, diagonal ones have a frame. Two "
-    "models side by side show what changed.",
-    not_="Not the papers' own rule: TLM does not publish one, and PASTA's uses the first and the last token only. Maps are those of one input, classes those "
-    "of all inputs; each map has its own scale.",
+    doc="Every head's map for one input, as a grid for each variant: heads that are vertical in most inputs are greyed out, diagonal ones have a frame. Two models side by "
+    "side show what changed.",
+    not_="Not the papers' own rule: TLM does not publish one, and PASTA's uses the first and the last token only. Maps are those of one input, classes those of all inputs; "
+    "each map has its own scale.",
     citation="Yao et al. 2022, NLP From Scratch Without Large-Scale Pretraining (TLM), fig. of attention patterns; Yang et al. 2023, PASTA, fig. of vertical heads",
     params=MapParams,
     draw=draw_pattern_grid,

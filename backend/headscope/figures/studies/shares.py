@@ -125,12 +125,10 @@ def _rows(bar: StackedBar) -> list[list[Cell]]:
 PATTERN_SHARES = StudyFigure(
     name="pattern-shares",
     title="Shares of patterns by lens",
-    doc="What the maps of the heads look like through each lens: the share of all maps (one per head and input) that is vertical, diagonal, both, block or "
-    "heterogeneous. "
-    "The table has 95 % bootstrap intervals over inputs.",
-    not_="Not the paper's classifier: its network and annotations were never published, so the classes are those of the documented rules of the measure patterns. "
-    "Inputs are not padded, "
-    "so on short texts both lenses agree where the paper's do not; its table 2 cannot be reproduced.",
+    doc="What the maps of the heads look like through each lens: the share of all maps (one per head and input) that is vertical, diagonal, both, block or heterogeneous. The "
+    "table has 95 % bootstrap intervals over inputs.",
+    not_="Not the paper's classifier: its network and annotations were never published, so the classes are those of the documented rules of the measure patterns. Inputs are "
+    "not padded, so on short texts both lenses agree where the paper's do not; its table 2 cannot be reproduced.",
     citation="Sun & Marasović 2021, table 2 and fig. 4",
     params=PatternSharesParams,
     range=(0.0, 1.0),
@@ -224,12 +222,10 @@ def _connection_rows(title: str, layers: list[int], found: Means, inputs: int) -
 CONNECTIONS = StudyFigure(
     name="connections",
     title="Connections by entity type",
-    doc="What the strong connections of each layer join, over all heads and inputs: special tokens, two tokens of one entity type, tokens of different types "
-    "(CROSS), or tokens without one. "
-    "All connections, and those between entities only.",
-    not_="Possibly not counted as in the paper, which does not say over what mean and standard deviation are taken, nor how tokens without an entity count. Here "
-    "both are over all entries of the "
-    "head's own map, and such connections are a separate class (other). Counts grow with the length of the texts.",
+    doc="What the strong connections of each layer join, over all heads and inputs: special tokens, two tokens of one entity type, tokens of different types (CROSS), or "
+    "tokens without one. All connections, and those between entities only.",
+    not_="Possibly not counted as in the paper, which does not say over what mean and standard deviation are taken, nor how tokens without an entity count. Here both are over "
+    "all entries of the head's own map, and such connections are a separate class (other). Counts grow with the length of the texts.",
     citation="Zhou et al. 2022, Jump Self-attention, figs. 2 and 7 of the appendix",
     params=MapParams,
     unit="connections",

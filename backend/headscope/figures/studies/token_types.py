@@ -91,12 +91,10 @@ def _kinds(found: list[Means]) -> list[str]:
 TOKEN_TYPES = StudyFigure(
     name="token-types",
     title="Token types from [CLS]",
-    doc="What the first token ([CLS]) attends to in the last layer, for every head: the largest entry among the tokens of each type, averaged over the inputs that "
-    "have the type, through each lens. "
-    "Types are parts of speech if the data set has them (CoNLL-U), else kinds of tokens.",
+    doc="What the first token ([CLS]) attends to in the last layer, for every head: the largest entry among the tokens of each type, averaged over the inputs that have the "
+    "type, through each lens. Types are parts of speech if the data set has them (CoNLL-U), else kinds of tokens.",
     not_="Not comparable between types: the maximum over many tokens is larger, which favours frequent types such as nouns. Negative entries stay negative, where the "
-    "published code takes the magnitude of the mean. "
-    "Parts of speech come from the data set, not from a tagger run over the padded input.",
+    "published code takes the magnitude of the mean. Parts of speech come from the data set, not from a tagger run over the padded input.",
     citation="Sun & Marasović 2021, fig. 1; after Kovaleva et al. 2019, sec. 4.4",
     params=FirstTokenParams,
     of_one=True,

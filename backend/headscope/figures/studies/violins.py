@@ -97,11 +97,9 @@ def _quantile(counts: Array, edges: Array, q: float) -> float:
 ENTROPY = StudyFigure(
     name="entropy",
     title="Entropy by layer and head",
-    doc="How widely queries spread their attention over all inputs: one violin per layer, or per head of one layer. The dot is the median, the bar spans the "
-    "quartiles, the outline is a smoothed histogram. "
-    "The table has the mean over inputs with its 95 % bootstrap interval.",
-    not_="Not comparable between texts of different length: a row over n tokens has at most ln n nats. The paper's axis is in nats as well, but for 197 tokens of an "
-    "image.",
+    doc="How widely queries spread their attention over all inputs: one violin per layer, or per head of one layer. The dot is the median, the bar spans the quartiles, the "
+    "outline is a smoothed histogram. The table has the mean over inputs with its 95 % bootstrap interval.",
+    not_="Not comparable between texts of different length: a row over n tokens has at most ln n nats. The paper's axis is in nats as well, but for 197 tokens of an image.",
     citation="Masumura & Taki 2025, figs. 13 to 20",
     params=StudyEntropyParams,
     unit="nats",
@@ -169,12 +167,10 @@ def _draw_marks(
 TOKEN_SIMILARITY = StudyFigure(
     name="token-similarity",
     title="Token similarity by layer",
-    doc="How similar the tokens have become after each layer: violins of the cosines between all pairs of hidden states of an input, averaged over inputs. The dot is "
-    "the median, the bar spans 5 % to 95 % of the pairs, "
-    "a diamond marks the mode and a cross the mean.",
-    not_="Not similarity of meaning: a few large dimensions can put every cosine near 1. Each input counts once, whatever its length. The mode is the middle of the "
-    "fullest of 40 bins; "
-    "the paper says neither how it smooths nor how many inputs it pools.",
+    doc="How similar the tokens have become after each layer: violins of the cosines between all pairs of hidden states of an input, averaged over inputs. The dot is the "
+    "median, the bar spans 5 % to 95 % of the pairs, a diamond marks the mode and a cross the mean.",
+    not_="Not similarity of meaning: a few large dimensions can put every cosine near 1. Each input counts once, whatever its length. The mode is the middle of the fullest of "
+    "40 bins; the paper says neither how it smooths nor how many inputs it pools.",
     citation="Masumura & Taki 2025, figs. 4 to 12",
     params=VariantParams,
     range=(-1.0, 1.0),
