@@ -1,1 +1,1 @@
-"""Measurements beside peers, in one run: python -m benchmarks [name ...]"""
+"""Measurements next to peer tools, in the same run: python -m benchmarks [name ...]"""

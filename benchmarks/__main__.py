@@ -1,4 +1,4 @@
-"""Measurements beside peers, in one run: prints a table for each benchmark, and at last everything as one JSON document."""
+"""Measurements next to peer tools, in the same run: prints a table per benchmark, and then everything as one JSON document."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ BENCHMARKS = (
 
 
 def main() -> None:
-    """Run those that are named, or all."""
+    """Run the named benchmarks, or all."""
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all unless named: {', '.join(BENCHMARKS)}")
-    parser.add_argument("--smallest", action="store_true", help="see that they run; the figures mean nothing")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"benchmarks to run (default: all): {', '.join(BENCHMARKS)}"
+    )
+    parser.add_argument(
+        "--smallest", action="store_true", help="smallest sizes, to test that they run; the numbers mean nothing"
+    )
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(BENCHMARKS):
         parser.error(f"unknown benchmarks: {', '.join(sorted(unknown))}")

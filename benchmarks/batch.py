@@ -1,8 +1,8 @@
-"""Inputs per second when several go through the model together, beside plain transformers.
+"""Inputs per second when several inputs share a forward pass, next to plain transformers.
 
-MiniLM on the CPU, inputs of equal length. `loop` is the model's own eager forward pass with its attentions returned, one input after another; `padded` is the same for 16
-inputs at once, of lengths from half of that to all of it, padded to the longest. `alone`, `4 together` and `16 together` are whole analyses with the weights of every
-head and their thumbnails, and with the measures that the page asks for; nothing is padded. Ratios are to `loop`, of the same turn each.
+MiniLM on the CPU, inputs of equal length. `loop` is the model's own eager forward pass with output_attentions=True, one input after another; `padded` is the same for
+a batch of 16 inputs, of half to full length, padded to the longest. `alone`, `4 together` and `16 together` are whole analyses with the weights and thumbnails of every
+head, and with the default measures of the page, without padding. Ratios are relative to `loop` of the same repeat.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SMALLEST: dict[str, Any] = {"lengths": (4,), "repeats": 1}
 
 
 def measure(lengths: tuple[int, ...] = LENGTHS, repeats: int = REPEATS) -> list[dict[str, Any]]:
-    """One row per length and set of measures: inputs per second, and how many times those of the loop."""
+    """Return one row per length and set of measures: inputs per second, and the ratio to the loop."""
     model = headscope.load("minilm")
     return [_row(model, length, name, repeats) for length in lengths for name in MEASURES]
 
@@ -50,7 +50,7 @@ def _row(model: headscope.Model, length: int, measures: str, repeats: int) -> di
 
 
 def _plain(model: headscope.Model, ids: Any) -> dict[str, Callable[[], None]]:
-    """Transformers by themselves: one by one, and a padded batch."""
+    """Return plain transformers: one input after another, and a padded batch."""
     module, length = model.module, ids.shape[1]
     whole = torch.tensor(ids)
     lengths = torch.linspace(length // 2, length, COUNT).round().long()
@@ -73,7 +73,7 @@ def _plain(model: headscope.Model, ids: Any) -> dict[str, Callable[[], None]]:
 
 
 def _analyses(model: headscope.Model, ids: Any, measures: list[str], size: int) -> Callable[[], None]:
-    """The same inputs, `size` at a time."""
+    """Return analyses of the same inputs, `size` at a time."""
     requests = [
         AnalysisRequest(model="minilm", token_ids=row, lenses=["weights"], measures=measures) for row in ids.tolist()
     ]

@@ -1,4 +1,4 @@
-"""A browser to measure in: times between marks of the page, what a renderer holds, frames while something scrolls."""
+"""Measurements in a browser: times between marks of the page, memory of the renderer, frames per second while scrolling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 from playwright.sync_api import Locator, Page
 
-# From an event made within the page itself, so that no driver's round trip is counted, to the first mark after it.
+# Time from an event dispatched inside the page, so that no round trip of the driver is counted, to the first mark after it.
 ACT = """(element, [kind, across, down, name]) => new Promise((resolve) => {
   const box = element.getBoundingClientRect()
   const at = { clientX: box.left + across * box.width, clientY: box.top + down * box.height, bubbles: true, button: 0, pointerType: 'mouse' }
@@ -26,7 +26,7 @@ ACT = """(element, [kind, across, down, name]) => new Promise((resolve) => {
   }
   look()
 })"""
-# Frames in a second of scrolling by a few pixels each, of the nearest element that scrolls.
+# Frames in one second of scrolling the nearest scrollable element by a few pixels per frame.
 SCROLL = """(element) => new Promise((resolve) => {
   let holder = element
   while (holder && holder.scrollHeight <= holder.clientHeight + 1) holder = holder.parentElement
@@ -45,17 +45,17 @@ SCROLL = """(element) => new Promise((resolve) => {
 
 
 def act(element: Locator, kind: str, name: str, across: float = 0.5, down: float = 0.5) -> float:
-    """Milliseconds from an event on an element to the frame that leaves the mark."""
+    """Return the milliseconds from an event on an element to the frame that sets the mark."""
     return float(element.evaluate(ACT, [kind, across, down, name]))
 
 
 def frames(element: Locator) -> float:
-    """Frames in a second while what holds the element scrolls."""
+    """Return the frames per second while the element's container scrolls."""
     return float(element.evaluate(SCROLL))
 
 
 def renderer(page: Page) -> tuple[int, int]:
-    """Nodes of the document, and bytes of memory that the page's process holds."""
+    """Return the number of DOM nodes, and the bytes of memory of the page's process."""
     nodes = int(page.evaluate("document.querySelectorAll('*').length"))
     whole = page.context.browser.new_browser_cdp_session() if page.context.browser else None
     processes = whole.send("SystemInfo.getProcessInfo")["processInfo"] if whole else []
@@ -65,7 +65,7 @@ def renderer(page: Page) -> tuple[int, int]:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The folder at an address of this machine."""
+    """Serve a folder on a local address."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -80,12 +80,12 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def marked(page: Page, name: str, timeout: float = 60_000) -> None:
-    """Wait until the page has left that mark."""
+    """Wait until the page has set that mark."""
     page.wait_for_function("(name) => performance.getEntriesByName(name).length > 0", arg=name, timeout=timeout)
 
 
 def times(page: Page) -> dict[str, Any]:
-    """The last time of each mark."""
+    """Return the last time of each mark."""
     return dict(
         page.evaluate("Object.fromEntries(performance.getEntriesByType('mark').map((m) => [m.name, m.startTime]))")
     )

@@ -1,4 +1,4 @@
-"""What every benchmark needs: interleaved repeats, ratios with their spread, and the machine they were taken on."""
+"""Helpers of all benchmarks: interleaved repeats, ratios with their spread, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Spread:
-    """Median, smallest and largest of some repeats."""
+    """Median, smallest and largest value of some repeats."""
 
     median: float
     low: float
@@ -22,18 +22,18 @@ class Spread:
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
-        """Of measured values."""
+        """Return the spread of measured values."""
         return cls(statistics.median(values), min(values), max(values))
 
     def text(self, scale: float = 1.0, digits: int = 0) -> str:
-        """`median (low-high)`, scaled."""
+        """Format as `median (low-high)`, scaled."""
         return f"{self.median * scale:.{digits}f} ({self.low * scale:.{digits}f}-{self.high * scale:.{digits}f})"
 
 
 def interleaved(
     candidates: Mapping[str, Callable[[], object]], repeats: int, warmup: int = 2
 ) -> dict[str, list[float]]:
-    """Seconds of each candidate, taken in turn, so that whatever else the machine does hits all of them alike."""
+    """Return the seconds of each candidate, measured in turn, so that other load on the machine affects all of them alike."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(warmup + repeats):
         for name, candidate in candidates.items():
@@ -45,12 +45,12 @@ def interleaved(
 
 
 def ratios(values: list[float], reference: list[float]) -> Spread:
-    """Of the same turn each."""
+    """Return the spread of the ratios of the same repeats."""
     return Spread.of([value / base for value, base in zip(values, reference, strict=True)])
 
 
 def machine(*packages: str) -> dict[str, str | int]:
-    """Processor, cores, and the versions that matter, those of `packages` included."""
+    """Return processor, cores, and the versions of Python, torch, transformers and `packages`."""
     cpu = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         platform.machine(),

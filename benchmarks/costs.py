@@ -1,7 +1,7 @@
-"""What every mechanism, lens and measure costs: time of an analysis with it alone, over that of a plain forward pass which returns its attentions.
+"""Cost of every mechanism, lens and measure: time of an analysis with only this method, relative to a plain forward pass with output_attentions=True.
 
-BERT-base- and GPT-2-small-shaped random models on the CPU, at 32, 128 and 512 tokens, without keeping maps or thumbnails. `capture` is Headscope's own forward pass
-that reads nothing; it is in every row. A lens that adds 10 % to a plain pass stands as 1.10.
+Random models of the shape of BERT-base and GPT-2-small on the CPU, at 32, 128 and 512 tokens, without maps and thumbnails. `capture` is Headscope's own forward pass
+without any method, and part of every row. A lens that adds 10 % to a plain pass has the value 1.10.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .common import Spread, interleaved, ratios
 
 REPEATS = 3
 LENGTHS = (32, 128, 512)
-# What the page asks for unless something else is chosen, and what tells heads apart.
+# The page's default measures, and those that classify heads.
 DEFAULT_MEASURES = ("entropy", "null_share", "null_share_rows", "leverage")
 HEAD_MEASURES = ("patterns", "special_tokens", "sink", "head_roles")
-# Longest inputs of those that take minutes beyond: value zeroing runs a layer once per token, maximum entropy solves a problem per row,
+# Longest inputs of methods that would take minutes beyond: value zeroing runs a layer once per token, maximum entropy solves a problem per row,
 # and the published code pads to 128 tokens.
 SLOW = {"value-zeroing": 128, "max-entropy": 128, "effective-published": 128}
 
@@ -53,7 +53,7 @@ def measure(
     chosen: Collection[str] = (),
     models: Mapping[str, Callable[[], Any]] = MODELS,
 ) -> list[dict[str, Any]]:
-    """One row per method, or per `chosen` one, one column per model and length: time over that of the plain pass; the first row is that pass in milliseconds."""
+    """Return one row per method (or `chosen` one) with a column per model and length: time relative to the plain pass. The first row is that pass in ms."""
     rows: dict[str, dict[str, Any]] = {}
     for name, build in models.items():
         torch.manual_seed(0)
@@ -69,7 +69,7 @@ def measure(
 
 
 def _column(candidates: dict[str, Callable[[], None]], repeats: int) -> dict[str, str]:
-    """Method -> its time over the plain pass, median (lowest-highest)."""
+    """Return method -> its time relative to the plain pass, as median (lowest-highest)."""
     seconds = interleaved(candidates, repeats, 1)
     plain_seconds = seconds.pop(PLAIN)
     over_plain = {method: ratios(taken, plain_seconds).text(1, 2) for method, taken in seconds.items()}
@@ -77,7 +77,7 @@ def _column(candidates: dict[str, Callable[[], None]], repeats: int) -> dict[str
 
 
 def _candidates(model: headscope.Model, module: Any, length: int) -> dict[str, Callable[[], None]]:
-    """The plain pass, and every method that the model can carry at this length."""
+    """Return the plain pass, and every method that the model supports at this length."""
     ids = np.random.default_rng(length).integers(1000, 30000, length).tolist()
     sites = examine(model)
     missing = sites.missing("self")
@@ -109,7 +109,7 @@ def _candidates(model: headscope.Model, module: Any, length: int) -> dict[str, C
 def _analysis(
     model: headscope.Model, ids: list[int], mechanism: str, lenses: tuple[str, ...], measures: tuple[str, ...]
 ) -> Callable[[], None]:
-    """The pipeline without thumbnails, maps or tokenizing: capture, lenses and measures alone."""
+    """Return the pipeline without thumbnails, maps or tokenization: capture, lenses and measures only."""
     request = AnalysisRequest(
         model="random",
         token_ids=ids,
@@ -127,7 +127,7 @@ def _analysis(
 
     def run() -> None:
         inputs = [(MemorySink(), lambda fraction, stage, detail: None, request.maps)]
-        reader = Reader(request, planned, inputs, tiles=False)  # thumbnails are counted elsewhere
+        reader = Reader(request, planned, inputs, tiles=False)  # thumbnails are measured elsewhere
         begin = MECHANISMS[mechanism].begin
         capture(model, encoded, sites, reader.spec(), "self", lambda: begin(request.mechanism, setting))
 

@@ -1,7 +1,7 @@
-"""Memory of the processes of both homes over analyses of a tiny model, each of another text: over the first thousand, in which caches fill, and over ten thousand.
+"""Memory of the processes of both deployments over analyses of a tiny model, each of a different text: over the first thousand, in which caches fill, and over ten thousand.
 
-`start` and `end` are resident memory after the first analyses and after all, in MB. The slope is that of a straight line through the second half, with a 95 % confidence interval
-that takes into account that neighbouring samples are alike: it is made from the means of ten stretches.
+`start` and `end` are resident memory after the first and after all analyses, in MB. The slope is that of a linear fit to the second half, with a 95 % confidence
+interval computed from the means of ten blocks, because neighbouring samples are correlated.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from tests.support.models import tiny_model
 from tests.support.server import API, Server
 
 JOBS, BATCH = (1_000, 10_000), 20
-HOMES = ("embedded", "cluster")
-SMALLEST: dict[str, Any] = {"jobs": (12,), "batch": 2, "homes": ("embedded",)}
-# Of Student's t for the slope of a line through ten points.
+DEPLOYMENTS = ("embedded", "cluster")
+SMALLEST: dict[str, Any] = {"jobs": (12,), "batch": 2, "deployments": ("embedded",)}
+# Quantile of Student's t for the slope of a line through ten points.
 T95, STRETCHES = 2.306, 10
 
 
-def measure(jobs: tuple[int, ...] = JOBS, batch: int = BATCH, homes: tuple[str, ...] = HOMES) -> list[dict[str, Any]]:
-    """One row per process and number of jobs."""
+def measure(
+    jobs: tuple[int, ...] = JOBS, batch: int = BATCH, deployments: tuple[str, ...] = DEPLOYMENTS
+) -> list[dict[str, Any]]:
+    """Return one row per process and number of jobs."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         models = Path(folder) / "models"
         tiny_model(models / "bert")
-        for home in homes:
-            (Path(folder) / home).mkdir()
-            kind = Cluster if home == "cluster" else Server
-            with kind(Path(folder) / home / "home", models) as server:
-                rows += [{"home": home, **row} for row in _grow(server, jobs, batch)]
+        for deployment in deployments:
+            (Path(folder) / deployment).mkdir()
+            kind = Cluster if deployment == "cluster" else Server
+            with kind(Path(folder) / deployment / "home", models) as server:
+                rows += [{"deployment": deployment, **row} for row in _grow(server, jobs, batch)]
     return rows
 
 
@@ -60,7 +62,7 @@ def _batch(server: Server, start: int, count: int) -> None:
 
 
 def _row(name: str, sizes: np.ndarray, jobs: int) -> dict[str, Any]:
-    """`sizes` in KB, after each batch."""
+    """Return a row from the resident `sizes` in KB after each batch."""
     half = sizes[len(sizes) // 2 :]
     stretches = np.array_split(half, min(STRETCHES, len(half)))
     means = np.array([stretch.mean() for stretch in stretches])

@@ -1,7 +1,7 @@
-"""What the effective lens costs on top of a plain forward pass, beside a full SVD per head as in the paper's code.
+"""Cost of the effective lens on top of a plain forward pass, next to a full SVD per head as in the paper's code.
 
-BERT-base-shaped random model on the CPU. `plain` is the model's eager forward pass that returns its attentions; `effective` is a forward pass through
-Headscope's capture that computes the effective attention of every head; `analysis` is the whole default analysis with both maps of every head returned.
+A random model of the shape of BERT-base on the CPU. `plain` is the model's eager forward pass with output_attentions=True; `effective` is a forward pass through
+Headscope's capture that computes the effective attention of every head; `analysis` is the whole default analysis, with both maps of every head.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SMALLEST: dict[str, Any] = {
 def measure(
     lengths: tuple[int, ...] = (128, 512), repeats: int = REPEATS, config: BertConfig | None = None
 ) -> list[dict[str, Any]]:
-    """One row per length: milliseconds of the plain pass, and ratios to it."""
+    """Return one row per length: milliseconds of the plain pass, and ratios to it."""
     torch.manual_seed(0)
     module = BertModel(config or BertConfig(), add_pooling_layer=False).eval()
     model = headscope.load(module)

@@ -1,4 +1,4 @@
-"""Peak memory of statistics at 4,096 tokens on a GPT-2-small-shaped model, over that of the loaded model alone; all maps in float32 would be 9.7 GiB."""
+"""Peak memory of statistics at 4,096 tokens on a model of the shape of GPT-2-small, above that of the loaded model; all maps in float32 would take 9.7 GiB."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print(before, peak())
 
 
 def measure(repeats: int = REPEATS, tokens: int = TOKENS, layers: int = LAYERS) -> list[dict[str, Any]]:
-    """One row: MB before, and added at the peak."""
+    """Return one row: MiB before, and added at the peak."""
     before, added = [], []
     for _ in range(repeats):
         program = PROGRAM.format(tokens=tokens, layers=layers, measures=list(MEASURES))

@@ -1,6 +1,6 @@
-"""Peak memory of analysing a long input with measures and thumbnails only, beside the model's own eager forward pass without attentions.
+"""Peak memory of analysing a long input with measures and thumbnails only, next to the model's own eager forward pass without attentions.
 
-12 layers x 12 heads x 2,048 tokens; each in a process of its own, from the same start.
+12 layers x 12 heads x 2,048 tokens, each in a fresh process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SMALLEST: dict[str, Any] = {"repeats": 1, "tokens": 16, "layers": 1}
 
 
 def measure(repeats: int = REPEATS, tokens: int = TOKENS, layers: int = LAYERS) -> list[dict[str, Any]]:
-    """One row: peaks in MB and their ratio."""
+    """Return one row: peaks in MB and their ratio."""
     peaks: dict[str, list[float]] = {"eager": [], "headscope": []}
     for _ in range(repeats):
         for name, values in peaks.items():
@@ -38,7 +38,7 @@ def measure(repeats: int = REPEATS, tokens: int = TOKENS, layers: int = LAYERS) 
 
 
 def _run(name: str, tokens: int, layers: int) -> float:
-    """Peak resident memory of this process in MB after the work."""
+    """Run the work, and return the peak resident memory of this process in MB."""
     import resource
 
     import numpy as np

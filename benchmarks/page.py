@@ -1,7 +1,7 @@
-"""From pressing Analyse to the painted grid, in real Chromium, beside the server's own compute time, and what goes over the wire before.
+"""Time from pressing Analyse to the painted grid, in Chromium, next to the server's own compute time; and bytes transferred before the first paint.
 
-A random model with the layers and heads of BERT-base (144 heads of 64 dimensions), warm, every repeat with a text it has not seen. `overhead` is what the
-page and the way to it add to the compute time that the server says; its target is 250 ms. Before the first paint at most 0.4 MB may come.
+A random model with the layers and heads of BERT-base (144 heads of 64 dimensions), loaded; every repeat has a new text. `overhead` is the time beyond the compute time
+that the server reports; its target is 250 ms. The target for bytes before the first paint is 0.4 MB.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.server import Server
 from .browsing import marked, times
 from .common import Spread
 
-# Tokens -> repeats: the longest takes the server a minute each.
+# Tokens -> repeats: the longest takes the server a minute per repeat.
 LENGTHS = {64: 5, 512: 5, 2048: 3}
 SMALLEST: dict[str, Any] = {"lengths": {8: 1}, "width": 48}
 LONGEST_MS = 400_000
@@ -29,14 +29,14 @@ _fresh = count()
 
 
 def text_of(tokens: int) -> str:
-    """A new text each time, of one token per letter and two special tokens."""
+    """Return a new text with one token per letter and two special tokens."""
     start = next(_fresh)
     letters = string.ascii_lowercase
     return " ".join(letters[(start * 7 + i * (1 + start % 5)) % 26] for i in range(tokens - 2))
 
 
 def measure(lengths: Mapping[int, int] = LENGTHS, width: int = 768) -> list[dict[str, Any]]:
-    """One row per length."""
+    """Return one row per length."""
     with tempfile.TemporaryDirectory() as folder:
         models = Path(folder) / "models"
         tiny_model(models / "base", "bert", layers=12, heads=12, width=width, positions=2048)
@@ -49,7 +49,7 @@ def _row(server: Server, browser: Browser, length: int, repeats: int) -> dict[st
     page.goto(f"http://{server.url}/#model=base&text=a+warm+model")
     marked(page, "headscope:graph", LONGEST_MS)
     live = page.get_by_role("checkbox", name="live")
-    if live.is_checked():  # what is typed must not be analysed in passing
+    if live.is_checked():  # text must not be analysed while it is typed
         live.uncheck()
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
@@ -84,7 +84,7 @@ def _row(server: Server, browser: Browser, length: int, repeats: int) -> dict[st
 
 
 def _quiet(page: Page, received: list[int]) -> None:
-    """Wait until what the page fetches ahead has come, so that it is not counted with the next text."""
+    """Wait until the page has prefetched everything, so that it is not counted with the next text."""
     before = -1
     while before != len(received):
         before = len(received)

@@ -1,7 +1,7 @@
-"""One open head at 512 and 2,048 tokens, and a grid of 1,024 heads while it scrolls: times from the event to the frame, nodes, memory.
+"""One open head at 512 and 2,048 tokens, and a scrolling grid of 1,024 heads: times from the event to the frame, DOM nodes, memory.
 
-Targets at 512 tokens: a head opens within 150 ms, a hover is painted within 32 ms, a graph of 2,000 curves within 50 ms; at most twice that at 2,048. At
-most 3,000 nodes and 400 MB; at least 50 frames a second while 32 x 32 heads at 256 tokens scroll.
+Targets at 512 tokens: a head opens within 150 ms, a hover is painted within 32 ms, a graph of 2,000 curves within 50 ms; at 2,048 tokens at most twice that. At
+most 3,000 nodes and 400 MB; at least 50 frames per second while 32 x 32 heads at 256 tokens scroll.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .page import LONGEST_MS, text_of
 
 REPEATS = 5
 MB = 1e6
-# Of the two models: layers, heads, width.
+# Layers, heads and width of the two models.
 Models = tuple[tuple[int, int, int], tuple[int, int, int]]
 MODELS: Models = ((2, 12, 768), (32, 32, 512))
 SMALLEST: dict[str, Any] = {"lengths": (16,), "repeats": 1, "models": ((2, 4, 32), (2, 4, 32))}
@@ -31,7 +31,7 @@ SMALLEST: dict[str, Any] = {"lengths": (16,), "repeats": 1, "models": ((2, 4, 32
 def measure(
     lengths: tuple[int, ...] = (512, 2048), repeats: int = REPEATS, models: Models = MODELS
 ) -> list[dict[str, Any]]:
-    """A row per length, and one of the large grid."""
+    """Return a row per length, and one for the large grid."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "models"
         for name, (layers, heads, width), positions in zip(("few", "many"), models, (2048, 256), strict=True):
@@ -45,12 +45,12 @@ def _opened(server: Server, browser: Browser, model: str, tokens: int, more: str
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"http://{server.url}/#model={model}&head=0.0&{more}&text={quote(text_of(tokens))}")
     marked(page, "headscope:head", LONGEST_MS)
-    page.wait_for_timeout(2000)  # what is fetched ahead
+    page.wait_for_timeout(2000)  # for prefetching
     return page
 
 
 def _head(server: Server, browser: Browser, tokens: int, repeats: int) -> dict[str, Any]:
-    # So many keys per query that about 2,000 curves are drawn.
+    # Keys per query for about 2,000 curves.
     page = _opened(server, browser, "few", tokens, f"rule=top-k&k={max(1, 2048 // tokens)}&view=map")
     opened, hovered, drawn = [], [], []
     for turn in range(repeats):

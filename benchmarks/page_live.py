@@ -1,7 +1,7 @@
-"""While one types: from the last key to the painted grid, MiniLM, warm, in real Chromium. The target is 200 ms.
+"""Live analysis while typing: from the last key to the painted grid, MiniLM, loaded, in Chromium. The target is 200 ms.
 
-`pause_ms` is how long the page waits for another key, `compute_ms` what the server says it took to compute, `rest_ms` all else: the way there and back,
-the queue, storing the result, drawing.
+`pause_ms` is how long the page waits for another key, `compute_ms` the compute time that the server reports, `rest_ms` everything else: requests, the queue, storing
+the result, drawing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .page import LONGEST_MS
 REPEATS = 20
 SMALLEST: dict[str, Any] = {"repeats": 1}
 WORDS = "bank river money night light stone water paper table glass music field horse green small under after where those which".split()
-# When the last key was pressed, and when the picture of what it made was painted: with the grid of the frame in which the new word is among the tokens.
+# Times of the last key, and of the first painted grid whose tokens contain the new word.
 LISTEN = "addEventListener('input', () => { globalThis.lastKey = performance.now() }, true)"
 PAINTED = """(word) => new Promise((resolve) => {
   let since
@@ -37,7 +37,7 @@ PAINTED = """(word) => new Promise((resolve) => {
 
 
 def measure(repeats: int = REPEATS) -> list[dict[str, Any]]:
-    """One row."""
+    """Return one row."""
     with (
         tempfile.TemporaryDirectory() as folder,
         Server(Path(folder), prewarm=True, threads=0) as server,
@@ -55,7 +55,7 @@ def _row(server: Server, page: Page, repeats: int) -> dict[str, Any]:
     text.press("End")
     found: list[tuple[float, float, float]] = []
     for word in WORDS[:repeats]:
-        page.wait_for_timeout(400)  # what is fetched ahead
+        page.wait_for_timeout(400)  # for prefetching
         for letter in f" {word}":
             page.keyboard.press("Space" if letter == " " else letter)
         pause, painted = page.evaluate(PAINTED, word)

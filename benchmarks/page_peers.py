@@ -1,9 +1,8 @@
-"""The same attention drawn by Headscope, BertViz 1.4.1 and CircuitsVis 1.43.3, in the same Chromium in turn: milliseconds from navigation to the last head painted.
+"""The same attention drawn by Headscope, BertViz 1.4.1 and CircuitsVis 1.43.3, in turn in the same Chromium: milliseconds from navigation to the last painted head.
 
-144 heads for BertViz' model view and for Headscope's grid, whose page is the one it exports; one layer of 12 heads for BertViz' head view and for
-CircuitsVis, which draw no more at once. Making their HTML is not counted. Scripts that they load from a content network come from npm. Ratios are of the
-same turn. What has taken a minute in all is not drawn again; `-` is what was not drawn within a minute, or not at all for want of memory. Nothing is
-begun after eight minutes.
+144 heads for BertViz' model view and for Headscope's grid, on the page that Headscope exports; one layer of 12 heads for BertViz' head view and for CircuitsVis, which
+draw one layer at a time. Generating the HTML is not counted. Scripts that peers load from a CDN come from npm. Ratios are of the same repeat. A page that has taken a
+minute in total is not drawn again; `-` was not drawn within a minute, or ran out of memory. No repeat begins after eight minutes.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ from .page import text_of
 
 LENGTHS = (16, 64, 128)
 REPEATS = 5
-# Peers need packages from PyPI and npm, and minutes.
+# Peers need packages from PyPI and npm, and take minutes.
 SMALLEST: dict[str, Any] = {"lengths": (8,), "repeats": 1, "width": 48, "peers": False}
-# For one page, for all repeats of one, and in seconds for everything: beyond that nothing more is begun.
+# Time limits: of one page, of all repeats of a page, and (in s) of everything; no repeat begins after that.
 PATIENCE_MS = 60_000
 ENOUGH_MS = 60_000
 TOTAL_S = 480
 MB = 1e6
-# Name -> HTML, the script that waits until it is drawn, and that script's arguments.
+# Name -> HTML, the script that waits until it is drawn, and the script's arguments.
 Pages = dict[str, tuple[str, str, list[Any]]]
 SCRIPTS = {
     "d3.min": "d3@5.7.0/dist/d3.min.js",
     "jquery.min": "jquery@2.1.4/dist/jquery.min.js",
     "require.min": "requirejs@2.3.6/require.js",
 }
-# Complete once there are as many marks as there have to be, and painted in the frame after that.
+# Complete once the expected number of elements exists, and painted in the next frame.
 DRAWN = """([selector, wanted, patience]) => new Promise((resolve, reject) => {
   const look = () => {
     if (performance.now() > patience) return reject(new Error('too slow'))
@@ -70,7 +69,7 @@ PAINTED = """([, , patience]) => new Promise((resolve, reject) => {
 def measure(
     lengths: tuple[int, ...] = LENGTHS, repeats: int = REPEATS, width: int = 768, peers: bool = True
 ) -> list[dict[str, Any]]:
-    """One row per length; without `peers` of Headscope alone."""
+    """Return one row per length; without `peers`, only of Headscope."""
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
         tiny_model(folder / "models" / "base", "bert", layers=12, heads=12, width=width, positions=512)
@@ -126,14 +125,14 @@ def _draw(
     name: str,
 ) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 900})
-    # A page that is busy all the time notices no time-out of its own.
+    # A busy page does not notice its own timeout.
     end = Timer(PATIENCE_MS / 1e3, _end_renderers)
     end.start()
     try:
         page.goto(address, timeout=PATIENCE_MS)
         taken.append(float(page.evaluate(script, how)))
         held[name] = renderer(page)
-    except Error as error:  # too slow, or out of memory: not tried again
+    except Error as error:  # too slow, or out of memory: not repeated
         if not re.search("too slow|Timeout|crashed|closed", error.message):
             raise
     finally:
@@ -142,7 +141,7 @@ def _draw(
 
 
 def _end_renderers() -> None:
-    """End what draws the pages of this process' browser: whoever waits for one hears that it has crashed."""
+    """Kill the renderers of this process' browser, so that waiting for a page fails with a crash."""
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if "--type=renderer" in process.cmdline():
@@ -181,7 +180,7 @@ def _peers(folder: Path, address: str, text: str, length: int) -> dict[str, tupl
 
 
 def _scripts(folder: Path) -> None:
-    """Put the libraries that BertViz loads into the folder; they come from npm."""
+    """Copy the libraries that BertViz loads from npm into the folder."""
     node = Path(__file__).resolve().parents[1] / ".venv" / "bin"
     packages = [spec.split("/")[0] for spec in SCRIPTS.values()]
     subprocess.run(

@@ -1,9 +1,9 @@
-"""Inputs per second of what a study does with each of its inputs, beside the model's plain forward pass over the same batches.
+"""Inputs per second of the analyses inside a study, next to the model's plain forward pass over the same batches.
 
-MiniLM on the CPU, sentences in batches of equal length, nothing padded. `sdpa` and `eager` are the model's own forward pass on ids that are tokens already, without its
-attentions. `analyses` tokenizes, runs the model, reads weights and effective attention of every head, and computes entropy, patterns and attention to special tokens.
-The ratio is the plain pass' time over that of the analyses, of the same turn each: with one thread, as in one of several workers, and with all of them. As in a worker, the
-garbage collector leaves alone what was there before. Sentences are those of SST-2 where its file is beside the repository, else words drawn at random.
+MiniLM on the CPU, sentences in batches of equal length, without padding. `sdpa` and `eager` are the model's own forward pass on token ids, without output_attentions.
+`analyses` tokenizes, runs the model, reads weights and effective attention of every head, and computes entropy, patterns and attention to special tokens. The ratio is the
+time of the plain pass over that of the analyses of the same repeat: with one thread, as in one of several workers, and with all threads. As in a worker, the garbage
+collector ignores objects that existed before. Sentences are those of SST-2 if its file is next to the repository, else random words.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SMALLEST: dict[str, Any] = {"count": 4, "repeats": 1}
 
 
 def measure(count: int = COUNT, repeats: int = REPEATS) -> list[dict[str, Any]]:
-    """One row per number of threads and plain pass: inputs per second, and the share of its speed that is left."""
+    """Return one row per number of threads and plain pass: inputs per second, and the ratio of the two."""
     model = headscope.load("minilm")
     batches = _batches(model, sentences(model, count))
     candidates: dict[str, Callable[[], None]] = {name: _plain(model, batches, name) for name in PLAIN}
@@ -68,7 +68,7 @@ def sentences(model: headscope.Model, count: int) -> list[str]:
 
 
 def _batches(model: headscope.Model, sentences: list[str]) -> list[list[tuple[str, list[int]]]]:
-    """Sentences with the ids of their tokens, of equal length in each batch."""
+    """Return batches of sentences with their token ids, of equal length in each batch."""
     by_length: dict[int, list[tuple[str, list[int]]]] = defaultdict(list)
     for sentence in sentences:
         ids = [token.id for token in model.encode(sentence).tokens]

@@ -1,7 +1,7 @@
-"""Memory of one process while it runs a study of 10,000 inputs: how much more it takes per 1,000 inputs.
+"""Memory of one process while it runs a study of 10,000 inputs: growth per 1,000 inputs.
 
-MiniLM on the CPU, weights and entropy only, so that it is over soon. All sentences have ten words: chunks are made by length, so with longer ones at the end memory would
-rise for another reason. The slope is that of a line through the resident memory after each chunk, from 1,000 inputs on.
+MiniLM on the CPU, weights and entropy only, to be quick. All sentences have ten words: chunks are made by length, so longer sentences at the end would increase memory
+for another reason. The slope is that of a linear fit to the resident memory after each chunk, from 1,000 inputs on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SMALLEST: dict[str, Any] = {"inputs": 200, "start": 50}
 
 
 def measure(inputs: int = INPUTS, start: int = FROM) -> list[dict[str, Any]]:
-    """One row: memory after `start` inputs and at the end, and the slope."""
+    """Return one row: memory after `start` inputs and at the end, and the slope."""
     draw, own = random.Random(0), psutil.Process()
     texts = [" ".join(draw.choices(WORDS, k=LENGTH)) for _ in range(inputs)]
     seen: dict[int, int] = {}

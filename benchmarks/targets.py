@@ -1,4 +1,4 @@
-"""What the page asks for by default and what has a target, as in `costs`, in more repeats and close beside the plain pass."""
+"""The page's default methods and those with a target, as in `costs`, with more repeats and close to the plain pass in time."""
 
 from __future__ import annotations
 

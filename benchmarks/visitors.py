@@ -1,4 +1,4 @@
-"""Visitors of a server: connections that stay open, each asking one thing after another, with as little work of their own as possible."""
+"""Clients of a server: persistent connections that send one request after another, with as little overhead as possible."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from itertools import cycle
 
 @dataclass
 class Tally:
-    """What came of the requests: seconds of those that were answered by 200, how many were answered otherwise, and how many not at all."""
+    """Outcomes of requests: latencies (s) of responses with status 200, the number of other responses, and of transport errors."""
 
     seconds: list[float] = field(default_factory=list)
     refused: int = 0
     broken: int = 0
 
     def quantile(self, share: float) -> float:
-        """That of the times, in s: the smallest that so large a share of the requests did not exceed."""
+        """Return the quantile of the latencies in s: the smallest that this share of the requests did not exceed."""
         ordered = sorted(self.seconds)
         return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
 
 
 class Visitor:
-    """One connection, which asks for these paths in turn, over and over. The address is host:port, for a server with users token@host:port."""
+    """A connection that requests these paths in turn. The address is host:port, or token@host:port for a server with users."""
 
     def __init__(self, address: str, paths: Sequence[str]) -> None:
         token, _, host = address.rpartition("@")
@@ -42,7 +42,7 @@ class Visitor:
         self._writer.close()
 
     async def ask(self, tally: Tally, meant: float) -> None:
-        """One request, which was meant to be sent at that time (time.perf_counter): a server that is late with others is late with this one, too."""
+        """Send a request scheduled for time `meant` (time.perf_counter), from which its latency counts, including delays by earlier requests."""
         try:
             self._writer.write(next(self._requests))
             head = await self._reader.readuntil(b"\r\n\r\n")
@@ -60,7 +60,7 @@ class Visitor:
 
 
 def closed(address: str, paths: Sequence[str], visitors: int, seconds: float, pause: float = 0.0) -> Tally:
-    """Each asks again as soon as it has its answer, and `pause` s later: what the server can do at most."""
+    """Measure a closed loop: every client sends its next request after the response, but at least `pause` s after the last one."""
 
     async def visit(visitor: Visitor, tally: Tally, number: int) -> None:
         await asyncio.sleep(pause * number / visitors)
@@ -73,7 +73,7 @@ def closed(address: str, paths: Sequence[str], visitors: int, seconds: float, pa
 
 
 def open_loop(address: str, paths: Sequence[str], visitors: int, seconds: float, rate: float) -> Tally:
-    """Together `rate` requests a second, at fixed times whatever becomes of those before; times count from when a request was meant to be sent."""
+    """Measure an open loop: `rate` requests per second at fixed times; latencies count from the scheduled time."""
 
     async def visit(visitor: Visitor, tally: Tally, number: int) -> None:
         start = time.perf_counter()
@@ -88,7 +88,7 @@ def open_loop(address: str, paths: Sequence[str], visitors: int, seconds: float,
 async def _all(
     address: str, paths: Sequence[str], visitors: int, visit: Callable[[Visitor, Tally, int], Awaitable[None]]
 ) -> Tally:
-    """Each begins at another of the paths."""
+    """Run all clients, each starting at a different path."""
     tally = Tally()
 
     async def one(number: int) -> None:

@@ -1,8 +1,8 @@
-"""Seconds of one study by one process and by several, from the request until it is done.
+"""Seconds of one study with one process and with several, from the request to the result.
 
-MiniLM on the CPU, sentences as in `study`, weights and effective attention, entropy, patterns and attention to special tokens; models are warm. A row is a home, how many processes
-run models, and how many threads each of them takes. `times one` is the time of the cluster's one worker of one thread over that of the row, of the same turn each. `same numbers`
-says whether everything that the study kept is, to the last bit, what the embedded home keeps that runs with as many threads.
+MiniLM on the CPU, sentences as in `study`, weights and effective attention, entropy, patterns and attention to special tokens; models are loaded. A row is a deployment:
+the number of processes that run models, and their threads. `times one` is the speed relative to a cluster with one worker of one thread, of the same repeat. `same
+numbers` states whether all results are bitwise equal to those of the embedded deployment with the same number of threads.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .common import Spread, interleaved, ratios
 from .study import COUNT, MEASURES, sentences
 
 REPEATS = 3
-Homes = list[tuple[int, int]]
-SMALLEST: dict[str, Any] = {"count": 4, "repeats": 1, "homes": [(0, 1), (1, 1)]}  # workers, threads
+Deployments = list[tuple[int, int]]
+SMALLEST: dict[str, Any] = {"count": 4, "repeats": 1, "deployments": [(0, 1), (1, 1)]}  # workers, threads
 
 
-class Home:
-    """A running home, and the studies that it was asked for."""
+class Deployment:
+    """A running deployment, and the studies sent to it."""
 
     def __init__(self, kind: str, workers: int, threads: int, server: Server, texts: list[str]) -> None:
         self.kind, self.workers, self.threads = kind, workers, threads
@@ -37,17 +37,17 @@ class Home:
         self.latest = ""
 
     def study(self) -> None:
-        """One more study of the same texts: another seed makes it another one."""
+        """Send another study of the same texts, with another seed."""
         data = "".join(json.dumps({"text": text}) + "\n" for text in self._texts)
         body = {"model": "minilm", "dataset": {"name": "texts.jsonl", "data": data}, "seed": self._asked}
         chosen = {"lenses": ["weights", "effective"], "measures": MEASURES, "figures": []}
         self.latest, self._asked = str(studies.done(self.server, {**body, **chosen})["id"]), self._asked + 1
 
 
-def measure(count: int = COUNT, repeats: int = REPEATS, homes: Homes | None = None) -> list[dict[str, Any]]:
-    """One row per home: how many workers, none in the embedded one, and how many threads each. The first two are always the same."""
+def measure(count: int = COUNT, repeats: int = REPEATS, deployments: Deployments | None = None) -> list[dict[str, Any]]:
+    """Return one row per deployment, given as (workers, threads); 0 workers is the embedded one. The first two are always the same."""
     texts = sentences(headscope.load("minilm"), count)
-    chosen = homes or [(0, 1), (1, 1), (2, 1), (0, torch.get_num_threads())]
+    chosen = deployments or [(0, 1), (1, 1), (2, 1), (0, torch.get_num_threads())]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
         started = []
         for number, (workers, threads) in enumerate(chosen):
@@ -55,25 +55,28 @@ def measure(count: int = COUNT, repeats: int = REPEATS, homes: Homes | None = No
             place.parent.mkdir()
             server = Cluster(place, workers=workers, threads=threads) if workers else Server(place, threads=threads)
             kind = "cluster" if workers else "embedded"
-            started.append(Home(kind, max(1, workers), threads, running.enter_context(server), texts))
-        seconds = interleaved({str(place): home.study for place, home in enumerate(started)}, repeats, 1)
+            started.append(Deployment(kind, max(1, workers), threads, running.enter_context(server), texts))
+        seconds = interleaved({str(place): deployment.study for place, deployment in enumerate(started)}, repeats, 1)
         return [
-            _row(home, seconds[str(place)], seconds["1"], started, Path(folder)) for place, home in enumerate(started)
+            _row(deployment, seconds[str(place)], seconds["1"], started, Path(folder))
+            for place, deployment in enumerate(started)
         ]
 
 
-def _row(home: Home, taken: list[float], one: list[float], homes: list[Home], folder: Path) -> dict[str, Any]:
-    alone = next(other for other in homes if other.kind == "embedded" and other.threads == home.threads)
+def _row(
+    deployment: Deployment, taken: list[float], one: list[float], deployments: list[Deployment], folder: Path
+) -> dict[str, Any]:
+    alone = next(other for other in deployments if other.kind == "embedded" and other.threads == deployment.threads)
     expected = studies.arrays(alone.server, alone.latest, folder)
     try:
-        studies.same(studies.arrays(home.server, home.latest, folder), expected)
+        studies.same(studies.arrays(deployment.server, deployment.latest, folder), expected)
         same = "yes"
     except AssertionError:
         same = "no"
     return {
-        "home": home.kind,
-        "processes": home.workers,
-        "threads each": home.threads,
+        "deployment": deployment.kind,
+        "processes": deployment.workers,
+        "threads each": deployment.threads,
         "seconds": Spread.of(taken).text(1, 1),
         "times one": ratios(one, taken).text(1, 2),
         "same numbers": same,

@@ -1,4 +1,4 @@
-"""Tables of what was measured: what `make faults`, `python -m benchmarks.load` and docs/twins.py left in docs/measured/, and what the twins are worth."""
+"""Tables of measurements in docs/measured/, by `make faults`, `python -m benchmarks.load` and docs/twins.py, and of the evaluation of the twins."""
 
 from __future__ import annotations
 
@@ -11,45 +11,48 @@ from declared import table
 
 FOLDER = Path(__file__).resolve().parent / "measured"
 TWINS = Path(__file__).resolve().parents[1] / "models" / "twins"
-COUNTS = ("lost", "duplicate", "wrong", "errors", "refused", "resent", "again")
+BROKEN = ("lost", "duplicate", "wrong", "errors")
+RETRIES = ("refused", "resent", "again")
 
 
 def read(name: str) -> dict[str, Any]:
-    """What is on record under a name: docs/measured/NAME.json."""
+    """Read docs/measured/NAME.json."""
     found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
     return found
 
 
 def keep(name: str, more: dict[str, Any]) -> None:
-    """Add to what was measured, in place of what had the same names."""
+    """Add entries to docs/measured/NAME.json, replacing those of the same names."""
     path = FOLDER / f"{name}.json"
     before = read(name) if path.exists() else {}
     path.write_text(json.dumps({**before, **more}, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 def faults() -> str:
-    """One row per home and fault, in the order of the matrix."""
+    """Return one row per deployment and fault, in the order of the matrix."""
     record = read("faults")
     runs: list[dict[str, Any]] = record["runs"]
     rows = []
-    for home in ("embedded", "cluster"):
+    for deployment in ("embedded", "cluster"):
         for name, title in record["titles"].items():
-            found = [run for run in runs if (run["home"], run["fault"]) == (home, name)]
+            found = [run for run in runs if (run["home"], run["fault"]) == (deployment, name)]
             if found:
-                rows.append((title, home, *_summary(found)))
-    head = ("what happens", "home", "runs", "jobs", "promises kept", *COUNTS, "s to the next", "s to the last")
+                rows.append((title, deployment, *_summary(found)))
+    head = ("fault", "deployment", "promises kept", ", ".join(RETRIES), "seconds to the next, to the last")
     kept = sum(_kept(run) for run in runs)
     return f"{kept} of {len(runs)} runs kept every promise. {_where(record, runs)}\n\n{table(head, rows)}"
 
 
 def _summary(runs: list[dict[str, Any]]) -> tuple[str, ...]:
-    totals = [str(sum(run[name] for run in runs)) for name in ("jobs", *COUNTS)]
-    times = [_spread([run[name] for run in runs]) for name in ("first", "all")]
-    return str(len(runs)), totals[0], f"{sum(map(_kept, runs))} of {len(runs)}", *totals[1:], *times
+    totals = {name: sum(run[name] for run in runs) for name in ("jobs", *BROKEN, *RETRIES)}
+    broken = "".join(f", {totals[name]} {name}" for name in BROKEN if totals[name])
+    kept = f"{sum(map(_kept, runs))} of {len(runs)} ({totals['jobs']} jobs{broken})"
+    times = (_spread([run[name] for run in runs]) for name in ("first", "all"))
+    return kept, ", ".join(str(totals[name]) for name in RETRIES), ", ".join(times)
 
 
 def _kept(run: dict[str, Any]) -> bool:
-    return not (run["broken"] or any(run[name] for name in COUNTS[:4]))
+    return not (run["broken"] or any(run[name] for name in BROKEN))
 
 
 def _spread(values: list[float]) -> str:
@@ -63,29 +66,43 @@ def _where(record: dict[str, Any], runs: list[dict[str, Any]]) -> str:
 
 
 def load() -> str:
-    """One table per kind of row."""
+    """Return tables of throughput, latencies, the crowd and the growth of memory."""
     record = read("load")
-    return "\n\n".join([_machine(record), *(_table(rows) for rows in record["tables"])])
+    reads, crowds, grown = record["tables"]
+    for row in (*reads, *crowds, *grown):
+        row["response"] = f"{row['deployment']}, {row.get('answer') or row.get('process')}"
+        row["process"] = row["response"]
+    for row in crowds:
+        row["failed"] = row["not 200"] + row["transport errors"]
+    latencies = tuple(f"{name}, {share} ms" for name in ("headscope", "bare") for share in ("p50", "p99"))
+    return "\n\n".join(
+        [
+            _machine(record),
+            _table(reads, "response", "bytes", "headscope, requests/s", "bare, requests/s", "ratio"),
+            _table(reads, "response", *latencies),
+            _table(crowds, "response", "requests", "failed", "p50 ms", "p99 ms"),
+            _table(grown, "process", "jobs", "start MB", "end MB", "slope, KB/job"),
+        ]
+    )
 
 
 def _machine(record: dict[str, Any]) -> str:
     return f"Measured on: {', '.join(f'{name} {value}' for name, value in record['machine'].items())}."
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
-    columns = tuple(rows[0])
+def _table(rows: list[dict[str, Any]], *columns: str) -> str:
     return table(columns, [tuple(str(row[column]) for column in columns) for row in rows])
 
 
 # -- twins ------------------------------------------------------------------------------------------------------------------------------------------
 
-MOST_INTERVALS = 4  # columns; in more of them intervals would not be read
-# Of evaluation.json: what is reported, and how it is written.
+MOST_INTERVALS = 4  # columns; with more of them, intervals are left out
+# Fields of evaluation.json, and their titles.
 WORTH = {"loss": "loss, nats", "bits_per_byte": "bits per byte", "accuracy": "accuracy", "f1": "F1"}
 
 
 def twin_worth() -> str:
-    """Every twin that is there, beside the answer without a model."""
+    """Return one row per twin, with the baseline without a model."""
     rows = []
     for path in sorted(TWINS.glob("*/evaluation.json")):
         found = json.loads(path.read_text("utf-8"))
@@ -98,7 +115,7 @@ def twin_worth() -> str:
 
 
 def twin_tuned(names: str) -> str:
-    """What was learned of some twins and how often they are right, each with the 95 % interval of a share of so many labels."""
+    """Return learned parameters, loss and accuracy of some twins, with 95 % intervals of the accuracy."""
     rows = []
     for name in names.split(","):
         shipped = TWINS / name / "evaluation.json"
@@ -112,7 +129,7 @@ def twin_tuned(names: str) -> str:
 
 
 def twin_seeds(names: str) -> str:
-    """How often twins are right with each seed that they were trained with, and how far the second of every two is from the first."""
+    """Return the accuracy of twins by seed, and the difference within each pair of twins."""
     found = {name: _accuracies(name) for name in names.split(",")}
     rows = [(f"`{name}`", *(f"{one:.3f}" for one in by_seed), _mean(by_seed)) for name, by_seed in found.items()]
     pairs = list(found.items())
@@ -124,7 +141,7 @@ def twin_seeds(names: str) -> str:
 
 
 def _accuracies(name: str) -> list[float]:
-    """By seed; the shipped twin is that of seed 0."""
+    """Return the accuracies by seed; the shipped twin has seed 0."""
     paths = [TWINS / name / "evaluation.json", *sorted(FOLDER.glob(f"{name}-seed-*.json"))]
     return [json.loads(path.read_text("utf-8"))["held_out"]["accuracy"] for path in paths]
 
@@ -134,7 +151,7 @@ def _mean(values: list[float], sign: str = "") -> str:
 
 
 def _share(share: float, count: int) -> str:
-    """With the Wilson interval."""
+    """Format a share with its Wilson interval."""
     square = 1.96**2 / count
     middle = (share + square / 2) / (1 + square)
     half = (share * (1 - share) * square + square**2 / 4) ** 0.5 / (1 + square)
@@ -148,9 +165,9 @@ def _beside(own: float | None, without: float | None) -> str:
 
 
 def twins(question: str) -> str:
-    """One row per layer or class, one column per model, lens or head: `NAME:ROWS:COLUMNS:VALUE`, the last three being columns of the rows.
+    """Return one row per layer or class and one column per model, lens or head: `NAME:ROWS:COLUMNS:VALUE`, where the last three are fields of the records.
 
-    COLUMNS may be two, `class,variant`; behind VALUE may stand which of the first are wanted.
+    COLUMNS may be two fields, `class,variant`; VALUE may be followed by the values of the first that are shown.
     """
     name, down, across, value, *wanted = question.split(":")
     first, *second = across.split(",")

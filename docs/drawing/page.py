@@ -30,7 +30,15 @@ def server() -> Iterator[str]:
     """The address of a real server with a home of its own."""
     with tempfile.TemporaryDirectory(prefix="headscope-pictures-") as home:
         environment = {**os.environ, "HEADSCOPE_HOME": home, "HEADSCOPE_HUB": "off"}
-        command = [sys.executable, "-c", "from headscope.cli.main import main; main()", "serve", "--port", "0", "--no-open"]
+        command = [
+            sys.executable,
+            "-c",
+            "from headscope.cli.main import main; main()",
+            "serve",
+            "--port",
+            "0",
+            "--no-open",
+        ]
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             try:
