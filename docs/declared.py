@@ -1,4 +1,4 @@
-"""What lenses, mechanisms, measures and figures say of themselves, as Markdown; generate.py puts it into the pages."""
+"""Declarations of lenses, mechanisms, measures and figures as Markdown, for generate.py."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ FOLDERS = {
     "study-figure": "figures/studies",
 }
 DRAWN = {"figure", "study-figure"}
-# What a study must be for some of its figures.
+# What some figures require of a study.
 ASKS = {"against": "two variants", "labels": "entity labels", "lenses": "all its lenses"}
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 def declaration(name: str) -> str:
-    """What a lens, mechanism or measure says of itself."""
+    """Return a table of the declaration of a lens, mechanism or measure."""
     kind, _, key = name.partition("/")
     what: Declaration = KINDS[kind][key]
     described = what.describe()
@@ -83,7 +83,7 @@ def declaration(name: str) -> str:
 
 
 def _units(what: Declaration) -> str:
-    """The unit, and which columns have another one."""
+    """Return the unit, and the columns that have another one."""
     others: dict[str, list[str]] = {}
     for column, unit in getattr(what, "units", {}).items():
         others.setdefault(unit, []).append(column)
@@ -96,7 +96,7 @@ def _unit(unit: str) -> str:
 
 
 def _columns(names: list[str]) -> str:
-    """Names of columns; of a long numbered run only its ends."""
+    """Return the names of columns, abbreviating long numbered ranges."""
     shown = [f"`{name}`" for name in names]
     for start, name in enumerate(names):
         stem = re.sub(r"\d+$", "", name)
@@ -107,7 +107,7 @@ def _columns(names: list[str]) -> str:
 
 
 def parameters(name: str) -> str:
-    """What each parameter of a lens, mechanism or measure takes, from its schema."""
+    """Return a table of the parameters of a lens, mechanism or measure, from its schema."""
     kind, _, key = name.partition("/")
     declared = KINDS[kind][key].describe()["params"].get("properties", {})
     head = ("parameter", "value", "default", "meaning")
@@ -124,7 +124,7 @@ def _takes(schema: dict[str, Any]) -> str:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """One schema in words, with its bounds: whole number from 1 to 8."""
+    """Return a schema in words, with its bounds: whole number from 1 to 8."""
     if "enum" in schema or "const" in schema:
         return " or ".join(f"`{json.dumps(value)}`" for value in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
@@ -141,13 +141,13 @@ def _bound(value: float) -> str:
 
 
 def overview(kind: str) -> str:
-    """One line per lens, mechanism or measure, with a link to its page."""
+    """Return a table of all lenses, mechanisms or measures, with links to their pages."""
     rows = [(f"[`{name}`]({FOLDERS[kind]}/{name}.md)", what.doc) for name, what in KINDS[kind].items()]
     return table(("figure" if kind in DRAWN else kind, "what it is"), rows)
 
 
 def needs() -> str:
-    """What methods may ask of a model, and which of them do."""
+    """Return a table of the capabilities that methods may require of a model, and which methods do."""
     rows = []
     for need, meaning in CAPABILITIES.items():
         asking = [

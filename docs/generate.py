@@ -1,7 +1,7 @@
-"""Writes the parts of the docs that repeat what the code says: python docs/generate.py [--check]
+"""Generate the parts of the docs that repeat the code: python docs/generate.py [--check]
 
-A page marks the place by a comment, <!-- generated: NAME -->, and ends it by <!-- end of generated -->. With --check nothing is written; the exit
-status says whether every page is as the code would have it.
+A generated part is between the comments <!-- generated: NAME --> and <!-- end of generated -->. With --check nothing is written, and the exit status
+tells whether all pages are up to date.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BLOCK = re.compile(r"(<!-- generated: (?P<name>\S+) -->\n).*?(<!-- end of genera
 
 
 def settings() -> str:
-    """Every setting, from the class that reads them."""
+    """Return a table of all settings."""
     rows = []
     for name, field in Settings.model_fields.items():
         kind = field.annotation.__name__ if isinstance(field.annotation, type) else str(field.annotation)
@@ -63,7 +63,7 @@ def _default(name: str, field: Any) -> str:
 
 
 def cli_help(command: str) -> str:
-    """What --help prints, at a width of 80 columns."""
+    """Return the output of --help, at a width of 80 columns."""
     words = [] if command == "main" else command.split("/")
     result = CliRunner(env={"COLUMNS": "80"}).invoke(cli.main, [*words, "--help"], prog_name="headscope")
     shown = " ".join(["headscope", *words, "--help"])
@@ -71,7 +71,7 @@ def cli_help(command: str) -> str:
 
 
 def supported() -> str:
-    """How many architectures are shown as they are."""
+    """Return how many architectures are supported, and how exactly."""
     record = _architectures()
     results = Counter(entry["result"] for entry in record["types"].values())
     total, version = sum(results.values()), record["transformers"]
@@ -82,7 +82,7 @@ def supported() -> str:
 
 
 def codes() -> dict[str, tuple[int, str]]:
-    """Every error code with its status and title: from the classes, from the names that Unknown is raised with, and from what HTTP itself refuses."""
+    """Return every error code with its status and title: from the classes, from calls that raise Unknown, and from HTTP errors."""
     found: dict[str, tuple[int, str]] = {}
     classes = [errors.HeadscopeError]
     while classes:
@@ -102,14 +102,14 @@ def codes() -> dict[str, tuple[int, str]]:
 
 
 def error(code: str) -> str:
-    """The line under a code's name."""
+    """Return the line below a code's name."""
     status, title = codes()[code]
     shown = "any other" if code == "http-error" else str(status)
     return f"HTTP status {shown}. Title: “{title}”."
 
 
 def error_table() -> str:
-    """All codes, with links."""
+    """Return a table of all codes, with links."""
     return table(
         ("code", "status", "title"),
         [
@@ -120,7 +120,7 @@ def error_table() -> str:
 
 
 def routes() -> str:
-    """Every route with its parameters, from the OpenAPI document."""
+    """Return every route with its parameters, from the OpenAPI document."""
     return "\n\n".join(_route(*entry) for entry in _operations())
 
 
@@ -157,7 +157,7 @@ def _route(method: str, path: str, operation: dict[str, Any]) -> str:
 
 
 def route_table() -> str:
-    """One line per route."""
+    """Return a table of all routes."""
     rows = []
     for method, path, operation in _operations():
         anchor = re.sub(r"[^\w\- ]", "", f"{method} {path}".lower()).strip().replace(" ", "-")
@@ -171,7 +171,7 @@ def route_table() -> str:
 
 
 def request_fields(of: str) -> str:
-    """The fields of a request for an `analysis`, or a `study`."""
+    """Return a table of the fields of a request for an `analysis` or a `study`."""
     schema = {"analysis": AnalysisRequest, "study": StudyRequest}[of].model_json_schema()
     rows = []
     for name, field in schema["properties"].items():
@@ -189,7 +189,7 @@ def request_fields(of: str) -> str:
 
 
 def models() -> str:
-    """The catalogue, but for the models that come with a clone."""
+    """Return a table of the catalogue, without the models that come with a clone."""
     rows = [
         (
             f"`{name}`",
@@ -210,7 +210,7 @@ def models() -> str:
 
 
 def twins() -> str:
-    """The models that come with a clone, and which of them are siblings."""
+    """Return a table of the models that come with a clone, and their siblings."""
     rows = [
         (f"`{name}`", entry["title"], entry["description"], entry["group"], entry["license"])
         for name, entry in _entries().items()
@@ -224,7 +224,7 @@ def _entries() -> dict[str, Any]:
 
 
 def signature(name: str) -> str:
-    """A function of the library as it is declared, and its docstring."""
+    """Return a function of the library with its signature and docstring."""
     function = getattr(headscope, name)
     parameters = list(inspect.signature(function).parameters.values())
     lines, starred = [], False
@@ -255,7 +255,7 @@ def _architectures() -> dict[str, Any]:
 
 
 def architectures() -> str:
-    """Every architecture of transformers, as the sweep in tests/sweep found it."""
+    """Return a table of every architecture of transformers, from the sweep in tests/sweep."""
     record = _architectures()
     results = Counter(entry["result"] for entry in record["types"].values())
     counts = ", ".join(f"{results[name]} {name}" for name in ("equal", "fallback", "refused"))
@@ -272,7 +272,7 @@ def architectures() -> str:
 
 
 def not_equal() -> str:
-    """Why some architectures are not equal."""
+    """Return why some architectures do not match."""
     record = _architectures()
     groups: dict[tuple[str, str], list[str]] = {}
     for name, entry in record["types"].items():
@@ -283,7 +283,7 @@ def not_equal() -> str:
 
 
 def not_swept() -> str:
-    """Which types the sweep leaves out."""
+    """Return which types the sweep skips."""
     record = _architectures()
     groups: dict[str, list[str]] = {}
     for name, place in record["left_out"].items():
@@ -325,7 +325,7 @@ PARTS: dict[str, Callable[..., str]] = {
 
 
 def render(page: str) -> str:
-    """A page with every generated part as the code would have it now."""
+    """Return a page with its generated parts renewed."""
 
     def fill(found: re.Match[str]) -> str:
         part, _, argument = found["name"].partition(":")
@@ -336,12 +336,12 @@ def render(page: str) -> str:
 
 
 def pages() -> list[Path]:
-    """Every page of the docs, and the README."""
+    """Yield every page of the docs, and the README."""
     return [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def main(check: bool) -> int:
-    """Write the pages, or say which are not as they should be."""
+    """Write the pages, or report those that are out of date."""
     stale = []
     for path in pages():
         before = path.read_text("utf-8")

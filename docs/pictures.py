@@ -1,4 +1,4 @@
-"""Makes the pictures of README and docs: python docs/pictures.py [NAME ...]
+"""Draw the pictures of the README and the docs: python docs/pictures.py [NAME ...]
 
 A name is that of a picture in docs/pictures, "figures" for all of plotly's, or "page" for those of the page itself; these two need Chromium. Without names all are
 made.
@@ -13,12 +13,12 @@ from pathlib import Path
 from drawing import PICTURES, page, plots
 
 TARGET = Path(__file__).resolve().parent / "pictures"
-# Many pictures at once, by a browser.
+# Functions that make several pictures, with a browser.
 TAKEN = {"figures": plots.take, "page": page.take}
 
 
 def main(wanted: Sequence[str]) -> None:
-    """Make the pictures that are wanted, or all."""
+    """Draw the named pictures, or all."""
     unknown = [name for name in wanted if name not in PICTURES and name not in TAKEN]
     if unknown:
         sys.exit(f"There is no picture {', '.join(unknown)}; there are: {', '.join([*TAKEN, *PICTURES])}.")

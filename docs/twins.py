@@ -1,4 +1,4 @@
-"""What studies over the twins find: python docs/twins.py [--data FOLDER] [QUESTION ...]
+"""Run the studies over the twins: python docs/twins.py [--data FOLDER] [QUESTION ...]
 
 Writes docs/measured/twins.json, from which the tables of explanation/twins.md are made. A question whose twins or data are missing is left as it was. Without names all
 are asked.
@@ -20,9 +20,9 @@ import numpy as np
 import headscope
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))  # models is no part of the package
+sys.path.insert(0, str(HERE.parent))  # models is not part of the package
 TWINS = HERE.parent / "models" / "twins"
-# Twins that are not shipped: models/runs/seeds.sh trains them.
+# Twins that are not shipped; models/runs/seeds.sh trains them.
 COMPARED = HERE.parent / "build" / "twins" / "compared"
 RESAMPLED, LONGEST = 1_000, 256
 
@@ -31,19 +31,19 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Question:
-    """A table of a study over two models, or over one: which inputs, how many of them, and what is drawn from it."""
+    """A table of a study over one or two models: its inputs, their number, and the figure whose numbers are used."""
 
     models: tuple[str, ...]
     inputs: Callable[[Path], Any]
     figure: str
     limit: int
-    # Once for each of the two, where the figure shows one.
+    # Once for each of the two models, if the figure shows one.
     each: bool = False
-    # The mechanism of the second, where it is not its own.
+    # The mechanism of the second model, if it is not its trained one.
     mechanism: str | None = None
 
     def answer(self, folder: Path) -> Rows:
-        """The rows of the table."""
+        """Return the rows of the table."""
         study = _study(self.models, self.inputs, folder, self.limit, self.mechanism)
         if not self.each:
             return _rows(study.table(self.figure))
@@ -66,23 +66,23 @@ def _rows(table: Any) -> Rows:
 
 
 def paragraphs(folder: Path) -> list[str]:
-    """The long paragraphs of WikiText-2's test part."""
+    """Return the long paragraphs of the test split of WikiText-2."""
     text = (folder / "wikitext2" / "test.txt").read_text("utf-8")
     return [line.strip() for line in text.splitlines() if len(line.split()) > 120]
 
 
 def reviews(folder: Path) -> Path:
-    """SST-2's test sentences."""
+    """Return the test sentences of SST-2."""
     return folder / "sst2" / "test.tsv"
 
 
 def questions(folder: Path) -> Path:
-    """QNLI's pairs of a question and a sentence."""
+    """Return the pairs of question and sentence of QNLI."""
     return folder / "qnli" / "dev.tsv"
 
 
 def entities(folder: Path) -> Path:
-    """WikiGold's sentences, with their entities."""
+    """Return the sentences of WikiGold, with their entities."""
     return folder / "wikigold" / "wikigold.conll.txt"
 
 
@@ -90,7 +90,7 @@ def entities(folder: Path) -> Path:
 def _study(
     models: tuple[str, ...], inputs: Callable[[Path], Any], folder: Path, limit: int, mechanism: str | None
 ) -> Any:
-    """One study answers all that is asked of its models and inputs."""
+    """Run one study for all questions about the same models and inputs."""
     what = (models, inputs, limit, mechanism)
     asked = [one for one in QUESTIONS.values() if (one.models, one.inputs, one.limit, one.mechanism) == what]
     return headscope.study(
@@ -111,7 +111,7 @@ def _study(
 
 @dataclass(frozen=True)
 class Pictures:
-    """A measure of models that read images, by layer, for a study reads texts: its mean over images and heads, with the bootstrap interval of that mean.
+    """A measure of vision models by layer, because studies read texts only: its mean over images and heads, with a bootstrap interval.
 
     Of a measure with columns that is the one named `mean`.
     """
@@ -121,7 +121,7 @@ class Pictures:
     limit: int
 
     def answer(self, folder: Path) -> Rows:
-        """One row per model and layer."""
+        """Return one row per model and layer."""
         return list(self._rows(folder))
 
     def _rows(self, folder: Path) -> Iterator[dict[str, Any]]:
@@ -145,7 +145,7 @@ class Pictures:
 
 @cache
 def _test_images(folder: Path) -> Any:
-    """uint8 [N, 3, 32, 32], CIFAR-10's test images."""
+    """Return the test images of CIFAR-10, uint8 [N, 3, 32, 32]."""
     from models.data import cifar10
 
     return cifar10(folder)[2].numpy()
@@ -181,7 +181,7 @@ PICTURES = {
 
 
 def main() -> None:
-    """The command line."""
+    """Run the named questions, or all."""
     every = {**QUESTIONS, **PICTURES}
     parser = argparse.ArgumentParser(description="Ask studies over the twins.")
     parser.add_argument("questions", nargs="*", metavar="QUESTION", choices=[[], *every], help=", ".join(every))

@@ -1,4 +1,4 @@
-"""The pictures of the docs: one function each, named in the registry of its module, the same bytes every time.
+"""The pictures of the docs: one deterministic function each, named in the registry of its module.
 
 They are drawn from MiniLM and from what is on record of the twins.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from . import answers, curves, heads, hidden, layers, lenses, mechanisms, projections, rows, shares
 from .figure import Figure
 
-# Name of the file in docs/pictures, without .svg, and what draws it.
+# Name of the file in docs/pictures without .svg -> the function that draws it.
 PICTURES: dict[str, Callable[[], Figure]] = {
     **lenses.PICTURES,
     **layers.PICTURES,

@@ -1,4 +1,4 @@
-"""Pictures of what studies over the twins found: docs/measured/twins.json, which docs/twins.py writes."""
+"""Pictures of the studies over the twins, from docs/measured/twins.json, which docs/twins.py writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headscope.mechanisms.jump import jump_layers
 from .figure import Figure
 from .shapes import axes, grid, key
 
-# By which a twin attends, as its name ends, with the words and the colour of its line.
+# Mechanism of a twin, which ends its name -> label and colour of its line.
 KINDS = {
     "softmax": ("softmax", "ink"),
     "hopfield": ("Hopfield, alpha 0.5", "more"),
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 
 def rows(question: str) -> list[Row]:
-    """What a question of docs/twins.py was answered."""
+    """Return the answer to a question of docs/twins.py."""
     found: list[Row] = measured.read("twins")[question]["rows"]
     return found
 
@@ -41,17 +41,17 @@ def rows(question: str) -> list[Row]:
 
 @dataclass(frozen=True)
 class Panel:
-    """One number by layer, a line per model, between the first and the last of its ticks."""
+    """A chart of one number by layer, with a line per model; the first and last tick are its limits."""
 
     heading: str
     question: str
     value: str
     ticks: tuple[float, ...]
-    # Column and value of the rows that are drawn, where they are not all.
+    # Field and value that select rows; None selects all.
     only: tuple[str, str] | None = None
 
     def lines(self) -> dict[str, list[Row]]:
-        """By the end of the model's name."""
+        """Return the lines by the end of the model's name."""
         found: dict[str, list[Row]] = {}
         for row in rows(self.question):
             if self.only is None or row[self.only[0]] == self.only[1]:
@@ -106,7 +106,7 @@ def _line(
 
 
 def families(measure: str, value: str, ticks: tuple[float, ...]) -> list[Panel]:
-    """A measure of images, and of paragraphs read by BERTs and by GPTs; `value` is its column in the table of a study."""
+    """A measure of images, and of paragraphs read by BERT and GPT twins; `value` is its column in the table of a study."""
     dashed = measure.replace("_", "-")
     return [
         Panel("images, ViTs", f"{measure}-vit", "mean", ticks),
@@ -116,7 +116,7 @@ def families(measure: str, value: str, ticks: tuple[float, ...]) -> list[Panel]:
 
 
 def connections() -> Figure:
-    """What strong connections of sentences with names join."""
+    """The tokens that strong connections join, in sentences with names."""
     asked = partial(Panel, question="connections", value="mean_per_input")
     panels = [
         asked("to special tokens", ticks=(0, 100, 200, 300, 400, 500), only=("class", "special")),
@@ -129,7 +129,7 @@ def connections() -> Figure:
 
 
 def patterns(title: str, questions: Sequence[str], top: float) -> Figure:
-    """Shares of maps with a pattern, one bar per model and lens; what is missing has none."""
+    """Shares of maps with a pattern, one bar per model and lens; missing ones have no bar."""
     shares: dict[str, dict[str, float]] = {}
     for question in questions:
         for row in rows(question):
@@ -159,7 +159,7 @@ def patterns(title: str, questions: Sequence[str], top: float) -> Figure:
 
 
 def changes(title: str, parts: Sequence[tuple[str, str]], marked: Sequence[tuple[int, int]] = ()) -> Figure:
-    """How far the two maps of every head are from each other, 1 - cosine: a heading and a question for every grid."""
+    """The distance of the two maps of every head, 1 - cosine; each grid has a heading and a question."""
     cell, y = 36.0, 56.0
     found = [(heading, _apart(question)) for heading, question in parts]
     largest = max(float(values.max()) for _, values in found)
@@ -170,7 +170,7 @@ def changes(title: str, parts: Sequence[tuple[str, str]], marked: Sequence[tuple
         grid(figure, x, y, values, largest, cell)
         for layer, head in marked:
             corner = x + (head + 1) * cell - 8, y + layer * cell + 8
-            figure.dot(*corner, colour="paper", radius=4.5)  # so that it is seen on dark cells
+            figure.dot(*corner, colour="paper", radius=4.5)  # visible on dark cells
             figure.dot(*corner, colour="ink")
     foot = y + cell * len(found[0][1]) + 26
     figure.text(66, foot + 8, "1 \N{MINUS SIGN} cosine; layers down, heads across", size=11, colour="muted")

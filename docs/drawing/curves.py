@@ -1,4 +1,4 @@
-"""Pictures of how the twins were trained: the loss on the way, one line per twin of a family, and beside softmax."""
+"""Pictures of the training of the twins: the loss by step, one line per twin, and the difference from softmax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .figure import Figure
 from .shapes import axes
 
 TWINS = Path(__file__).resolve().parents[2] / "models" / "twins"
-# Twins of a family in the order in which their lines are named, with what the loss is of.
+# Twins of a family in the order of the legend, with the title of the loss.
 FAMILIES = {
     "bert": (("twin-bert-softmax", "twin-bert-hopfield", "twin-bert-jump"), "nats per masked token"),
     "gpt": (("twin-gpt-softmax", "twin-gpt-hopfield"), "nats per token"),
@@ -26,7 +26,7 @@ Curve = list[tuple[int, float]]
 
 
 def draw(family: str) -> Figure:
-    """The loss of every twin of the family by step, and below it how far that is from the loss of the first, which attends by softmax."""
+    """The loss of every twin of the family by step, and below it the difference from the first one, which attends by softmax."""
     names, words = FAMILIES[family]
     curves = {name: read(name) for name in names if _path(name).exists()}
     plain, *others = curves.values()
@@ -47,7 +47,7 @@ def draw(family: str) -> Figure:
 
 
 def _panel(figure: Figure, y: float, height: float, curves: list[Curve], words: str, colours: tuple[str, ...]) -> None:
-    """Lines over the same steps, between the nearest of its ticks below and above them."""
+    """Lines over the same steps; the axis ends at the nearest ticks below and above them."""
     values = [value for curve in curves for _, value in curve]
     tick = next(size for size in TICKS if max(values) - min(values) <= 5 * size)
     steps = range(math.floor(min(values) / tick), math.ceil(max(values) / tick) + 1)
@@ -55,15 +55,15 @@ def _panel(figure: Figure, y: float, height: float, curves: list[Curve], words: 
     digits = 0 if tick >= 1 else 1 if tick >= 0.1 else 2
     axes(figure, (X, y, WIDTH, height), [step * tick for step in steps], top, words, digits=digits, bottom=bottom)
     if bottom < 0 < top:
-        nought = y + height * top / (top - bottom)
-        figure.line([(X, nought), (X + WIDTH, nought)], colour="muted")
+        zero = y + height * top / (top - bottom)
+        figure.line([(X, zero), (X + WIDTH, zero)], colour="muted")
     for colour, curve in zip(colours, curves, strict=False):
         points = [(X + WIDTH * step / last, y + height * (top - value) / (top - bottom)) for step, value in curve]
         figure.line(points, colour=colour, width=1.5)
 
 
 def read(name: str) -> Curve:
-    """Steps and the mean loss since the row before."""
+    """Return steps, and the mean loss since the previous row."""
     with _path(name).open(newline="") as file:
         return [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(file)]
 

@@ -1,4 +1,4 @@
-"""Colours, and an SVG put together piece by piece."""
+"""Colours, and an SVG that is built element by element."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STYLES = Path(__file__).resolve().parents[2] / "frontend" / "src" / "app" / "sty
 
 
 def _colours() -> dict[str, str]:
-    """The light colours of the page, so that pictures and page look alike."""
+    """Return the light colours of the page."""
     found = re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", STYLES.read_text("utf-8"))
     return dict(reversed(found))  # the first of each name: the light theme stands first
 
@@ -60,7 +60,7 @@ def png(pixels: Array) -> bytes:
 
 
 class Figure:
-    """An SVG of fixed size that is put together piece by piece."""
+    """An SVG of fixed size that is built element by element."""
 
     def __init__(self, width: float, height: float, title: str) -> None:
         self.parts = [
@@ -84,7 +84,7 @@ class Figure:
         turn: float = 0,
         bold: bool = False,
     ) -> None:
-        """Words with their baseline at (x, y)."""
+        """Add text with its baseline at (x, y)."""
         turned = f' transform="rotate({turn:g} {x:g} {y:g})"' if turn else ""
         weight = ' font-weight="600"' if bold else ""
         self.parts.append(
@@ -94,7 +94,7 @@ class Figure:
     def line(
         self, points: Sequence[tuple[float, float]], *, colour: str = "muted", width: float = 1, dashed: bool = False
     ) -> None:
-        """A line through points."""
+        """Add a line through points."""
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         dash = ' stroke-dasharray="4 3"' if dashed else ""
         self.parts.append(
@@ -102,22 +102,22 @@ class Figure:
         )
 
     def area(self, points: Sequence[tuple[float, float]], *, colour: str, opacity: float) -> None:
-        """A filled shape."""
+        """Add a filled shape."""
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self.parts.append(f'<polygon points="{joined}" fill="{COLOURS[colour]}" fill-opacity="{opacity:g}"/>')
 
     def box(self, x: float, y: float, width: float, height: float, *, colour: str = "more") -> None:
-        """A filled rectangle."""
+        """Add a filled rectangle."""
         self.parts.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{COLOURS[colour]}"/>'
         )
 
     def dot(self, x: float, y: float, *, colour: str = "more", radius: float = 3.2) -> None:
-        """A filled circle."""
+        """Add a filled circle."""
         self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{COLOURS[colour]}"/>')
 
     def image(self, x: float, y: float, width: float, height: float, pixels: Array) -> None:
-        """Pixels with sharp edges, in a thin frame."""
+        """Add pixels with sharp edges, in a thin frame."""
         data = base64.b64encode(png(pixels)).decode()
         self.parts.append(
             f'<image x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" preserveAspectRatio="none" image-rendering="pixelated" '
@@ -126,7 +126,7 @@ class Figure:
         )
 
     def legend(self, x: float, y: float, largest: float, *, signed: bool, width: float = 120) -> None:
-        """The colour scale with its numbers."""
+        """Add the colour scale with its numbers."""
         low = -largest if signed else 0.0
         values = np.linspace(low, largest, 64)[None]
         self.image(x, y, width, 8, coloured(values, largest))
@@ -136,10 +136,10 @@ class Figure:
         self.text(x + width + 18, y + 8, "square-root scale", size=10, colour="muted")
 
     def svg(self) -> str:
-        """The whole file."""
+        """Return the file's content."""
         return "\n".join([*self.parts, "</svg>", ""])
 
 
 def number(value: float) -> str:
-    """A number without needless digits."""
+    """Format a number without trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".").replace("-", "−")

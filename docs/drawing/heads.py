@@ -43,7 +43,7 @@ def draw_patterns(a: Any) -> Figure:
 
 
 def draw_special_tokens(a: Any) -> Figure:
-    """What every head gives to [CLS] and to [SEP]."""
+    """The attention of every head to [CLS] and to [SEP]."""
     figure = Figure(760, 262, "Attention of every head of MiniLM to [CLS] and to [SEP]")
     for place, (column, title) in enumerate((("first", "to [CLS]"), ("separator", "to [SEP]"))):
         x = 30 + place * 372

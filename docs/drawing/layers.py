@@ -18,7 +18,7 @@ def mean_weights(a: Any, layer: int) -> Panel:
 
 
 def draw_norm_residual(a: Any, layer: int = 3) -> Figure:
-    """One layer's weights, and the lengths of what arrives."""
+    """One layer's weights, and the norms of the contributions."""
     norms = a.maps["norm-residual"][layer, 0]
     others = norms * (1 - np.eye(len(norms)))
     maps = (

@@ -91,7 +91,7 @@ def draw_simplex(a: Any) -> Figure:
 
 
 def draw_null(a: Any) -> Figure:
-    """One head split into what reaches the output and what does not."""
+    """One head split into the parts that do and do not reach the output."""
     layer, head = 3, 7
     weights, effective = a.maps["weights"][layer, head], a.maps["effective"][layer, head]
     maps = (("weights", "what the model computed", weights), ("effective attention", "what reaches the output", effective),
@@ -125,7 +125,7 @@ def draw_max_entropy() -> Figure:
 
 
 def draw_norm(a: Any) -> Figure:
-    """One head's weights beside the norms of its contributions, each on a scale of its own."""
+    """One head's weights and the norms of its contributions, each on its own scale."""
     layer, head = 4, 5
     tokens = [token.text for token in a.tokens]
     n, cell, y = len(tokens), 7.2, 44

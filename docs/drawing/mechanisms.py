@@ -1,4 +1,4 @@
-"""Pictures of the mechanisms, and of the graph that one of them follows."""
+"""Pictures of the mechanisms, and of the graph of jump attention."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def draw_jump_map() -> Figure:
 
 
 def draw_pasta() -> Figure:
-    """What every head gives to [CLS] before and after [CLS] is made to look like [SEP]."""
+    """The attention of every head to [CLS], before and after [CLS] is made similar to [SEP]."""
     layer, a = 2, samples.middle()
     states = samples.states(samples.MIDDLE)[layer]
     vectors = [[(states[-1] - states[0]).tolist(), [0.0] * states.shape[1]]]
@@ -100,7 +100,7 @@ def draw_pasta() -> Figure:
 
 
 def draw_ablate() -> Figure:
-    """What a head that is spread evenly changes in all others, and one of those before and after."""
+    """The effect of a uniform head on all other heads, and one of those before and after."""
     off = "0.2"
     a, b = samples.middle(), samples.analysed(samples.MIDDLE, mechanism={"name": "ablate", "heads": [off]})
     change = np.array(headscope.compare(a, b)["js_divergence"])  # [L, H], bits

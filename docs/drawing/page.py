@@ -17,17 +17,17 @@ from urllib.parse import quote
 
 from .samples import LONG, MIDDLE, SHORT, TAGGED
 
-# What the page shows in the README: text and choices, as they stand in its address.
+# Text and choices of the page in the README, as in its address.
 SHOWN = {"text": MIDDLE, "head": "3.1", "compare": "side", "other": "effective"}
 
-# The study: what it asks for, and what of it is open.
+# The study: its request, and the view that is open.
 STUDIED = ("special-maps", "pattern-grid", "entropy", "head-entropy")
 DATA = "\n".join([SHORT, TAGGED, *re.split(r"(?<=[.:]) ", LONG)])
 
 
 @contextmanager
 def server() -> Iterator[str]:
-    """The address of a real server with a home of its own."""
+    """Start a real server with its own data directory, and yield its address."""
     with tempfile.TemporaryDirectory(prefix="headscope-pictures-") as home:
         environment = {**os.environ, "HEADSCOPE_HOME": home, "HEADSCOPE_HUB": "off"}
         command = [
@@ -51,7 +51,7 @@ def server() -> Iterator[str]:
 
 
 def study(address: str) -> str:
-    """The id of the study, once it is done."""
+    """Run the study, and return its id."""
     import httpx
 
     asked = {"dataset": {"name": "town.txt", "data": DATA}, "model": "minilm", "figures": STUDIED}
@@ -61,7 +61,7 @@ def study(address: str) -> str:
 
 
 def take(target: Path) -> None:
-    """The page, and a study on it, in light and dark."""
+    """Draw the page, and a study on it, in light and dark."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -90,7 +90,7 @@ def take(target: Path) -> None:
 
 
 def _wait_for_marks(page: Any, *names: str, seconds: float = 120) -> None:
-    """Until the page has painted these. The page's content security policy forbids waiting inside it."""
+    """Wait until the page has painted these. Its content security policy forbids waiting inside the page."""
     until = time.monotonic() + seconds
     for name in names:
         while not page.evaluate(f"performance.getEntriesByName('headscope:{name}').length"):

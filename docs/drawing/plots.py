@@ -1,4 +1,4 @@
-"""The pictures of the figures: what plotly draws of a sentence by MiniLM, painted by the Chromium of this machine."""
+"""Pictures of the figures of a sentence by MiniLM, drawn by plotly in the Chromium of this machine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .samples import LABELS, MIDDLE, POS, TAGGED, analysed
 
 # In px of 1/96 inch; a PNG has three pixels for each.
 WIDTH, HEIGHT = 560, 300
-# Lines and their edges have no more, and the file is a fourth.
+# Enough colours for lines and their edges; the file is a quarter of the size.
 COLOURS = 64
 
 
 def take(target: Path) -> None:
-    """Every figure as figure-NAME.png."""
+    """Draw every figure as figure-NAME.png."""
     renderer = Renderer()
     for name, figure in headscope.FIGURES.items():
         tags = {"pos": POS.split(), "labels": LABELS.split()} if name == "token_types" else {}

@@ -1,4 +1,4 @@
-"""Pictures of the measures of projections, which no text enters."""
+"""Pictures of the measures of projections, which do not depend on a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of the pictures, and their analyses by MiniLM, each made once."""
+"""The texts of the pictures, and their cached analyses by MiniLM."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def model() -> Any:
 
 
 def analysed(text: str, lenses: tuple[Any, ...] = ("weights",), measures: tuple[Any, ...] = (), **more: Any) -> Any:
-    """The analysis of a text."""
+    """Return the analysis of a text."""
     return headscope.analyze(model(), text, lenses=lenses, measures=measures, **more)
 
 
 @cache
 def middle() -> Any:
-    """A sentence of a few more tokens than the heads have dimensions, through most lenses."""
+    """A sentence with a few more tokens than the heads have dimensions, with most lenses."""
     lenses = ("weights", "effective", "effective-simplex", "norm")
     measures = (
         *("entropy", "null_share", "null_share_rows", "leverage", "special_broadcast"),
@@ -50,7 +50,7 @@ def middle() -> Any:
 
 @cache
 def layers() -> Any:
-    """The same sentence through the lenses of whole layers."""
+    """The same sentence, with the lenses of whole layers."""
     return analysed(MIDDLE, ("weights", "norm-residual", "rollout", "alti", "value-zeroing"), ("mixing_ratio",))
 
 
@@ -67,7 +67,7 @@ def measured() -> Any:
 
 @cache
 def otherwise() -> Any:
-    """The same tokens, with measures that are computed in another way."""
+    """The same tokens, with measures that are computed differently."""
     measures = ({"name": "rank", "of": "output"}, {"name": "token_similarity", "centred": True})
     return analysed(LONG, measures=measures, max_tokens=TOKENS, maps=False)
 
@@ -90,6 +90,6 @@ def states(text: str) -> tuple[Array, ...]:
 
 
 def columns(a: Any, measure: str, column: str, lens: str = "weights") -> Array:
-    """One column of a measure, by its name."""
+    """Return one column of a measure by its name."""
     values: Array = a.measures[measure][lens][..., headscope.MEASURES[measure].columns.index(column)]
     return values

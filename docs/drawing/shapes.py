@@ -1,4 +1,4 @@
-"""What pictures have in common: axes, names of tokens, maps side by side, grids of heads, keys."""
+"""Parts of pictures: axes, names of tokens, maps side by side, grids of heads, legends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .figure import Array, Figure, coloured
 Panel = tuple[str, str, Array]
 
 MODEL = "MiniLM"
-# Tokens of the longer example that are named at its maps.
+# Tokens of the longer example that label its maps.
 NAMED = ("[CLS]", "clock", "noon", "baker", "bread", "children", "[SEP]")
 
 
@@ -27,7 +27,7 @@ def axes(
     digits: int = 1,
     bottom: float = 0.0,
 ) -> None:
-    """Left axis of a chart in frame (x, y, width, height) with values bottom..top, and its grid."""
+    """Draw the left axis and the grid of a chart in frame (x, y, width, height) with values bottom..top."""
     x, y, width, height = frame
     labels = [f"{tick:.{digits}f}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
     for tick, label in zip(ticks, labels, strict=True):
@@ -39,7 +39,7 @@ def axes(
 
 
 def ticks(figure: Figure, tokens: Sequence[str], x: float, y: float, cell: float, *, left: bool) -> None:
-    """Tokens by name, all of them if there is room: as columns under a map at (x, y + n cells), and as rows to its left."""
+    """Draw the names of tokens, all of them if there is room: as columns under a map at (x, y + n cells), and as rows to its left."""
     n, last = len(tokens), -np.inf
     for place, token in enumerate(tokens):
         centre = (place + 0.5) * cell
@@ -54,7 +54,7 @@ def ticks(figure: Figure, tokens: Sequence[str], x: float, y: float, cell: float
 
 
 def panels(title: str, a: Any, maps: Sequence[Panel], foot: str, *, one_scale: bool = True) -> Figure:
-    """Maps side by side, on one colour scale or each on its own, whose end is then written under it."""
+    """Draw maps side by side, on one colour scale, or each on its own with its maximum below it."""
     tokens = [token.text for token in a.tokens]
     n, count = len(tokens), len(maps)
     cell = min((760 - 62 - 20 * count) / count / n, 300 / n)
@@ -75,7 +75,7 @@ def panels(title: str, a: Any, maps: Sequence[Panel], foot: str, *, one_scale: b
 
 
 def grid(figure: Figure, x: float, y: float, values: Array, largest: float, cell: float = 26) -> None:
-    """One square per head [L, H], its layer at the left and its head above."""
+    """Draw one square per head [L, H], with the layer at the left and the head above."""
     layers, heads = values.shape
     figure.image(x, y, heads * cell, layers * cell, coloured(values, largest))
     for layer in range(layers):
@@ -92,7 +92,7 @@ def dots(
     *,
     digits: int = 0,
 ) -> Figure:
-    """A number per head, by layer: label, colour and values [L, H] of each series."""
+    """Draw a number per head, by layer: label, colour and values [L, H] of each series."""
     x, y, width, height, top = 66.0, 26.0, 660.0, 240.0, float(steps[-1])
     figure = Figure(760, 340, f"{note}, every head of {MODEL}")
     axes(figure, (x, y, width, height), steps, top, words, digits=digits)
@@ -109,7 +109,7 @@ def dots(
 
 
 def key(figure: Figure, x: float, y: float, series: Sequence[tuple[str, str]], note: str = "") -> None:
-    """A dot and a label for each series, and a note after them."""
+    """Draw a legend: a dot and a label for each series, and a note after them."""
     for label, colour in series:
         figure.dot(x + 3, y - 4, colour=colour)
         figure.text(x + 12, y, label, size=11, colour="muted")
@@ -118,7 +118,7 @@ def key(figure: Figure, x: float, y: float, series: Sequence[tuple[str, str]], n
 
 
 def lines(figure: Figure, x: float, y: float, solid: str, dashed: str, colour: str = "more-end") -> None:
-    """What a solid and a dashed line stand for."""
+    """Draw a legend of the solid and the dashed line."""
     figure.line([(x, y - 4), (x + 22, y - 4)], colour=colour, width=2)
     figure.text(x + 28, y, solid, size=11, colour="muted")
     right = x + 60 + 6.2 * len(solid)

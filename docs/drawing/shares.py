@@ -1,4 +1,4 @@
-"""Pictures of the measures that weigh one part of a map, or of an output, against the whole."""
+"""Pictures of the measures that compare a part of a map, or of an output, with the whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .shapes import axes
 
 
 def draw_null_share() -> Figure:
-    """Null share of all heads for one text cut to more and more tokens."""
+    """Null share of all heads for one text truncated to increasing lengths."""
     counts = [8, 16, 24, 31, 32, 33, 34, 36, 40, 44, 48, 56, 64, 80, 96, 112, 128]
     shares = []
     for count in counts:
@@ -105,7 +105,7 @@ def draw_leverage(a: Any) -> Figure:
 
 
 def draw_special_broadcast(a: Any) -> Figure:
-    """Every head's weight on special tokens against their share of what it puts out."""
+    """Every head's weight on special tokens against their share of its output."""
     special = np.array([token.kind == "special" for token in a.tokens])
     weight = a.maps["weights"][:, :, ~special][..., special].sum(-1).mean(-1)
     share = a.measures["special_broadcast"]["weights"]
