@@ -32,7 +32,7 @@ class Import:
 
 
 def name_of(path: Path) -> str:
-    """`models/catalog` for backend/headscope/models/catalog.py."""
+    """Return `models/catalog` for backend/headscope/models/catalog.py."""
     return path.relative_to(PACKAGE).with_suffix("").as_posix()
 
 
@@ -108,7 +108,7 @@ def test_no_security_by_assert() -> None:
 
 
 def test_names_of_classes_are_unique() -> None:
-    """A class name stands for one thing in the whole package."""
+    """Class names are unique in the package."""
     names = Counter(node.name for path in FILES for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef))
     assert not [name for name, count in names.items() if count > 1]
 
@@ -120,13 +120,21 @@ def importing(module: str) -> set[Path]:
 
 @cache
 def called(path: Path) -> set[str]:
-    """Dotted names of everything that is called."""
+    """Return the dotted names of all calls."""
     return {ast.unparse(node.func) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)}
 
 
 def test_importing_the_server_loads_no_torch() -> None:
     """A fresh interpreter that imports the application has neither torch nor transformers in memory."""
     code = "import sys, headscope.api.app; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "[]"
+
+
+def test_importing_the_library_loads_no_heavy_package() -> None:
+    """A fresh interpreter that imports headscope has none of the packages in memory that take long to load."""
+    heavy = ("celery", "fastapi", "plotly", "redis", "torch", "transformers")
+    code = f"import sys, headscope, headscope.settings; print([m for m in {heavy} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.strip() == "[]"
 
@@ -150,7 +158,7 @@ def test_no_file_is_too_long() -> None:
 
 
 def test_openapi_document_is_fresh() -> None:
-    """The page's types are made from what the server says of itself today (else: make types)."""
+    """The page's OpenAPI document is up to date (else: make types)."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADSCOPE_")}
     command = [sys.executable, "-m", "headscope.api.openapi"]
     printed = subprocess.run(command, capture_output=True, check=True, env=environment).stdout

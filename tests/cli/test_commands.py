@@ -1,4 +1,4 @@
-"""The command line: what a user types, and what is answered. A few commands run in processes of their own, as a user starts them."""
+"""The command line: options, output and errors. A few commands run in their own process, as a user starts them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.server import Server, environment
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home for the commands."""
+    """A data directory for the commands."""
     return tmp_path_factory.mktemp("cli") / "home"
 
 
@@ -38,7 +38,7 @@ def process(home: Path, *arguments: str, **settings: Any) -> subprocess.Complete
 
 
 def refusal(ended: subprocess.CompletedProcess[str], code: str) -> str:
-    """The one plain sentence on standard error of a refusal."""
+    """The single line on standard error of a failed command."""
     assert (ended.returncode, ended.stdout) == (1, ""), ended.stderr
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
     assert ended.stderr.startswith("headscope: ")
@@ -50,7 +50,7 @@ def refusal(ended: subprocess.CompletedProcess[str], code: str) -> str:
     "arguments", [["--help"], ["-h"], *([command, "--help"] for command in COMMANDS)], ids=" ".join
 )
 def test_help(home: Path, arguments: list[str]) -> None:
-    """Every command says what it does; the first page names them all."""
+    """Every command has help; that of headscope lists all commands."""
     ended = run(home, *arguments)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "Usage: headscope" in ended.stdout
@@ -87,7 +87,7 @@ def test_version(home: Path) -> None:
     "arguments", [["--version"], ["analyze", "The cat sat.", "-m", "bert"], ["analyze", " "], ["models", "x"]]
 )
 def test_in_a_process_of_its_own(home: Path, models: Path, arguments: list[str]) -> None:
-    """As a user starts it: the same output, nothing beside it on either stream, and the exit status."""
+    """As a user starts it: the same output and exit status, and nothing else on either stream."""
     shown = [
         (ended.returncode, re.sub(r"\d+ ms", "", ended.stdout), ended.stderr)
         for ended in (process(home, *arguments, models=models), run(home, *arguments, models=models))
@@ -106,7 +106,7 @@ def test_analyze_prints_every_head(home: Path, models: Path) -> None:
 
 
 def test_analyze_as_json_and_to_a_file(home: Path, models: Path, tmp_path: Path) -> None:
-    """A folder is a model too; --json is one document; -o writes a file that opens with everything in it, under the id that the library gives."""
+    """A folder can be a model; --json prints one document; -o writes a complete file, with the id that the library computes."""
     out = tmp_path / "cat.safetensors"
     ended = run(home, "analyze", "-", "-m", str(models / "gpt2"), "--json", "-l", "weights", "-x", "entropy", "-o", str(out), models=models, text="The cat sat.")  # fmt: skip
     assert ended.returncode == 0, ended.stderr
@@ -120,7 +120,7 @@ def test_analyze_as_json_and_to_a_file(home: Path, models: Path, tmp_path: Path)
 
 
 def test_analyze_with_parameters(home: Path, models: Path) -> None:
-    """Mechanism, lenses and measures with parameters, in every notation; measures of layers have a table of their own."""
+    """Mechanism, lenses and measures with parameters, in every notation; measures of layers have their own table."""
     arguments = [
         "analyze",
         "The cat sat.",
@@ -155,7 +155,7 @@ def test_analyze_with_parameters(home: Path, models: Path) -> None:
 
 
 def test_analyze_images_pairs_and_continuations(home: Path, models: Path, tmp_path: Path) -> None:
-    """An image by its path, a text for each side, a text that the model continues, and words."""
+    """An image by its path, a text pair, a text that the model continues, and words."""
     from PIL import Image
 
     Image.new("RGB", (40, 40), (200, 30, 60)).save(tmp_path / "red.png")
@@ -196,7 +196,7 @@ def test_lists_of_methods(home: Path, what: str) -> None:
 
 
 def test_models(home: Path, models: Path) -> None:
-    """The models on offer, as a table and as JSON."""
+    """The available models, as a table and as JSON."""
     cards = json.loads(run(home, "models", "--json", models=models).stdout)
     assert {"minilm", "bert", "gpt2"} <= {card["name"] for card in cards}
     table = run(home, "models", models=models).stdout.splitlines()
@@ -207,7 +207,7 @@ def test_models(home: Path, models: Path) -> None:
 
 
 def test_analyze_with_a_model_that_has_a_mechanism(home: Path, models: Path) -> None:
-    """Without --mechanism its own holds, and -p changes its parameters."""
+    """Without --mechanism, the model's own mechanism is used, and -p changes its parameters."""
     arguments = ["analyze", "The cat sat.", "-m", "twin-bert-hopfield", "--json"]
     for given, alpha in (([], 0.5), (["-p", "alpha=0.25"], 0.25)):
         ended = run(home, *arguments, *given, models=models)
@@ -216,7 +216,7 @@ def test_analyze_with_a_model_that_has_a_mechanism(home: Path, models: Path) -> 
 
 
 def test_doctor(home: Path) -> None:
-    """Checks with a sentence each; all well here, but for what this checkout may not have built."""
+    """Every check has a message; all pass here, except for the page, which may not be built."""
     checks = json.loads(run(home, "doctor", "--json", quota_bytes="1000000").stdout)
     assert {check["name"]: check["ok"] for check in checks if check["name"] != "page"} == {
         "versions": True, "kernels": True, "home": True, "default model": True,
@@ -225,7 +225,7 @@ def test_doctor(home: Path) -> None:
 
 
 def test_doctor_finds_a_home_that_can_not_be_written(tmp_path: Path) -> None:
-    """A home that is a file is said in one line, and the exit status is 1."""
+    """A data directory that is a file is reported in one line, with exit status 1."""
     home = tmp_path / "home"
     home.write_text("")
     ended = run(home, "doctor")
@@ -236,13 +236,13 @@ def test_doctor_finds_a_home_that_can_not_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["no-such-model", "../bert"])
 def test_unknown_model(home: Path, name: str) -> None:
-    """One plain sentence and exit status 1."""
+    """One line, and exit status 1."""
     ended = process(home, "analyze", "The cat sat.", "-m", name)  # which reads HF_HOME when it starts
     refusal(ended, "unknown-model" if name == "no-such-model" else "invalid-request")
 
 
 def test_bad_text_and_bad_place(home: Path, models: Path, tmp_path: Path) -> None:
-    """An empty text, and a file that can't be written, are one sentence each."""
+    """An empty text, and a file that cannot be written, are reported in one line."""
     refusal(run(home, "analyze", "  ", "-m", "bert", models=models), "invalid-text")
     nowhere = str(tmp_path / "nowhere" / "cat.safetensors")
     refusal(run(home, "analyze", "Cat.", "-m", "bert", "-o", nowhere, models=models), "internal")
@@ -250,12 +250,12 @@ def test_bad_text_and_bad_place(home: Path, models: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "::", "example.org", ""])
 def test_nothing_is_open_to_others_without_users(home: Path, host: str) -> None:
-    """An address that can be reached from elsewhere is refused before anything listens, while nobody has a token."""
+    """Without users, an address that other machines can reach is rejected before the server listens."""
     assert "headscope token create" in refusal(run(home, "serve", "--host", host, "--no-open"), "internal")
 
 
 def test_open_to_others_with_users(tmp_path: Path, models: Path) -> None:
-    """With users it listens there, answers to the names that it was told, and demands a token even when their file is gone."""
+    """With users it listens there, accepts the configured host names, and requires tokens even after their file is removed."""
     file = tmp_path / "home" / FILE
     token = Accounts(file).create("ada")
     with Server(file.parent, models, host="0.0.0.0", token=token, allowed_hosts=["lab.example"]) as server:
@@ -266,14 +266,14 @@ def test_open_to_others_with_users(tmp_path: Path, models: Path) -> None:
 
 
 def test_port_in_use(home: Path, server: Server) -> None:
-    """A port that is taken is one plain sentence."""
+    """A port that is in use is reported in one line."""
     port = server.url.split(":")[1]
     assert port in refusal(run(home, "serve", "--port", port, "--no-open"), "internal")
 
 
 @pytest.mark.parametrize("command", [["serve", "--no-open"], ["models"], ["doctor"], ["analyze", "Cat.", "-m", "bert"]])
 def test_setting_that_is_not_valid(home: Path, command: list[str]) -> None:
-    """A value that can't be right is one plain sentence in every command that reads settings."""
+    """An invalid value is reported in one line, by every command that reads settings."""
     for name, value in {
         "quota_bytes": "much",
         "model_dirs": "not/json",
@@ -288,7 +288,7 @@ def test_setting_that_is_not_valid(home: Path, command: list[str]) -> None:
 
 
 def test_worker_needs_a_cluster(home: Path) -> None:
-    """Without a Redis, or with one that is not there, it is one plain sentence."""
+    """A Redis that is not set, or not reachable, is reported in one line."""
     assert "HEADSCOPE_REDIS_URL" in refusal(run(home, "worker"), "internal")
     refusal(process(home, "worker", redis_url="redis://127.0.0.1:1/0"), "broker-unavailable")
 
@@ -306,14 +306,14 @@ def test_worker_needs_a_cluster(home: Path) -> None:
     ],
 )
 def test_wrong_usage(home: Path, arguments: str) -> None:
-    """Usage errors are status 2 with a hint."""
+    """Usage errors have exit status 2 and a hint."""
     ended = run(home, *arguments.split())
     assert ended.returncode == 2
     assert "Usage:" in ended.stderr
 
 
 def test_tokens(home: Path) -> None:
-    """The token alone on standard output, once; lists show names; what can't be is one sentence."""
+    """Only the token is on standard output, once; lists show names; errors are one line."""
     made = run(home, "token", "create", "ada")
     assert (made.returncode, len(made.stdout.split())) == (0, 1)
     assert len(made.stdout.strip()) == 43
@@ -344,7 +344,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refuses_to_start(tmp_path: Path, case: str) -> None:
-    """One sentence that names the setting, and no stack trace."""
+    """One line that names the setting, and no stack trace."""
     arguments, settings, code = REFUSED[case]
     others = {name: value for name, value in settings.items() if name != "home"}
     told = refusal(run(Path(settings.get("home", tmp_path)), *arguments, **others), code)

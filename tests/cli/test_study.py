@@ -1,4 +1,4 @@
-"""headscope study: figures and tables of a file, what is left out said, and going on after a kill."""
+"""headscope study: figures and tables of a file, reports of skipped rows, and resuming after a kill."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def command(model: Path, *arguments: str | Path) -> list[str]:
 
 
 def run(folder: Path, model: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command in a folder, with a home of its own there."""
+    """Run the command in a folder, with its own data directory there."""
     with contextlib.chdir(folder):
         return commands.run(folder / "home", *command(model, *arguments)[3:])
 
 
 def test_figures_and_tables_of_a_file(tmp_path: Path, model: Path) -> None:
-    """In the formats that are asked for; what was guessed and what was left out is said."""
+    """In the requested formats; guessed columns and skipped rows are reported."""
     (tmp_path / "cats.jsonl").write_text(lines(12) + "no json\n")
     asked = (
         "--figure",
@@ -60,7 +60,7 @@ def test_figures_and_tables_of_a_file(tmp_path: Path, model: Path) -> None:
 
 
 def test_without_anything_asked_it_prints_every_head(tmp_path: Path, model: Path) -> None:
-    """One line each; as JSON the whole document."""
+    """One line per head; as JSON, the whole document."""
     (tmp_path / "cats.txt").write_text("The cat sat.\nA mat.\n")
     done = run(tmp_path, model, "cats.txt", "--measure", "entropy", "--lens", "weights")
     assert done.returncode == 0, done.stderr
@@ -82,7 +82,7 @@ def test_without_anything_asked_it_prints_every_head(tmp_path: Path, model: Path
     ],
 )
 def test_mistakes(tmp_path: Path, model: Path, arguments: tuple[str, ...], said: str) -> None:
-    """One sentence each, and an exit status that is not 0."""
+    """One line each, and an exit status other than 0."""
     (tmp_path / "cats.txt").write_text("The cat sat.\n")
     done = run(tmp_path, model, *arguments)
     assert done.returncode != 0
@@ -91,7 +91,7 @@ def test_mistakes(tmp_path: Path, model: Path, arguments: tuple[str, ...], said:
 
 
 def test_it_goes_on_after_a_kill(tmp_path: Path, model: Path) -> None:
-    """The same command, started again, ends with the numbers of one that was never stopped."""
+    """The same command, started again, gives the same numbers as one that was never interrupted."""
     data = tmp_path / "cats.jsonl"
     data.write_text(lines(700))
     asked = (data, "--measure", "entropy", "--lens", "weights", "--table", "heads")

@@ -1,4 +1,4 @@
-"""headscope doctor looks at real Redis servers, stores and files that are set up wrongly, and says what to change."""
+"""headscope doctor with misconfigured Redis servers, stores and files: it reports what to change."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ NOBODY = "unix:///nowhere/redis.sock"
 
 @pytest.fixture
 def redis_server() -> Iterator[Callable[..., str]]:
-    """Starts a broker or a cache with further options; its address."""
+    """Start a broker or a cache with further options, and return its address."""
     with ExitStack() as stack:
         yield lambda *options, service="broker": stack.enter_context(new_redis(*options, service=service)).url
 
 
 @contextmanager
 def users_of_broker(folder: Path, *users: str, policy: str = "noeviction") -> Iterator[str]:
-    """A broker whose start.sh writes other users than ours; its address."""
+    """Start a broker with other users than start.sh writes, and yield its address."""
     folder.mkdir(exist_ok=True)
     script = folder / "start.sh"
     lines = "".join(f"user {user}\n" for user in users)
@@ -49,7 +49,7 @@ def users_of_broker(folder: Path, *users: str, policy: str = "noeviction") -> It
 
 
 def found(home: Path, **settings: str) -> dict[str, tuple[bool, str]]:
-    """What is found around a server with these settings, by name."""
+    """Return the findings for these settings, by name."""
     return {one.name: (one.ok, one.message) for one in doctor.check_services(Settings(home=home, **settings))}
 
 
@@ -139,7 +139,7 @@ def test_redis_refuses_the_password_and_it_is_not_shown(tmp_path: Path, redis_se
 
 
 def test_a_redis_that_keeps_its_settings_to_itself(tmp_path: Path) -> None:
-    """As hosted ones do: what it reports anyhow has to be enough."""
+    """Hosted brokers reject CONFIG; the rest of what they report has to be enough."""
     rights = "headscope on #$digest ~* &* +@all -@dangerous +info"
     for policy, fine in (("noeviction", True), ("allkeys-lru", False)):
         with users_of_broker(tmp_path / policy, "default off", rights, policy=policy) as url:
@@ -156,7 +156,7 @@ def test_a_redis_that_keeps_its_settings_to_itself(tmp_path: Path) -> None:
     ],
 )
 def test_a_broker_that_drops_jobs_when_it_restarts(tmp_path: Path, default: str, more: str, said: str | None) -> None:
-    """What its user default may do decides; a user that may not ask for that is told so. The first is what start.sh wrote in version 0.1.0."""
+    """The permissions of the user default decide; a user that may not query them gets a hint. The first case is start.sh of version 0.1.0."""
     rights = f"headscope on #$digest ~* &* +@all -@admin -@dangerous +info +config|get {more}"
     with users_of_broker(tmp_path, f"default {default}", rights) as url:
         ok, message = found(tmp_path, redis_url=url)["broker"]
@@ -179,7 +179,7 @@ def test_a_store_that_can_not_be_written(tmp_path: Path) -> None:
 
 
 def test_an_object_store(tmp_path: Path) -> None:
-    """A bucket that is there is written to and left as it was; one that is not is a problem, in words of our own."""
+    """An existing bucket is written to and left unchanged; a missing one is reported."""
     with object_store(tmp_path):
         fsspec.filesystem("s3").mkdir("there")
         assert found(tmp_path, store_url="s3://there/prefix")["store"] == (True, "readable and writable")

@@ -1,4 +1,4 @@
-"""The containers' files say what they are meant to say, and tools that read such files agree with them."""
+"""The files of the containers have the intended content, and linters accept them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_services() -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_is_contained(name: str) -> None:
-    """No root, no capabilities, nothing to write to but volumes and memory, bounded, restarted, watched."""
+    """No root, no capabilities, only volumes and memory are writable; limited, restarted, with a health check."""
     service = SERVICES[name]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
     assert service["read_only"] is True
@@ -80,7 +80,7 @@ def test_no_secret_is_in_the_files() -> None:
 
 
 def test_every_variable_on_offer_is_read() -> None:
-    """What .env.example offers, docker-compose.yml reads, and the other way round."""
+    """.env.example has exactly the variables that docker-compose.yml reads."""
     offered = set(re.findall(r"^#?([A-Z_]+)=", EXAMPLE, re.MULTILINE))
     read_ = set(re.findall(r"\$\{([A-Z_]+)", COMPOSE)) | {
         name for service in SERVICES.values() for name, value in service["environment"].items() if value is None
@@ -90,7 +90,7 @@ def test_every_variable_on_offer_is_read() -> None:
 
 
 def test_images_and_file_agree() -> None:
-    """User, folder and command of the images are those that the file relies on."""
+    """User, folder and command of the images match docker-compose.yml."""
     for name, dockerfile in (("api", "Dockerfile"), ("gpu", "Dockerfile.gpu")):
         built, service = image(dockerfile), SERVICES[name]
         assert built["user"] == service["user"]
@@ -129,7 +129,7 @@ def test_scripts_can_be_started(script: str) -> None:
 
 
 def test_the_context_of_the_build_is_small() -> None:
-    """Everything is left out of it, but for a list; so no secret of a checkout can get into an image."""
+    """The context excludes everything that is not listed, so that no secret of a checkout gets into an image."""
     rules = [line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line and line[0] != "#"]
     assert rules[0] == "*"
     for rule in rules[1:]:
@@ -139,7 +139,7 @@ def test_the_context_of_the_build_is_small() -> None:
 
 @pytest.fixture(scope="module")
 def redises(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    """Broker and cache as the file starts them."""
+    """Broker and cache, started as in docker-compose.yml."""
     folder = tmp_path_factory.mktemp("redis")
     with Stack(folder, folder) as stack:
         for name in ("broker", "cache"):

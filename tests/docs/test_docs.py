@@ -1,4 +1,4 @@
-"""The docs say what the code does: names, defaults, help, links, examples. Nothing here needs a network."""
+"""The docs match the code: names, defaults, help, links, examples. No test needs a network."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_no_page_for_a_code_that_is_gone():
 
 
 def test_codes_are_found_in_the_source():
-    """The names that Unknown is raised with are read from the source; this fails if that stops working."""
+    """The kinds of unknown things are read from the source; this fails if that stops working."""
     for what in ("model", "lens", "measure", "mechanism", "layer", "head", "analysis", "query", "key"):
         assert f"unknown-{what}" in generate.codes()
     assert {"wrong-host", "cross-site", "not-found", "bad-request"} <= set(generate.codes())
@@ -158,7 +158,7 @@ def test_help_in_the_docs_is_the_real_help(command):
 
 @pytest.fixture(scope="module")
 def minilm_document(tmp_path_factory):
-    """What a saved analysis says of itself."""
+    """The document of a saved analysis."""
     path = tmp_path_factory.mktemp("format") / "a.safetensors"
     headscope.analyze("minilm", "The cat sat.").save(path)
     with safe_open(path, framework="numpy") as file:
@@ -258,7 +258,7 @@ def test_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path)
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """The real server, as its command starts it, on a free port."""
+    """The real server, started by its command on a free port."""
     environment = {**os.environ, "HEADSCOPE_HOME": str(tmp_path_factory.mktemp("home")), "HEADSCOPE_HUB": "off"}
     command = [sys.executable, "-c", "from headscope.cli.main import main; main()", "serve", "--port", "0", "--no-open"]
     with subprocess.Popen(
@@ -285,7 +285,7 @@ WITH_SHELL = [path for path in PAGES if any(note == "run" for _, _, note in _blo
 
 
 def _run(code: str, line: int, path: Path, names: dict[str, object]) -> None:
-    """Runs a block. What a comment behind an expression claims, if it reads as a value, is compared: of an array its shape, given as a list."""
+    """Run a block, and compare expressions with the value in the comment behind them; an array with its shape, given as a list."""
     lines = code.splitlines()
     for statement in ast.parse("\n" * line + code, str(path)).body:
         if not isinstance(statement, ast.Expr):
@@ -299,7 +299,7 @@ def _run(code: str, line: int, path: Path, names: dict[str, object]) -> None:
 
 
 def _literal(comment: str) -> object | None:
-    """The value that a comment begins with, up to a colon; None if it is words."""
+    """Return the value that a comment begins with, up to a colon; None if it is text."""
     for part in (comment, comment.rpartition(": ")[0], comment.partition(": ")[0]):
         try:
             return ast.literal_eval(part)
@@ -311,7 +311,7 @@ def _literal(comment: str) -> object | None:
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("path", WITH_PYTHON, ids=_name)
 def test_python_in_the_docs_runs(path, request, tmp_path, monkeypatch):
-    """The blocks of a page run one after another, as a reader would type them."""
+    """Run the blocks of a page in order, as a reader would."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADSCOPE_HOME", str(tmp_path / "home"))
     names: dict[str, object] = {"__name__": "__main__"}
@@ -328,7 +328,7 @@ def test_python_in_the_docs_runs(path, request, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("path", WITH_SHELL, ids=_name)
 def test_shell_in_the_docs_runs(path, address, tmp_path):
-    """The blocks of a page one after another in one folder, with our commands where a shell finds them."""
+    """Run the blocks of a page in order in one folder, with the commands on the PATH."""
     found = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": found, "HEADSCOPE_HOME": str(tmp_path / "home"), "HEADSCOPE_HUB": "off"}
     for _, code, note in _blocks(path, "sh"):

@@ -1,4 +1,4 @@
-"""The pictures of the docs are those that their functions draw, legible and used. Nothing here needs a network."""
+"""The pictures of the docs are up to date, legible and used. No test needs a network."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _pixels(element: ET.Element) -> np.ndarray | None:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_picture_is_what_the_code_draws(name):
-    """The same words and shapes, lines where they are and pixels as they are but for rounding, which differs between processors."""
+    """Text and shapes are equal, and coordinates and pixels up to rounding, which differs between processors."""
     drawn = ET.fromstring(PICTURES[name]().svg())
     kept = ET.fromstring((TARGET / f"{name}.svg").read_text("utf-8"))
     assert [element.tag for element in drawn.iter()] == [element.tag for element in kept.iter()]
@@ -63,7 +63,7 @@ def test_picture_is_what_the_code_draws(name):
 
 
 def _box(text: ET.Element) -> tuple[float, float, float, float]:
-    """Left, top, right, bottom of a text, its letters taken as 0.6 of their height wide."""
+    """Return left, top, right and bottom of a text, with letters 0.6 times as wide as high."""
     x, y, size = (float(text.attrib[key]) for key in ("x", "y", "font-size"))
     width = 0.6 * size * len(text.text or "")
     left = {"start": 0.0, "middle": -width / 2, "end": -width}[text.attrib["text-anchor"]]

@@ -1,4 +1,4 @@
-"""Attention handed over as arrays: read like that of a model, and refused where it can't be attention."""
+"""Attention given as arrays: analysed like that of a model, and rejected if it is not attention."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def names(n: int = N) -> list[str]:
 
 
 def test_the_same_as_an_analysis_of_the_model(tiny: Model, ids: Any) -> None:
-    """What a model's own eager pass returns gives the maps and measures that analyze gives, sliding windows and causal masks included."""
+    """The output of a model's eager pass gives the same maps and measures as analyze, including sliding windows and causal masks."""
     chosen = ids(20)
     theirs = eager(tiny, {"input_ids": torch.tensor([chosen])})
     measures = ("entropy", "participation_ratio", "rank")
@@ -72,7 +72,7 @@ def test_windows_of_a_real_model_are_found(ids: Any) -> None:
 @pytest.mark.parametrize("rule", ["all", "prefix", "window", "around"])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_values_give_effective_attention(rule: str, groups: int) -> None:
-    """Against a decomposition per row on the keys that the row may see, which are told from the zeros."""
+    """Compared with a decomposition per row on the keys that the row may attend to, inferred from the zeros."""
     A, V = weights(rule=rule), values(groups=groups)
     a = from_attentions(A, names(), V, measures=("null_share",))
     allowed = np.stack(A).any((0, 1))
@@ -108,7 +108,7 @@ def test_scattered_zeros_hide_nothing() -> None:
 
 @pytest.mark.parametrize("form", ["numpy", "batch", "torch", "lists", "stacked", "half", "gradient"])
 def test_every_form_of_array(form: str) -> None:
-    """Whatever holds the numbers, the numbers are the same."""
+    """Arrays, tensors and lists give the same numbers."""
     plain = weights()
     given: Any = {
         "numpy": lambda: plain,

@@ -1,4 +1,4 @@
-"""The embedded embedded waits for its child: an answer counts whenever it comes."""
+"""The embedded deployment waits for its child: a result counts whenever it arrives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headscope.jobs import Embedded, SqliteJobDatabase, Work, Worker
 
 
 class JustTooLate(Future[Any]):
-    """Is done the moment after a time to wait for it was up."""
+    """A future that is done just after waiting for it has timed out."""
 
     def result(self, timeout: float | None = None) -> Any:
         if timeout is None:

@@ -1,4 +1,4 @@
-"""The Python interface: load, analyze, save, open, and what it refuses."""
+"""The Python interface: load, analyze, save, open, and errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_example_of_the_readme(minilm: Model) -> None:
 
 
 def test_same_request_same_id(minilm: Model) -> None:
-    """The id names the content: order and repetition of lenses do not matter, everything else does."""
+    """The id depends on the content: on everything except order and repetition of lenses."""
     first = headscope.analyze(minilm, "One text.", lenses=("weights", "effective")).id
     assert headscope.analyze(minilm, "One text.", lenses=("effective", "weights", "weights")).id == first
     assert headscope.analyze(minilm, "One text!").id != first
@@ -39,7 +39,7 @@ def test_same_request_same_id(minilm: Model) -> None:
 
 
 def test_in_memory_models_are_named_by_their_weights() -> None:
-    """Two models of equal weights give the same id, other weights another."""
+    """Models with equal weights give the same id, with other weights another one."""
     import torch
 
     from .conftest import TINY
@@ -79,7 +79,7 @@ def test_a_model_that_is_trained_on(how: str, loaded: bool) -> None:
 
 
 def test_another_default_type(tmp_path: Path) -> None:
-    """Whoever computes in float64 gets float32 maps as everybody does, which can be saved."""
+    """With a default dtype of float64, maps are still float32, and can be saved."""
     import torch
 
     from .conftest import TINY
@@ -108,7 +108,7 @@ def test_numbers_in_any_form() -> None:
 
 
 def test_errors_are_there_from_the_start() -> None:
-    """Whoever catches them need not have called anything before."""
+    """headscope.errors can be used before any function was called."""
     command = [sys.executable, "-c", "import headscope; headscope.errors.HeadscopeError"]
     subprocess.run(command, check=True, timeout=60)
 
@@ -121,7 +121,7 @@ def test_a_model_with_its_tokenizer(minilm: Model) -> None:
 
 
 def test_save_and_open(minilm: Model, tmp_path: Path) -> None:
-    """What is opened is what was saved, to the last bit."""
+    """An opened analysis is bitwise equal to the saved one."""
     a = headscope.analyze(
         minilm, "The cat sat on the mat.", "Did it?", measures=("entropy", "null_share", "leverage"), layers=[1, 3]
     )
@@ -136,7 +136,7 @@ def test_save_and_open(minilm: Model, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"not safetensors", b"\x08\0\0\0\0\0\0\0{}      "])
 def test_open_refuses_other_files(tmp_path: Path, content: bytes) -> None:
-    """One plain sentence, whatever the file holds."""
+    """One error message, whatever the file contains."""
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(InvalidRequest, match="not written by Headscope"):
         headscope.open(tmp_path / "x")
@@ -173,7 +173,7 @@ def test_open_refuses_other_files(tmp_path: Path, content: bytes) -> None:
     ids=str,
 )
 def test_refusals(minilm: Model, arguments: dict[str, object], error: type[HeadscopeError], code: str) -> None:
-    """Every error is ours, with a stable code and a sentence."""
+    """Every error is a HeadscopeError with a stable code and a message."""
     with pytest.raises(error) as raised:
         headscope.analyze(minilm, **{"text": "A text.", **arguments})
     assert raised.value.code == code
@@ -188,7 +188,7 @@ def test_what_is_no_model(model: object) -> None:
 
 
 def test_no_room_for_padding() -> None:
-    """A model of so few positions that the input can't be padded as far as was asked."""
+    """A model with too few positions to pad the input as requested."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 8}
     model = headscope.load(BertModel(BertConfig(vocab_size=99, max_position_embeddings=64, **sizes)))
     with pytest.raises(InvalidRequest, match="a pad_to of 64 or less"):
@@ -207,7 +207,7 @@ def test_no_room_for_padding() -> None:
     ],
 )
 def test_unknown_models(name: str, code: str) -> None:
-    """Names that can't be one are told apart from names that nobody has."""
+    """Invalid names and unknown names have different errors."""
     with pytest.raises(HeadscopeError) as raised:
         headscope.load(name)
     assert raised.value.code == code

@@ -1,4 +1,4 @@
-"""Bounds on expensive requests: clients take turns, too many of one are rejected, and equal calls share an answer."""
+"""Limits on expensive requests: clients take turns, too many of one client are rejected, and equal calls share a result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def _of(name: str, limiter: Limiter, order: list[str]) -> None:
 
 
 def test_clients_take_turns() -> None:
-    """A client with many requests is not before another one with a single one."""
+    """A client with many requests does not delay a client with a single one."""
     order: list[str] = []
 
     async def flood() -> None:
@@ -33,7 +33,7 @@ def test_clients_take_turns() -> None:
 
 
 def test_only_so_many_wait() -> None:
-    """Of five requests of one client one runs, two wait and two are rejected; another client is not concerned."""
+    """Of five requests of one client, one runs, two wait and two are rejected; other clients are not affected."""
     order: list[str] = []
 
     async def flood() -> list[object]:
@@ -50,7 +50,7 @@ def test_only_so_many_wait() -> None:
 
 
 def test_equal_calls_share_an_answer() -> None:
-    """A call that answers the question already is awaited, by the same client; its slot is held until its thread ends."""
+    """A running call for the same client and question is awaited; its slot is held until its thread ends."""
     calls: list[str] = []
     go = threading.Event()
 

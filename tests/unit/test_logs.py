@@ -1,4 +1,4 @@
-"""The log: one event is one line, whatever is in it; nothing that somebody typed; ids that go along."""
+"""The log: one line per event, whatever it contains; no user input; ids that follow a request."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ raise LookupError("secret at the end")
 
 
 def _logged(style: str) -> tuple[int, str]:
-    """The number of events that were logged, and what was printed for them."""
+    """Return the number of events that were logged, and what was printed."""
     ran = subprocess.run(
         [sys.executable, "-W", "always", "-c", SCRIPT, style],
         input=json.dumps(ODD).encode(),

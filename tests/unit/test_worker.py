@@ -1,4 +1,4 @@
-"""The engine of both homes does several jobs at a time: real models from a folder, a real store, a real line."""
+"""The engine of both deployments with several jobs at a time: real models from a folder, a real store, a real reporter."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Desk:
         return accepted(id_, request.model_dump_json(), number)
 
     def run(self, *jobs: Job) -> list[str | None]:
-        """What came of each: None, or the code of its problem."""
+        """Run jobs, and return for each None or the code of its problem."""
         self.line.begin({job.id: job.run for job in jobs})
         problems = self.worker.run(jobs, self.line)
         return [None if (problem := problems[job.id]) is None else problem["code"] for job in jobs]
@@ -77,7 +77,7 @@ def desk(settings: Settings) -> Iterator[Desk]:
 
 
 def test_jobs_of_one_recipe_share_a_pass(desk: Desk, tmp_path: Path, models: Path) -> None:
-    """Three texts of one length: one load, one pass, three results; each is what a worker stores that does it alone. Done again, nothing runs."""
+    """Three texts of one length: one load, one pass, three results, each equal to that of a single job. Running them again computes nothing."""
     jobs = [desk.job(number, text=text, **BERT) for number, text in enumerate(TEXTS, 1)]
     assert desk.run(*jobs) == [None] * 3
     assert desk.counted() == {"model_loads": 1, "forward_passes": 1}
@@ -99,7 +99,7 @@ def test_jobs_of_one_recipe_share_a_pass(desk: Desk, tmp_path: Path, models: Pat
 
 
 def test_what_only_the_index_has_is_computed(desk: Desk) -> None:
-    """Whoever removed a result could not tell the index, which was away: the job is done when its result is there."""
+    """The index was unreachable when a result was removed: a job is done only if its result is in the store."""
     job = desk.job(1, text=TEXTS[0], **BERT)
     desk.store._index.add(job.id, 1, 10**9)
     assert desk.store.has(job.id)
@@ -108,7 +108,7 @@ def test_what_only_the_index_has_is_computed(desk: Desk) -> None:
 
 
 def test_every_job_has_its_own_end(desk: Desk) -> None:
-    """A cancelled job, one that was accepted under other files, one for a model that is not there, and one too long: the others are stored."""
+    """A cancelled job, one accepted for other files, one for a missing model, and one that is too long do not affect the others."""
     good = [desk.job(number, text=text, **BERT) for number, text in enumerate(TEXTS[:2], 1)]
     cancelled = desk.job(3, text=TEXTS[2], **BERT)
     long = desk.job(4, text="cat " * 600, **BERT)
