@@ -15,14 +15,13 @@ import headscope
 
 from ..api.documents.arrays import to_lists
 from ..errors import HeadscopeError
-from ..lenses import LENSES
 from ..measures import MEASURES
-from ..mechanisms import MECHANISMS
 from ..models.catalog import Catalog
 from ..models.tokens import check_text
 from ..query.search import token_mean
 from ..settings import Settings
-from .output import JSON, KIND, MODEL, MethodType, format_number, parse_parameter, print_table, progress_bar
+from .options import KIND, LENS, MAX_TOKENS, MECHANISM, MODEL, measure_option, parse_parameter
+from .output import JSON, format_number, print_table, progress_bar
 
 # Fields of an analysis' document that --json prints as they are.
 FIELDS = ("kind", "tokens", "key_tokens", "layers", "heads", "lenses", "warnings", "timing_ms")
@@ -39,11 +38,7 @@ Column = tuple[str, list[Any]]
     help="An image instead of TEXT, for vision models.",
 )
 @MODEL
-@click.option(
-    "--mechanism",
-    type=MethodType("mechanism", MECHANISMS),
-    help="How the model attends; `headscope mechanisms` lists them.  [default: as it was trained]",
-)
+@MECHANISM
 @click.option(
     "-p",
     "--param",
@@ -52,25 +47,11 @@ Column = tuple[str, list[Any]]
     metavar="PARAMETER=VALUE",
     help="Parameter of the mechanism, or of the model's own mechanism; may be repeated.",
 )
-@click.option(
-    "-l",
-    "--lens",
-    "lenses",
-    multiple=True,
-    type=MethodType("lens", LENSES),
-    help="Lens; may be repeated; `headscope lenses` lists them.  [default: weights, effective]",
-)
-@click.option(
-    "-x",
-    "--measure",
-    "measures",
-    multiple=True,
-    type=MethodType("measure", MEASURES),
-    help="Measure; may be repeated; `headscope measures` lists them.  [default: entropy, null_share]",
-)
+@LENS
+@measure_option("entropy, null_share")
 @KIND
 @click.option("--generate", metavar="N", type=click.IntRange(1, 4096), help="Let the model add up to N tokens first.")
-@click.option("--max-tokens", type=click.IntRange(1), help="Truncate the text to that many tokens.")
+@MAX_TOKENS
 @click.option(
     "--words",
     is_flag=True,

@@ -20,12 +20,11 @@ from ..errors import HeadscopeError
 from ..figures.images import MEDIA, Renderer
 from ..figures.studies import STUDY_FIGURES
 from ..figures.studies.tables import build_table
-from ..lenses import LENSES
-from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
 from ..settings import Settings
 from ..studies.results import table_files, tables
-from .output import JSON, KIND, MODEL, MethodType, format_number, parse_parameter, print_table, progress_bar
+from .options import KIND, LENS, MAX_TOKENS, MECHANISM, MODEL, MethodType, measure_option, parse_parameter
+from .output import JSON, format_number, print_table, progress_bar
 
 # Size of a picture in px of 1/96 inch.
 WIDTH, HEIGHT = 640, 400
@@ -39,32 +38,14 @@ LISTED = 5
 @click.argument("dataset")
 @MODEL
 @click.option("--against", metavar="MODEL", help="A second model to compare with the first one, input by input.")
-@click.option(
-    "--mechanism",
-    type=MethodType("mechanism", MECHANISMS),
-    help="How the model attends.  [default: as it was trained]",
-)
+@MECHANISM
 @click.option(
     "--against-mechanism",
     type=MethodType("mechanism", MECHANISMS),
     help="How the second variant attends; without --against, both variants use the same model.",
 )
-@click.option(
-    "-l",
-    "--lens",
-    "lenses",
-    multiple=True,
-    type=MethodType("lens", LENSES),
-    help="Lens; may be repeated.  [default: weights, effective]",
-)
-@click.option(
-    "-x",
-    "--measure",
-    "measures",
-    multiple=True,
-    type=MethodType("measure", MEASURES),
-    help="Measure; may be repeated.  [default: entropy, patterns, special_tokens]",
-)
+@LENS
+@measure_option("entropy, patterns, special_tokens")
 @click.option(
     "--figure",
     "figures",
@@ -112,7 +93,7 @@ LISTED = 5
     show_default=True,
     help="Skip rows that cannot be read, or fail.",
 )
-@click.option("--max-tokens", type=click.IntRange(1), help="Truncate every input to that many tokens.")
+@MAX_TOKENS
 @KIND
 @JSON
 def study(

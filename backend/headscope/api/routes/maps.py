@@ -68,7 +68,9 @@ class MapSlice(BaseModel):
         unchanged = (self.dtype, self.by, self.groups, self.key_groups) == ("float32", "token", None, None)
         return not unchanged or format_ == "json"
 
-    def respond(self, room: MemoryLimiter, lens: str, format_: Format, stored: Stored, *, wait: bool = True) -> Response:
+    def respond(
+        self, room: MemoryLimiter, lens: str, format_: Format, stored: Stored, *, wait: bool = True
+    ) -> Response:
         """Read the slice from a result.
 
         Raises BlockingIOError, unless `wait` is true, for more than QUICK_BYTES or a file that is not in memory; TooManyRequests if `room` is full.

@@ -1,0 +1,85 @@
+"""Options of several commands: models, and methods with parameters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from ..core.declarations import Declaration
+from ..lenses import LENSES
+from ..measures import MEASURES
+from ..mechanisms import MECHANISMS
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class MethodType(click.ParamType[dict[str, Any]]):
+    """A mechanism, lens or measure: NAME, NAME:PARAMETER=VALUE,PARAMETER=VALUE, or a JSON object with its name and parameters."""
+
+    def __init__(self, kind: str, methods: Mapping[str, Declaration]) -> None:
+        self.name, self._methods = kind, methods
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "NAME[:PARAMETER=VALUE,...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
+        """Return the name and parameters as one mapping, or fail with a usage error."""
+        if isinstance(value, dict):
+            return value
+        if value.lstrip().startswith("{"):
+            try:
+                method = json.loads(value)
+            except ValueError:
+                self.fail("That is not valid JSON.", param, ctx)
+        else:
+            name, _, parameters = value.partition(":")
+            method = {"name": name, **dict(parse_parameter(part) for part in parameters.split(",") if part)}
+        if method.get("name") not in self._methods:
+            self.fail(f"There is no such {self.name}. Choose one of {', '.join(self._methods)}.", param, ctx)
+        return dict(method)
+
+
+def parse_parameter(text: str) -> tuple[str, Any]:
+    """Parse PARAMETER=VALUE. The value is decoded as JSON if it is JSON, and is a string otherwise."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError("Parameters are given as PARAMETER=VALUE, for example alpha=0.5.")
+    try:
+        return name.strip(), json.loads(value)
+    except ValueError:
+        return name.strip(), value
+
+
+MODEL = click.option(
+    "-m", "--model", default="minilm", show_default=True, help="Catalogue name, local directory, or hub id."
+)
+KIND = click.option(
+    "--kind",
+    default="self",
+    show_default=True,
+    type=click.Choice(["self", "encoder", "decoder", "cross"]),
+    help="Which attention of an encoder-decoder.",
+)
+MECHANISM = click.option(
+    "--mechanism",
+    type=MethodType("mechanism", MECHANISMS),
+    help="How the model attends; `headscope mechanisms` lists them.  [default: as it was trained]",
+)
+LENS = click.option(
+    "-l",
+    "--lens",
+    "lenses",
+    multiple=True,
+    type=MethodType("lens", LENSES),
+    help="Lens; may be repeated; `headscope lenses` lists them.  [default: weights, effective]",
+)
+MAX_TOKENS = click.option("--max-tokens", type=click.IntRange(1), help="Truncate every input to that many tokens.")
+
+
+def measure_option(default: str) -> Callable[[F], F]:
+    """Return the option for measures; `default` is shown in its help."""
+    text = f"Measure; may be repeated; `headscope measures` lists them.  [default: {default}]"
+    return click.option("-x", "--measure", "measures", multiple=True, type=MethodType("measure", MEASURES), help=text)
