@@ -27,7 +27,7 @@ def _accounts() -> Accounts:
 @token.command()
 @click.argument("name")
 def create(name: str) -> None:
-    """Create a user NAME and print its token, which cannot be shown again."""
+    """Create a user NAME and print its token. It cannot be shown again."""
     click.echo(_accounts().create(name))
     click.echo(f"This is the token of {name}. Only its hash is stored, so copy it now.", err=True)
 
