@@ -4,7 +4,7 @@ import { getJson, PREFIX } from './http'
 
 const POLL_MS = 500
 /** The URLs of the resource and of its events. */
-export interface Places {
+export interface Urls {
   itself: string
   events: string
 }
@@ -13,13 +13,13 @@ interface Listener<W, R> {
   read: (wire: W) => R
   report: (run: R) => void
 }
-interface Followed {
+interface RunStatus {
   status: Status
 }
-const terminal = ({ status }: Followed) => status === 'done' || status === 'failed' || status === 'cancelled'
+const terminal = ({ status }: RunStatus) => status === 'done' || status === 'failed' || status === 'cancelled'
 
-export async function watchEvents<W, R extends Followed>(
-  places: Places,
+export async function watchEvents<W, R extends RunStatus>(
+  places: Urls,
   listener: Listener<W, R>,
   signal: AbortSignal,
 ): Promise<void> {
@@ -28,7 +28,7 @@ export async function watchEvents<W, R extends Followed>(
 }
 
 /** Returns false if the stream fails before a terminal status. EventSource itself reconnects after short failures. */
-function stream<W, R extends Followed>(
+function stream<W, R extends RunStatus>(
   place: string,
   { read, report }: Listener<W, R>,
   signal: AbortSignal,
@@ -54,7 +54,7 @@ function stream<W, R extends Followed>(
   })
 }
 
-async function poll<W, R extends Followed>(
+async function poll<W, R extends RunStatus>(
   place: string,
   { read, report }: Listener<W, R>,
   signal: AbortSignal,

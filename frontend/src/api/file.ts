@@ -15,7 +15,7 @@ import {
 } from './wire'
 
 /** The bytes of a response by its path, or undefined if the page does not contain it. */
-export type Answers = (path: string) => Promise<ArrayBuffer | undefined>
+export type Responses = (path: string) => Promise<ArrayBuffer | undefined>
 
 const ALONE = 'This page holds one analysis and no model. Open Headscope to analyse another text or read it otherwise.'
 
@@ -58,7 +58,7 @@ const halfError = (data: Float32Array) =>
 const dataAddress = (png: ArrayBuffer) =>
   `data:image/png;base64,${btoa(Array.from(new Uint8Array(png), (byte) => String.fromCharCode(byte)).join(''))}`
 
-export function fileSource(answers: Answers): Source {
+export function fileSource(answers: Responses): Source {
   async function bytes(path: string): Promise<ArrayBuffer> {
     const found = await answers(path)
     if (!found) throw new SourceError(ALONE, 'alone', 404)

@@ -6,13 +6,13 @@ import { type Problem, problemSentence } from '../lib/net/problem'
 export const PREFIX = '/api/v1'
 
 /** Message for a problem. */
-type Say = (problem: Problem) => string
+type MessageOf = (problem: Problem) => string
 
-export async function call(path: string, init: RequestInit = {}, say: Say = problemSentence): Promise<Response> {
+export async function call(path: string, init: RequestInit = {}, say: MessageOf = problemSentence): Promise<Response> {
   return judged(await reach(path, init, say), say)
 }
 
-interface Sending {
+interface Upload {
   file: Blob
   signal: AbortSignal
   /** Called with the number of bytes sent. */
@@ -20,11 +20,11 @@ interface Sending {
 }
 
 /** Post a file with progress, which `fetch` does not report. */
-export async function send(path: string, sending: Sending, say: Say = problemSentence): Promise<Response> {
+export async function send(path: string, sending: Upload, say: MessageOf = problemSentence): Promise<Response> {
   return judged(await sent(path, sending, say), say)
 }
 
-function sent(path: string, { file, signal, report }: Sending, say: Say): Promise<Response> {
+function sent(path: string, { file, signal, report }: Upload, say: MessageOf): Promise<Response> {
   const request = new XMLHttpRequest()
   return new Promise((resolve, reject) => {
     request.open('POST', PREFIX + path)
@@ -40,7 +40,7 @@ function sent(path: string, { file, signal, report }: Sending, say: Say): Promis
   })
 }
 
-export async function getJson<T>(path: string, signal?: AbortSignal, say?: Say): Promise<T> {
+export async function getJson<T>(path: string, signal?: AbortSignal, say?: MessageOf): Promise<T> {
   const headers = { accept: 'application/json' }
   return (await call(path, signal ? { headers, signal } : { headers }, say)).json()
 }
@@ -56,7 +56,7 @@ const UNREACHABLE: Problem = {
   status: 0,
 }
 
-async function reach(path: string, init: RequestInit, say: Say): Promise<Response> {
+async function reach(path: string, init: RequestInit, say: MessageOf): Promise<Response> {
   try {
     return await fetch(PREFIX + path, init)
   } catch (error) {
@@ -65,14 +65,14 @@ async function reach(path: string, init: RequestInit, say: Say): Promise<Respons
   }
 }
 
-const unreachable = (say: Say) => new SourceError(say(UNREACHABLE), UNREACHABLE.code, UNREACHABLE.status)
+const unreachable = (say: MessageOf) => new SourceError(say(UNREACHABLE), UNREACHABLE.code, UNREACHABLE.status)
 
-async function judged(response: Response, say: Say): Promise<Response> {
+async function judged(response: Response, say: MessageOf): Promise<Response> {
   if (!response.ok) throw await problem(response, say)
   return response
 }
 
-async function problem(response: Response, say: Say): Promise<SourceError> {
+async function problem(response: Response, say: MessageOf): Promise<SourceError> {
   const { status, statusText } = response
   const fallback = `The server answered ${status} ${statusText}`.trimEnd()
   const known: Partial<Problem> = await response.json().catch(() => ({}))

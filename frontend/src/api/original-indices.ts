@@ -13,7 +13,7 @@ export function withOriginalIndices(source: Source): Source {
   }
   return {
     ...source,
-    ...(source.comparisons ? { comparisons: compared(source.comparisons, subsets) } : {}),
+    ...(source.comparisons ? { comparisons: compareWithOriginalIndices(source.comparisons, subsets) } : {}),
     submit: async (request, signal) => seen(await source.submit(request, signal)),
     analysis: async (id, signal) => seen(await source.analysis(id, signal)),
     async grid(id, lens, signal) {
@@ -27,7 +27,7 @@ export function withOriginalIndices(source: Source): Source {
   }
 }
 
-function compared(source: Comparisons, subsets: ReadonlyMap<string, Subset>): Comparisons {
+function compareWithOriginalIndices(source: Comparisons, subsets: ReadonlyMap<string, Subset>): Comparisons {
   const likeness = ({ cosine, divergence }: Likeness, subset: Subset | undefined): Likeness =>
     subset
       ? { cosine: scatter(cosine, subset, null), divergence: divergence && scatter(divergence, subset, null) }

@@ -16,14 +16,14 @@ import { studies } from './studies'
 import {
   readAnalysis,
   readDeclaration,
+  readHistoryItem,
   readModel,
-  readPast,
   readRun,
   readSupport,
   type WireAnalysis,
   type WireDeclaration,
+  type WireHistoryItem,
   type WireModel,
-  type WirePast,
   type WireRequest,
   type WireSupport,
   type WireValues,
@@ -94,8 +94,8 @@ export function server(key = ''): Source {
     },
 
     async recent() {
-      const { items } = await getJson<Page<WirePast>>(path(['analyses']))
-      return items.filter(({ status }) => status === 'done').map(readPast)
+      const { items } = await getJson<Page<WireHistoryItem>>(path(['analyses']))
+      return items.filter(({ status }) => status === 'done').map(readHistoryItem)
     },
 
     async analysis(id, signal) {

@@ -3,7 +3,7 @@ import type { Method } from '../lib/data/analysis'
 import type {
   BadRow,
   Dataset,
-  Reading,
+  ParseOptions,
   Report,
   Row,
   Studies,
@@ -134,7 +134,7 @@ const readDataset = (wire: WireDataset): Dataset => ({
   sample: wire.sample.map(readRow),
 })
 
-const readAs = ({ format, columns }: Reading): Query => ({
+const readAs = ({ format, columns }: ParseOptions): Query => ({
   ...(format === '' ? {} : { format }),
   ...(Object.keys(columns).length === 0 ? {} : { columns: JSON.stringify(columns) }),
 })

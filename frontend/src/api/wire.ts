@@ -23,12 +23,12 @@ export type WireRequest = Schemas['AnalysisRequest']
 export type WireRun = Pick<WireAnalysis, 'id' | 'status' | 'progress' | 'attempts' | 'error'>
 export type WireValues = Schemas['MeasureValues']
 export type WireSession = Schemas['Session']
-export type WirePast = Schemas['AnalysisItem']
+export type WireHistoryItem = Schemas['AnalysisItem']
 export type WireShare = Schemas['Share']
-export type WireAsked = Schemas['Asked']
+export type WireSearchAnswer = Schemas['Asked']
 export type WireFound = Schemas['FoundHeads']
 
-export const readPast = (wire: WirePast): HistoryItem => ({
+export const readHistoryItem = (wire: WireHistoryItem): HistoryItem => ({
   id: wire.id,
   model: wire.model,
   mechanism: wire.mechanism.name,

@@ -18,9 +18,9 @@ import { buildInput } from '../state/input'
 import type { Live } from '../state/live.svelte'
 import type { Pointer } from '../state/pointer.svelte'
 import type { Selection } from '../state/selection.svelte'
-import type { Session, Shown } from '../state/session.svelte'
+import type { OpenAnalysis, Session } from '../state/session.svelte'
 
-interface Parts {
+interface PageState {
   selection: Selection
   session: Session
   comparisonRun: ComparisonRun
@@ -46,7 +46,7 @@ export class Requests {
   #asked = ''
   /** The text on screen comes from typing, so that further typing replaces its history entry. */
   #typing = false
-  readonly #parts: Parts
+  readonly #parts: PageState
 
   readonly #measured: ReadonlySet<string> = $derived.by(() => new Set([...MEASURES, ...this.#parts.needs()]))
   readonly defaultModel: string = $derived.by(() => {
@@ -76,7 +76,7 @@ export class Requests {
     this.#firstOf([this.#parts.selection.other, ...BASE, ...this.lenses.map(({ name }) => name)], this.lens),
   )
 
-  constructor(parts: Parts) {
+  constructor(parts: PageState) {
     this.#parts = parts
   }
 
@@ -84,7 +84,7 @@ export class Requests {
     return trainedMechanism(this.#parts.session.catalogue?.models ?? [], model)
   }
 
-  get #shown(): Shown | undefined {
+  get #shown(): OpenAnalysis | undefined {
     return this.#parts.session.shown
   }
 
@@ -228,7 +228,7 @@ export class Requests {
     if (shown) this.#parts.selection.recall(shown.analysis, this.#ownOf(shown.analysis.model), shown.lens)
   }
 
-  async #read(id: string): Promise<Shown | undefined> {
+  async #read(id: string): Promise<OpenAnalysis | undefined> {
     this.forget()
     if (!(await this.#parts.session.read(id, this.lens))) return undefined
     this.#parts.pointer.clear()

@@ -5,7 +5,7 @@ import type { Pointer } from '../state/pointer.svelte'
 import type { HeadSearch, SearchInput } from '../state/search.svelte'
 import type { Selection } from '../state/selection.svelte'
 
-interface Page {
+interface SearchContext {
   search: HeadSearch
   selection: Selection
   pointer: Pointer
@@ -19,7 +19,7 @@ interface Page {
 
 const LACKING = 'This shared analysis lacks a measure that the search needs. Analyse the text yourself to search in it.'
 
-export function connectSearch({ search, selection, pointer, shown, reasons, analyse, complete }: Page) {
+export function connectSearch({ search, selection, pointer, shown, reasons, analyse, complete }: SearchContext) {
   return {
     async seek(analysis: Analysis, input: SearchInput): Promise<void> {
       if (!(await search.follow(analysis, input))) return

@@ -1,11 +1,11 @@
 import { mount } from 'svelte'
-import { readAnswers } from '../api/answers'
 import { fileSource } from '../api/file'
+import { readResponses } from '../api/responses'
 import { decodeFragment, writeFragment } from '../lib/net/fragment'
 import App from './App.svelte'
 import './styles.css'
 
-const source = fileSource(readAnswers(document))
+const source = fileSource(readResponses(document))
 const { id } = await source.analysis('', new AbortController().signal)
 const target = document.getElementById('app')!
 

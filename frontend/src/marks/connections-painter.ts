@@ -4,15 +4,15 @@ import { type DrawingContext, newPath, type Surface } from '../lib/drawing/conte
 import { fitCanvas } from '../lib/drawing/frame'
 import { MONO, type Palette } from '../lib/drawing/palette'
 import type { Edges, Visit } from '../lib/maths/edges'
-import { type GraphGeometry, trace, within } from '../lib/maths/graph-geometry'
+import { type GraphGeometry, tokensWithin, trace } from '../lib/maths/graph-geometry'
 import { type Highlight, isNothing, litKeys, litQueries } from '../lib/maths/highlight'
 import { shorten } from '../lib/text/labels'
 
 export interface GraphLayout {
-  /** Size and position of the viewport. */
+  /** Size of the viewport. */
   width: number
   height: number
-  /** Whether columns have titles above. */
+  /** Space for the column titles above. */
   top: number
   /** Characters of a name in a column. */
   characters: number
@@ -36,8 +36,10 @@ const COMFORTABLE = 150
 const GAP = 6
 
 /** First and last (exclusive) visible token. */
-export function visible({ geometry, top, width, height, scroll }: GraphLayout): [number, number] {
-  return geometry.kind === 'rows' ? within(geometry, scroll, width) : within(geometry, scroll + top, height - top)
+export function visibleTokens({ geometry, top, width, height, scroll }: GraphLayout): [number, number] {
+  return geometry.kind === 'rows'
+    ? tokensWithin(geometry, scroll, width)
+    : tokensWithin(geometry, scroll + top, height - top)
 }
 
 /** The visible tokens, counted from 0. */
@@ -62,7 +64,7 @@ function prepare(canvas: Surface, { width, height, top, scroll, geometry }: Grap
 /** All curves between visible tokens, weak to strong. */
 export function paintGraph(canvas: Surface, layout: GraphLayout, picture: GraphPicture): void {
   const context = prepare(canvas, layout)
-  const [first, last] = visible(layout)
+  const [first, last] = visibleTokens(layout)
   const rows: [number, number] = [first, Math.min(last, picture.queries.length)]
   const columns: [number, number] = [first, Math.min(last, picture.keys.length)]
   // A curve that leaves the viewport adds clutter, so it is drawn only if its token is highlighted.
@@ -89,7 +91,7 @@ export function paintLitGraph(canvas: Surface, layout: GraphLayout, picture: Gra
   const context = prepare(canvas, layout)
   const ends = strokeLit(canvas, context, layout, picture, lit)
   const { palette } = picture
-  const [first, last] = visible(layout)
+  const [first, last] = visibleTokens(layout)
   // The layer below is dimmed with its names, so these are painted again, each once.
   const held = { queries: new Set(litQueries(lit)), keys: new Set(litKeys(lit)) }
   const inkOf = (side: Side, i: number) => {

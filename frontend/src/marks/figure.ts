@@ -23,15 +23,15 @@ const LEAST_CAPTION = 420
 /** Pixels of maps per CSS pixel: 384 per inch. */
 const FINE = 4
 
-interface Placed {
+interface PlacedPicture {
   picture: Printable
   x: number
   y: number
 }
 
 /** Lay out pictures in rows, as many beside each other as fit. */
-function place(pictures: readonly Printable[]): { placed: Placed[]; width: number; height: number } {
-  const placed: Placed[] = []
+function place(pictures: readonly Printable[]): { placed: PlacedPicture[]; width: number; height: number } {
+  const placed: PlacedPicture[] = []
   let [x, y, width, row] = [MARGIN, MARGIN, 0, 0]
   for (const picture of pictures) {
     if (x > MARGIN && x + picture.width > WIDEST) [x, y, row] = [MARGIN, y + row + GAP, 0]

@@ -182,7 +182,7 @@ export function paintLit(canvas: Surface, layout: MapLayout, picture: MapPicture
   for (const { token, at } of columns) columnLabel(context, layout, keys[token], at)
 }
 
-interface LitName {
+interface NameLabel {
   token: number
   /** The centre of a name along its axis, and the background that covers all names it would touch. */
   at: number
@@ -198,7 +198,7 @@ function litNames(
   start: number,
   window: Window,
   side: number,
-): LitName[] {
+): NameLabel[] {
   const step = labelStep(side / count / window.size)
   return lit.flatMap((token) => {
     const at = along(token, count, start, window, side)

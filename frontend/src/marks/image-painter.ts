@@ -25,9 +25,9 @@ export function fitImage(
 }
 
 /** The image in greyscale at a size in device pixels. */
-type Greys = (width: number, height: number) => Uint8ClampedArray
+type GreyImage = (width: number, height: number) => Uint8ClampedArray
 
-export function paintImage(surface: Surface, [width, height]: [number, number], greys: Greys): void {
+export function paintImage(surface: Surface, [width, height]: [number, number], greys: GreyImage): void {
   const context = fitCanvas(surface, width, height)
   const ratio = ratioOf(context)
   const image = context.createImageData(Math.round(width * ratio), Math.round(height * ratio))

@@ -13,17 +13,17 @@ export class Account {
   error = $state('')
   busy = $state(false)
   /** Counts sign-ins: answers to requests sent before the last one are stale. */
-  #comings = 0
+  #signIns = 0
 
   constructor(readonly accounts: Accounts | undefined) {}
 
   /** Look up who is signed in. A server that requires signing in rejects other requests, too, so a failure is ignored. */
   async learn(): Promise<void> {
-    const coming = this.#comings
-    const visit = await this.accounts?.who().catch(() => null)
-    if (coming !== this.#comings) return
-    this.user = visit?.user ?? null
-    this.home = visit?.home
+    const before = this.#signIns
+    const identity = await this.accounts?.who().catch(() => null)
+    if (before !== this.#signIns) return
+    this.user = identity?.user ?? null
+    this.home = identity?.home
   }
 
   ask = (): void => {
@@ -33,7 +33,7 @@ export class Account {
   }
 
   /** A request was refused that may have been sent before the last sign-in. */
-  doubted = async (): Promise<void> => {
+  recheck = async (): Promise<void> => {
     await this.learn()
     if (this.user === null) this.ask()
   }
@@ -57,7 +57,7 @@ export class Account {
     this.error = ''
     try {
       this.user = await this.accounts.signIn(token)
-      this.#comings += 1
+      this.#signIns += 1
       this.wanted = false
       this.open = false
       return true

@@ -4,22 +4,26 @@ import { resolveMechanism, sameMethod, trainedMechanism } from '../lib/data/mech
 import { readParams } from '../lib/data/params'
 import type { Source } from '../lib/data/source'
 import type { Selection } from './selection.svelte'
-import { Session, type Shown } from './session.svelte'
+import { type OpenAnalysis, Session } from './session.svelte'
 
-type Chosen = Pick<Selection, 'with' | 'than' | 'thanparams' | 'compare'>
+type ComparisonChoice = Pick<Selection, 'with' | 'than' | 'thanparams' | 'compare'>
 
 /** What else has to be analysed, as one string; empty if nothing has. */
-export const comparisonKey = ({ with: what, than, thanparams, compare }: Chosen): string =>
+export const comparisonKey = ({ with: what, than, thanparams, compare }: ComparisonChoice): string =>
   compare === 'off' || what === 'lens' || than.trim() === '' ? '' : JSON.stringify([what, than, thanparams])
 
 /** The trained mechanisms of models, and what the other model supports, if known. */
-interface Known {
+interface KnownModels {
   own: (model: string) => Method
   support: KindSupport | undefined
 }
 
 /** Two models are compared as they were trained, unless another mechanism was chosen for the first. */
-export function comparisonRequest(first: Request, { with: what, than, thanparams }: Chosen, known: Known): Request {
+export function comparisonRequest(
+  first: Request,
+  { with: what, than, thanparams }: ComparisonChoice,
+  known: KnownModels,
+): Request {
   const request = { ...first, measures: [] }
   const own = known.own(first.model)
   if (what === 'mechanism') return { ...request, mechanism: resolveMechanism(own, than, readParams(thanparams)) }
@@ -49,13 +53,13 @@ export class ComparisonRun {
   }
 
   /** Whether the comparison on screen is the one that is selected, or failed. */
-  isFor(selection: Selection, second: Shown | undefined, lens: string): boolean {
+  isFor(selection: Selection, second: OpenAnalysis | undefined, lens: string): boolean {
     if (comparisonKey(selection) !== this.#asked) return false
     return second ? second.analysis.lenses.includes(lens) : this.#asked === '' || this.error !== ''
   }
 
   /** The other analysis; undefined if it failed, with `error` set. */
-  async ask(request: Request, lens: string, live: boolean): Promise<Shown | undefined> {
+  async ask(request: Request, lens: string, live: boolean): Promise<OpenAnalysis | undefined> {
     return (await this.#session.submit(request, lens, live)) ? this.#session.shown : undefined
   }
 

@@ -3,10 +3,10 @@ import type { Analysis, Head } from '../lib/data/analysis'
 import type { Catalogue } from '../lib/data/source'
 import { short } from '../lib/text/format'
 import { shorten } from '../lib/text/labels'
-import type { Shown } from './session.svelte'
+import type { OpenAnalysis } from './session.svelte'
 
 export interface ComparisonSide {
-  shown: Shown
+  shown: OpenAnalysis
   lens: string
   head: Head
   /** What distinguishes it from the other side. */

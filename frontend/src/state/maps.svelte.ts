@@ -1,5 +1,5 @@
 /** The tensors of one analysis, fetched on demand and cached. */
-import { type Analysis, type Head, headName, type Several } from '../lib/data/analysis'
+import { type Analysis, type Head, headName, type MergedHeads } from '../lib/data/analysis'
 import type { Source } from '../lib/data/source'
 import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/maths/matrix'
 import { MOST_HEADS, mergeMaps } from '../lib/maths/merge'
@@ -102,7 +102,7 @@ export class Maps {
   }
 
   /** Several heads merged into one map, updated when one of them arrives. */
-  #together(lens: string, { heads, how }: Several): Matrix | undefined {
+  #together(lens: string, { heads, how }: MergedHeads): Matrix | undefined {
     const maps = heads.map((head) => this.map(lens, head))
     // Thumbnails and exact maps are not merged with each other: all of one kind, or nothing yet.
     const ready = maps.filter((map) => map !== undefined)

@@ -20,16 +20,16 @@ interface Ticket {
 
 const OURS: Ticket = { cancelled: false, ours: true, live: false }
 
-type Ask = (signal: AbortSignal) => Promise<Analysis>
+type Submit = (signal: AbortSignal) => Promise<Analysis>
 
 /** What is on screen. It is replaced as a whole, so that all of it is from the same analysis. */
-export interface Shown {
+export interface OpenAnalysis {
   analysis: Analysis
   maps: Maps
   /** The lens it was opened with. */
   lens: string
   /** The other analysis of a comparison; undefined if two lenses of this one are compared. */
-  second?: Shown | undefined
+  second?: OpenAnalysis | undefined
   comparison?: Comparison
   /** Differences from the previous analysis, if that was a live run. */
   changes?: Changes | undefined
@@ -39,7 +39,7 @@ export class Session {
   catalogue = $state.raw<Catalogue>()
   /** By model. What is unknown counts as supported; the server rejects it otherwise. */
   support = $state.raw<Record<string, KindSupport[]>>({})
-  shown = $state.raw<Shown>()
+  shown = $state.raw<OpenAnalysis>()
   run = $state.raw<Run>()
   error = $state('')
   /** The number of tokens that would be accepted; 0 if the length is not the problem. */
@@ -51,7 +51,7 @@ export class Session {
   #ticket: Ticket = { ...OURS }
   #liveRuns = new LiveRuns((id) => this.source.cancel(id))
   #clock: ReturnType<typeof setInterval> | undefined
-  #task = latest((signal, asks: Ask[], lens: string, ticket: Ticket) => this.#fit(signal, asks, lens, ticket))
+  #task = latest((signal, asks: Submit[], lens: string, ticket: Ticket) => this.#fit(signal, asks, lens, ticket))
 
   /** `onstranger` is called when the source requires signing in. */
   constructor(
@@ -79,11 +79,16 @@ export class Session {
   }
 
   /** Returns whether the new analysis is on screen, with the one it is compared with. */
-  submit(request: Request, lens: string, live = false, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
+  submit(
+    request: Request,
+    lens: string,
+    live = false,
+    beside?: () => Promise<OpenAnalysis | undefined>,
+  ): Promise<boolean> {
     mark('submit')
     // A live run is not aborted until its id is known, so that it can be forgotten.
     const ask =
-      (one: Request): Ask =>
+      (one: Request): Submit =>
       (signal) =>
         this.source.submit(one, live ? new AbortController().signal : signal)
     return this.#run([request, ...smallerRequests(request, lens)].map(ask), lens, { ...OURS, live }, beside)
@@ -91,7 +96,7 @@ export class Session {
 
   /** Show an existing analysis, through another lens if it lacks this one; returns whether it is on screen. */
   async read(id: string, lens: string): Promise<boolean> {
-    const ask: Ask = (signal) => this.source.analysis(id, signal)
+    const ask: Submit = (signal) => this.source.analysis(id, signal)
     const done = await this.#run([ask], lens, { ...OURS, ours: false })
     if (done && this.shown) this.#name(this.shown.analysis)
     return done
@@ -116,7 +121,12 @@ export class Session {
   }
 
   /** Run the first request that fits. */
-  async #run(asks: Ask[], lens: string, ticket: Ticket, beside?: () => Promise<Shown | undefined>): Promise<boolean> {
+  async #run(
+    asks: Submit[],
+    lens: string,
+    ticket: Ticket,
+    beside?: () => Promise<OpenAnalysis | undefined>,
+  ): Promise<boolean> {
     this.#begin(ticket)
     try {
       const [first, second] = [this.#task(asks, lens, ticket), beside?.()]
@@ -136,14 +146,14 @@ export class Session {
   }
 
   /** With its comparison. */
-  async #compared(shown: Shown, second: Shown | undefined): Promise<Shown> {
+  async #compared(shown: OpenAnalysis, second: OpenAnalysis | undefined): Promise<OpenAnalysis> {
     const { comparisons } = this.source
     const [one, other] = [shown.analysis, second?.analysis ?? shown.analysis]
     const alignment = comparisons && other.id !== one.id ? await comparisons.tokens(one.id, other.id) : null
     return { ...shown, second, comparison: new Comparison(comparisons, one, other, alignment, this.fail) }
   }
 
-  #change(shown: Shown, { live }: Ticket): void {
+  #change(shown: OpenAnalysis, { live }: Ticket): void {
     const changes = live && this.shown ? changesBetween(this.shown, shown) : undefined
     this.shown = { ...shown, changes }
     this.#liveRuns.sweep(shown.analysis.id)
@@ -202,12 +212,12 @@ export class Session {
     this.run = undefined
   }
 
-  async #fit(signal: AbortSignal, asks: Ask[], lens: string, ticket: Ticket): Promise<Shown | undefined> {
+  async #fit(signal: AbortSignal, asks: Submit[], lens: string, ticket: Ticket): Promise<OpenAnalysis | undefined> {
     const { found, refused } = await firstThatFits(asks, (ask) => this.#show(signal, ask, lens, ticket))
     return found && refused ? { ...found, analysis: withLeftOut(found.analysis, refused) } : found
   }
 
-  async #show(signal: AbortSignal, ask: Ask, lens: string, ticket: Ticket): Promise<Shown | undefined> {
+  async #show(signal: AbortSignal, ask: Submit, lens: string, ticket: Ticket): Promise<OpenAnalysis | undefined> {
     const answer = await ask(signal)
     const reading = new AbortController()
     if (!ticket.live) this.#liveRuns.keep(answer.id)
@@ -254,8 +264,8 @@ export class Session {
 
 const isStranger = (error: unknown) => error instanceof SourceError && error.status === 401
 
-function changesBetween(before: Shown, after: Shown): Changes | undefined {
-  const side = ({ analysis, maps }: Shown): Snapshot | undefined => {
+function changesBetween(before: OpenAnalysis, after: OpenAnalysis): Changes | undefined {
+  const side = ({ analysis, maps }: OpenAnalysis): Snapshot | undefined => {
     const tiles = maps.grid(after.lens)
     return tiles && analysis.keyTokens === analysis.tokens ? { tokens: analysis.tokens, tiles } : undefined
   }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { unpack } from '../../src/api/answers'
 import { fileSource, readMap } from '../../src/api/file'
+import { unpack } from '../../src/api/responses'
 import { SourceError } from '../../src/lib/data/source'
 import { half, readSafetensors } from '../../src/lib/net/safetensors'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { random } from '../../gallery/maps'
-import { type Edges, type Rule, selectEdges, sinks } from '../../src/lib/maths/edges'
+import { type Edges, findSinks, type Rule, selectEdges } from '../../src/lib/maths/edges'
 import type { Matrix } from '../../src/lib/maths/matrix'
 
 const matrix = (rows: number[][]): Matrix => ({
@@ -92,8 +92,8 @@ describe('selectEdges', () => {
   })
 
   it('calls a key a sink when queries rest on it, whatever the size of the map', () => {
-    expect(sinks(Float32Array.of(3, 1, 1, 1))).toEqual([true, false, false, false])
-    expect(sinks(Float32Array.of(0, 0))).toEqual([false, false])
+    expect(findSinks(Float32Array.of(3, 1, 1, 1))).toEqual([true, false, false, false])
+    expect(findSinks(Float32Array.of(0, 0))).toEqual([false, false])
   })
 
   it('finds the same edges from either side', () => {

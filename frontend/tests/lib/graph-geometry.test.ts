@@ -1,5 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { arcs, columns, type GraphGeometry, rows, tokenAt, trace, within } from '../../src/lib/maths/graph-geometry'
+import {
+  arcs,
+  columns,
+  type GraphGeometry,
+  rows,
+  tokenAt,
+  tokensWithin,
+  trace,
+} from '../../src/lib/maths/graph-geometry'
 import { isWide, textWidth } from '../../src/lib/text/labels'
 
 const WORDS = 'the boats lay by the river bank while the bank in town kept the money'.split(' ')
@@ -54,8 +62,8 @@ describe.each(GEOMETRIES)('geometry of $kind', (geometry) => {
 
   it('names the tokens of a window', () => {
     const length = geometry.kind === 'rows' ? geometry.width : geometry.height
-    expect(within(geometry, 0, length)).toEqual([0, WORDS.length])
-    const [first, last] = within(geometry, length / 2, length / 4)
+    expect(tokensWithin(geometry, 0, length)).toEqual([0, WORDS.length])
+    const [first, last] = tokensWithin(geometry, length / 2, length / 4)
     expect(first).toBeGreaterThan(0)
     expect(last).toBeLessThan(WORDS.length)
     expect(last).toBeGreaterThan(first)

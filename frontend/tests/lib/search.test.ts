@@ -15,7 +15,7 @@ import {
 import { classCounts } from '../../src/lib/drawing/classes'
 import type { Matrix } from '../../src/lib/maths/matrix'
 import { MOST_HEADS, mergeMaps, toggleHead } from '../../src/lib/maths/merge'
-import { amount } from '../../src/lib/text/words'
+import { formatAmount } from '../../src/lib/text/words'
 import { type GridLayout, headAt, placeOf } from '../../src/marks/grid-painter'
 import { HeadSearch } from '../../src/state/search.svelte'
 
@@ -103,7 +103,7 @@ it('offers every number per head, columns one by one, but no class', () => {
 it('gives every column its own unit', () => {
   const distance = { ...fixedCatalogue.measures[0], axes: ['L', 'H', 'C'], unit: 'tokens', columns: ['mean', 'from_1'] }
   const [mean, share] = headNumbers([{ ...distance, units: { mean: 'tokens', from_1: '1' } }])
-  expect([amount(mean, 2.5), amount(share, 0.25)]).toEqual(['2.5 tokens', '0.25'])
+  expect([formatAmount(mean, 2.5), formatAmount(share, 0.25)]).toEqual(['2.5 tokens', '0.25'])
 })
 
 describe('several heads as one', () => {

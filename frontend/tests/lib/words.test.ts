@@ -5,10 +5,10 @@ import { percent, short, weight } from '../../src/lib/text/format'
 import { labelStep, shorten, tokenLabel } from '../../src/lib/text/labels'
 import {
   attemptsSentence,
+  attentionSentence,
   entropySentence,
   habitSentence,
   leverageSentence,
-  looksAt,
   nullShareSentence,
   progressSentence,
   SENTENCES,
@@ -27,7 +27,7 @@ const tokens = [token('[CLS]', 'special'), token('bank'), token('river'), token(
 
 describe('sentences', () => {
   it('adds up tokens spelled alike', () => {
-    expect(looksAt(Float32Array.of(0.2, 0.25, 0.3, 0.25), tokenAxis(tokens))).toBe(
+    expect(attentionSentence(Float32Array.of(0.2, 0.25, 0.3, 0.25), tokenAxis(tokens))).toBe(
       'Looks most at \u201cbank\u201d: 50\u00a0% of all weight, then \u201criver\u201d (30\u00a0%) and [CLS] (20\u00a0%).',
     )
   })
@@ -38,7 +38,7 @@ describe('sentences', () => {
       { ...token('tangle', 'subword'), start: 2, end: 8 },
     ]
     const read = wordAxis([token('[CLS]', 'special'), ...pieces])
-    expect(looksAt(Float32Array.of(0.4, 0.5, 0.1), read)).toBe(
+    expect(attentionSentence(Float32Array.of(0.4, 0.5, 0.1), read)).toBe(
       'Looks most at \u201cuntangle\u201d: 60\u00a0% of all weight, then [CLS] (40\u00a0%).',
     )
   })

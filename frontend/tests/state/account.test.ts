@@ -74,7 +74,7 @@ describe('Account', () => {
       [null, true],
     ] as const) {
       const it = new Account(accounts({ who: async () => ({ user, home: 'cluster' }) }))
-      await it.doubted()
+      await it.recheck()
       expect([it.wanted, it.open]).toEqual([asks, asks])
     }
   })

@@ -9,7 +9,7 @@ import {
 } from '../../src/lib/data/generation'
 import { readFile } from '../../src/lib/net/files'
 import { parseIds, writeIds } from '../../src/lib/text/ids'
-import { isShort, pieces } from '../../src/lib/text/length'
+import { countPieces, isShort } from '../../src/lib/text/length'
 import { buildInput } from '../../src/state/input'
 import { Selection } from '../../src/state/selection.svelte'
 
@@ -87,10 +87,10 @@ describe('files', () => {
 
 describe('texts that are short enough to be live', () => {
   it('counts words, pieces of long ones, signs, and letters of scripts without spaces', () => {
-    expect(pieces('The cat sat.')).toBe(4)
-    expect(pieces('internationalisation')).toBe(3)
-    expect(pieces('\u6211\u7231\u5317\u4eac')).toBe(4)
-    expect(pieces('')).toBe(0)
+    expect(countPieces('The cat sat.')).toBe(4)
+    expect(countPieces('internationalisation')).toBe(3)
+    expect(countPieces('\u6211\u7231\u5317\u4eac')).toBe(4)
+    expect(countPieces('')).toBe(0)
   })
 
   it('draws the line near 64 tokens', () => {
@@ -98,6 +98,8 @@ describe('texts that are short enough to be live', () => {
     expect(isShort('The cat sat. '.repeat(16), '')).toBe(false)
     expect(isShort('The cat sat. '.repeat(10), 'The cat sat. '.repeat(10))).toBe(false)
     // The count is of what tokenizers make of plain words.
-    expect(pieces('The boats lay by the river bank.')).toBe(fixedTokens('The boats lay by the river bank.').length - 2)
+    expect(countPieces('The boats lay by the river bank.')).toBe(
+      fixedTokens('The boats lay by the river bank.').length - 2,
+    )
   })
 })

@@ -27,7 +27,7 @@ export interface Head {
   layer: number
   head: number
   /** Several heads merged into one map, this one among them. */
-  among?: Several
+  among?: MergedHeads
 }
 
 /** The layers and heads of a partial analysis, by index. */
@@ -36,7 +36,7 @@ export interface Subset {
   heads: readonly number[]
 }
 
-export interface Several {
+export interface MergedHeads {
   heads: readonly Head[]
   how: 'mean' | 'max'
 }

@@ -14,14 +14,14 @@ export function smallerRequests(request: Request, open: string): Request[] {
   return [...steps, { ...request, maps: false }]
 }
 
-interface Fitting<T> {
+interface FitResult<T> {
   found: T
   /** Why the first request was refused; undefined if it fitted. */
   refused: SourceError | undefined
 }
 
 /** Try requests in order until one fits; throw the first refusal if none does. */
-export async function firstThatFits<A, T>(all: readonly A[], attempt: (one: A) => Promise<T>): Promise<Fitting<T>> {
+export async function firstThatFits<A, T>(all: readonly A[], attempt: (one: A) => Promise<T>): Promise<FitResult<T>> {
   let refused: SourceError | undefined
   for (const one of all) {
     try {

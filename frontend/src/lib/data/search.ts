@@ -1,7 +1,7 @@
 /** Searches for heads: how a sentence or a query was understood, and the heads that match. */
 
 import { plural, short } from '../text/format'
-import { amount, isShare } from '../text/words'
+import { formatAmount, isShare } from '../text/words'
 import type { Declaration, Head } from './analysis'
 
 export interface FoundHead extends Head {
@@ -84,7 +84,7 @@ export function valueText(name: string, value: number | string | null, measures:
   if (typeof value === 'string') return value
   const declared = measures.find((item) => item.name === name.split('@')[0])
   if (declared && isShare(declared)) return `${Math.round(100 * value)}\u00a0%`
-  return declared ? amount(declared, value) : short(value)
+  return declared ? formatAmount(declared, value) : short(value)
 }
 
 /** `5 of 72 heads, the largest null share first`. */

@@ -61,7 +61,7 @@ export interface DatasetItem {
 }
 
 /** How to parse a file; empty fields are detected. */
-export interface Reading {
+export interface ParseOptions {
   format: string
   columns: Record<string, string>
 }
@@ -126,7 +126,7 @@ export interface Study extends StudyRun {
 
 export interface StudyRequest {
   dataset: string
-  reading: Reading
+  reading: ParseOptions
   model: string
   /** Null for the mechanism that the model was trained with. */
   mechanism: Method | null
@@ -181,7 +181,7 @@ export type TableFormat = 'csv' | 'json' | 'parquet' | 'latex'
 export interface Studies extends Shares {
   datasets(): Promise<DatasetItem[]>
   /** A data set of the server, parsed as requested. */
-  dataset(id: string, reading: Reading, signal: AbortSignal): Promise<Dataset>
+  dataset(id: string, reading: ParseOptions, signal: AbortSignal): Promise<Dataset>
   /** Calls back with the number of bytes sent. */
   upload(file: File, signal: AbortSignal, report: (sent: number) => void): Promise<Dataset>
   /** Latest first, at most `limit`; `from` is the cursor of a previous page. */

@@ -22,7 +22,7 @@ export function oncePerFrame(draw: () => void): { request(): void; stop(): void 
 const SHORT = 128
 
 /** Read a map: at once if it is small, otherwise after it has been painted, since that takes several frames. Returns a function that cancels. */
-export function besideMap(tokens: number, task: () => void): () => void {
+export function scheduleRead(tokens: number, task: () => void): () => void {
   if (tokens > SHORT) return afterPaint(task)
   task()
   return () => {}

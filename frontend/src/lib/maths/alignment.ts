@@ -72,7 +72,10 @@ export function pairedMap(map: Matrix, queries: readonly TokenPair[], keys: read
 }
 
 /** The head whose two maps are least or most alike, and their cosine. */
-function extreme(cosine: Likeness['cosine'], sign: 1 | -1): { layer: number; head: number; value: number } | undefined {
+function findExtreme(
+  cosine: Likeness['cosine'],
+  sign: 1 | -1,
+): { layer: number; head: number; value: number } | undefined {
   let found: { layer: number; head: number; value: number } | undefined
   for (const [layer, row] of cosine.entries()) {
     for (const [head, value] of row.entries()) {
@@ -82,5 +85,5 @@ function extreme(cosine: Likeness['cosine'], sign: 1 | -1): { layer: number; hea
   return found
 }
 
-export const leastAlike = (cosine: Likeness['cosine']) => extreme(cosine, -1)
-export const mostAlike = (cosine: Likeness['cosine']) => extreme(cosine, 1)
+export const leastAlike = (cosine: Likeness['cosine']) => findExtreme(cosine, -1)
+export const mostAlike = (cosine: Likeness['cosine']) => findExtreme(cosine, 1)

@@ -13,7 +13,7 @@ export class Edges {
 
   constructor(
     readonly map: Matrix,
-    private readonly cuts: Cuts,
+    private readonly cuts: Thresholds,
     private readonly left: Uint8Array,
     private readonly cut: (row: number) => void,
   ) {
@@ -73,7 +73,7 @@ export class Edges {
 export type Visit = (query: number, key: number) => void
 
 /** The threshold of each row: larger magnitudes are drawn, and of equal ones the keys up to `key`. */
-interface Cuts {
+interface Thresholds {
   bits: Float64Array
   key: Int32Array
   /** The number of connections in rows computed so far. */
@@ -95,7 +95,7 @@ export function selectEdges(
   skipKeys: readonly boolean[] | undefined = skip,
 ): Edges {
   const left = Uint8Array.from({ length: map.cols }, (_, k) => Number(skipKeys?.[k] ?? false))
-  const cuts: Cuts = { bits: new Float64Array(map.rows).fill(NEVER), key: new Int32Array(map.rows), total: 0 }
+  const cuts: Thresholds = { bits: new Float64Array(map.rows).fill(NEVER), key: new Int32Array(map.rows), total: 0 }
   const ranks = new Ranks(map, left)
   const least = rule.name === 'value' ? new Uint32Array(Float32Array.of(rule.value).buffer)[0] : 0
   return new Edges(map, cuts, left, (q) => {
@@ -136,7 +136,7 @@ class Ranks {
     this.#packed = new Float64Array(map.cols)
   }
 
-  above(q: number, least: number, cuts: Cuts): void {
+  above(q: number, least: number, cuts: Thresholds): void {
     const { cols } = this.map
     cuts.bits[q] = least
     cuts.key[q] = cols
@@ -146,7 +146,7 @@ class Ranks {
     }
   }
 
-  byMass(q: number, mass: number, cuts: Cuts): void {
+  byMass(q: number, mass: number, cuts: Thresholds): void {
     this.#read(q)
     const goal = enough(mass, this.#total)
     let [bucket, sum, count] = [this.#top, 0, 0]
@@ -160,7 +160,7 @@ class Ranks {
     this.#cut(q, sorted, at, count, cuts)
   }
 
-  byCount(q: number, wanted: number, cuts: Cuts): void {
+  byCount(q: number, wanted: number, cuts: Thresholds): void {
     this.#read(q)
     let [bucket, count] = [this.#top, 0]
     while (bucket > this.#low && count + this.#count[bucket] < wanted) count += this.#count[bucket--]
@@ -169,7 +169,7 @@ class Ranks {
   }
 
   /** Draw the sorted bucket from `at` on, and the `count` keys of the buckets above. */
-  #cut(q: number, sorted: Float64Array, at: number, count: number, cuts: Cuts): void {
+  #cut(q: number, sorted: Float64Array, at: number, count: number, cuts: Thresholds): void {
     cuts.total += count + sorted.length - at
     if (at === sorted.length) return
     cuts.bits[q] = Math.floor(sorted[at] / KEYS)
@@ -216,7 +216,7 @@ const keyOf = (packed: number) => KEYS - 1 - (packed % KEYS)
 const SINK = 0.3
 
 /** Keys that most queries attend to, by the mean magnitude they receive. */
-export const sinks = (means: Float32Array): boolean[] => {
+export const findSinks = (means: Float32Array): boolean[] => {
   const total = means.reduce((sum, value) => sum + value, 0)
   return Array.from(means, (value) => value > SINK * total)
 }

@@ -123,7 +123,7 @@ export function arcs(labels: readonly string[], { width, height }: Frame, ahead:
 }
 
 /** First and last (exclusive) token within a viewport, given its left or top edge and its length. */
-export function within({ kind, queries, keys }: GraphGeometry, from: number, length: number): [number, number] {
+export function tokensWithin({ kind, queries, keys }: GraphGeometry, from: number, length: number): [number, number] {
   const across = kind === 'rows'
   const longer = queries.x.length >= keys.x.length ? queries : keys
   const places = across ? longer.x : longer.y

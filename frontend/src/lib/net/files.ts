@@ -1,7 +1,7 @@
 /** A dropped, pasted or chosen file: a text to read, or an image. */
 import { bytes } from '../text/format'
 
-type Dropped = { text: string } | { image: string }
+type FileContent = { text: string } | { image: string }
 
 /** Models take far less; a larger file was dropped by mistake. */
 const LARGEST_TEXT = 1024 * 1024
@@ -9,7 +9,7 @@ const LARGEST_IMAGE = 10_000_000
 const IMAGES = ['image/png', 'image/jpeg', 'image/webp']
 
 /** Throws an Error whose message is shown to the reader. */
-export async function readFile(file: File): Promise<Dropped> {
+export async function readFile(file: File): Promise<FileContent> {
   if (file.type.startsWith('image/')) return { image: await readImage(file) }
   if (file.size > LARGEST_TEXT)
     throw new Error(

@@ -10,10 +10,10 @@ export interface Problem {
   actual?: number | null
 }
 
-type Said = (problem: Problem) => string
+type MessageOf = (problem: Problem) => string
 const KEPT = 'Your text is kept'
 
-const SENTENCES: Record<string, Said> = {
+const SENTENCES: Record<string, MessageOf> = {
   unreachable: () => `The server cannot be reached. ${KEPT}; try again in a moment.`,
   'too-many-tokens': ({ actual, limit, title }) =>
     actual && limit

@@ -5,7 +5,7 @@ import { plural, short } from './format'
 
 const LONGEST_QUOTE = 160
 
-interface Said {
+interface CaptionContext {
   analysis: Analysis
   /** Such as `head 4.5`, or `all heads`. */
   name: string
@@ -13,7 +13,7 @@ interface Said {
   lenses: readonly { name: string; title: string }[]
 }
 
-export function caption({ analysis, name, model, lenses }: Said): string {
+export function caption({ analysis, name, model, lenses }: CaptionContext): string {
   const { tokens, keyTokens, mechanism } = analysis
   const count =
     keyTokens === tokens ? plural(tokens.length, 'token') : `${tokens.length} query and ${keyTokens.length} key tokens`
@@ -67,7 +67,7 @@ function quoted(text: string): string {
   return `\u201c${letters.length <= LONGEST_QUOTE ? letters.join('') : `${letters.slice(0, LONGEST_QUOTE).join('')}\u2026`}\u201d`
 }
 
-const lensParams = ({ maps }: Analysis, lenses: Said['lenses']) =>
+const lensParams = ({ maps }: Analysis, lenses: CaptionContext['lenses']) =>
   Object.assign({}, ...lenses.map(({ name }) => maps[name]?.params ?? {}))
 
 function options(params: Record<string, unknown>): string {

@@ -6,7 +6,7 @@ const MOST_PIECES = 60
 const LETTERS = 7
 
 /** Count subword pieces, punctuation, and characters of scripts without spaces. */
-export function pieces(text: string): number {
+export function countPieces(text: string): number {
   let count = 0
   for (const [run] of text.matchAll(
     /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]|[\p{L}\p{N}\p{M}]+|[^\s\p{L}\p{N}\p{M}]/gu,
@@ -16,4 +16,4 @@ export function pieces(text: string): number {
   return count
 }
 
-export const isShort = (text: string, pair: string) => pieces(text) + pieces(pair) <= MOST_PIECES
+export const isShort = (text: string, pair: string) => countPieces(text) + countPieces(pair) <= MOST_PIECES

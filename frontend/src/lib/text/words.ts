@@ -11,7 +11,7 @@ const quote = (token: Token | undefined) => named(tokenLabel(token), token?.kind
 const named = (label: string, special: boolean) => (special ? label : `\u201c${label}\u201d`)
 
 /** The mean weight on each key token, summed along an axis of tokens or words. Equal spellings are summed, as a repeated word is one thing attended to. */
-export function looksAt(means: Float32Array, { labels, special, of }: Axis): string {
+export function attentionSentence(means: Float32Array, { labels, special, of }: Axis): string {
   const shares = new Map<string, number>()
   let total = 0
   for (let k = 0; k < means.length; k++) {
@@ -107,7 +107,7 @@ export function progressSentence(
 /** Whether values are shares, 0 to 1 without a unit, shown as percentages. */
 export const isShare = ({ range, unit }: Declaration) => range[0] === 0 && range[1] === 1 && unit === '1'
 
-export function amount(declaration: Declaration, value: number): string {
+export function formatAmount(declaration: Declaration, value: number): string {
   if (isShare(declaration)) return percent(value)
   return declaration.unit === '1' ? short(value) : `${short(value)} ${declaration.unit}`
 }
@@ -132,7 +132,7 @@ export const SENTENCES: Record<string, (value: number, tokens: number) => string
 
 /** A measure without a sentence of its own: its title, its number, its unit. */
 export function measureSentence(declaration: Declaration, value: number): string {
-  return `${declaration.title}: ${amount(declaration, value)}.`
+  return `${declaration.title}: ${formatAmount(declaration, value)}.`
 }
 
 /** Beside the button: the size of the analysis, and how long it took. */

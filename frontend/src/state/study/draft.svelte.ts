@@ -2,7 +2,7 @@
 import type { KindSupport, Method } from '../../lib/data/analysis'
 import { resolveMechanism } from '../../lib/data/mechanism'
 import type { Params } from '../../lib/data/params'
-import type { Dataset, DatasetItem, Reading, Studies, StudyRequest } from '../../lib/data/studies'
+import type { Dataset, DatasetItem, ParseOptions, Studies, StudyRequest } from '../../lib/data/studies'
 import { latest } from '../../lib/net/latest'
 import type { StudySelection } from './selection.svelte'
 
@@ -44,7 +44,7 @@ export class Draft {
   /** What the first model supports, once known. */
   support = $state.raw<KindSupport>()
   choices: Choices = $derived.by(() => ({ ...START, ...readDraft(this.selection.draft) }))
-  #read = latest((signal, id: string, reading: Reading) => this.studies.dataset(id, reading, signal))
+  #read = latest((signal, id: string, reading: ParseOptions) => this.studies.dataset(id, reading, signal))
   #ask = latest((_signal, model: string) => this.supportOf(model))
   #send = latest((signal, file: File) => this.studies.upload(file, signal, (sent) => this.#sent(file, sent)))
 
@@ -107,7 +107,7 @@ export class Draft {
   }
 
   /** Correct a column or the format. */
-  readAs(reading: Partial<Reading>): Promise<void> {
+  readAs(reading: Partial<ParseOptions>): Promise<void> {
     this.set(reading)
     return this.look()
   }

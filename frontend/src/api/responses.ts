@@ -1,8 +1,8 @@
 /** Responses in an exported page: base64 of gzip, in elements that browsers do not execute. */
-import type { Answers } from './file'
+import type { Responses } from './file'
 
-export const readAnswers =
-  (page: Document): Answers =>
+export const readResponses =
+  (page: Document): Responses =>
   async (path) => {
     // Compared rather than selected, so that no name is ever parsed as a selector.
     const element = [...page.querySelectorAll<HTMLScriptElement>('script[data-answer]')].find(
