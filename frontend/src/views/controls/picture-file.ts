@@ -1,4 +1,4 @@
-/** Files made in the page: an SVG, or the same as a PNG, handed to the reader. */
+/** Picture files made in the page: SVG, and PNG from it. */
 import { readPalette } from '../../lib/drawing/palette'
 import { withResolution } from '../../lib/drawing/png'
 import { figureSvg } from '../../marks/figure'
@@ -6,10 +6,10 @@ import type { Printable } from '../../marks/print'
 
 const DPI = 300
 const SCREEN_DPI = 96
-/** Most pixels of a PNG: browsers refuse larger canvases, and say so by a blank one. */
+/** The largest PNG, in pixels: larger canvases silently stay blank. */
 const MOST_PIXELS = 100e6
 
-/** Paper is white and light, whatever the screen is. */
+/** Figures are light, whatever the theme. */
 function printPalette() {
   const element = document.createElement('span')
   element.className = 'print'
@@ -30,7 +30,7 @@ function encode(image: ImageData): string {
 export const drawFigure = (pictures: readonly Printable[], title: string, caption: readonly [string, string]): string =>
   figureSvg(pictures, title, caption, printPalette(), encode)
 
-/** The SVG at 300 dots to the inch, or as many as a canvas may have. */
+/** The SVG at 300 dots per inch, or as many as a canvas can have. */
 export async function toPng(svg: string): Promise<Blob> {
   const address = URL.createObjectURL(new Blob([svg], { type: 'image/svg+xml' }))
   try {
@@ -57,6 +57,6 @@ export function saveFile(file: Blob, name: string): void {
   link.href = URL.createObjectURL(file)
   link.download = name
   link.click()
-  // The browser has begun to read it by then.
+  // The browser has started to read it by then.
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000)
 }

@@ -1,4 +1,4 @@
-/** One map on screen: what it is of, its tokens, and who is told what the hand does there. What is lit changes at every move, so it is no part of it. */
+/** One map on screen: its title, tokens and event handlers. Highlights change at every move and are separate. */
 import type { Axis } from '../../lib/maths/axis'
 import type { Box } from '../../lib/maths/highlight'
 import type { Matrix } from '../../lib/maths/matrix'
@@ -8,12 +8,12 @@ type Place = number | null
 
 export interface Panel {
   title: string
-  /** What the server warns of about it, as it stands. */
+  /** The server's warnings about it. */
   warning: string
   label: string
-  /** What its graph is called. */
+  /** The title of its graph. */
   graph: string
-  /** What is coloured. */
+  /** The values that are coloured. */
   map: Matrix
   values: Matrix
   scale: Scale
@@ -21,7 +21,7 @@ export interface Panel {
   largest: number
   queries: Axis
   keys: Axis
-  /** With places along the axes. */
+  /** Event handlers in places along the axes. */
   onhover: (query: Place, key: Place) => void
   onpin: (query: Place, key: Place, add: boolean) => void
   onselect: (box: Box) => void
