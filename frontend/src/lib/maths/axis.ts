@@ -47,7 +47,7 @@ function wordLabel(pieces: readonly Token[]): string {
 
 const countPlaces = ({ labels }: Axis) => labels.length
 
-/** Reduce a map of tokens to words: the sum over the keys of a word, the mean over its queries. Of a thumbnail the largest entry. */
+/** Reduce a map of tokens to words: the sum over the keys of a word, the mean over its queries. A thumbnail keeps the largest entry. */
 export function groupMap(map: Matrix, queries: Axis, keys: Axis): Matrix {
   return map.exact ? grouped(map, queries, keys) : regridded(map, queries, keys)
 }

@@ -112,7 +112,7 @@ export class Draft {
     return this.look()
   }
 
-  /** Parse the data set anew; the previous preview stays until then. */
+  /** Parse the data set again; the previous preview stays until the new one arrives. */
   async look(): Promise<void> {
     const { dataset: id, format, columns } = this.choices
     if (id === '') {
@@ -125,7 +125,7 @@ export class Draft {
     })
   }
 
-  /** Returns whether the task succeeded; `busy` names it meanwhile. */
+  /** Returns whether the task succeeded; `busy` names it while it runs. */
   async #try(busy: string, what: () => Promise<void>): Promise<boolean> {
     this.error = ''
     this.busy = busy

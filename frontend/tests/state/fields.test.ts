@@ -1,0 +1,54 @@
+import { describe, expect, it } from 'vitest'
+import { addressFields, choice, flag, head, headList, integer, number, text } from '../../src/state/fields.svelte'
+
+class Fields extends addressFields({
+  name: text('weights'),
+  view: choice('both', 'map'),
+  marked: flag(),
+  mass: number('0.7', 0.05, 1),
+  k: integer('', 0, 64),
+  open: head(),
+  heads: headList(3),
+}) {
+  constructor(fragment: string) {
+    super()
+    this.read(fragment)
+  }
+
+  fragment(patch = {}): string {
+    return this.encode(patch)
+  }
+}
+
+describe('address fields', () => {
+  it('have their initial values without a fragment', () => {
+    const { name, view, marked, mass, k, open, heads } = new Fields('')
+    expect({ name, view, marked, mass, k, open, heads }).toEqual({
+      name: 'weights',
+      view: 'both',
+      marked: false,
+      mass: 0.7,
+      k: 0,
+      open: undefined,
+      heads: [],
+    })
+  })
+
+  it('are parsed, clamped and bounded', () => {
+    const fields = new Fields('#view=map&marked=yes&mass=3&k=2.6&open=1.2&heads=0.1+0.2+x+0.3+0.4')
+    expect([fields.view, fields.marked, fields.mass, fields.k]).toEqual(['map', true, 1, 3])
+    expect(fields.open).toEqual({ layer: 1, head: 2 })
+    expect(fields.heads.map(({ head }) => head)).toEqual([1, 2, 3])
+  })
+
+  it('fall back to their initial values where the text is invalid', () => {
+    const fields = new Fields('view=wheel&mass=much&open=one&heads=0.1')
+    expect([fields.view, fields.mass, fields.open, fields.heads]).toEqual(['both', 0.7, undefined, []])
+  })
+
+  it('are written as they were given, and only where they differ', () => {
+    const fields = new Fields('view=both&mass=3&unknown=1')
+    expect(fields.fragment()).toBe('mass=3')
+    expect(fields.fragment({ mass: '0.7', name: 'a b' })).toBe('name=a+b')
+  })
+})
