@@ -49,14 +49,14 @@ describe('a caption', () => {
 })
 
 describe('what was cut', () => {
-  it('is said where the tokens end before the text does', async () => {
+  it('is reported if the tokens end before the text does', async () => {
     const analysis = await analysed()
     expect(cutSentence(analysis)).toBe('')
     const tokens = analysis.tokens.slice(0, 6)
     expect(cutSentence({ ...analysis, tokens, keyTokens: tokens })).toBe('Cut to 6 tokens: the text goes on.')
   })
 
-  it('is not said of spaces and marks at the end', async () => {
+  it('is not reported for spaces and marks at the end', async () => {
     const analysis = await analysed('One two \u{1f468}\u{1f469}')
     const tokens = analysis.tokens.slice(0, 3)
     expect(cutSentence({ ...analysis, tokens, keyTokens: tokens })).toBe('')
@@ -79,7 +79,7 @@ describe('how near the numbers are', () => {
   }
   const row = { labels: ['a'], special: [false], start: Int32Array.of(0, 1), of: Int32Array.of(0) }
 
-  it('is said of every map', () => {
+  it('is stated for every map', () => {
     expect(precisionOf(map())).toBe('exact (float32)')
     expect(precisionOf(map(0.0012))).toBe('rounded: off by at most 0.0012')
     expect(precisionOf({ ...map(), exact: false })).toContain('thumbnail')

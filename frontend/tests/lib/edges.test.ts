@@ -63,7 +63,7 @@ describe('selectEdges', () => {
     expect(list(selectEdges(map, { name: 'mass', mass: 0.7 })).map(([, k]) => k)).toEqual([0, 1, 2, 3, 4, 5, 6])
   })
 
-  it('leaves skipped tokens out on both sides and never draws a nought', () => {
+  it('leaves skipped tokens out on both sides and never draws a zero', () => {
     const map = matrix([
       [0.9, 0.1, 0],
       [0.5, 0.5, 0],

@@ -51,7 +51,7 @@ describe('a source with little room', () => {
     expect(isIncomplete(session.shown!.analysis)).toBe(false)
   })
 
-  it('gives the open lens alone, which is said with sizes', async () => {
+  it('gives the open lens alone, with a warning that states sizes', async () => {
     const { session, asked } = crowded(GIB)
     expect(await session.submit(request, 'effective')).toBe(true)
     expect(asked).toHaveLength(2)

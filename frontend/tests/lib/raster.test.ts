@@ -83,7 +83,7 @@ describe('windows on a map', () => {
     expect(windowAt(0, 0, 0.1, 3)).toBe(WHOLE)
   })
 
-  it('keep what lies under the hand when they zoom', () => {
+  it('keep the cell under the pointer when they zoom', () => {
     const window = windowAt(0.2, 0.3, 0.5, 512)
     const [x, y] = [0.25, 0.75]
     const closer = zoomWindow(window, 0.5, [x, y], 512)

@@ -57,7 +57,7 @@ it('says what a sentence asks for besides heads', () => {
   })
 })
 
-it('knows what is not chosen any more', () => {
+it('detects parts whose fields have changed since', () => {
   const now = { lens: 'effective', colour: 'map', head: '2.9' }
   expect(isStillChosen(part('lens', 'effective'), now)).toBe(true)
   expect(isStillChosen(part('lens', 'weights'), now)).toBe(false)
@@ -181,7 +181,7 @@ describe('Finder', () => {
   const analysed = (): Promise<Analysis> => source.submit(request, new AbortController().signal)
   const search = (text: string, sort = 'layer') => ({ text, sort, lens: 'weights' })
 
-  it('finds, lights what was found, and lets go', async () => {
+  it('finds heads, highlights them, and resets', async () => {
     const [heads, analysis] = [new HeadSearch(source.headQueries), await analysed()]
     expect(await heads.follow(analysis, search('diagonal and layer < 2'))).toBe(false)
     expect(heads.found?.heads.every(({ layer }) => layer < 2)).toBe(true)

@@ -47,7 +47,7 @@ describe('names of studies', () => {
   })
 })
 
-describe('what is asked for', () => {
+describe('a study request', () => {
   const asked: StudyRequest = {
     dataset: 'dir/a.tsv',
     reading: { format: '', columns: {} },
@@ -172,7 +172,7 @@ describe('the list of studies', () => {
     expect(new Set(it.items?.map(({ id }) => id)).size).toBe(130)
   })
 
-  it('keeps what was looked up when a new one comes, and drops what is gone', async () => {
+  it('keeps loaded pages when a study is added, and drops deleted ones', async () => {
     const all = stored(120)
     const it = new StudyList(listed(all), refuse)
     await it.load()

@@ -28,7 +28,7 @@ function accounts(over: Partial<Accounts> = {}): Accounts {
 }
 
 describe('Account', () => {
-  it('is nobody where the source has no users, and asks nothing', async () => {
+  it('has no user if the source has none, and sends no request', async () => {
     for (const of of [
       undefined,
       accounts({ who: async () => ({ user: null, home: 'embedded' }) }),
@@ -57,7 +57,7 @@ describe('Account', () => {
     expect([it.user, it.wanted, it.open, it.error]).toEqual(['ada', false, false, ''])
   })
 
-  it('leaves who has signed in alone, whatever is refused late', async () => {
+  it('keeps a reader signed in when an older request is refused', async () => {
     const { who, answer } = late()
     const it = new Account(accounts({ who }))
     const [learnt, asked] = [it.learn(), it.refused(false)]
@@ -68,7 +68,7 @@ describe('Account', () => {
     expect([it.user, it.wanted, it.open]).toEqual(['ada', false, false])
   })
 
-  it('asks nobody who has signed in since, whatever is refused late', async () => {
+  it('does not ask a reader who has signed in since a request was refused', async () => {
     for (const [user, asks] of [
       ['ada', false],
       [null, true],
@@ -79,7 +79,7 @@ describe('Account', () => {
     }
   })
 
-  it('does not open again what the reader has closed, whatever is refused late', async () => {
+  it('does not reopen a panel that the reader has closed', async () => {
     const { who, answer } = late()
     const it = new Account(accounts({ who }))
     const asked = it.refused(false)
@@ -107,7 +107,7 @@ describe('Account', () => {
 })
 
 describe('Sharing', () => {
-  it('has a key until it is taken back', async () => {
+  it('has a key until it is revoked', async () => {
     const unshare = vi.fn(async () => {})
     const it = new Sharing({ share: async () => KEY, unshare })
     await it.start('a')
@@ -134,7 +134,7 @@ describe('Session', () => {
     expect(it.catalogue).toBeUndefined()
   })
 
-  it('reads what somebody shared, cancels nothing of theirs, and names a model that is not on the list', async () => {
+  it('reads a shared analysis, never cancels it, and names a model that is not in the catalogue', async () => {
     const source = fixedSource()
     const request = { model: 'theirs', text: 'One.', textPair: '', kind: '', measures: [] }
     const mechanism = { name: 'jump', params: { order: 2 } }

@@ -61,7 +61,7 @@ describe('Session', () => {
     expect(it.busy).toBe(false)
   })
 
-  it('follows a run and keeps the old picture meanwhile', async () => {
+  it('follows a run and keeps the old picture until it is done', async () => {
     const it = session({}, 30)
     await it.submit(request, 'weights')
     const old = it.shown

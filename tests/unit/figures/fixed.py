@@ -2,7 +2,7 @@
 
     .venv/bin/python -m tests.unit.figures.fixed
 
-rewrites frontend/gallery/figures.json; a test fails if the file is stale.
+writes frontend/gallery/figures.json; a test fails if it differs from what the code draws.
 """
 
 from __future__ import annotations
