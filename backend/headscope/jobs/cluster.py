@@ -21,8 +21,8 @@ TICK_SECONDS = 1.0
 STALE_SECONDS = 15.0
 # How often old jobs are removed, in s.
 TRIM_SECONDS = 60.0
-# Most messages in one queue: no tick needs more.
-AHEAD = 1000
+# Most messages in a queue: no tick needs more.
+MOST_MESSAGES = 1000
 AWAY = (BrokerUnavailable, OperationalError, redis.RedisError, OSError)
 
 
@@ -104,7 +104,7 @@ class Cluster:
 
     def _publish(self, queues: set[str]) -> None:
         """Fill each queue up to as many messages as there are queued jobs."""
-        waiting = min(self._database.waiting(), AHEAD) if queues else 0
+        waiting = min(self._database.waiting(), MOST_MESSAGES) if queues else 0
         for name in queues if waiting else ():
             missing = waiting - int(self._broker.llen(name))
             for _ in range(missing):
@@ -120,11 +120,9 @@ class Cluster:
             settle(self._database, lost, self._job_seconds)
             silent = self._database.now() - STALE_SECONDS
             for name in {job.worker for job in lost}:
-                worker = workers.get(name)
-                if (
-                    worker and worker.seen < silent
-                ):  # otherwise it is alive, and only the response to its claim was lost
-                    self._kill(worker)
+                state = workers.get(name)
+                if state and state.seen < silent:  # otherwise only the response to its claim was lost
+                    self._kill(state)
         if time.monotonic() - self._trimmed > TRIM_SECONDS:
             self._trimmed = time.monotonic()
             self._database.trim()

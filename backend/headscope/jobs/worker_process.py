@@ -23,7 +23,7 @@ logger = logging.getLogger("headscope.jobs")
 # Interval of heartbeats, in s.
 HEARTBEAT_SECONDS = 3.0
 # A worker that receives no message for this long (s), although some are queued, is disconnected.
-DEAF_SECONDS = 20.0
+SILENCE_SECONDS = 20.0
 
 
 class WorkerProcess:
@@ -43,13 +43,8 @@ class WorkerProcess:
         job_seconds: float,
         prewarm: bool,
     ) -> None:
-        self.worker, self._open_database, self._make_engine, self._count_messages = (
-            worker,
-            database,
-            engine,
-            count_messages,
-        )
-        self._discard_ended = discard_ended
+        self.worker, self._open_database, self._make_engine = worker, database, engine
+        self._count_messages, self._discard_ended = count_messages, discard_ended
         self._job_seconds, self._prewarm = job_seconds, prewarm
         self._database = database()
         self._reporter = DatabaseReporter(self._database)
@@ -92,9 +87,7 @@ class WorkerProcess:
     def close(self) -> None:
         """Requeue running jobs and deregister the worker. For the parent, after the child has ended."""
         for job in self._database.expired(name=self.worker.name):
-            self._database.requeue(
-                job.id, job.run, "The worker was stopped; another one restarts the analysis.", counted=False
-            )
+            self._database.requeue(job.id, job.run, "The worker was stopped; another one starts again.", counted=False)
         self._database.deregister(self.worker.name)
 
     def work(self, task: str) -> None:
@@ -204,7 +197,7 @@ class WorkerProcess:
 
     def _restart_if_disconnected(self) -> None:
         """Kill the parent if it has received no message for long although some are queued; it is restarted."""
-        idle = time.monotonic() - self._idle_since > DEAF_SECONDS
+        idle = time.monotonic() - self._idle_since > SILENCE_SECONDS
         self._missed = self._missed + 1 if idle and self._count_messages() else 0
         if self._missed > 1:  # at two heartbeats: messages of the first may be in transit
             logger.error("no message received although some are queued: this worker exits to be restarted")
