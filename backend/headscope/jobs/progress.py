@@ -53,7 +53,6 @@ class PipeReporter:
         self._runs = dict(runs)
 
     def progress(self, id_: str, fraction: float, stage: str, detail: str) -> bool:
-        """Report the progress of a job; return False once it is cancelled."""
         run = self._runs.get(id_, 0)
         self._connection.send(("progress", id_, run, fraction, stage, detail))
         while self._connection.poll():
@@ -61,11 +60,9 @@ class PipeReporter:
         return run not in self._cancelled
 
     def count(self, name: str, number: int = 1) -> None:
-        """Add to a counter of the job database."""
         self._connection.send(("count", name, number))
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Add an observation to a histogram of the job database."""
         self._connection.send(("observe", name, dict(labels), value))
 
     def running_elsewhere(self, study: str) -> frozenset[str]:
@@ -111,7 +108,6 @@ class DatabaseReporter:
         self._runs = dict(runs)
 
     def progress(self, id_: str, fraction: float, stage: str, detail: str) -> bool:
-        """Report the progress of a job; return False once it is cancelled."""
         wanted = True
         if time.monotonic() >= self._paused_until:
             try:
@@ -121,11 +117,9 @@ class DatabaseReporter:
         return wanted
 
     def count(self, name: str, number: int = 1) -> None:
-        """Add to a counter of the job database."""
         self._send(lambda report: self._database.count(name, number, report=report))
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Add an observation to a histogram of the job database."""
         self._send(lambda report: self._database.observe(name, labels, value, report=report))
 
     def running_elsewhere(self, study: str) -> frozenset[str]:
