@@ -171,7 +171,7 @@ def test_inexact_capture_is_refused(ids: Ids) -> None:
     attend.forward = other
     model = headscope.load(module)
     assert not examine(model).captured
-    with pytest.raises(Unsupported, match="attention number 1"):
+    with pytest.raises(Unsupported, match="attention call 1"):
         headscope.analyze(model, token_ids=ids(9))
     a = headscope.analyze(model, token_ids=ids(9), lenses=("weights",))
     theirs = eager(model, model.inputs(model.encode(token_ids=ids(9))))

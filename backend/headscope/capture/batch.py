@@ -220,6 +220,8 @@ class _Step:
 
 def _cut(layer: Layer, heads: slice, weights: Tensor, low: int, high: int) -> Layer:
     """Return the heads of a whole layer that read key/value heads `low` to `high`, with their weights [h, Q, K]."""
+    if heads == slice(0, len(layer.heads)):
+        return replace(layer, weights=weights)
     by_head = ("output", "query", "projection", "projection_factors", "query_weights", "key_weights")
     tensors = {name: getattr(layer, name) for name in by_head}
     cut = {name: tensor[heads] for name, tensor in tensors.items() if tensor is not None}

@@ -290,7 +290,7 @@ def all_finite(numbers: Tensor) -> Tensor:
 def not_finite(site: Site) -> NonFinite:
     """Return the error for an input whose numbers overflow."""
     return NonFinite(
-        f"Layer {site.layer} of the model computes NaN or infinity on this input; its maps would mean nothing."
+        f"Layer {site.layer} of the model computes NaN or infinity on this input, so its maps would be meaningless."
     )
 
 

@@ -228,16 +228,16 @@ def _kind(config: Mapping[str, Any], family: str, whole: str, architectures: str
 def _refuse(config: Mapping[str, Any], family: str, whole: str) -> None:
     """Raise Unsupported for models that take neither a text nor an image cut into patches."""
     if family in AUDIO or whole in AUDIO:
-        raise Unsupported("This model takes sound. Headscope analyses models that take text or images.")
+        raise Unsupported("This model takes audio. Headscope supports models that take text or images.")
     if family in IMAGES:
         raise Unsupported(
-            "This image model does not attend from patch to patch: it has windows, stages or no attention at all. "
-            "Headscope analyses ViT, DeiT, BEiT, DINOv2, DINOv3, and the image towers of CLIP and SigLIP."
+            "This image model does not attend from patch to patch: it uses windows or stages, or has no attention. "
+            "Headscope supports ViT, DeiT, BEiT, DINOv2, DINOv3, and the image towers of CLIP and SigLIP."
         )
     if whole in READERS and config.get("is_encoder_decoder"):
-        raise Unsupported("This model turns images into text, which Headscope can't analyse.")
+        raise Unsupported("This model turns images into text, which Headscope does not support.")
     if whole != family and whole not in READERS | DECODERS | ENCODERS | ENCODER_DECODERS:
-        raise Unsupported("This model pairs images with texts. Load one of its two towers by itself.")
+        raise Unsupported("This model pairs images with texts. Load one of its two towers on its own.")
 
 
 def _pair(config: Mapping[str, Any], family: str) -> dict[str, Tower]:
@@ -298,5 +298,5 @@ def _number(
     value = next((config[name] for name in (*(first or ()), *names) if config.get(name) is not None), default)
     least, most = 0 if default is not None else 1, MOST.get(names, 1_000_000)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UnsafeModel(f"The model's config.json has no usable {names[0]}; it must be a whole number above 0.")
+        raise UnsafeModel(f"The model's config.json has no valid {names[0]}; it must be a positive integer.")
     return value

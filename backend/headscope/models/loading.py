@@ -76,7 +76,7 @@ def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
             module = module.vision_model
         return Model(name or _name(module), module, None, known, processor=_image_processor(beside))
     if known.kind != "encoder-decoder" and "input_ids" not in inspect.signature(module.forward).parameters:
-        raise Unsupported("This model does not take text, and is none of the image models that Headscope analyses.")
+        raise Unsupported("This model does not take text and is not one of the image models that Headscope supports.")
     tokenizer = getattr(beside, "tokenizer", beside)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     slow = backend is not None and not isinstance(backend, Tokenizer)

@@ -122,7 +122,7 @@ class Model:
             if isinstance(known, int) and known > 0:
                 return known
             raise Unsupported(
-                "This model does not read ids of tokens from a vocabulary, so it can't be analysed."
+                "This model does not read token ids from a vocabulary, so it cannot be analysed."
             ) from None
 
     @property

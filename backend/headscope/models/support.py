@@ -22,14 +22,14 @@ from .facts import Facts
 # Need -> why it can't be met: in cross-attention, under a causal mask, and without one.
 CROSS = {
     "same-tokens": "In cross-attention queries and keys are different tokens.",
-    "padding": "Only attention of one text to itself was padded in the published code.",
+    "padding": "The published code pads only self-attention over a single text.",
 }
 CAUSAL = {
-    "bidirectional": "A causal model hides later tokens, and this method would look at them.",
-    "padding": "Only models that see the whole input at once were padded in the published code.",
+    "bidirectional": "This method needs every token, and a causal model masks later ones.",
+    "padding": "The published code pads only bidirectional models.",
 }
 IMAGE = {"padding": "An image always has the same size, so there is nothing to pad."}
-NOT_CAUSAL = {"causal": "Every token of this model sees all others."}
+NOT_CAUSAL = {"causal": "Every token of this model attends to all others."}
 
 # Encoder-decoders whose encoder takes sound: their text is the decoder's.
 LISTENING = frozenset({"whisper"})
