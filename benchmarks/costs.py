@@ -16,7 +16,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 import headscope
 from headscope import LENSES, MEASURES, MECHANISMS
 from headscope.analysis.memory import plan
-from headscope.analysis.reader import Reader
+from headscope.analysis.reader import AnalysisTask, Reader
 from headscope.analysis.request import AnalysisRequest
 from headscope.analysis.result import MemorySink
 from headscope.capture import capture, examine
@@ -126,8 +126,8 @@ def _analysis(
     setting = PassContext(tuple(site.heads for site in chosen), model.width, "self", chosen[0].causal, axes)
 
     def run() -> None:
-        inputs = [(MemorySink(), lambda fraction, stage, detail: None, request.maps)]
-        reader = Reader(request, planned, inputs, tiles=False)  # thumbnails are measured elsewhere
+        # Thumbnails are counted elsewhere.
+        reader = Reader(planned, [AnalysisTask(request, MemorySink(), tiles=False)])
         begin = MECHANISMS[mechanism].begin
         capture(model, encoded, sites, reader.spec(), "self", lambda: begin(request.mechanism, setting))
 

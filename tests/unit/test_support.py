@@ -107,5 +107,5 @@ def test_a_stored_request_names_its_image_only() -> None:
 
 def test_errors_say_what_and_why() -> None:
     """The method's title, then the reason."""
-    with pytest.raises(HeadscopeError, match=r"^Rollout can't be had from this model. In cross-attention"):
+    with pytest.raises(HeadscopeError, match=r"^Rollout is not available for this model. In cross-attention"):
         check_capabilities([LENSES["rollout"]], support.CROSS)

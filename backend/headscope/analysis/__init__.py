@@ -1,1 +1,1 @@
-"""An analysis: what is asked for, whether it fits into memory, the pipeline that computes it, and its result."""
+"""An analysis: its request, the memory it needs, the pipeline that computes it, and its result."""

@@ -1,4 +1,4 @@
-"""Whether an analysis fits, told before it is queued, and what would fit instead. Plain arithmetic on shapes."""
+"""The memory that an analysis needs, from its shapes alone, so that it can be checked before it is queued."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..lenses import LENSES
 from .request import AnalysisRequest
 
 FLOAT = 4
-# Blocks alive at once while a layer is read: scores, weights, one projected map per lens, their scratch.
+# Blocks in memory at once while a layer is read: scores, weights, one projected map per lens, and scratch.
 BLOCKS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What will be computed: layer and head numbers, tokens along both axes, the lenses whose maps are kept, and whether whole layers are needed at once."""
+    """What an analysis computes: layers, heads, tokens along both axes, the lenses whose maps are kept, and whether whole layers are needed at once."""
 
     layers: list[int]
     heads: list[int]
@@ -30,38 +30,38 @@ class MemoryPlan:
     counts: Mapping[int, int]  # heads of every layer
 
     def present(self, layer: int) -> list[int]:
-        """The chosen heads that a layer has."""
+        """Return the selected heads that a layer has."""
         return [head for head in self.heads if head < self.counts[layer]]
 
     def absent(self, layer: int) -> int:
-        """How many of the chosen heads a layer does not have."""
+        """Return how many of the selected heads a layer does not have."""
         return len(self.heads) - len(self.present(layer))
 
     def shape(self, lens: str) -> tuple[int, int, int, int]:
-        """[L, H, Q, K] of a lens' map; H is 1 where it reads whole layers."""
+        """Return the shape [L, H, Q, K] of a lens' map; H is 1 if it reads whole layers."""
         heads = len(self.heads) if LENSES[lens].of == "heads" else 1
         return (len(self.layers), heads, self.queries, self.keys)
 
     @property
     def map_bytes(self) -> int:
-        """Size of the maps that are kept."""
+        """Bytes of the maps that are kept."""
         return sum(prod(self.shape(lens)) for lens in self.kept) * FLOAT
 
     @property
     def work_bytes(self) -> int:
-        """Memory for the layer at work."""
-        one = self.queries * self.keys * FLOAT
-        blocks = BLOCKS * max(min(len(self.heads) * one, BLOCK_BYTES), one)
-        return blocks + (2 * len(self.heads) * one if self.whole else 0)
+        """Bytes in use while a layer is read."""
+        head = self.queries * self.keys * FLOAT
+        blocks = BLOCKS * max(min(len(self.heads) * head, BLOCK_BYTES), head)
+        return blocks + (2 * len(self.heads) * head if self.whole else 0)
 
     @property
     def bytes(self) -> int:
-        """Both together."""
+        """Bytes of both together."""
         return self.map_bytes + self.work_bytes
 
 
 def plan(request: AnalysisRequest, counts: Mapping[int, int], queries: int, keys: int) -> MemoryPlan:
-    """Which heads of which layers; `counts` is the number of heads of every layer that attends. Raises Unknown for a number the model does not have."""
+    """Plan an analysis; `counts` is the number of heads of every layer that attends. Raises Unknown for a layer or head that the model does not have."""
     layers, heads = list(counts), range(max(counts.values()))
     chosen = layers if request.layers is None else request.layers
     if not set(chosen) <= set(layers):
@@ -74,7 +74,7 @@ def plan(request: AnalysisRequest, counts: Mapping[int, int], queries: int, keys
 
 
 def check(planned: MemoryPlan, limit: int) -> None:
-    """Raise BudgetExceeded when the maps kept and the memory at work exceed `limit` bytes, and say what would fit."""
+    """Raise BudgetExceeded, with suggestions that would fit, if an analysis needs more than `limit` bytes."""
     actual = planned.bytes
     if actual <= limit:
         return
@@ -102,12 +102,12 @@ def _cut(planned: MemoryPlan, tokens: int) -> MemoryPlan:
 
 
 def _spans(numbers: Sequence[int]) -> str:
-    """0 to 11, or 3, 7, 11 where there are gaps."""
+    """Return numbers in words: 0 to 11, or 3, 7, 11 if there are gaps."""
     if list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]} to {numbers[-1]}"
     return ", ".join(str(number) for number in numbers)
 
 
 def size(number: int) -> str:
-    """Bytes in words: 91 MB, 1.2 GB."""
+    """Return bytes in words: 91 MB, 1.2 GB."""
     return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.0f} MB"

@@ -1,4 +1,4 @@
-"""The pipeline: model -> tokens -> capture -> lenses -> measures -> sink. One layer's blocks of heads at a time; none outlives its turn."""
+"""The pipeline: model -> tokens -> capture -> lenses -> measures -> sink, one block of one layer's heads at a time."""
 
 from __future__ import annotations
 
@@ -16,28 +16,15 @@ from ..mechanisms.base import PassContext
 from ..models.loading import Model
 from ..models.modules import is_out_of_memory
 from ..models.tokens import Encoded
-from . import memory as budget
-from .reader import Progress, Reader
+from . import memory
+from .reader import AnalysisTask, Progress, Reader
 from .request import TEXT, AnalysisRequest, check_capabilities
 from .result import Array, MapSink, Result
 from .warnings import find_warnings
 
 logger = logging.getLogger("headscope.analysis")
 
-NO_ROOM = "There is not enough memory for this analysis. Ask for fewer tokens or layers."
-
-
-@dataclass(frozen=True)
-class AnalysisTask:
-    """One of the analyses that are run at a time: what is asked, where its maps go, and who hears how far it is (and may raise to stop it).
-
-    Without `tiles` no thumbnails are made.
-    """
-
-    request: AnalysisRequest
-    sink: MapSink
-    progress: Progress = lambda fraction, stage, detail: None
-    tiles: bool = True
+NO_ROOM = "There is not enough memory for this analysis. Analyse fewer tokens or layers."
 
 
 Outcome = Result | Exception
@@ -54,7 +41,7 @@ def run(
 ) -> Result:
     """Analyse one input. `progress(fraction, stage, detail)` is called at every layer and may raise to stop.
 
-    Raises a HeadscopeError: see examine, request.check_capabilities, Model.encode, budget.check, capture; and OutOfMemory.
+    Raises OutOfMemory, and the errors of examine, check_capabilities, Model.encode, memory.check and capture.
     """
     (outcome,) = run_many(model, [AnalysisTask(request, sink, progress)], limit=limit, keep_logits=keep_logits)
     if isinstance(outcome, Exception):
@@ -64,136 +51,129 @@ def run(
 
 def run_many(
     model: Model,
-    several: Sequence[AnalysisTask],
+    tasks: Sequence[AnalysisTask],
     *,
     limit: int | None = None,
     keep_logits: bool = False,
     on_pass: Callable[[], None] = lambda: None,
 ) -> list[Outcome]:
-    """Analyse several inputs: what comes of each, in their order. What goes wrong with one is its outcome, and the others do not notice.
+    """Analyse several inputs and return each one's result or error, in order. An error of one input does not affect the others.
 
-    Those of one recipe that have equally many tokens go through the model in one forward pass, where that is proven to change nothing; all else is done
-    for each by itself, so that a result differs by rounding only (1e-5) from the one that `run` gives. `limit` bytes hold for each, and for the work on
-    all that are in a pass. What is not among INPUT_ERRORS is raised, and ends all of them. `on_pass` is called after every forward pass that gave a result.
+    Inputs with the same recipe and equally many tokens share a forward pass if the model allows it (see batches_exactly); everything else is done for each
+    input by itself, so results differ from those of `run` by rounding only (1e-5). `limit` in bytes applies to each input, and to the memory in use for all
+    inputs of a pass. Errors other than INPUT_ERRORS are raised and end all of them. `on_pass` is called after every forward pass that gave a result.
     """
     outcomes: dict[int, Outcome] = {}
-    groups: dict[Any, dict[int, _Ready]] = {}
+    groups: dict[Any, dict[int, _Prepared]] = {}
     recipes = _Recipes(model)
-    for place, asked in enumerate(several):
-        ready = _prepared(model, recipes, asked, limit)
-        if isinstance(ready, Exception):
-            outcomes[place] = ready
+    for place, task in enumerate(tasks):
+        prepared = _prepare(model, recipes, task, limit)
+        if isinstance(prepared, Exception):
+            outcomes[place] = prepared
         else:
-            name = ready.recipe.name
-            alike = (name, len(ready.encoded.tokens), asked.tiles) if name else place
-            groups.setdefault(alike, {})[place] = ready
+            name = prepared.recipe.name
+            key = (name, len(prepared.encoded.tokens), task.tiles) if name else place
+            groups.setdefault(key, {})[place] = prepared
     for members in groups.values():
         places, group = list(members), list(members.values())
-        most = _most(model, group, limit)
-        for low in range(0, len(group), most):
-            done = _analysed(model, group[low : low + most], keep_logits, on_pass)
-            outcomes.update(zip(places[low : low + most], done, strict=True))
-    return [outcomes[place] for place in range(len(several))]
+        size = _largest_pass(model, group, limit)
+        for low in range(0, len(group), size):
+            done = _analyse(model, group[low : low + size], keep_logits, on_pass)
+            outcomes.update(zip(places[low : low + size], done, strict=True))
+    return [outcomes[place] for place in range(len(tasks))]
 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """What analyses have in common that differ in their input only. `name` is empty where each has to go alone."""
+    """What analyses share that differ only in their input. `name` is empty if each needs a pass of its own."""
 
     name: str
     mechanism: Any
     sites: AttentionSites
-    chosen: tuple[Site, ...]
+    chosen: tuple[Site, ...]  # of the requested kind
     missing: dict[str, str]
-    heads: Mapping[int, int]  # of every layer that attends
-
-    def of(self, request: AnalysisRequest) -> AnalysisRequest:
-        """The request with the mechanism that holds for it."""
-        return request if request.mechanism else request.model_copy(update={"mechanism": self.mechanism})
 
 
 class _Recipes:
-    """The recipes of several analyses by a model: each made, and checked, once for all that share their parts, as the inputs of a study do."""
+    """A cache of recipes: the inputs of a study share one, which is made and checked once."""
 
     def __init__(self, model: Model) -> None:
         self._model, self._known = model, dict[tuple[int, ...], _Recipe]()
 
     def of(self, request: AnalysisRequest) -> _Recipe:
-        """Raises what is wrong with it: see examine and request.check_capabilities."""
+        """Return the recipe of a request. Raises the errors of examine and check_capabilities."""
         parts = tuple([id(value) for name, value in request if name not in TEXT])
         if parts not in self._known:
-            self._known[parts] = self._made(request.settled(self._model.facts.mechanism))
+            self._known[parts] = self._make(request.settled(self._model.facts.mechanism))
         return self._known[parts]
 
-    def _made(self, request: AnalysisRequest) -> _Recipe:
+    def _make(self, request: AnalysisRequest) -> _Recipe:
         sites = examine(self._model, request.dtype)
         chosen, missing = sites.of(request.kind), {**sites.missing(request.kind), **self._model.missing}
         check_capabilities(request.methods, missing)
-        heads = {site.layer: site.heads for site in chosen}
-        return _Recipe(request.recipe(""), request.mechanism, sites, chosen, missing, heads)
+        return _Recipe(request.recipe(""), request.mechanism, sites, chosen, missing)
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """An analysis that can be run: its tokens, its plan, and what its mechanism may know."""
+class _Prepared:
+    """An analysis that is ready to run: its task with the mechanism filled in, its tokens, its memory plan and its mechanism's setting."""
 
-    asked: AnalysisTask
+    task: AnalysisTask
     recipe: _Recipe
     encoded: Encoded
-    planned: budget.MemoryPlan
+    plan: memory.MemoryPlan
     setting: PassContext
-    trained: Mapping[str, Any]  # the mechanism that the model was trained with
-    seconds: float  # that it took to get here
+    seconds: float  # spent on preparation
 
 
-def _prepared(model: Model, recipes: _Recipes, asked: AnalysisTask, limit: int | None) -> _Ready | Exception:
-    """The input as tokens, and whether what is asked can be had and fits; else what is wrong."""
+def _prepare(model: Model, recipes: _Recipes, task: AnalysisTask, limit: int | None) -> _Prepared | Exception:
+    """Tokenize the input and check that the analysis is possible and fits; return the error if not."""
     started = time.perf_counter()
     try:
-        recipe = recipes.of(asked.request)
-        asked = replace(asked, request=recipe.of(asked.request))
-        encoded, first = model.encode(**asked.request.input), recipe.chosen[0]
-        axes, heads = encoded.axes(first.kind), recipe.heads
-        planned = budget.plan(asked.request, heads, len(axes.queries), len(axes.keys))
+        recipe = recipes.of(task.request)
+        if task.request.mechanism is None:
+            task = replace(task, request=task.request.model_copy(update={"mechanism": recipe.mechanism}))
+        encoded, first = model.encode(**task.request.input), recipe.chosen[0]
+        axes, heads = encoded.axes(first.kind), {site.layer: site.heads for site in recipe.chosen}
+        plan = memory.plan(task.request, heads, len(axes.queries), len(axes.keys))
         if limit is not None:
-            budget.check(planned, limit)
-        asked.progress(0.0, "forward", f"layer 1 of {recipe.chosen[-1].layer + 1}")
-        numbers = tuple(heads)
+            memory.check(plan, limit)
+        task.progress(0.0, "forward", f"layer 1 of {recipe.chosen[-1].layer + 1}")
+        layers = tuple(heads)
         setting = PassContext(
-            tuple(heads.values()), model.width, first.kind, first.causal, axes, numbers, model.vectors
+            tuple(heads.values()), model.width, first.kind, first.causal, axes, layers, model.vectors
         )
-        seconds = time.perf_counter() - started
-        return _Ready(asked, recipe, encoded, planned, setting, model.facts.mechanism, seconds)
+        return _Prepared(task, recipe, encoded, plan, setting, time.perf_counter() - started)
     except INPUT_ERRORS as error:
         return error
 
 
-def _most(model: Model, group: Sequence[_Ready], limit: int | None) -> int:
-    """How many of the group may go through the model at once."""
-    if len(group) == 1 or not batches_exactly(model, group[0].asked.request.dtype):
+def _largest_pass(model: Model, group: Sequence[_Prepared], limit: int | None) -> int:
+    """Return how many inputs of the group may share a forward pass."""
+    if len(group) == 1 or not batches_exactly(model, group[0].task.request.dtype):
         return 1
-    return len(group) if limit is None else max(1, limit // group[0].planned.work_bytes)
+    return len(group) if limit is None else max(1, limit // group[0].plan.work_bytes)
 
 
-def _analysed(model: Model, group: Sequence[_Ready], keep_logits: bool, on_pass: Callable[[], None]) -> list[Outcome]:
-    """What comes of each. A pass of several that fails as a whole, for lack of memory for instance, is run again in halves."""
-    outcomes = _attempt(model, group, keep_logits, on_pass)
+def _analyse(model: Model, group: Sequence[_Prepared], keep_logits: bool, on_pass: Callable[[], None]) -> list[Outcome]:
+    """Return the outcome of each input. If a pass of several fails as a whole, such as for lack of memory, its halves are run."""
+    outcomes = _try_pass(model, group, keep_logits, on_pass)
     if outcomes is None:  # by now the error is gone, and with it the tensors that it held
         half = len(group) // 2
         parts = (group[:half], group[half:])
-        outcomes = [outcome for part in parts for outcome in _analysed(model, part, keep_logits, on_pass)]
+        outcomes = [outcome for part in parts for outcome in _analyse(model, part, keep_logits, on_pass)]
     return outcomes
 
 
-def _attempt(
-    model: Model, group: Sequence[_Ready], keep_logits: bool, on_pass: Callable[[], None]
+def _try_pass(
+    model: Model, group: Sequence[_Prepared], keep_logits: bool, on_pass: Callable[[], None]
 ) -> list[Outcome] | None:
-    """What comes of each after one forward pass; None if the pass of several failed."""
+    """Run one forward pass and return the outcome of each input, None if a pass of several failed."""
     try:
-        outcomes = _pass(model, group, keep_logits)
+        outcomes = _run_pass(model, group, keep_logits)
     except INPUT_ERRORS as error:
         if len(group) > 1:
-            logger.warning("a pass of %d inputs ended with %s; they go in halves", len(group), type(error).__name__)
+            logger.warning("a pass of %d inputs failed with %s, retrying in halves", len(group), type(error).__name__)
             return None
         return [OutOfMemory(NO_ROOM) if is_out_of_memory(error) else error]
     if any(isinstance(outcome, Result) for outcome in outcomes):
@@ -201,50 +181,55 @@ def _attempt(
     return outcomes
 
 
-def _pass(model: Model, group: Sequence[_Ready], keep_logits: bool) -> list[Outcome]:
+def _run_pass(model: Model, group: Sequence[_Prepared], keep_logits: bool) -> list[Outcome]:
     started, first = time.perf_counter(), group[0]
-    request, asked = first.asked.request, [one.asked for one in group]
-    places = [(one.sink, one.progress, one.request.maps) for one in asked]
-    reader = Reader(request, first.planned, places, tiles=first.asked.tiles)
-    mechanism = MECHANISMS[request.mechanism.name]
+    request, mechanism = first.task.request, MECHANISMS[first.task.request.mechanism.name]
+    reader = Reader(first.plan, [one.task for one in group])
     inputs = [
-        ModelInput(one.encoded, reader.spec(number), partial(mechanism.begin, one.asked.request.mechanism, one.setting))
+        ModelInput(one.encoded, reader.spec(number), partial(mechanism.begin, one.task.request.mechanism, one.setting))
         for number, one in enumerate(group)
     ]
     with model.lock, model.using(request.dtype):
         output, failures = capture_many(model, inputs, first.recipe.sites, request.kind, reader.read_batch)
     seconds = {"lenses": reader.reading_s, "write": reader.writing_s}
     seconds = {"forward": time.perf_counter() - started - sum(seconds.values()), **seconds}
-    seconds |= {f"lens/{name}": taken for name, taken in reader.lens_s.items()}
-    shares = {name: taken / len(group) for name, taken in seconds.items()}
+    seconds |= {f"lens/{name}": spent for name, spent in reader.lens_s.items()}
+    shares = {name: spent / len(group) for name, spent in seconds.items()}
     outcomes = list[Outcome]()
     for number, (one, failed) in enumerate(zip(group, failures, strict=True)):
         if failed is None:
             logits = _logits(output, number) if keep_logits else None
-            outcomes.append(_finished(one, reader, number, shares, logits))
+            outcomes.append(_finish(one, model.facts.mechanism, reader, number, shares, logits))
         else:
             outcomes.append(failed)
     return outcomes
 
 
-def _finished(one: _Ready, reader: Reader, number: int, shares: dict[str, float], logits: Array | None) -> Result:
-    """The result of one input, with its share of the pass in seconds."""
+def _finish(
+    one: _Prepared,
+    trained: Mapping[str, Any],
+    reader: Reader,
+    number: int,
+    shares: Mapping[str, float],
+    logits: Array | None,
+) -> Result:
+    """Return the result of one input, with its share of the pass in seconds."""
     encoded, setting = one.encoded, one.setting
     axes = (setting.axes.queries, setting.axes.keys)
-    result = reader.result(one.asked.request, setting.kind, *axes, one.recipe.chosen[0].width, number)
-    result.warnings = [*encoded.warnings, *find_warnings(result, one.recipe.missing, one.trained)]
+    result = reader.result(one.task.request, setting.kind, *axes, one.recipe.chosen[0].width, number)
+    result.warnings = [*encoded.warnings, *find_warnings(result, one.recipe.missing, trained)]
     result.full_text, result.target_text = encoded.text, encoded.target_text
     result.generated, result.grid, result.picture = encoded.generated, encoded.grid, encoded.picture
     result.logits = logits
     seconds = {**shares, "forward": one.seconds + shares["forward"]}
     seconds["total"] = sum(seconds[name] for name in ("forward", "lenses", "write"))
-    result.timing_ms = {name: round(taken * 1e3, 1) for name, taken in seconds.items()}
+    result.timing_ms = {name: round(spent * 1e3, 1) for name, spent in seconds.items()}
     return result
 
 
 def _logits(output: Any, row: int) -> Array:
     if not hasattr(output, "logits"):
-        raise Unsupported("This model has no head that gives logits. Load it with one, or leave keep_logits out.")
+        raise Unsupported("This model has no head that returns logits. Load it with one, or omit keep_logits.")
     found: Array = output.logits[row].float().cpu().numpy()
     return found
 

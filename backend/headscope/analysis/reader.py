@@ -1,4 +1,4 @@
-"""Reads what the capture hands on: lenses and measures, block by block and layer by layer; maps go to sinks, what is small is kept."""
+"""The reader of captured layers: applies lenses and measures, sends maps to sinks, and keeps the small arrays."""
 
 from __future__ import annotations
 
@@ -24,52 +24,55 @@ from .request import AnalysisRequest
 from .result import Array, MapSink, Result
 
 TILE = 32
-ROUNDING = 1e-5  # of the sum of a row of weights
+ROUNDING = 1e-5  # largest deviation of a row's sum from 1
 
 Progress = Callable[[float, str, str], None]
 Readings = dict[str, Reading]
-# What is kept: group (measure, note or tile), name, and lens or part.
+# An array that is kept: group (measure, note or tile), name, and lens or part.
 Key = tuple[str, str, str]
-# Inputs of a pass, by their places in what was computed together.
+# Inputs of a batch, by their index in it.
 Places = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Maps:
-    """Blocks of maps that go to the sinks: lens -> [B, h, Q, K], which start at (place, head) of the selection."""
+@dataclass(frozen=True)
+class AnalysisTask:
+    """An analysis to run: its request, the sink for its maps, a progress callback (which may raise to stop it), and whether thumbnails are made."""
 
-    place: int
+    request: AnalysisRequest
+    sink: MapSink
+    progress: Progress = lambda fraction, stage, detail: None
+    tiles: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _MapBlocks:
+    """Blocks of maps for the sinks: lens -> [B, h, Q, K], starting at (layer, head) of the selection."""
+
+    layer: int
     head: int
     blocks: dict[str, torch.Tensor]
 
 
 class Reader:
-    """Gets every block of heads, and every layer, of the inputs of one pass, reads it through the lenses, and keeps what is small.
+    """Reads the blocks of heads, and the layers, of all inputs of a pass through the lenses and measures.
 
-    The inputs go by their numbers. They have one recipe, and one plan but for whether maps are kept; each has a sink for its maps, somebody who hears how far it
-    is, and says whether its maps are kept. `tiles` says whether thumbnails are made.
+    The inputs are numbered in order of `tasks`. They share a recipe, a plan and `tiles`, but not whether maps are kept.
     """
 
-    def __init__(
-        self,
-        request: AnalysisRequest,
-        planned: MemoryPlan,
-        inputs: Sequence[tuple[MapSink, Progress, bool]],
-        *,
-        tiles: bool = True,
-    ) -> None:
-        self._request, self._plan, self._inputs = request, planned, inputs
+    def __init__(self, plan: MemoryPlan, tasks: Sequence[AnalysisTask]) -> None:
+        request = tasks[0].request
+        self._request, self._plan, self._tasks = request, plan, tasks
         self._opened = set[int]()
         self._lenses = request.readings
         self._measures = {choice.name: choice for choice in request.measures}
-        self._shown = frozenset(request.lens_names if tiles else ())
-        self._written = frozenset(number for number, (_, _, kept) in enumerate(inputs) if kept)
+        self._shown = frozenset(request.lens_names if tasks[0].tiles else ())
+        self._written = frozenset(number for number, task in enumerate(tasks) if task.request.maps)
         self._kept = request.lens_names if self._written else []
-        self._heads = frozenset(planned.heads)
-        self._place = {layer: place for place, layer in enumerate(planned.layers)}
-        self._last = max(planned.layers)
+        self._heads = frozenset(plan.heads)
+        self._place = {layer: place for place, layer in enumerate(plan.layers)}
+        self._last = max(plan.layers)
         self._arrays: dict[Key, Array] = {}  # [B, L, ...]
-        self._keys = np.zeros((len(inputs), len(planned.layers), planned.queries), np.int32)
+        self._keys = np.zeros((len(tasks), len(plan.layers), plan.queries), np.int32)
         self._causal = True
         self._joined: dict[tuple[int, str], torch.Tensor] = {}
         self._alike: dict[tuple[str, Places], list[Places]] = {}
@@ -78,7 +81,7 @@ class Reader:
         self.lens_s = dict[str, float]()  # of reading_s, what each lens took
 
     def spec(self, number: int = 0) -> CaptureSpec:
-        """What the capture shall hand on of an input."""
+        """Return what to capture of an input."""
         methods = self._request.methods
         of_layer = [method for method in methods if getattr(method, "of", "heads") == "layer"]
         needs = frozenset(need for method in methods for need in method.needs)
@@ -89,35 +92,35 @@ class Reader:
     # -- heads ----------------------------------------------------------------------------------------------------------------------------
 
     def read_heads(self, layer: Layer, number: int = 0) -> None:
-        """Read one block of an input's heads and let it go."""
+        """Read one block of an input's heads."""
         self._begin(number, layer.index)
         for maps in self._read(Batch(layer, layer, (layer.axes,), (number,))):
             self._write(number, maps, 0)
 
-    def read_batch(self, together: Batch) -> list[HeadscopeError | None]:
-        """Read the heads of several inputs and let them go -> what went wrong with each."""
-        failures = [_failure(self._begin, number, together.layer.index) for number in together.places]
-        found = list[_Maps]()
-        error = _failure(lambda: found.extend(self._read(together)))
-        for place, number in enumerate(together.places):
-            if error is not None:  # which may be about another input
-                failures[place] = failures[place] or _failure(self.read_heads, together.one(place), number)
+    def read_batch(self, batch: Batch) -> list[HeadscopeError | None]:
+        """Read the heads of several inputs and return the error of each, None where there was none."""
+        failures = [_failure(self._begin, number, batch.layer.index) for number in batch.places]
+        found = list[_MapBlocks]()
+        error = _failure(lambda: found.extend(self._read(batch)))
+        for place, number in enumerate(batch.places):
+            if error is not None:  # possibly the error of another input
+                failures[place] = failures[place] or _failure(self.read_heads, batch.one(place), number)
             for maps in found:
                 failures[place] = failures[place] or _failure(self._write, number, maps, place)
         return failures
 
     def _begin(self, number: int, layer: int) -> None:
-        """Open the sink before the first block, and say how far the input is."""
-        sink, progress, kept = self._inputs[number]
+        """Open the sink before the first block, and report progress."""
+        task = self._tasks[number]
         if number not in self._opened:
             self._opened.add(number)
-            sink.open({lens: self._plan.shape(lens) for lens in self._kept} if kept else {})
-        progress(min(1.0, (layer + 1) / (self._last + 1)), "forward", f"layer {layer + 1} of {self._last + 1}")
+            task.sink.open({lens: self._plan.shape(lens) for lens in self._kept} if number in self._written else {})
+        task.progress(min(1.0, (layer + 1) / (self._last + 1)), "forward", f"layer {layer + 1} of {self._last + 1}")
 
-    def _read(self, together: Batch) -> list[_Maps]:
-        """Keep what measures make of some heads -> what goes to the sinks."""
-        place = self._place.get(together.layer.index)
-        chosen = together.select(self._heads) if place is not None else None
+    def _read(self, batch: Batch) -> list[_MapBlocks]:
+        """Read a batch of heads, keep the measures, and return the maps for the sinks."""
+        place = self._place.get(batch.layer.index)
+        chosen = batch.select(self._heads) if place is not None else None
         if place is None or chosen is None:
             return []
         started = time.perf_counter()
@@ -125,7 +128,7 @@ class Reader:
         self._keys[list(chosen.places), place] = block.keys.counts(*block.weights.shape[1:]).cpu().numpy()
         self._causal &= block.keys.rule == "prefix"
         readings = {
-            name: self._through(name, block, params)
+            name: self._apply(name, block, params)
             for name, params in self._lenses.items()
             if LENSES[name].of == "heads"
         }
@@ -134,64 +137,64 @@ class Reader:
         self.reading_s += time.perf_counter() - started
         return self._maps(chosen, readings, place, head)
 
-    def _through(self, name: str, layer: Layer, params: Any) -> Reading:
-        """A layer read through a lens; how long that took is added up."""
+    def _apply(self, name: str, layer: Layer, params: Any) -> Reading:
+        """Read a layer through a lens, and time it."""
         started = time.perf_counter()
         reading = LENSES[name].read(layer, params)
         self.lens_s[name] = self.lens_s.get(name, 0.0) + time.perf_counter() - started
         return reading
 
-    def _measured(self, together: Batch, readings: Readings) -> Iterator[tuple[Key, torch.Tensor]]:
-        """What measures of heads give, [B h, ...] each. Inputs that are alike in what a measure looks at are computed at once, others one by one."""
-        size, twins = len(together.places), _twins(readings)
-        parts = cache(lambda places: (self._some(together, places), _part(readings, size, places)))
+    def _measured(self, batch: Batch, readings: Readings) -> Iterator[tuple[Key, torch.Tensor]]:
+        """Compute the measures of heads, [B h, ...] each. Inputs whose tokens look the same to a measure are computed at once."""
+        size, same = len(batch.places), _same_as_weights(readings)
+        parts = cache(lambda places: (self._some(batch, places), _part(readings, size, places)))
         for name, params in self._measures.items():
             measure, known = MEASURES[name], dict[str, torch.Tensor]()
             for lens in measure.lenses if measure.of == "heads" else ():
                 if lens not in readings:
                     continue
-                if twins.get(lens) in known:
-                    known[lens] = known[twins[lens]]
+                if same.get(lens) in known:
+                    known[lens] = known[same[lens]]
                 else:
-                    groups = self._groups(name, together)
+                    groups = self._groups(name, batch)
                     found = [measure.compute(layer, lens, of, params) for layer, of in map(parts, groups)]
                     known[lens] = _in_order(found, groups)
                 yield ("measure", name, lens), known[lens]
 
-    def _some(self, together: Batch, places: Places) -> Layer:
-        """The heads of some inputs, with the tokens of each."""
-        numbers = tuple([together.places[place] for place in places])
+    def _some(self, batch: Batch, places: Places) -> Layer:
+        """Return the heads of some inputs, with the tokens of each."""
+        numbers = tuple([batch.places[place] for place in places])
         if numbers not in self._tokens:
-            self._tokens[numbers] = BatchTokens(tuple([together.axes[place] for place in places]))
-        return replace(together.some(places), inputs=self._tokens[numbers])
+            self._tokens[numbers] = BatchTokens(tuple([batch.axes[place] for place in places]))
+        return replace(batch.some(places), inputs=self._tokens[numbers])
 
-    def _groups(self, name: str, together: Batch) -> list[Places]:
-        """The inputs in groups that are alike in what a measure of heads looks at beside the maps."""
-        key = (name, together.places)
+    def _groups(self, name: str, batch: Batch) -> list[Places]:
+        """Return the inputs in groups whose tokens look the same to a measure."""
+        key = (name, batch.places)
         if key not in self._alike:
             looks, params, marks = MEASURES[name].looks, self._measures[name], dict[Any, list[int]]()
-            for place, axes in enumerate(together.axes):
+            for place, axes in enumerate(batch.axes):
                 tokens = axes.keys if axes.queries is axes.keys else (*axes.queries, *axes.keys)
                 mark = place if looks is None else tuple([looks(token, params) for token in tokens])
                 marks.setdefault(mark, []).append(place)
             self._alike[key] = [tuple(places) for places in marks.values()]
         return self._alike[key]
 
-    def _maps(self, together: Batch, readings: Readings, place: int, head: int) -> list[_Maps]:
-        """The maps that go to the sinks; with them, after the last head that a layer has, those of the heads that it does not have."""
-        size, index = len(together.places), together.layer.index
+    def _maps(self, batch: Batch, readings: Readings, place: int, head: int) -> list[_MapBlocks]:
+        """Return the maps for the sinks; after a layer's last head, also empty ones for the selected heads that it does not have."""
+        size, index = len(batch.places), batch.layer.index
         found = {name: by_input(reading.map, size) for name, reading in readings.items() if name in self._kept}
-        maps = [_Maps(place, head, found)]
-        absent = self._plan.absent(index) if together.layer.heads[-1] == self._plan.present(index)[-1] else 0
+        maps = [_MapBlocks(place, head, found)]
+        absent = self._plan.absent(index) if batch.layer.heads[-1] == self._plan.present(index)[-1] else 0
         if absent:
-            empty = torch.full((size, absent, *together.layer.weights.shape[1:]), torch.nan)
-            maps.append(_Maps(place, len(self._plan.heads) - absent, dict.fromkeys(found, empty)))
+            empty = torch.full((size, absent, *batch.layer.weights.shape[1:]), torch.nan)
+            maps.append(_MapBlocks(place, len(self._plan.heads) - absent, dict.fromkeys(found, empty)))
         return maps
 
     # -- whole layers ---------------------------------------------------------------------------------------------------------------------
 
     def read_layer(self, layer: Layer, number: int = 0) -> None:
-        """Read a whole layer of an input and let it go. Lenses that join layers read those that were not chosen, too."""
+        """Read a whole layer of an input. Lenses that join layers also read layers that are not selected."""
         place = self._place.get(layer.index)
         if layer.index > self._last:
             return
@@ -200,17 +203,17 @@ class Reader:
         for name, params in self._lenses.items():
             join = LENSES[name].joining(params)
             if LENSES[name].of == "layer" and (place is not None or join is not None):
-                readings[name] = self._join(number, name, self._through(name, layer, params), join)
+                readings[name] = self._join(number, name, self._apply(name, layer, params), join)
         if place is not None:
             for key, values in (*self._notes(readings), *self._measured_layer(layer, readings)):
                 self._keep(key, values, (number,), place, 0)
         self.reading_s += time.perf_counter() - started
         if place is not None:
             found = {name: reading.map[None] for name, reading in readings.items() if name in self._kept}
-            self._write(number, _Maps(place, 0, found), 0)
+            self._write(number, _MapBlocks(place, 0, found), 0)
 
     def _join(self, number: int, name: str, reading: Reading, join: Any) -> Reading:
-        """The reading of a layer joined with those before, for a lens that joins layers."""
+        """Join the reading of a layer with those before, for a lens that joins layers."""
         if join is None:
             return reading
         before = self._joined.get((number, name))
@@ -222,7 +225,7 @@ class Reader:
         return reading
 
     def _measured_layer(self, layer: Layer, readings: Readings) -> Iterator[tuple[Key, torch.Tensor]]:
-        """What measures of whole layers give."""
+        """Compute the measures of a whole layer."""
         for name, params in self._measures.items():
             measure = MEASURES[name]
             for lens in measure.lenses if measure.of == "layer" else ():
@@ -231,7 +234,7 @@ class Reader:
                     yield ("measure", name, lens), self._chosen(values, measure.shape, layer.index)
 
     def _chosen(self, values: torch.Tensor, shape: str, layer: int) -> torch.Tensor:
-        """Values of all heads of a layer -> those of the chosen heads, along every axis H of `shape`; NaN for heads that the layer does not have."""
+        """Select the chosen heads along every axis H of `shape`; heads that the layer does not have are NaN."""
         present, absent = self._plan.present(layer), self._plan.absent(layer)
         for axis, letter in enumerate(shape.split()[1:]):
             if letter == "H":
@@ -243,7 +246,7 @@ class Reader:
     # -- what is kept ---------------------------------------------------------------------------------------------------------------------
 
     def _notes(self, readings: Readings) -> Iterator[tuple[Key, torch.Tensor]]:
-        """What lenses say about heads beside their maps, and thumbnails."""
+        """Return the notes of lenses about heads (rank, condition, ...), and thumbnails."""
         for name, reading in readings.items():
             if name in self._shown:
                 tiles, scale, offset = quantise(pool(reading.map.nan_to_num(), TILE, reading.signed), reading.signed)
@@ -257,27 +260,27 @@ class Reader:
                     yield ("note", name, note), getattr(reading, note)
 
     def _keep(self, key: Key, values: torch.Tensor, numbers: Places, place: int, head: int) -> None:
-        """Values of blocks of heads, [B h, ...], go to their places in [B, L, H, ...]; those of one input's layer may have any shape."""
+        """Store values of heads [B h, ...], or of one input's layer (any shape), in the array [B, L, H, ...]."""
         block = values.detach().cpu().numpy()
         if block.dtype == np.float64:
             block = block.astype(np.float32)
         group, name, _ = key
         per_head = MEASURES[name].of == "heads" if group == "measure" else LENSES[name].of == "heads"
-        block = block.reshape(len(numbers), -1, *block.shape[1:]) if per_head else block[None]
+        block = block.reshape(len(numbers), -1, *block.shape[1:]) if per_head else block[None]  # [B, h, ...]
         if key not in self._arrays:
             axes = (len(self._plan.heads), *block.shape[2:]) if per_head else block.shape[1:]
             empty = np.nan if block.dtype.kind == "f" else 0
-            self._arrays[key] = np.full((len(self._inputs), len(self._plan.layers), *axes), empty, block.dtype)
+            self._arrays[key] = np.full((len(self._tasks), len(self._plan.layers), *axes), empty, block.dtype)
         heads = (slice(head, head + block.shape[1]),) if per_head else ()
         self._arrays[key][(list(numbers), place, *heads)] = block
 
-    def _write(self, number: int, maps: _Maps, place: int) -> None:
-        """Maps of the input that is at `place` in what was computed together go to its sink, if they are kept."""
+    def _write(self, number: int, maps: _MapBlocks, place: int) -> None:
+        """Write the maps of an input, at index `place` of its batch, to its sink, if they are kept."""
         if number not in self._written:
             return
         started = time.perf_counter()
         for name, block in maps.blocks.items():
-            self._inputs[number][0].write(name, maps.place, maps.head, block[place].cpu().numpy())
+            self._tasks[number].sink.write(name, maps.layer, maps.head, block[place].cpu().numpy())
         self.writing_s += time.perf_counter() - started
 
     def result(
@@ -289,7 +292,7 @@ class Reader:
         head_width: int,
         number: int = 0,
     ) -> Result:
-        """Everything kept of an input, as the result of its request."""
+        """Return everything kept of an input as the result of its request."""
         grouped: dict[str, dict[str, dict[str, Array]]] = {"tile": {}, "measure": {}, "note": {}}
         for (group, name, lens), values in self._arrays.items():
             grouped[group].setdefault(name, {})[lens] = values[number]
@@ -301,7 +304,7 @@ class Reader:
 
 
 def _failure(work: Callable[..., None], *arguments: Any) -> HeadscopeError | None:
-    """What went wrong with an input's own part of the work."""
+    """Call a function and return its HeadscopeError, None if there was none."""
     try:
         work(*arguments)
     except HeadscopeError as error:
@@ -311,31 +314,31 @@ def _failure(work: Callable[..., None], *arguments: Any) -> HeadscopeError | Non
 
 
 def _part(readings: Readings, size: int, places: Places) -> Readings:
-    """What the readings of `size` inputs say of some of them."""
+    """Select some of the `size` inputs of the readings."""
     if len(places) == size:
         return readings
-    return {name: _of(reading, size, places) for name, reading in readings.items()}
+    return {name: _part_of(reading, size, places) for name, reading in readings.items()}
 
 
-def _twins(readings: Readings) -> dict[str, str]:
-    """Lens -> `weights`, where its map is the weights themselves and their rows sum to 1: what is said of one is then said of the other, whatever it is divided by."""
+def _same_as_weights(readings: Readings) -> dict[str, str]:
+    """Return lens -> "weights" for lenses whose map is the weights themselves with rows that sum to 1: their measures are the same."""
     weights = readings.get("weights")
-    same = [name for name, reading in readings.items() if weights is not None and reading.map is weights.map]
-    if weights is None or len(same) < 2 or float((weights.row_sums() - 1).abs().max()) > ROUNDING:
+    equal = [name for name, reading in readings.items() if weights is not None and reading.map is weights.map]
+    if weights is None or len(equal) < 2 or float((weights.row_sums() - 1).abs().max()) > ROUNDING:
         return {}
-    return dict.fromkeys(same, "weights")
+    return dict.fromkeys(equal, "weights")
 
 
-def _of(reading: Reading, size: int, places: Places) -> Reading:
+def _part_of(reading: Reading, size: int, places: Places) -> Reading:
     tensors = {one.name: getattr(reading, one.name) for one in fields(reading) if one.init and one.name != "signed"}
     parts: dict[str, Any] = {name: part(one, size, places) for name, one in tensors.items() if one is not None}
     return replace(reading, **parts)
 
 
 def _in_order(found: list[torch.Tensor], groups: list[Places]) -> torch.Tensor:
-    """Values [b h, ...] of every group of b inputs -> values of all inputs in order, [B h, ...]."""
+    """Put the values [b h, ...] of groups of b inputs into the order of the inputs, [B h, ...]."""
     if len(groups) == 1:
         return found[0]
     values = torch.cat([by_input(one, len(group)) for one, group in zip(found, groups, strict=True)])
     order = torch.tensor([place for group in groups for place in group], device=values.device)
-    return values[order.argsort()].flatten(0, 1)
+    return values[order.argsort()].flatten(0, 1)  # [B, h, ...] -> [B h, ...]

@@ -1,4 +1,4 @@
-"""What can be asked for: one input through one model, read through some lenses. Its content is its name."""
+"""The request for an analysis: one input, one model, and how to read it. Its content determines its id."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, reduce
+from importlib.metadata import version
 from operator import or_
 from typing import Annotated, Any, Literal, Self
 
@@ -30,14 +31,14 @@ from ..measures import MEASURES
 from ..mechanisms import MECHANISMS
 from ..models.generation import Generate
 
-# Raised whenever the same request would give other numbers than before.
+# Increased whenever the same request would give other numbers than before.
 SCHEMA = 1
-# What stands in place of an image that is stored already: this, and the image's SHA-256.
+# Prefix of the SHA-256 that refers to an image that is already stored.
 STORED_IMAGE = "sha256:"
-# The fields that hold the input; the others say what is done with it.
+# Fields that hold the input; the others say what is done with it.
 TEXT = frozenset({"text", "text_pair", "token_ids", "pos", "labels"})
 INPUT = {*TEXT, "target_ids", "image"}
-# Needs of methods that run the input, or a layer, once more by itself.
+# Capabilities needed by methods that run the input, or a layer, again on its own.
 ALONE = frozenset({"replay", "padding"})
 
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -46,7 +47,7 @@ Tag = Annotated[str, StringConstraints(max_length=100)]
 
 
 def _choice(declaration: Declaration) -> type[BaseModel]:
-    """A method's parameters, and its name to choose it by."""
+    """Create the model of a method's parameters with its name as discriminator."""
     return create_model(
         "".join(part.title() for part in re.split("[-_]", declaration.name)) + "Choice",
         __base__=declaration.params,
@@ -55,7 +56,7 @@ def _choice(declaration: Declaration) -> type[BaseModel]:
 
 
 def _choices(what: str, known: Mapping[str, Declaration]) -> Any:
-    """The type of a choice among methods: an object with its name and parameters, or the bare name for the default parameters."""
+    """Create the type of a choice among methods: an object with name and parameters, or the bare name for default parameters."""
 
     def named(value: object) -> object:
         name = value.get("name") if isinstance(value, dict) else getattr(value, "name", value)
@@ -74,7 +75,7 @@ def _choices(what: str, known: Mapping[str, Declaration]) -> Any:
 
 POINTERS = {"mechanism": "/mechanism", "lens": "/lenses", "measure": "/measures"}
 MechanismChoice: Any = _choices("mechanism", MECHANISMS)
-# None stands for the one that the model was trained with.
+# None means the one that the model was trained with.
 MechanismWish: Any = MechanismChoice | None
 _MECHANISM: TypeAdapter[Any] = TypeAdapter(MechanismChoice)
 LensChoice: Any = _choices("lens", LENSES)
@@ -170,23 +171,23 @@ class AnalysisRequest(BaseModel):
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if sum(given is not None for given in (self.text, self.token_ids, self.image)) != 1:
-            raise InvalidRequest("Give a text, token_ids or an image: one of them.", pointer="/text")
+            raise InvalidRequest("Give exactly one of text, token_ids and image.", pointer="/text")
         if self.text_pair is not None and self.text is None:
-            raise InvalidRequest("A second text needs a first one.", pointer="/text_pair")
+            raise InvalidRequest("text_pair needs a text.", pointer="/text_pair")
         if self.target_ids is not None and self.token_ids is None:
-            raise InvalidRequest("target_ids go with token_ids.", pointer="/target_ids")
+            raise InvalidRequest("target_ids need token_ids.", pointer="/target_ids")
         if not self.lenses and not self.measures:
-            raise InvalidRequest("Ask for at least one lens or measure.", pointer="/lenses")
+            raise InvalidRequest("Request at least one lens or measure.", pointer="/lenses")
         if self.dtype in ("bfloat16", "float16") and any("values" in one.needs for one in self._readers):
             raise Unsupported(
-                'Lenses and measures that look at the values need them in float32 or wider. Ask for dtype "float32".',
+                'Lenses and measures that read the values need float32 or float64. Set dtype to "float32".',
                 pointer="/dtype",
             )
         return self
 
     @property
     def input(self) -> dict[str, Any]:
-        """What Model.encode takes."""
+        """The arguments of Model.encode."""
         names = (
             "text",
             "text_pair",
@@ -203,7 +204,7 @@ class AnalysisRequest(BaseModel):
 
     @property
     def record(self) -> dict[str, Any]:
-        """The request as plain JSON to keep beside its result: an image is named by its SHA-256 only."""
+        """The request as plain JSON to store with its result; an image is replaced by its SHA-256."""
         described = self.model_dump()
         if self.image is not None and not self.image.startswith(STORED_IMAGE):
             described["image"] = f"{STORED_IMAGE}{hashlib.sha256(self.image.encode()).hexdigest()}"
@@ -211,22 +212,20 @@ class AnalysisRequest(BaseModel):
 
     @property
     def lens_names(self) -> list[str]:
-        """Names of the lenses asked for, in the order of LENSES."""
+        """Names of the requested lenses, in the order of LENSES."""
         return [choice.name for choice in self.lenses]
 
     @property
     def measure_names(self) -> list[str]:
-        """Names of the measures asked for, in the order of MEASURES."""
+        """Names of the requested measures, in the order of MEASURES."""
         return [choice.name for choice in self.measures]
 
     @property
     def readings(self) -> dict[str, Any]:
-        """The lenses to read, with their parameters: those asked for and those the measures need, in the order of LENSES."""
+        """The lenses to read, with their parameters: the requested ones and those that measures need, in the order of LENSES."""
         chosen = {choice.name: choice for choice in self.lenses}
         needed = {lens for name in self.measure_names for lens in MEASURES[name].reads}
-        for (
-            name
-        ) in self.measure_names:  # about the weights where they can be asked about, else about the first lens that can
+        for name in self.measure_names:  # of the weights if it can read them, else of the first lens that it can
             about = MEASURES[name].lenses
             if "weights" in about or not set(about) & {*chosen, *needed}:
                 needed.add("weights" if "weights" in about else about[0])
@@ -236,7 +235,7 @@ class AnalysisRequest(BaseModel):
 
     @property
     def methods(self) -> list[Declaration]:
-        """Everything that takes part: the mechanism first, if one is named, then lenses and measures."""
+        """All methods involved: the mechanism, if one is named, then lenses and measures."""
         return [*([MECHANISMS[self.mechanism.name]] if self.mechanism else []), *self._readers]
 
     @property
@@ -244,17 +243,17 @@ class AnalysisRequest(BaseModel):
         return [*(LENSES[name] for name in self.readings), *(MEASURES[name] for name in self.measure_names)]
 
     def settled(self, trained: Mapping[str, Any]) -> Self:
-        """The same with the mechanism that the model was `trained` with, where none is named."""
+        """Fill in the mechanism that the model was `trained` with, if none is named."""
         return self if self.mechanism else self.model_copy(update={"mechanism": settled(None, trained)})
 
     def key(self, model_digest: str) -> str:
-        """The analysis' id: 128 bits of SHA-256 over everything that decides its numbers, as 32 hexadecimal digits."""
+        """Return the analysis' id: 128 bits of SHA-256 over everything that determines its numbers, as 32 hexadecimal digits."""
         return self._digest(model_digest, self.model_dump())
 
     def recipe(self, model_digest: str) -> str:
-        """The same of everything but the input and whether its maps are kept. Analyses of one recipe whose inputs are equally long may go through the model in one forward pass.
+        """Return the same hash without the input and `maps`. Analyses with one recipe and equally long inputs may share a forward pass.
 
-        Empty for an analysis that has to go alone: of an image or of two stacks, of a text that the model continues, or with a method that runs its
+        Empty for an analysis that needs its own pass: of an image, of an encoder-decoder, of a text that the model continues, or with a method that runs its
         input again.
         """
         single = (self.image, self.target_ids, self.generate)
@@ -269,7 +268,7 @@ class AnalysisRequest(BaseModel):
 
 
 def settled(mechanism: Any, trained: Mapping[str, Any]) -> Any:
-    """The mechanism that was chosen, or else the one that the model was trained with."""
+    """Return the chosen mechanism, or the one that the model was trained with if it is None."""
     return _MECHANISM.validate_python(dict(trained)) if mechanism is None else mechanism
 
 
@@ -286,9 +285,7 @@ def with_stored_image(request: AnalysisRequest, read: Callable[[str], bytes | No
 
 @cache
 def versions() -> dict[str, Any]:
-    """Whatever else decides the numbers."""
-    from importlib.metadata import version
-
+    """Return the versions that also determine the numbers."""
     return {
         "schema": SCHEMA,
         "headscope": __version__,
@@ -298,27 +295,27 @@ def versions() -> dict[str, Any]:
 
 
 def canonical(what: str, chosen: list[Any], order: list[str]) -> list[Any]:
-    """Without repetitions and in one order; InvalidRequest for one method with two sets of parameters."""
+    """Remove duplicates and sort. Raises InvalidRequest for a method with two sets of parameters."""
     found: dict[str, Any] = {}
     for choice in chosen:
         if found.setdefault(choice.name, choice) != choice:
             raise InvalidRequest(
-                f"{choice.name} is asked for twice, with different parameters.", pointer=POINTERS[what]
+                f"{choice.name} is requested twice, with different parameters.", pointer=POINTERS[what]
             )
     return [found[name] for name in order if name in found]
 
 
 def check_capabilities(methods: list[Declaration], missing: Mapping[str, str]) -> None:
-    """Raise Unsupported, with the reason, for the first method that the model can't carry. `missing` is need -> reason."""
+    """Raise Unsupported, with the reason, for the first method that the model does not support. `missing` is capability -> reason."""
     for method in methods:
         reason = explain_missing(method, missing)
         if reason is not None:
             pointer = POINTERS[type(method).__name__.lower()]
-            raise Unsupported(f"{method.title} can't be had from this model. {reason}", pointer=pointer)
+            raise Unsupported(f"{method.title} is not available for this model. {reason}", pointer=pointer)
 
 
 def explain_missing(method: Declaration, missing: Mapping[str, str]) -> str | None:
-    """Why a model can't carry a method; None if it can. What the lenses that a measure reads need counts, too."""
+    """Return why a model does not support a method, or a lens that it reads; None if it does."""
     reads = [LENSES[name].needs for name in getattr(method, "reads", ())]
     needs = (need for listed in (method.needs, *reads) for need in listed)
     return next((missing[need] for need in needs if need in missing), None)

@@ -1,4 +1,4 @@
-"""What an analysis gives: its maps, which go to a sink as they come, and everything else that is known of it."""
+"""The result of an analysis: maps, which go to a sink as they are computed, and everything else."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ GROUPS = {"tile": "tiles", "measure": "measures", "note": "notes"}
 
 
 class MapSink(Protocol):
-    """Where maps go, block of heads by block of heads, each lens in order of layer and head."""
+    """A destination for maps, which arrive in blocks of heads, each lens in order of layer and head."""
 
     def open(self, shapes: dict[str, Shape]) -> None:
-        """Before the first block: the lenses that are kept and the shape [L, H, Q, K] of each. Again where the analysis starts anew: what was written is void."""
+        """Begin with the shape [L, H, Q, K] of each lens that is kept. If the analysis restarts, this is called again and discards what was written."""
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
-        """A block [h, Q, K] float32 that starts at place (layer, head) of the selection."""
+        """Write a block [h, Q, K] of float32 that starts at (layer, head) of the selection."""
 
 
 class MemorySink:
@@ -37,17 +37,17 @@ class MemorySink:
         self.maps: dict[str, Array] = {}
 
     def open(self, shapes: dict[str, Shape]) -> None:
-        """Room for every map. Allocated by torch: numpy asks for huge pages, which can take several times as long as the analysis."""
+        """Allocate every map, by torch: numpy requests huge pages, which can take several times as long as the analysis."""
         self.maps = {lens: torch.empty(shape, dtype=torch.float32).numpy() for lens, shape in shapes.items()}
 
     def write(self, lens: str, layer: int, head: int, block: Array) -> None:
-        """Copy the block to its place."""
+        """Copy the block into its map."""
         self.maps[lens][layer, head : head + block.shape[0]] = block
 
 
 @dataclass
 class Result:
-    """What an analysis gives beside the maps themselves. `layers` and `heads` name what axes L and H hold."""
+    """Everything about an analysis but the maps themselves. `layers` and `heads` are the indices along axes L and H."""
 
     request: AnalysisRequest
     kind: Kind
@@ -56,7 +56,7 @@ class Result:
     layers: list[int]
     heads: list[int]
     head_width: int
-    keys: Array  # [L, Q] number of keys each query may see
+    keys: Array  # [L, Q] number of keys that each query may attend to
     causal: bool
     shapes: dict[str, Shape] = field(default_factory=dict)  # of every lens that was read
     tiles: dict[str, dict[str, Array]] = field(default_factory=dict)  # lens -> tiles, scale, offset
@@ -67,10 +67,10 @@ class Result:
     warnings: list[ResultWarning] = field(default_factory=list)
     timing_ms: dict[str, float] = field(default_factory=dict)
     logits: Array | None = None
-    full_text: str | None = None  # what offsets of the (encoder's) tokens count in, with what the model wrote
-    target_text: str | None = None  # the same of a decoder beside an encoder
-    generated: int = 0  # tokens at the end that the model wrote
-    grid: Grid | None = None  # how an image became tokens
+    full_text: str | None = None  # the text that token offsets refer to, with what the model generated
+    target_text: str | None = None  # the same for the decoder of an encoder-decoder
+    generated: int = 0  # tokens at the end that the model generated
+    grid: Grid | None = None  # how an image was cut into tokens
     picture: Array | None = None  # uint8 [height, width, 3], the image as the model sees it
 
     @property

@@ -1,28 +1,26 @@
-"""What has to be said next to a result."""
+"""The warnings that come with a result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.attention import ResultWarning
 from ..lenses import LENSES
 from ..mechanisms import MECHANISMS
 from ..models.trained_mechanism import SOFTMAX
+from .result import Array, Result
 
-if TYPE_CHECKING:
-    from .result import Array, Result
-
-# Measures that treat special tokens differently, and are right without them, too.
+# Measures that treat special tokens differently, but are also correct without them.
 BY_KIND = ("frequency", "patterns", "sink")
 
 
 def find_warnings(
     result: Result, missing: dict[str, str], trained: Mapping[str, Any] = SOFTMAX
 ) -> Iterator[ResultWarning]:
-    """About each lens that was asked for: identical to the weights, dependent or ill-conditioned values, rows without a reading; about the weights themselves.
+    """Yield the warnings about a result: its mechanism, each requested lens (identical to the weights, dependent or ill-conditioned values, empty rows), and the weights.
 
-    `trained` is the mechanism that the model was trained with: of one trained with softmax it is no news that another mechanism is a what-if.
+    `trained` is the mechanism that the model was trained with. For a model trained with softmax, another mechanism is obviously a what-if and needs no warning.
     """
     chosen = result.request.mechanism.model_dump()
     if trained["name"] != "softmax" and chosen != trained:
@@ -48,7 +46,7 @@ def find_warnings(
     if "distribution" in missing:
         yield ResultWarning(
             "sink",
-            f"{missing['distribution']} What is missing in a row went to the sink, which is no token.",
+            f"{missing['distribution']} The rest of each row went to the sink, which is not a token.",
             "weights",
         )
     by_kind = [name for name in result.request.measure_names if name in BY_KIND]

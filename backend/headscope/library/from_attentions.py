@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..analysis import memory
-from ..analysis.reader import Reader
+from ..analysis.reader import AnalysisTask, Reader
 from ..analysis.request import check_capabilities
 from ..analysis.result import MemorySink
 from ..analysis.warnings import find_warnings
@@ -108,7 +108,7 @@ def from_attentions(
     planned = memory.plan(request, dict.fromkeys(range(len(given.weights)), heads), queries, keys)
     memory.check(planned, int(psutil.virtual_memory().available * 0.9))
     sink = MemorySink()
-    reader = Reader(request, planned, [(sink, lambda fraction, stage, detail: None, request.maps)])
+    reader = Reader(planned, [AnalysisTask(request, sink)])
     for index, rule in enumerate(rules):
         _feed(_layer(given, index, rule), reader)
     width = given.values[0].shape[-1] if given.values else 0
