@@ -128,7 +128,7 @@ def test_an_adapter_that_comes_later_is_seen() -> None:
 def test_learned_vectors_before_the_input_are_refused() -> None:
     """A prompt-tuned PeftModel computes something else than its model."""
     config = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
-    with pytest.raises(Unsupported, match="learned vectors before the input"):
+    with pytest.raises(Unsupported, match="prepends learned vectors"):
         headscope.load(get_peft_model(MADE["gpt2"](), config))
 
 

@@ -119,7 +119,7 @@ def test_patches() -> None:
 )
 def test_tokens_of_images_as_the_processor_makes_them(processor: dict[str, Any], count: int) -> None:
     """DINOv2 was built for 518 pixels, and its processor makes 224, which is a 28th of the memory for a map."""
-    found = facts.through(read("dinov2", image_size=518, patch_size=14), processor)
+    found = facts.with_processor(read("dinov2", image_size=518, patch_size=14), processor)
     assert found.max_tokens == found.tower("self").max_tokens == count
     assert found.patches is not None
     assert found.patches.tokens == count

@@ -20,6 +20,7 @@ from headscope.analysis.result import MemorySink, Result
 from headscope.capture import batches_exactly, examine
 from headscope.core.attention import Kind
 from headscope.errors import Cancelled, InvalidRequest, NonFinite, OutOfMemory, StorageFull
+from headscope.models.images import pack
 from tests.support.models import wordpiece
 
 from .conftest import TINY
@@ -182,7 +183,7 @@ def test_the_rest_goes_one_by_one(build: Callable[[], Any], kind: Kind, lens: st
     model = headscope.load(build())
     several = []
     for seed in range(3):
-        request = headscope.arguments.request_of(
+        request = headscope.library.arguments.request_of(
             "softmax", [lens], [], model="m", **packed(given_to(model, kind, seed, 9))
         )
         several.append(AnalysisTask(request, MemorySink()))
@@ -194,7 +195,7 @@ def test_the_rest_goes_one_by_one(build: Callable[[], Any], kind: Kind, lens: st
 
 def packed(given: dict[str, Any]) -> dict[str, Any]:
     """With an image as a request carries it."""
-    return {name: headscope.library.pack(value) if name == "image" else value for name, value in given.items()}
+    return {name: pack(value) if name == "image" else value for name, value in given.items()}
 
 
 def test_a_model_that_mixes_its_inputs(minilm: Model) -> None:

@@ -42,7 +42,7 @@ def test_a_folder_without_tokenizer_files_has_no_tokenizer(tmp_path: Path) -> No
     with pytest.raises(Unsupported, match="no complete tokenizer, so it takes no text"):
         headscope.analyze(model, "a text")
     for name in ("special_tokens", "token_types", "special_broadcast", "token_norms", "connections"):
-        with pytest.raises(Unsupported, match="The model has no tokenizer, so which tokens are special"):
+        with pytest.raises(Unsupported, match="The model has no tokenizer, so it is unknown which tokens"):
             headscope.analyze(model, token_ids=IDS, measures=(name,))
 
 
@@ -218,7 +218,7 @@ def test_a_kernel_in_the_configuration(tmp_path: Path, values: dict[str, Any]) -
     """Which transformers would fetch and run, is refused for that reason."""
     folder = tiny_model(tmp_path / "llama", "llama")
     change(folder, **values)
-    with pytest.raises(UnsafeModel, match="names an attention or expert kernel to fetch and run"):
+    with pytest.raises(UnsafeModel, match="names an attention or expert kernel to download and run"):
         headscope.load(folder)
 
 
@@ -268,8 +268,8 @@ def test_prophetnet_returns_no_weights() -> None:
     config = ProphetNetConfig(**shape, **layers, num_decoder_attention_heads=2, max_position_embeddings=64)
     model = headscope.load(ProphetNetForConditionalGeneration(config))
     reasons: dict[Any, str] = {
-        "encoder": "are no weights: entries are negative, or rows sum to more than 1",
-        "cross": "does not return one attention weight for every pair of tokens",
+        "encoder": "are not weights: entries are negative, or rows sum to more than 1",
+        "cross": "does not return an attention weight for every pair of tokens",
     }
     for kind, reason in reasons.items():
         with pytest.raises(ModelNotExact, match=reason):

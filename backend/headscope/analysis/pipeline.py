@@ -140,9 +140,7 @@ def _prepare(model: Model, recipes: _Recipes, task: AnalysisTask, limit: int | N
             memory.check(plan, limit)
         task.progress(0.0, "forward", f"layer 1 of {recipe.chosen[-1].layer + 1}")
         layers = tuple(heads)
-        setting = PassContext(
-            tuple(heads.values()), model.width, first.kind, first.causal, axes, layers, model.vectors
-        )
+        setting = PassContext(tuple(heads.values()), model.width, first.kind, first.causal, axes, layers, model.vectors)
         return _Prepared(task, recipe, encoded, plan, setting, time.perf_counter() - started)
     except INPUT_ERRORS as error:
         return error

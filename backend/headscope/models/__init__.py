@@ -1,1 +1,1 @@
-"""Models: what exists (catalog), where it is safe to read it from (safety), how it becomes a module (loading), text to tokens (tokens)."""
+"""Models: the catalog, safety checks on files, loading, and the encoding of inputs as tokens."""

@@ -1,4 +1,4 @@
-"""What can be loaded and where it is. Knows names, folders and hub ids; imports neither torch nor transformers."""
+"""The catalog of models: names, folders and hub ids. Imports neither torch nor transformers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..core.lazy import LazyModule, huggingface_hub
 from ..errors import CorruptModel, HeadscopeError, InvalidRequest, ModelUnavailable, Unknown
 from ..settings import Settings
 from . import facts, safety, support, trained_mechanism
 
+# Not an attribute of huggingface_hub before it is imported.
+hub_utils = LazyModule("huggingface_hub.utils")
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-# The facts that stand on a model's card, and in the catalogue for models that are not here yet.
+# The facts on a model's card, which the catalogue also has for models that are not downloaded yet.
 CARD = ("family", "kind", "layers", "heads", "head_width", "max_tokens")
 _HERE = Path(__file__).resolve().parent
-NOT_HERE = "Not in this installation. It comes with a clone of the repository; put its folder into a model folder."
+NOT_HERE = "This model is not part of this installation. It comes with a clone of the repository; copy its folder into a model folder."
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A model and where its files are: in `folder`, or still on the hub (folder is None). With neither it is not here, and can't be fetched."""
+    """A model and the location of its files: a local `folder`, or the `hub`. With neither it is not available."""
 
     name: str
     folder: Path | None
@@ -36,11 +39,11 @@ class Located:
 
     @property
     def bytes(self) -> int:
-        """Size of the weights in the folder, 0 without one."""
+        """Size of the weights in the folder, 0 if there is none."""
         return sum(path.stat().st_size for path in self.folder.glob("*.safetensors")) if self.folder else 0
 
     def digest(self) -> str:
-        """SHA-256 of what decides the results: every weight, configuration and tokenizer file. For a model not fetched yet, of its hub id."""
+        """Return the SHA-256 of everything that determines results: weights, configuration and tokenizer files; before download, of the hub id."""
         if self.folder is None:
             return hashlib.sha256(f"hub:{self.hub}@{self.revision}".encode()).hexdigest()
         whole = hashlib.sha256()
@@ -49,34 +52,34 @@ class Located:
         return whole.hexdigest()
 
 
-# path -> ((size, mtime, inode), digest): weights are hashed once per process, not once per request.
+# path -> ((size, mtime, inode), digest), so that weights are hashed once per process.
 _digests: dict[Path, tuple[tuple[int, int, int], str]] = {}
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file of a model. Raises CorruptModel for what is not a file, or not there any more."""
+    """Return the SHA-256 of a model's file. Raises CorruptModel if it is not a file or no longer exists."""
     try:
         return _file_digest(path)
     except OSError:
-        raise CorruptModel(f"The model's {path.name} can't be read.") from None
+        raise CorruptModel(f"The model's {path.name} cannot be read.") from None
 
 
 def _file_digest(path: Path) -> str:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError
-    stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
+    fingerprint = (status.st_size, status.st_mtime_ns, status.st_ino)
     known = _digests.get(path)
-    if known and known[0] == stamp:
+    if known and known[0] == fingerprint:
         return known[1]
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    _digests[path] = (stamp, digest)
+    _digests[path] = (fingerprint, digest)
     return digest
 
 
 class Catalog:
-    """The models on offer: those of catalog.toml, and one for every subfolder with a config.json of the model folders."""
+    """The available models: those in catalog.toml, and every subfolder of the model folders that has a config.json."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -84,7 +87,7 @@ class Catalog:
 
     @property
     def default(self) -> str:
-        """Name of the model that is used when none is named."""
+        """Name of the default model."""
         return next(name for name, entry in self._entries.items() if entry.get("default"))
 
     @cached_property
@@ -92,51 +95,51 @@ class Catalog:
         return [*self._settings.model_dirs, self._settings.home / "models"]
 
     def _local(self, name: str) -> Path | None:
-        """The subfolder of that name in a model folder. A link that leaves its root is not followed: neither a folder nor a file in one."""
+        """Return the subfolder of that name in a model folder, None if there is none or it has links that leave the model folder."""
         for base in (root.resolve() for root in self._roots if NAME.fullmatch(name)):
             if _holds_model(base / name, base):
                 return base / name
         return None
 
     def names(self) -> list[str]:
-        """Every name on offer, catalogue first; not what would lie beside the catalogue and does not."""
+        """Return the names of all available models, those of the catalogue first."""
         listed = [name for name in self._entries if self._offers(name)]
         local = [config.parent.name for root in self._roots for config in sorted(root.glob("*/config.json"))]
         return list(dict.fromkeys([*listed, *filter(self._local, local)]))
 
     def _offers(self, name: str) -> bool:
-        """Whether a model of the catalogue is on the hub, in a model folder, or beside the catalogue."""
+        """Return whether a model of the catalogue is on the hub, in a model folder, or beside the catalogue."""
         entry = self._entries[name]
         return "hub" in entry or self._local(name) is not None or _located(name, entry).folder is not None
 
     def locate(self, name: str, *, pointer: str | None = "/model") -> Located:
-        """Find a model by catalogue name, name of a local model, or hub id. Raises Unknown, or InvalidRequest where the name can't be one."""
+        """Find a model by catalogue name, name of a local model, or hub id. Raises Unknown, or InvalidRequest for an invalid name."""
         if name in self._entries or NAME.fullmatch(name):
             if folder := self._local(name):
                 return Located(name, folder)
             if entry := self._entries.get(name):
                 return _located(name, entry)
             raise Unknown(
-                "model", "There is no model of that name here. GET /api/v1/models lists the names.", pointer=pointer
+                "model", "There is no model of that name. GET /api/v1/models lists the names.", pointer=pointer
             )
-        if not HUB_ID.fullmatch(name) or not _hub_takes(name):
-            raise InvalidRequest("A model is named by a catalogue name or a hub id such as org/name.", pointer=pointer)
+        if not HUB_ID.fullmatch(name) or not _is_hub_id(name):
+            raise InvalidRequest("A model name is a catalogue name or a hub id such as org/name.", pointer=pointer)
         if self._settings.hub != "any":
             raise Unknown(
                 "model",
-                "Only models of the catalogue can be used here. Start the server with HEADSCOPE_HUB=any to allow any hub id.",
+                "This server allows only models of its catalogue. Start it with HEADSCOPE_HUB=any to allow any hub id.",
                 pointer=pointer,
             )
         return from_hub(name, name, "main")
 
     def locate_folder(self, folder: Path) -> Located:
-        """A model in any folder of this machine: for the library and the command line, never for requests."""
+        """Locate a model in any local folder: for the library and the command line, never for requests."""
         if not (folder / "config.json").is_file():
-            raise Unknown("model", "That folder holds no model: it has no config.json.")
+            raise Unknown("model", "That folder contains no model: it has no config.json.")
         return Located(folder.resolve().name, folder.resolve())
 
     def check(self, located: Located) -> None:
-        """Raise Unsupported for a model that Headscope can't analyse, ModelUnavailable for one that is not here and may not be fetched."""
+        """Raise Unsupported for a model that Headscope does not support, ModelUnavailable for one that is not here and may not be downloaded."""
         known = self.facts(located)
         if known is not None:
             support.check_trained(known)
@@ -144,21 +147,25 @@ class Catalog:
             raise ModelUnavailable(NOT_HERE)
         if located.folder is None and self._settings.hub == "off":
             raise ModelUnavailable(
-                "The model is not on this machine and fetching is switched off (HEADSCOPE_HUB=off). "
-                "Put its folder into a model folder, or allow the hub."
+                "The model is not on this machine and downloads are disabled (HEADSCOPE_HUB=off). "
+                "Copy its folder into a model folder, or allow the hub."
             )
 
     def facts(self, located: Located) -> facts.Facts | None:
-        """Layers, heads and so on, from the files if they are here, else from the catalogue; None when nothing is known yet."""
+        """Return layers, heads and so on, from the model's files or else the catalogue; None if nothing is known yet."""
         if located.folder is not None:
             found = facts.read(safety.read_json(located.folder / "config.json"))
             processor = located.folder / "preprocessor_config.json"
-            return facts.through(found, safety.read_json(processor)) if found.patches and processor.is_file() else found
+            return (
+                facts.with_processor(found, safety.read_json(processor))
+                if found.patches and processor.is_file()
+                else found
+            )
         entry = self._entries.get(located.name, {})
         return facts.Facts(**{key: entry[key] for key in CARD}) if set(CARD) <= entry.keys() else None
 
     def describe(self, name: str) -> dict[str, Any]:
-        """What the API and the page say about a model; `available` and `reason` say whether it can be analysed."""
+        """Return what the API and the page show about a model; `available` and `reason` say whether it can be analysed."""
         located = self.locate(name, pointer=None)
         entry = self._entries.get(name, {})
         card: dict[str, Any] = {
@@ -188,14 +195,14 @@ class Catalog:
         return card
 
     def _siblings(self, name: str) -> list[str]:
-        """Models on offer that differ from this one in little, by their common group."""
+        """Return the names of similar models: those of the same group."""
         group = self._entries.get(name, {}).get("group")
         alike = [other for other, entry in self._entries.items() if group and entry.get("group") == group]
         return [other for other in alike if other != name and self._offers(other)]
 
 
 def _located(name: str, entry: Mapping[str, Any]) -> Located:
-    """Find a model of the catalogue: in the folder that its entry names, else on the hub if it is there."""
+    """Locate a model of the catalogue: in the folder that its entry names, or else on the hub."""
     hub, revision = entry.get("hub"), str(entry.get("revision", "main"))
     folder = _catalog_file().parent / str(entry.get("folder", name))
     if "folder" in entry and _is_whole(folder):
@@ -204,42 +211,40 @@ def _located(name: str, entry: Mapping[str, Any]) -> Located:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether it holds a configuration and weights: what was fetched or checked out in part does not."""
+    """Return whether the folder has a configuration and weights, unlike an incomplete download or checkout."""
     return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
 
 
 def _holds_model(folder: Path, base: Path) -> bool:
-    """Whether the folder has a config.json, and neither it nor a file in it is a link that leaves `base`."""
+    """Return whether the folder has a config.json, and neither it nor a file in it is a link that leaves `base`."""
     try:
         links = [Path(entry) for entry in os.scandir(folder) if entry.is_symlink()]
         inside = all(path.resolve().is_relative_to(base) for path in (folder, *links))
         return inside and (folder / "config.json").exists()
-    except (OSError, RuntimeError):  # not there, a name that is too long, a loop of links, not permitted
+    except (OSError, RuntimeError):  # missing, too long a name, a loop of links, or no permission
         return False
 
 
-def _hub_takes(name: str) -> bool:
-    """Whether the hub's own rules allow the name: no `--`, no `..`, no `.git` at the end."""
-    from huggingface_hub.utils import validate_repo_id
-
+def _is_hub_id(name: str) -> bool:
+    """Return whether the hub's rules allow the name: no `--`, no `..`, no `.git` at the end."""
     try:
-        validate_repo_id(name)
+        hub_utils.validate_repo_id(name)
     except ValueError:
         return False
     return True
 
 
 def from_hub(name: str, hub: str, revision: str) -> Located:
-    """A model in the hub's local cache, or still to be fetched."""
+    """Locate a model in the hub's local cache, or on the hub."""
     return Located(name, _cached(hub, revision), hub, revision)
 
 
 def _cached(hub: str, revision: str) -> Path | None:
-    """The hub's local copy of a model; None for one that is not here, or only in part because fetching it was interrupted."""
-    from huggingface_hub import snapshot_download
-
+    """Return the folder of a model in the hub's local cache, None if it is missing or incomplete."""
     try:
-        found = snapshot_download(hub, revision=revision, allow_patterns=list(safety.ALLOWED), local_files_only=True)
+        found = huggingface_hub.snapshot_download(
+            hub, revision=revision, allow_patterns=list(safety.ALLOWED), local_files_only=True
+        )
     except (OSError, ValueError):
         return None
     folder = Path(found)
@@ -247,6 +252,6 @@ def _cached(hub: str, revision: str) -> Path | None:
 
 
 def _catalog_file() -> Path:
-    """In an installed package beside this file, in a checkout in models/ at the top."""
+    """Return the path of catalog.toml: beside this file in an installed package, in models/ in a checkout."""
     packaged = _HERE / "catalog.toml"
     return packaged if packaged.is_file() else _HERE.parents[2] / "models" / "catalog.toml"

@@ -1,4 +1,4 @@
-"""What a model's configuration says about its attention, read without torch or transformers."""
+"""Facts about a model's attention from its configuration, read without torch or transformers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..errors import UnsafeModel, Unsupported
 from . import trained_mechanism
 from .families import AUDIO, DECODERS, ENCODER_DECODERS, ENCODERS, IMAGES, READERS
 
-# Configurations name the same thing differently; the first name present wins.
+# Configurations use different names for the same thing; the first one present wins.
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads")
 WIDTH = ("hidden_size", "n_embd", "dim", "d_model", "emb_dim")
 POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length")
 VOCABULARY = ("vocab_size",)
-HEAD_WIDTH = ("v_head_dim", "d_kv", "head_dim")  # of the values, which is what the lenses look at
+HEAD_WIDTH = ("v_head_dim", "d_kv", "head_dim")  # of the values, which the lenses read
 
-# The stacks of an encoder-decoder are named first by themselves; a name without a stack means the encoder, or both.
+# Names of one stack of an encoder-decoder, which come first; a name without a stack means the encoder, or both.
 ENCODER = {
     LAYERS: ("encoder_layers", "num_encoder_layers"),
     HEADS: ("encoder_attention_heads", "num_encoder_attention_heads"),
@@ -31,12 +31,12 @@ DECODER = {
     POSITIONS: ("max_target_positions", "max_decoder_position_embeddings"),
 }
 
-# Families whose position ids start after the padding id, so that less positions can be used than there are.
+# Families whose position ids start after the padding id, so that fewer positions are usable than exist.
 AFTER_PADDING = {
     "roberta", "xlm-roberta", "camembert", "mpnet", "xlm-roberta-xl", "roberta-prelayernorm", "data2vec-text", "xmod", "ibert",
     "longformer", "luke", "lilt", "layoutlmv3", "markuplm", "esm",
 }  # fmt: skip
-# Image models that attend from patch to patch -> names of the tokens that stand before the patches; REGISTERS for as many as the model has.
+# Image models that attend from patch to patch -> names of the tokens before the patches; REGISTERS stands for all register tokens.
 REGISTERS = "[REG]"
 PREFIXES = {
     "vit": ("[CLS]",),
@@ -67,17 +67,17 @@ PREFIXES = {
     "smolvlm_vision": (),
     "internvl_vision": ("[CLS]",),
 }
-# Models that pair images with texts, and whose image tower transformers loads from the files of both.
+# Image-text models whose image tower transformers can load from the files of both.
 PAIRED = {"clip", "metaclip_2", "siglip"}
-# More than any model has. Building what a damaged or hostile configuration claims would keep the worker busy for minutes.
+# Upper limits that no model reaches: building a damaged or hostile configuration could block the worker for minutes.
 MOST = {LAYERS: 1_000, HEADS: 4_096, WIDTH: 1_000_000, POSITIONS: 1_000_000_000, VOCABULARY: 10_000_000}
 MOST_SIDE = 16_384  # pixels
-QUANTISED = "This model is quantised, and Headscope computes with floating-point weights. Use the model as it was before quantisation."
+QUANTISED = "This model is quantised, but Headscope needs floating-point weights. Use the model before quantisation."
 
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """Numbers of one kind of attention: layers, heads per layer, width of their values, and the most tokens (of the queries; None: no limit known)."""
+    """Numbers of one kind of attention: layers, heads per layer, width of their values, and the most query tokens (None if no limit is known)."""
 
     layers: int
     heads: int
@@ -87,7 +87,7 @@ class Tower:
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """How an image becomes tokens: its size and that of a patch in pixels, as (width, height), and the tokens before the patches."""
+    """How an image is cut into tokens: sizes of image and patch in pixels, (width, height), and the names of the tokens before the patches."""
 
     size: tuple[int, int]
     patch: tuple[int, int]
@@ -106,10 +106,10 @@ class Patches:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Numbers of a model: layers, heads per layer, head width, and the most tokens it takes (None: no limit known).
+    """Numbers of a model: layers, heads per layer, head width, and the most tokens (None if no limit is known).
 
-    `towers` holds the same for every kind of attention: "self", or "encoder", "decoder" and "cross". The numbers beside it are those of the first.
-    `mechanism` is the one that it was trained with, by name and parameters.
+    `towers` holds the same for every kind of attention: "self", or "encoder", "decoder" and "cross"; the other fields are those of the first.
+    `mechanism` is the name and parameters of the mechanism that it was trained with.
     """
 
     family: str
@@ -124,11 +124,11 @@ class Facts:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of attention it has, the default one first."""
+        """The model's kinds of attention, the default one first."""
         return ("encoder", "decoder", "cross") if self.kind == "encoder-decoder" else ("self",)
 
     def tower(self, kind: Kind) -> Tower:
-        """The numbers of one kind of attention; "self" is the encoder of an encoder-decoder model. Raises Unsupported for a kind it does not have."""
+        """Return the numbers of one kind of attention; "self" means the encoder of an encoder-decoder. Raises Unsupported for a kind it does not have."""
         name = self.kinds[0] if kind == "self" else kind
         if name not in self.kinds:
             offered = "it has encoder, decoder and cross" if len(self.kinds) > 1 else 'ask for kind "self"'
@@ -137,17 +137,17 @@ class Facts:
 
 
 def read(config: Mapping[str, Any]) -> Facts:
-    """The facts of a config.json.
+    """Read the facts of a config.json.
 
-    Raises UnsafeModel where a number is missing or absurd or the mechanism is none, Unsupported for a family that neither reads text nor attends from patch
-    to patch.
+    Raises UnsafeModel for a missing or absurd number or an unknown mechanism, Unsupported for a family that neither reads text nor attends from patch to
+    patch.
     """
-    refuse_quantised(config)
+    reject_quantised(config)
     return replace(_read(config), mechanism=trained_mechanism.read_mechanism(config))
 
 
-def refuse_quantised(config: Mapping[str, Any]) -> None:
-    """Raise Unsupported for a model, or a part of one, whose configuration says that its weights are quantised (bitsandbytes, GPTQ, AWQ, ...)."""
+def reject_quantised(config: Mapping[str, Any]) -> None:
+    """Raise Unsupported if the configuration of the model, or of a part of it, says that its weights are quantised (bitsandbytes, GPTQ, AWQ, ...)."""
     inner = (config.get("text_config"), config.get("vision_config"))
     if any(isinstance(part, Mapping) and part.get("quantization_config") for part in (config, *inner)):
         raise Unsupported(QUANTISED)
@@ -156,7 +156,9 @@ def refuse_quantised(config: Mapping[str, Any]) -> None:
 def _read(config: Mapping[str, Any]) -> Facts:
     family, names = config.get("model_type", ""), config.get("architectures") or []
     if not isinstance(family, str) or not isinstance(names, list):
-        raise UnsafeModel("The model's config.json names its architecture in a way that nothing can be made of.")
+        raise UnsafeModel(
+            "The model's config.json has no valid architecture: model_type must be a string and architectures a list."
+        )
     whole = family
     config, family = _inner(config, family)
     kind = _kind(config, family, whole, " ".join(str(name) for name in names))
@@ -169,15 +171,15 @@ def _read(config: Mapping[str, Any]) -> Facts:
             family, kind, {"self": Tower(tower.layers, tower.heads, tower.head_width, patches.tokens)}, patches
         )
     else:
-        # What was cut out of an encoder-decoder keeps the configuration of both.
+        # A stack taken out of an encoder-decoder keeps the configuration of both.
         cut = {"decoder": DECODER, "encoder": ENCODER}[kind] if family in ENCODER_DECODERS | {"trocr"} else {}
         towers = {"self": _tower(config, family, cut)}
     _number(config, VOCABULARY, default=0)
     return _facts(family, kind, towers)
 
 
-def through(found: Facts, processor: Mapping[str, Any]) -> Facts:
-    """The facts of a vision model whose own image processor (a preprocessor_config.json) makes images of another size than it was built for."""
+def with_processor(found: Facts, processor: Mapping[str, Any]) -> Facts:
+    """Adjust the facts of a vision model to the image size of its image processor (a preprocessor_config.json)."""
     cropped = processor.get("crop_size") if processor.get("do_center_crop") else None
     size = cropped if isinstance(cropped, dict) else processor.get("size")
     width, height = (size.get("width"), size.get("height")) if isinstance(size, dict) else (None, None)
@@ -196,7 +198,7 @@ def _facts(family: str, kind: ModelKind, towers: dict[str, Tower], patches: Patc
 
 
 def _inner(config: Mapping[str, Any], family: str) -> tuple[Mapping[str, Any], str]:
-    """The part of a configuration that is analysed: of a model that pairs images with texts its image tower, of one that reads both its text tower."""
+    """Return the part of a configuration that is analysed: the image tower of an image-text model, the text tower of one that reads both."""
     text, image = config.get("text_config"), config.get("vision_config")
     if isinstance(image, dict) and family in PAIRED:
         return image, f"{family}_vision_model"
@@ -207,10 +209,10 @@ def _inner(config: Mapping[str, Any], family: str) -> tuple[Mapping[str, Any], s
 
 
 def _kind(config: Mapping[str, Any], family: str, whole: str, architectures: str) -> ModelKind:
-    """`family` is that of the part that is analysed, `whole` that of the whole model."""
+    """Return the model's kind. `family` is that of the analysed part, `whole` that of the whole model."""
     if family in PREFIXES:
         return "vision"
-    _refuse(config, family, whole)
+    _reject(config, family, whole)
     paired = config.get("is_encoder_decoder")
     if "EncoderModel" in architectures:
         return "encoder"
@@ -220,13 +222,13 @@ def _kind(config: Mapping[str, Any], family: str, whole: str, architectures: str
         return "encoder"
     if config.get("is_decoder") or family in DECODERS or whole in DECODERS | READERS:
         return "decoder"
-    # A family that is not in the tables yet says by the names of its classes what it is.
+    # A family that is not in the tables yet is classified by the names of its classes.
     unknown = family not in ENCODERS
     return "decoder" if unknown and ("CausalLM" in architectures or "LMHead" in architectures) else "encoder"
 
 
-def _refuse(config: Mapping[str, Any], family: str, whole: str) -> None:
-    """Raise Unsupported for models that take neither a text nor an image cut into patches."""
+def _reject(config: Mapping[str, Any], family: str, whole: str) -> None:
+    """Raise Unsupported for models that take neither text nor an image cut into patches."""
     if family in AUDIO or whole in AUDIO:
         raise Unsupported("This model takes audio. Headscope supports models that take text or images.")
     if family in IMAGES:
@@ -241,7 +243,7 @@ def _refuse(config: Mapping[str, Any], family: str, whole: str) -> None:
 
 
 def _pair(config: Mapping[str, Any], family: str) -> dict[str, Tower]:
-    """The towers of an encoder-decoder, whose stacks may have configurations of their own."""
+    """Return the towers of an encoder-decoder, whose stacks may have separate configurations."""
     inner = [config.get(name) for name in ("encoder", "decoder")]
     if all(isinstance(part, dict) for part in inner):
         encoder, decoder = (_tower(_inner(part, family)[0], family) for part in inner if isinstance(part, dict))
@@ -257,7 +259,7 @@ def _tower(
     heads = _number(config, HEADS, first.get(HEADS))
     width = _number(config, HEAD_WIDTH, default=0) or _number(config, WIDTH) // heads
     if width < 1:
-        raise UnsafeModel("The model's config.json gives its heads no width.")
+        raise UnsafeModel("The model's config.json gives its heads a width of zero.")
     layers = _number(config, LAYERS, first.get(LAYERS))
     positions = _number(config, POSITIONS, first.get(POSITIONS), default=0)
     if family in AFTER_PADDING:
@@ -279,7 +281,7 @@ def _patches(config: Mapping[str, Any], family: str) -> Patches:
 
 
 def _sides(config: Mapping[str, Any], name: str) -> tuple[int, int]:
-    """Width and height; configurations give one number for both, or height and width."""
+    """Return width and height; configurations give one number for both, or height and width."""
     value = config.get(name)
     height, width = value if isinstance(value, (list, tuple)) and len(value) == 2 else (value, value)
     return _pixels(width, name), _pixels(height, name)
@@ -287,14 +289,14 @@ def _sides(config: Mapping[str, Any], name: str) -> tuple[int, int]:
 
 def _pixels(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_SIDE:
-        raise UnsafeModel(f"The model's config.json has no usable {name}; it must be a number of pixels.")
+        raise UnsafeModel(f"The model's config.json has no valid {name}; it must be a number of pixels.")
     return value
 
 
 def _number(
     config: Mapping[str, Any], names: tuple[str, ...], first: tuple[str, ...] | None = None, default: int | None = None
 ) -> int:
-    """The first of these that the configuration has; `first` are names that win over the usual ones."""
+    """Return the first of these numbers that the configuration has; names in `first` take precedence."""
     value = next((config[name] for name in (*(first or ()), *names) if config.get(name) is not None), default)
     least, most = 0 if default is not None else 1, MOST.get(names, 1_000_000)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:

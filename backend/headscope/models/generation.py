@@ -1,4 +1,4 @@
-"""How a model shall continue a text, and what it then writes. Free of torch until it is called."""
+"""Text generation: its options, and the model's own `generate`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..core.lazy import torch
 from ..errors import Unsupported
+from .modules import evaluating, is_out_of_memory
 
-# The generator of random numbers and the filters of warnings belong to the whole process.
+# Random number generators and warning filters are global to the process.
 _RANDOM = Lock()
 
 
 class Generate(BaseModel):
-    """Greedy unless do_sample; the same seed gives the same continuation."""
+    """Options for continuing a text: greedy unless do_sample; the same seed gives the same continuation."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -31,25 +33,21 @@ class Generate(BaseModel):
     seed: int = Field(default=0, ge=0, le=2**32 - 1, description="Of the random numbers.")
 
 
-def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> list[int]:
-    """Ids that the model gives for its inputs, one beam, with the inputs' own in front if it is a decoder; at most `most` new ones.
+def generate(module: Any, inputs: dict[str, Any], options: Generate, most: int) -> list[int]:
+    """Return the ids that the model generates with one beam, at most `most` new ones; a decoder's start with the input's own.
 
-    The model's own rules for what it may write (forced or forbidden tokens) hold. Raises Unsupported for a model that can't write.
+    The model's own rules (forced or forbidden tokens) apply. Raises Unsupported for a model that cannot generate.
     """
-    import torch
-
-    from .modules import evaluating
-
     if not callable(getattr(module, "generate", None)) or not module.can_generate():
         raise Unsupported(
-            "This model has no head that writes text, so it can't continue one. Leave generate out.",
+            "This model has no head that generates text. Omit generate.",
             pointer="/generate",
         )
-    wanted: dict[str, Any] = {"do_sample": asked.do_sample, "temperature": None, "top_k": None, "top_p": None}
-    if asked.do_sample:
-        wanted |= {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
-    wanted |= {"max_new_tokens": min(asked.max_new_tokens, most), "num_beams": 1, "num_return_sequences": 1}
-    # A limit of time would make the result depend on the machine; other caches need other packages.
+    wanted: dict[str, Any] = {"do_sample": options.do_sample, "temperature": None, "top_k": None, "top_p": None}
+    if options.do_sample:
+        wanted |= {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
+    wanted |= {"max_new_tokens": min(options.max_new_tokens, most), "num_beams": 1, "num_return_sequences": 1}
+    # A time limit would make the result depend on the machine; other caches need other packages.
     wanted |= {
         "max_time": None,
         "stop_strings": None,
@@ -58,41 +56,37 @@ def write(module: Any, inputs: dict[str, Any], asked: Generate, most: int) -> li
         "return_dict_in_generate": False,
     }
     with _RANDOM, evaluating(module), torch.inference_mode(), torch.random.fork_rng(devices=_devices(module)):
-        return _generated(module, {**inputs, **wanted}, asked.seed)
+        return _generate(module, {**inputs, **wanted}, options.seed)
 
 
-def _generated(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:
-    import torch
-
-    from .modules import is_out_of_memory
-
+def _generate(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of transformers, about settings that came with the model
+        warnings.simplefilter("ignore")  # transformers warns about settings that came with the model
         try:
             try:
                 torch.manual_seed(seed)
-                written = module.generate(**arguments)
+                ids = module.generate(**arguments)
             except IndexError:
-                # transformers makes the cache of a decoder as deep as its encoder, which fails where the decoder is deeper.
+                # transformers makes a decoder's cache as deep as its encoder, which fails if the decoder is deeper.
                 torch.manual_seed(seed)
-                written = module.generate(**arguments, use_cache=False)
-        except Exception as error:  # whatever the settings that came with the model make of it
+                ids = module.generate(**arguments, use_cache=False)
+        except Exception as error:  # settings that came with the model may raise anything
             if is_out_of_memory(error):
                 raise
             raise Unsupported(
-                "This model can't continue a text: its own generation fails. Leave generate out.", pointer="/generate"
+                "This model cannot continue a text: its own generation fails. Omit generate.", pointer="/generate"
             ) from error
-    ids: list[int] = written[0].tolist()
-    return ids
+    found: list[int] = ids[0].tolist()
+    return found
 
 
 def _devices(module: Any) -> list[Any]:
-    """Devices beside the CPU whose random numbers sampling draws from."""
+    """Return devices besides the CPU whose random numbers are used for sampling."""
     return [module.device] if module.device.type == "cuda" else []
 
 
 def _padding(module: Any) -> int:
-    """Nothing is padded, but generate() asks for a padding id, and says so in a warning if there is none."""
+    """Return a padding id: nothing is padded, but generate() warns if there is none."""
     config = module.generation_config
     ends = config.eos_token_id
     end = ends[0] if isinstance(ends, list) else ends

@@ -1,4 +1,4 @@
-"""An image becomes the patches that a vision model attends to. Nothing is fetched, and a file is decoded only once its header has been checked."""
+"""Images to patches, the tokens of a vision model. Nothing is downloaded, and a file's header is checked before it is decoded."""
 
 from __future__ import annotations
 
@@ -9,30 +9,27 @@ import struct
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..core.tokens import Token
+from ..core.lazy import Image, ImageOps, torch
 from ..errors import InvalidImage, Unsupported
 from .facts import Patches
 from .tokens import Encoded, Grid
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-    from torch import Tensor
-
 LARGEST_BYTES = 10_000_000
 LARGEST_PIXELS = 20_000_000
-# Processors that scale the shorter side make the longer one as many times longer, in memory too.
+# Processors that scale the shorter side keep this ratio, so a long strip would need much memory.
 LARGEST_RATIO = 100
 FORMATS = {"PNG": b"\x89PNG\r\n\x1a\n", "JPEG": b"\xff\xd8\xff", "WEBP": b"RIFF"}
 
 
 def pack(image: Any) -> str:
-    """Any image of the library's users as base64: a path, bytes, a PIL image, a uint8 array [H, W, 3 | 1], a data URL, or base64 already.
+    """Encode an image in base64: a path, bytes, a PIL image, a uint8 array [H, W, 3 | 1], a data URL, or base64 already.
 
-    For callers on this machine only, since a path is read. Raises InvalidImage.
+    Reads local files, so never call it with a request's image. Raises InvalidImage.
     """
     if isinstance(image, str) and not image.startswith("data:") and len(image) < 4096 and _is_file(image):
         image = Path(image)
@@ -50,14 +47,14 @@ def pack(image: Any) -> str:
 
 
 def unpack(text: str) -> bytes:
-    """The bytes of an image in base64, or in a data URL: an image file by its first bytes, not too large, and not decoded yet. Raises InvalidImage."""
+    """Return the bytes of an image file from base64 or a data URL, with its type and size checked but not decoded. Raises InvalidImage."""
     head, comma, body = text[:100].partition(",")
     if text[:5].lower() == "data:":
         if not comma or not head.lower().endswith(";base64"):
             raise _wrong("The data URL of the image is not in base64.")
         body = text[len(head) + 1 :]
     elif "://" in text[:100]:
-        raise _wrong("An image is never fetched from an address. Send the file itself, in base64.")
+        raise _wrong("Images are not downloaded from URLs. Send the file itself in base64.")
     else:
         body = text
     if len(body) > LARGEST_BYTES * 4 // 3 + 4:
@@ -70,13 +67,11 @@ def unpack(text: str) -> bytes:
     return data
 
 
-def read(image: Any) -> Image:
-    """An image as 8-bit RGB, upright: a PIL image, a uint8 array [H, W, 3 | 1] or [H, W], the bytes of a file, a Path, or text in base64.
+def read(image: Any) -> Image.Image:
+    """Read an image as upright 8-bit RGB, from a PIL image, a uint8 array [H, W, 3 | 1] or [H, W], the bytes of a file, a Path, or base64.
 
-    Raises InvalidImage for anything but one whole PNG, JPEG or WebP picture of reasonable size.
+    Raises InvalidImage for anything but a single complete PNG, JPEG or WebP image of reasonable size.
     """
-    from PIL import Image
-
     if isinstance(image, np.ndarray):
         return _of_array(image)
     if isinstance(image, Image.Image):
@@ -92,95 +87,93 @@ def read(image: Any) -> Image:
         raise _wrong("An image is a PNG, JPEG or WebP file, a PIL image, or a uint8 array of shape [H, W, 3].")
     _check_bytes(data)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Pillow, about what is checked here
+        warnings.simplefilter("ignore")  # Pillow warns about what is checked here
         try:
             opened = Image.open(io.BytesIO(data), formats=list(FORMATS))
             _check_size(*opened.size)
-            # Phones store JPEGs with a second picture behind the first (MPO); that is no animation.
+            # Phones store JPEGs with a second picture after the first (MPO), which is not an animation.
             if opened.format != "MPO" and getattr(opened, "n_frames", 1) > 1:
                 raise _wrong("The image has several frames. Send one of them.")
             opened.load()
             return _upright(opened)
         except InvalidImage:
             raise
-        except (Exception, Image.DecompressionBombError) as error:  # decoders raise whatever they like
-            raise _wrong("The image is damaged or cut off, or is none. Save it again as PNG or JPEG.") from error
+        except (Exception, Image.DecompressionBombError) as error:  # decoders may raise anything
+            raise _wrong("The image is damaged or truncated. Save it again as PNG or JPEG.") from error
 
 
-def prepare(image: Any, processor: Any, patches: Patches, channels: int) -> Tensor:
-    """Pixels [1, C, H, W] as the model takes them: by its own image processor, or where there is none scaled to its size and to -1..1."""
-    import torch
-
+def prepare(image: Any, processor: Any, patches: Patches, channels: int) -> torch.Tensor:
+    """Return pixels [1, C, H, W] for the model: from its image processor, or without one scaled to the model's size and to -1..1."""
     picture = read(image).convert("L" if channels == 1 else "RGB")
     if processor is not None:
         return _processed(processor, picture, _grey(processor) if channels == 1 else {})
     picture = picture.resize(patches.size, resample=2)  # bilinear
     array = np.asarray(picture, np.float32).reshape(patches.size[1], patches.size[0], channels)
-    return torch.from_numpy((array / 255 - 0.5) / 0.5).permute(2, 0, 1).unsqueeze(0).contiguous()
+    return (
+        torch.from_numpy((array / 255 - 0.5) / 0.5).permute(2, 0, 1).unsqueeze(0).contiguous()
+    )  # [H, W, C] -> [1, C, H, W]
 
 
 def _grey(processor: Any) -> dict[str, Any]:
-    """Return the options that keep an image of one channel as it is. Raises Unsupported for a processor whose normalisation needs colours."""
+    """Return the options for an image of one channel. Raises Unsupported for a processor whose normalisation differs between colours."""
     options: dict[str, Any] = {"do_convert_rgb": False}
     for name in ("image_mean", "image_std"):
         values = getattr(processor, name, None)
         if isinstance(values, (list, tuple)):
             if len(set(values)) > 1:
                 raise Unsupported(
-                    "The image processor normalises three colours differently, and this model takes grey images. Load the model with its own.",
+                    "The image processor normalises three colours differently, but this model takes grey images. Load the model with its own processor.",
                     pointer="/model",
                 )
             options[name] = [values[0]]
     return options
 
 
-def _processed(processor: Any, picture: Image, options: dict[str, Any]) -> Tensor:
+def _processed(processor: Any, picture: Image.Image, options: dict[str, Any]) -> torch.Tensor:
     _check_target(processor, *picture.size)
     try:
         found = processor(images=[picture], return_tensors="pt", **options)
-        pixels: Tensor | None = found.get("pixel_values")
-    except Exception as error:  # processors raise whatever they like about sizes that do not suit them
+        pixels: torch.Tensor | None = found.get("pixel_values")
+    except Exception as error:  # processors may raise anything
         raise _wrong(
-            "The model's image processor fails on this image. Send one nearer to square, or load the model with another processor."
+            "The model's image processor fails on this image. Send an image closer to square, or load the model with another processor."
         ) from error
     if pixels is None or pixels.ndim != 4 or pixels.shape[0] != 1:
-        raise Unsupported("The model's image processor cuts an image into several, which can't be analysed.")
+        raise Unsupported("The model's image processor splits an image into several, which Headscope does not support.")
     return pixels.float()
 
 
 def _check_target(processor: Any, width: int, height: int) -> None:
-    """Raise before a processor makes room for an image of absurd size, because it was told to, or because it keeps the ratio of a long strip."""
+    """Raise InvalidImage before a processor allocates an image of absurd size, whether by its settings or to keep the ratio of a long strip."""
     for name in ("size", "crop_size", "pad_size"):
-        asked = getattr(processor, name, None)
-        sides = dict(asked) if asked is not None else {}
+        target = getattr(processor, name, None)
+        sides = dict(target) if target is not None else {}
         long, short = (sides.get(f"{which}_edge") or 0 for which in ("longest", "shortest"))
         pixels = max((sides.get("height") or 0) * (sides.get("width") or 0), long * long)
         if short and not long:
             pixels = max(pixels, short * short * max(width, height) // min(width, height))
         if pixels > LARGEST_PIXELS:
             raise InvalidImage(
-                "The model's image processor would make this image too large. Send one nearer to square.",
+                "The model's image processor would make this image too large. Send an image closer to square.",
                 pointer="/image",
                 limit=LARGEST_PIXELS,
                 actual=pixels,
             )
 
 
-def seen(pixels: Tensor, processor: Any) -> np.ndarray[Any, Any]:
-    """Pixels [1, C, H, W] as a picture, uint8 [H, W, 3]: scaled and cut as the model sees it, in the colours it had before they were normalised."""
-    import torch
-
+def to_picture(pixels: torch.Tensor, processor: Any) -> np.ndarray[Any, Any]:
+    """Return pixels [1, C, H, W] as a picture, uint8 [H, W, 3], as the model sees it but with normalisation undone."""
     normalised = processor is None or getattr(processor, "do_normalize", False)
     mean, spread = (_per_channel(processor, name, normalised) for name in ("image_mean", "image_std"))
-    # A processor that does not rescale leaves bytes as they are.
+    # A processor that does not rescale leaves values 0..255.
     unit = 1 if getattr(processor, "do_rescale", True) else 255
     values = (pixels[0].float() * torch.tensor(spread).view(-1, 1, 1) + torch.tensor(mean).view(-1, 1, 1)) / unit
-    picture = (values.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0)
+    picture = (values.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0)  # [C, H, W] -> [H, W, C]
     return np.ascontiguousarray(picture.expand(-1, -1, 3).numpy())
 
 
 def _per_channel(processor: Any, name: str, normalised: bool) -> list[float]:
-    """What a processor subtracts from the channels, or divides them by: one number for all, or one for each."""
+    """Return the mean or standard deviation that a processor normalises with: one number for all channels, or one for each."""
     if not normalised:
         return [1.0 if name == "image_std" else 0.0]
     found = getattr(processor, name, None)
@@ -189,8 +182,8 @@ def _per_channel(processor: Any, name: str, normalised: bool) -> list[float]:
     return [float(value) for value in found] if isinstance(found, (list, tuple)) else [float(found)]
 
 
-def encode(pixels: Tensor, patches: Patches) -> Encoded:
-    """The tokens of an image [1, C, H, W]: those before the patches, then the patches, row by row."""
+def encode(pixels: torch.Tensor, patches: Patches) -> Encoded:
+    """Return the tokens of an image [1, C, H, W]: prefix tokens, then the patches row by row."""
     height, width = pixels.shape[-2:]
     across, down = patches.patch
     rows, columns = height // down, width // across
@@ -215,34 +208,30 @@ def _is_file(text: str) -> bool:
 def _of_path(path: Path) -> bytes:
     try:
         if not path.is_file():
-            raise _wrong("There is no image file of that name.")
+            raise _wrong("There is no image file at that path.")
         if path.stat().st_size > LARGEST_BYTES:
             raise _too_many_bytes(path.stat().st_size)
         return path.read_bytes()
     except OSError:
-        raise _wrong("The image file can't be read.") from None
+        raise _wrong("The image file cannot be read.") from None
 
 
-def _of_array(array: np.ndarray[Any, Any]) -> Image:
-    from PIL import Image
-
+def _of_array(array: np.ndarray[Any, Any]) -> Image.Image:
     if array.dtype != np.uint8 or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3)):
-        raise _wrong("An array is an image if it is uint8 and of shape [H, W, 3], [H, W, 1] or [H, W].")
+        raise _wrong("An image array must be uint8 of shape [H, W, 3], [H, W, 1] or [H, W].")
     _check_size(array.shape[1], array.shape[0])
     plain = array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
     return Image.fromarray(np.ascontiguousarray(plain)).convert("RGB")
 
 
-def _upright(image: Image) -> Image:
-    """Turned as its EXIF data say, as 8-bit RGB; a transparent part keeps the colour that is stored for it, as models were trained."""
-    from PIL import ImageOps
-
-    with suppress(Exception):  # damaged EXIF data say nothing
+def _upright(image: Image.Image) -> Image.Image:
+    """Rotate by the EXIF data and convert to 8-bit RGB. Transparent pixels keep their stored colour, as in training."""
+    with suppress(Exception):  # ignore damaged EXIF data
         image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I") or image.mode == "F":  # 16 bits, which convert() would cut off at 255
+    if image.mode.startswith("I") or image.mode == "F":  # 16 bits, which convert() would clip at 255
         values = np.asarray(image)
         if image.mode == "F" or values.min() < 0 or values.max() > 65_535:
-            raise _wrong("The image has an unusual kind of pixels. Save it as 8-bit PNG or JPEG.")
+            raise _wrong("The image has an unusual pixel format. Save it as 8-bit PNG or JPEG.")
         return _of_array((values >> 8).astype(np.uint8))
     return image.convert("RGBA").convert("RGB") if image.mode == "P" else image.convert("RGB")
 
@@ -260,7 +249,7 @@ def _check_bytes(data: bytes) -> None:
 
 
 def _header_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height as the header gives them, before a decoder makes room for them; None where it gives none."""
+    """Return width and height from the header, before a decoder allocates memory; None if it has none."""
     try:
         if data.startswith(FORMATS["PNG"]):
             return struct.unpack(">II", data[16:24])
@@ -278,7 +267,7 @@ def _header_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    """The size in the first frame header (SOF) of a JPEG."""
+    """Return the size in the first frame header (SOF) of a JPEG."""
     place = 2
     while place + 9 <= len(data) and data[place] == 0xFF:
         marker = data[place + 1]
@@ -294,13 +283,13 @@ def _check_size(width: int, height: int) -> None:
         raise _wrong("The image has no pixels.")
     if width * height > LARGEST_PIXELS:
         raise InvalidImage(
-            f"The image has {width} x {height} pixels; up to {LARGEST_PIXELS // 10**6} million are taken. Scale it down.",
+            f"The image has {width} x {height} pixels; up to {LARGEST_PIXELS // 10**6} million are allowed. Scale it down.",
             pointer="/image",
             limit=LARGEST_PIXELS,
             actual=width * height,
         )
     if max(width, height) > LARGEST_RATIO * min(width, height):
-        raise _wrong(f"The image is more than {LARGEST_RATIO} times as long as wide. Cut it.")
+        raise _wrong(f"The image is more than {LARGEST_RATIO} times as long as wide. Crop it.")
 
 
 def _too_many_bytes(count: int) -> InvalidImage:

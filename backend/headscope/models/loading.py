@@ -1,4 +1,4 @@
-"""A located model becomes a module in memory. The only place that calls from_pretrained."""
+"""Loading a located model into memory. The only place that calls from_pretrained."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import torch
 import transformers
+from huggingface_hub.utils import tqdm
 from tokenizers import Tokenizer
 from transformers.models.auto import image_processing_auto, modeling_auto
 
@@ -32,21 +34,21 @@ from .modules import is_out_of_memory, unwrap
 
 __all__ = ["DTYPES", "Model", "fetch", "load", "wrap"]
 
-Fetching = Callable[[int, int], None]
+OnDownload = Callable[[int, int], None]
 
-# Missing when a checkpoint of another task is read as the bare model, and not on the way of attention.
+# Parameters that may be missing: they do not affect attention.
 UNUSED = ("pooler.",)
-NO_ROOM = "There is not enough memory to load this model. Choose a smaller one, or give the machine more."
+NO_ROOM = "There is not enough memory to load this model. Choose a smaller model or a machine with more memory."
 SLOW = (
-    "This model's tokenizer gives no exact character offsets: it has no tokenizer.json and can't be converted to one. "
+    "This model's tokenizer gives no exact character offsets: it has no tokenizer.json and cannot be converted to one. "
     "Give token_ids, or save it as a fast tokenizer."
 )
 NO_FILES = (
     "The model's folder has no complete tokenizer, so it takes no text. Give token_ids, "
     "or add the tokenizer's files: tokenizer.save_pretrained writes them."
 )
-# What a model of a kind is loaded for: the first class that its configuration names and that serves one of these.
-PURPOSES = {
+# Kind of model -> tasks; a model is loaded as the first class in its configuration that serves one of them.
+TASKS = {
     "encoder-decoder": ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ"),
     "vision": ("IMAGE_CLASSIFICATION",),
     "text": (
@@ -54,7 +56,7 @@ PURPOSES = {
         "TEXT_ENCODING", "IMAGE_TEXT_TO_TEXT",
     ),
 }  # fmt: skip
-# Checkpoints of an image and a text tower together -> the class of the image tower.
+# Family of checkpoints with an image and a text tower -> class of the image tower.
 IMAGE_TOWERS = {
     "clip": "CLIPVisionModel",
     "metaclip_2": "MetaClip2VisionModel",
@@ -62,22 +64,22 @@ IMAGE_TOWERS = {
 }
 
 
-def wrap(module: Any, beside: Any = None, name: str | None = None) -> Model:
-    """A model already in memory, with its tokenizer (a fast transformers tokenizer, or a tokenizers.Tokenizer), its image processor, or a processor of both.
+def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:
+    """Wrap a model in memory with its tokenizer (a fast transformers tokenizer, or a tokenizers.Tokenizer), its image processor, or a processor of both.
 
-    A compiled model or a PeftModel is replaced by the model inside, adapters included. Raises UnsafeModel or Unsupported.
+    A compiled model or a PeftModel is replaced by the model inside, including adapters. Raises UnsafeModel or Unsupported.
     """
     module = unwrap(module)
     config = module.config.to_dict()
     known = facts.read({**config, "architectures": [type(module).__name__]})
     if known.kind == "vision":
-        # Of a model with two towers only one sees the image.
+        # Only the image tower of a model with two towers.
         if "input_ids" in inspect.signature(module.forward).parameters:
             module = module.vision_model
-        return Model(name or _name(module), module, None, known, processor=_image_processor(beside))
+        return Model(name or _name(module), module, None, known, processor=_image_processor(processor))
     if known.kind != "encoder-decoder" and "input_ids" not in inspect.signature(module.forward).parameters:
         raise Unsupported("This model does not take text and is not one of the image models that Headscope supports.")
-    tokenizer = getattr(beside, "tokenizer", beside)
+    tokenizer = getattr(processor, "tokenizer", processor)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     slow = backend is not None and not isinstance(backend, Tokenizer)
     return Model(
@@ -97,15 +99,15 @@ def _name(module: Any) -> str:
     return str(module.config.name_or_path or type(module).__name__)
 
 
-def _image_processor(beside: Any) -> Any:
-    processor = getattr(beside, "image_processor", beside)
+def _image_processor(processor: Any) -> Any:
+    processor = getattr(processor, "image_processor", processor)
     if processor is not None and not hasattr(processor, "preprocess"):
-        raise Unsupported("The second argument of a vision model is its image processor.")
+        raise Unsupported("The second argument for a vision model must be its image processor.")
     return processor
 
 
 def _target_tokenizer(tokenizer: Any) -> Tokenizer | None:
-    """The tokenizer as it writes the decoder's text, where that differs: another language, other special tokens."""
+    """Return the tokenizer for the decoder's text, if it differs by language or special tokens."""
     into, back = (getattr(tokenizer, f"_switch_to_{side}_mode", None) for side in ("target", "input"))
     if not callable(into) or not callable(back) or not getattr(tokenizer, "tgt_lang", None):
         return None
@@ -116,84 +118,80 @@ def _target_tokenizer(tokenizer: Any) -> Tokenizer | None:
         back()
 
 
-def load(located: Located, device: str | None = None, fetching: Fetching = lambda done, total: None) -> Model:
-    """Read a model from its folder in float32, fetching it from the hub first where that is still to be done; see fetch.
+def load(located: Located, device: str | None = None, on_download: OnDownload = lambda done, total: None) -> Model:
+    """Load a model in float32 from its folder, downloading it from the hub first if necessary (see fetch).
 
     Raises ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel, Unsupported or OutOfMemory.
     """
-    folder = located.folder or fetch(located, fetching)
+    folder = located.folder or fetch(located, on_download)
     config = safety.check(folder)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     with _silence(), tempfile.TemporaryDirectory(prefix="headscope-") as target:
         staged = safety.stage(folder, Path(target))
         kind = facts.read(config).kind
         module = _module(staged, _model_class(config, kind), device)
-        beside, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
-    model = wrap(module, beside, located.name)
+        processor, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
+    model = wrap(module, processor, located.name)
     model.no_tokenizer = reason or model.no_tokenizer
     model.source = Located(located.name, folder, located.hub, located.revision)
     return model
 
 
-def fetch(located: Located, fetching: Fetching = lambda done, total: None) -> Path:
+def fetch(located: Located, on_download: OnDownload = lambda done, total: None) -> Path:
     """Download the allowed files of a hub model into the hub's cache and return their folder.
 
-    `fetching(done, total)`, in bytes, is called again and again, one call at a time, and may raise a HeadscopeError to stop.
+    `on_download(done, total)`, in bytes, is called repeatedly, by one thread at a time, and may raise a HeadscopeError to stop.
     """
-    from huggingface_hub import snapshot_download
-
     if located.hub is None:
         raise ModelUnavailable(NOT_HERE)
     allowed = list(safety.ALLOWED)
     try:
         folder = Path(
-            snapshot_download(
-                located.hub, revision=located.revision, allow_patterns=allowed, tqdm_class=_counting(fetching)
+            huggingface_hub.snapshot_download(
+                located.hub, revision=located.revision, allow_patterns=allowed, tqdm_class=_progress_bar(on_download)
             )
         )
     except HeadscopeError:
         raise
-    except Exception as error:  # its own errors, the operating system's, and those of the HTTP library underneath
+    except Exception as error:  # from the hub's client, the operating system, or the HTTP library
         raise ModelUnavailable(
-            "The model is not on this machine and could not be fetched from the hub. "
-            "Check the connection, or put the model's folder into a model folder."
+            "The model is not on this machine and could not be downloaded from the hub. "
+            "Check the connection, or copy the model's folder into a model folder."
         ) from error
     if not any(folder.glob("*.safetensors")):
         raise UnsafeWeights(
-            "The model has no safetensors weights on the hub. Pickled ones can run code and are never fetched."
+            "The model has no safetensors weights on the hub. Pickled weights can run code and are never downloaded."
         )
     return folder
 
 
-def _counting(fetching: Fetching) -> Any:
-    """A progress bar for the hub's downloads that shows nothing, and tells how many bytes have come."""
-    from huggingface_hub.utils import tqdm
-
-    one_at_a_time = threading.Lock()
+def _progress_bar(on_download: OnDownload) -> Any:
+    """Create a class of invisible progress bars for the hub's client, which report the number of downloaded bytes."""
+    lock = threading.Lock()
 
     class FetchProgress(tqdm):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **options: Any) -> None:
-            self._of_bytes, self._done = options.get("name") == "huggingface_hub.snapshot_download", 0
+            self._counts_bytes, self._done = options.get("name") == "huggingface_hub.snapshot_download", 0
             super().__init__(*arguments, **{**options, "disable": True})
 
         def update(self, more: float | None = 1) -> None:
-            with one_at_a_time:
+            with lock:
                 self._done += int(more or 0)
-                if self._of_bytes:
-                    fetching(self._done, int(self.total or 0))
+                if self._counts_bytes:
+                    on_download(self._done, int(self.total or 0))
 
     return FetchProgress
 
 
 def _model_class(config: dict[str, Any], kind: str) -> Any:
-    """The class its configuration names, if transformers knows it for a purpose of that kind; the bare model otherwise."""
+    """Return the class that the configuration names, if transformers has it for a task of that kind, and AutoModel otherwise."""
     if config.get("model_type") not in transformers.CONFIG_MAPPING:
         raise UnsafeModel(
-            "The model's architecture is not one that transformers knows, and code that comes with a model is never run."
+            "transformers does not have the model's architecture, and code that comes with a model is never run."
         )
     offered: set[str] = set()
-    for purpose in PURPOSES.get(kind, PURPOSES["text"]):
-        for names in getattr(modeling_auto, f"MODEL_FOR_{purpose}_MAPPING_NAMES", {}).values():
+    for task in TASKS.get(kind, TASKS["text"]):
+        for names in getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES", {}).values():
             offered.update([names] if isinstance(names, str) else names)
     named = next((name for name in config.get("architectures") or [] if name in offered), None)
     if named is None and "vision_config" in config and kind == "vision":
@@ -203,17 +201,17 @@ def _model_class(config: dict[str, Any], kind: str) -> Any:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Within it transformers says nothing: what is to be said of a model's files, we say. Whoever loads one without us is to hear it."""
-    spoken = transformers.utils.logging
-    before, shown = spoken.get_verbosity(), spoken.is_progress_bar_enabled()
-    spoken.disable_progress_bar()
-    spoken.set_verbosity_error()
+    """Silence the log and progress bars of transformers: Headscope reports problems with a model's files itself."""
+    log = transformers.utils.logging
+    before, shown = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.disable_progress_bar()
+    log.set_verbosity_error()
     try:
         yield
     finally:
-        spoken.set_verbosity(before)
+        log.set_verbosity(before)
         if shown:
-            spoken.enable_progress_bar()
+            log.enable_progress_bar()
 
 
 def _module(staged: Path, cls: Any, device: str) -> Any:
@@ -233,30 +231,30 @@ def _module(staged: Path, cls: Any, device: str) -> Any:
     except Exception as error:
         if is_out_of_memory(error):
             raise OutOfMemory(NO_ROOM) from error
-        # Whatever else transformers raises about files that passed our checks is a fault of the files.
-        raise CorruptModel("The model's files can't be read: its weights do not fit its configuration.") from error
+        # The files passed our checks, so any other error of transformers is due to their content.
+        raise CorruptModel("The model's files cannot be loaded: its weights do not fit its configuration.") from error
     missing = [key for key in report["missing_keys"] if not any(part in key for part in UNUSED)]
     if missing or report["mismatched_keys"]:
         raise CorruptModel(
-            f"{len(missing) + len(report['mismatched_keys'])} of the model's parameters are missing or of another shape in its weight files."
+            f"{len(missing) + len(report['mismatched_keys'])} of the model's parameters are missing from its weight files or have the wrong shape."
         )
     return module
 
 
 def _tokenizer(staged: Path) -> tuple[Any, str | None]:
-    """The tokenizer, or None and why the model has none that can be used."""
+    """Return the tokenizer, or None and the reason why the model has no usable one."""
     try:
         found = transformers.AutoTokenizer.from_pretrained(staged, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers raises many kinds here; all mean the same
+    except Exception as error:  # transformers raises many kinds of errors here
         if (staged / "tokenizer.json").exists() or (staged / "vocab.txt").exists():
-            raise CorruptModel("The model's tokenizer can't be read.") from error
+            raise CorruptModel("The model's tokenizer cannot be loaded.") from error
         files = any(any(staged.glob(pattern)) for pattern in ("tokenizer*", "vocab*", "*.model"))
         return None, SLOW if files else NO_FILES
     return (found, None) if _is_whole(found, staged) else (None, NO_FILES)
 
 
 def _is_whole(tokenizer: Any, staged: Path) -> bool:
-    """Whether all files that the tokenizer is made of were there: transformers invents the content of missing ones. Slow ones may need none."""
+    """Return whether all files of the tokenizer exist: transformers makes up the content of missing ones. Some slow tokenizers need no files."""
     names = dict(tokenizer.vocab_files_names)
     whole = staged / names.pop("tokenizer_file", "tokenizer.json")
     needs_none = not names and not hasattr(tokenizer, "backend_tokenizer")
@@ -264,7 +262,7 @@ def _is_whole(tokenizer: Any, staged: Path) -> bool:
 
 
 def _processor(staged: Path) -> Any:
-    """The model's own image processor, or None where its folder has none."""
+    """Return the model's own image processor, None if its folder has none."""
     if not any((staged / name).exists() for name in ("preprocessor_config.json", "processor_config.json")):
         return None
     try:
@@ -274,14 +272,14 @@ def _processor(staged: Path) -> Any:
     except Exception as error:  # as above
         if importlib.util.find_spec("torchvision") is None and _only_with_torchvision(staged):
             raise Unsupported("The model's image processor needs torchvision. Install it to use this model.") from error
-        raise CorruptModel("The model's image processor can't be read.") from error
+        raise CorruptModel("The model's image processor cannot be loaded.") from error
 
 
 def _only_with_torchvision(staged: Path) -> bool:
-    """Whether transformers has the image processor that the folder names for torchvision only."""
+    """Return whether the image processor that the folder names exists for torchvision only."""
     path = staged / "preprocessor_config.json"
     named = safety.read_json(path).get("image_processor_type") if path.exists() else None
     base = str(named).removesuffix("Fast")
     offered = getattr(image_processing_auto, "IMAGE_PROCESSOR_MAPPING_NAMES", {}).values()
-    homes = [entry for entry in offered if isinstance(entry, dict) and entry.get("torchvision") == base]
-    return bool(homes) and not any("pil" in entry for entry in homes)
+    variants = [entry for entry in offered if isinstance(entry, dict) and entry.get("torchvision") == base]
+    return bool(variants) and not any("pil" in entry for entry in variants)

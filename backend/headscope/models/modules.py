@@ -1,4 +1,4 @@
-"""torch modules that belong to somebody else: which can be used, exclusive access, and settings that are restored afterwards, also after an exception."""
+"""Exclusive, temporary use of torch modules: what can be analysed, locks, and settings that are always restored."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from threading import RLock
 from typing import Any
 from weakref import ReferenceType, ref
 
-import torch
-
+from ..core.lazy import torch
 from ..errors import Unsupported
 from .facts import QUANTISED
 
 ELSEWHERE = (
-    'Some of this model\'s weights are not in memory: they are offloaded, or were never loaded (device "meta"). '
+    'Some of this model\'s weights are not in memory: they are offloaded or were never loaded (device "meta"). '
     "Load the whole model onto one device."
 )
 SPREAD = "This model is spread over several devices. Load the whole model onto one device."
 COMPILED = "Parts of this model are compiled. Load it without torch.compile, or compile the whole model."
-PROMPT = "This adapter puts learned vectors before the input, which can't be analysed. Load the model without it."
+PROMPT = (
+    "This adapter prepends learned vectors to the input, which Headscope does not support. Load the model without it."
+)
 # Packages whose modules compute with quantised weights: torch's own, torchao, bitsandbytes, GPTQ and AWQ.
 QUANTISING = ("torch.ao.nn.", "torch.nn.quantized", "torchao.", "bitsandbytes.", "auto_gptq.", "gptqmodel.", "awq.")
 
-# On the CPU, of the system, and of CUDA's libraries on the card.
+# Messages of torch on the CPU, the operating system, and CUDA's libraries.
 NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "ALLOC_FAILED")
 COMPILED_CALL = "_compiled_call_impl"  # attribute that torch.nn.Module.compile() sets, and __call__ then calls
-# Identity of a part of a module, or of a configuration -> the part while it lives, its place in the order in which locks are taken, and its lock.
+# Identity of a part of a module or of a configuration -> a reference to it, its place in the order of locking, and its lock.
 _locks: dict[int, tuple[ReferenceType[Any], int, Any]] = {}
 _numbers = count()
-_registry = RLock()  # reentrant: an owner may be collected, and leave the table, at any time
+_registry = RLock()  # reentrant: an owner may be garbage-collected, and removed from the table, at any time
 
 
 def unwrap(module: Any) -> Any:
-    """Return the transformers model inside a compiled one or a PeftModel, or the module itself.
+    """Return the transformers model inside a compiled model or a PeftModel, or the module itself.
 
-    Raises Unsupported for what cannot be computed with: quantised weights, weights that are not in memory or on several devices, compiled parts.
+    Raises Unsupported for quantised weights, weights that are not in memory or on several devices, and compiled parts.
     """
     module = _inside(module)
     if any(type(part).__name__ == "OptimizedModule" for part in module.modules()):
@@ -58,7 +59,7 @@ def unwrap(module: Any) -> Any:
 
 
 def _inside(module: Any) -> Any:
-    """Return what torch.compile and peft have wrapped. A PeftModel's adapters are parts of the model inside."""
+    """Remove the wrappers of torch.compile and peft. A PeftModel's adapters are parts of the model inside."""
     module = getattr(module, "_orig_mod", module)
     if not hasattr(module, "get_base_model"):
         return module
@@ -68,12 +69,12 @@ def _inside(module: Any) -> Any:
 
 
 def _is_quantised(parameter: torch.Tensor) -> bool:
-    """Whether the numbers of a parameter are no plain floats of 16 bits or more."""
+    """Return whether a parameter holds anything but floats of 16 bits or more."""
     return not parameter.is_floating_point() or torch.finfo(parameter.dtype).bits < 16
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: Python's or the graphics card's; on the CPU torch raises a plain RuntimeError, as its libraries do on the card."""
+    """Return whether the error means that memory ran out. Besides MemoryError and OutOfMemoryError, torch and CUDA's libraries raise plain RuntimeErrors."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(part in str(error) for part in NO_MEMORY)
@@ -83,8 +84,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def exclusive(module: Any) -> Iterator[None]:
     """Hold the locks of all parts of the module and of their configurations.
 
-    The locks belong to the parts, not to a wrapper: two modules that share a part or a configuration object exclude each other. They are reentrant,
-    and always taken in the same order.
+    Locks belong to the parts, so two modules that share a part or a configuration exclude each other. They are reentrant, and always taken in one order.
     """
     with ExitStack() as held:
         for lock in _locks_of([*module.modules(), *configurations(module)]):
@@ -93,7 +93,7 @@ def exclusive(module: Any) -> Iterator[None]:
 
 
 def _locks_of(owners: list[Any]) -> list[Any]:
-    """Return the lock of each owner, in the order in which all threads take them."""
+    """Return the lock of each owner, in the order of locking."""
     with _registry:
         known = sorted((_lock_of(owner) for owner in owners), key=itemgetter(1))
         return [lock for _, _, lock in known]
@@ -108,14 +108,14 @@ def _lock_of(owner: Any) -> tuple[ReferenceType[Any], int, Any]:
 
 
 def _forget(name: int, gone: ReferenceType[Any]) -> None:
-    """Remove an owner that no longer exists, unless a new one has taken its identity."""
+    """Remove an owner that no longer exists, unless a new one has its identity."""
     with _registry:
         if name in _locks and _locks[name][0] is gone:
             del _locks[name]
 
 
 def configurations(module: Any) -> list[Any]:
-    """Return every configuration object of the module's parts, nested ones included, each once."""
+    """Return every configuration object of the module's parts once, including nested ones."""
     found: dict[int, Any] = {}
     waiting = [vars(part).get("config") for part in module.modules()]
     while waiting:
@@ -127,7 +127,7 @@ def configurations(module: Any) -> list[Any]:
 
 
 def adapters(module: Any) -> str:
-    """Return which adapters of peft are active in which part, with their scale: it changes what a module computes and is no parameter. Empty without any."""
+    """Return the active peft adapters of each part with their scale, which are not parameters but change the results; empty if there are none."""
     state = [
         (name, str(part.active_adapters), part.disable_adapters, str(part.merged_adapters), str(part.scaling))
         for name, part in module.named_modules()
@@ -151,7 +151,7 @@ def configured(module: Any) -> Iterator[None]:
 
 @contextmanager
 def evaluating(module: Any) -> Iterator[None]:
-    """Run the module in eval mode and uncompiled; the mode of every single part is restored on exit."""
+    """Run the module in eval mode and uncompiled; the mode of each part is restored on exit."""
     training = [part for part in module.modules() if part.training]
     compiled = [
         (vars(part), call) for part in module.modules() if (call := getattr(part, COMPILED_CALL, None)) is not None
@@ -171,9 +171,9 @@ def evaluating(module: Any) -> Iterator[None]:
 
 @contextmanager
 def converted(module: Any, dtype: torch.dtype) -> Iterator[None]:
-    """Compute in `dtype` within this context: parameters and buffers are replaced by converted copies, and the very same tensors are restored on exit.
+    """Convert parameters and buffers to `dtype`; the original tensors are restored on exit.
 
-    A narrower type leaves non-persistent buffers as they are, such as the frequencies of rotary embeddings: from_pretrained(dtype=...) does the same.
+    Like from_pretrained(dtype=...), a narrower type leaves non-persistent buffers unchanged, such as the frequencies of rotary embeddings.
     """
     kept: list[tuple[torch.Tensor, torch.Tensor]] = []
     try:
@@ -196,5 +196,5 @@ def _convertible(module: Any, dtype: torch.dtype) -> list[torch.Tensor]:
     wide = torch.finfo(dtype).bits
     if all(torch.finfo(tensor.dtype).bits <= wide for tensor in others):
         return others
-    lasting = {id(tensor) for tensor in module.state_dict(keep_vars=True).values()}
-    return [tensor for tensor in others if id(tensor) in lasting or torch.finfo(tensor.dtype).bits <= wide]
+    persistent = {id(tensor) for tensor in module.state_dict(keep_vars=True).values()}
+    return [tensor for tensor in others if id(tensor) in persistent or torch.finfo(tensor.dtype).bits <= wide]

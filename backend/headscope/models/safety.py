@@ -1,4 +1,4 @@
-"""What is checked before transformers sees a model's files: no code, no pickles, nothing outside the folder."""
+"""Safety checks on a model's files before transformers reads them: no code, no pickles, nothing outside the folder."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CorruptModel, UnsafeModel, UnsafeWeights
-from .facts import refuse_quantised
+from .facts import reject_quantised
 
-# Keys that make transformers, or a library it calls, import or download code. The attention ones matter most here: Headscope sets the attention.
+# Keys that make transformers, or a library it calls, import or download code.
 DENIED = frozenset(
     {
         "auto_map",
@@ -22,15 +22,15 @@ DENIED = frozenset(
         "custom_generate",
     }
 )
-# Keys that choose an implementation. transformers also takes a kernel on the hub there ("org/kernel"), whose code it would run, and
-# from the internal ones without any check (CVE-2026-4372). They are never shown to it, since Headscope chooses the implementation.
+# Keys that choose an implementation. Their value may also be a kernel on the hub ("org/kernel"), whose code transformers would run, for the internal
+# keys without any check (CVE-2026-4372). Headscope removes these keys and chooses the implementation itself.
 IMPLEMENTATIONS = ("_attn_implementation", "attn_implementation", "_experts_implementation", "experts_implementation")
-# Those that are part of transformers or torch, or a package that is installed or not.
+# Implementations in transformers, torch or an installed package.
 ORDINARY = frozenset(
     {"eager", "sdpa", "flex_attention", "batched_mm", "grouped_mm", *(f"flash_attention_{n}" for n in (2, 3, 4))}
 )
 
-# The only files that are shown to transformers.
+# The only files that transformers gets to see.
 ALLOWED = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.txt", "vocab.json", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
@@ -53,17 +53,17 @@ def check(folder: Path) -> dict[str, Any]:
         "generation_config.json",
     ):
         if (folder / name).is_file():
-            refuse_code(read_json(folder / name))
+            reject_code(read_json(folder / name))
     if (folder / "tokenizer.json").is_file():
         read_json(folder / "tokenizer.json", LARGEST_TOKENIZER)
-    refuse_quantised(config)
+    reject_quantised(config)
     for shard in weight_files(folder):
         check_header(shard)
     return config
 
 
 def read_json(path: Path, limit: int = LARGEST_JSON) -> dict[str, Any]:
-    """A JSON object from a file of bounded size."""
+    """Read a JSON object from a file of bounded size. Raises CorruptModel."""
     try:
         if path.exists() and not path.is_file():
             raise CorruptModel(f"The model's {path.name} is not a file.")
@@ -73,28 +73,28 @@ def read_json(path: Path, limit: int = LARGEST_JSON) -> dict[str, Any]:
     except FileNotFoundError:
         raise CorruptModel(f"The model's folder has no {path.name}.") from None
     except (ValueError, RecursionError, OSError):
-        raise CorruptModel(f"The model's {path.name} can't be read as JSON.") from None
+        raise CorruptModel(f"The model's {path.name} cannot be read as JSON.") from None
     if not isinstance(document, dict):
         raise CorruptModel(f"The model's {path.name} is not a JSON object.")
     return document
 
 
-def refuse_code(value: object) -> None:
-    """Raise UnsafeModel if a key anywhere in the document asks for code."""
+def reject_code(value: object) -> None:
+    """Raise UnsafeModel if a key anywhere in the document requests to run code."""
     stack = [value]
     while stack:
         item = stack.pop()
         if isinstance(item, dict):
             for key, inner in item.items():
-                # A false trust_remote_code or an empty auto_map asks for nothing.
+                # A false trust_remote_code or an empty auto_map has no effect.
                 if key in DENIED and inner not in (None, False, {}, []):
                     raise UnsafeModel(
-                        "The model's configuration asks to run code of its own, which Headscope never does. "
+                        "The model's configuration requests to run its own code, which Headscope never does. "
                         "Use a model whose architecture transformers knows."
                     )
                 if key.startswith(IMPLEMENTATIONS) and not _is_ordinary(key, inner):
                     raise UnsafeModel(
-                        "The model's configuration names an attention or expert kernel to fetch and run, which Headscope never does. "
+                        "The model's configuration names an attention or expert kernel to download and run, which Headscope never does. "
                         "Remove that entry from the file."
                     )
                 stack.append(inner)
@@ -103,10 +103,10 @@ def refuse_code(value: object) -> None:
 
 
 def _is_ordinary(key: str, value: object) -> bool:
-    """Whether the value of a key that chooses an implementation names none that would have to be fetched."""
+    """Return whether the value of a key that chooses an implementation names only local ones."""
     if value is None or isinstance(value, bool):
         return True
-    if key not in IMPLEMENTATIONS:  # internal ones
+    if key not in IMPLEMENTATIONS:  # an internal key
         return False
     if isinstance(value, dict):
         return all(_is_ordinary(key, inner) for inner in value.values())
@@ -114,7 +114,7 @@ def _is_ordinary(key: str, value: object) -> bool:
 
 
 def _without_implementations(value: Any) -> Any:
-    """Return the document without the keys that choose an implementation."""
+    """Remove the keys that choose an implementation."""
     if isinstance(value, dict):
         return {
             key: _without_implementations(inner) for key, inner in value.items() if not key.startswith(IMPLEMENTATIONS)
@@ -123,7 +123,7 @@ def _without_implementations(value: Any) -> Any:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that hold the weights, all inside the folder."""
+    """Return the safetensors files with the weights, all inside the folder. Raises UnsafeModel, UnsafeWeights or CorruptModel."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         shards = read_json(index, LARGEST_TOKENIZER).get("weight_map")
@@ -161,11 +161,11 @@ def check_header(path: Path) -> None:
             if 8 + length + end != size:
                 raise ValueError
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, struct.error):
-        raise CorruptModel("A weight file of the model is damaged or cut off. Fetch the model again.") from None
+        raise CorruptModel("A weight file of the model is damaged or truncated. Download the model again.") from None
 
 
 def stage(folder: Path, target: Path) -> Path:
-    """Fill `target` with links to the allowed files of `folder`, so that nothing else can be picked up, and a config.json that chooses no implementation."""
+    """Link only the allowed files of `folder` into `target`, with a config.json that chooses no implementation."""
     for pattern in ALLOWED:
         for path in folder.glob(pattern):
             (target / path.name).symlink_to(path.resolve())

@@ -1,6 +1,6 @@
-"""What can be done with a model, told from its configuration alone: before anything is loaded, without torch.
+"""What a model supports, from its configuration alone: before anything is loaded, without torch.
 
-The worker proves everything again on the loaded model; what this file does not know is left to it.
+The worker verifies everything again on the loaded model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..mechanisms import MECHANISMS
 from . import images
 from .facts import Facts
 
-# Need -> why it can't be met: in cross-attention, under a causal mask, and without one.
+# Missing capability -> reason: in cross-attention, under a causal mask, and without one.
 CROSS = {
     "same-tokens": "In cross-attention queries and keys are different tokens.",
     "padding": "The published code pads only self-attention over a single text.",
@@ -31,13 +31,13 @@ CAUSAL = {
 IMAGE = {"padding": "An image always has the same size, so there is nothing to pad."}
 NOT_CAUSAL = {"causal": "Every token of this model attends to all others."}
 
-# Encoder-decoders whose encoder takes sound: their text is the decoder's.
+# Encoder-decoders whose encoder takes audio: their text is the decoder's.
 LISTENING = frozenset({"whisper"})
 _TABLE = Path(__file__).resolve().parent / "families.json"
 
 
 class InputKind(Protocol):
-    """The input of a request, as far as it decides what kind of model it suits."""
+    """The fields of a request that determine which kind of model it fits."""
 
     @property
     def kind(self) -> Kind: ...
@@ -54,12 +54,12 @@ class InputKind(Protocol):
 
 
 def by_mask(*, cross: bool, causal: bool) -> dict[str, str]:
-    """Need -> reason, as the kind of attention and its mask decide it."""
+    """Return missing capability -> reason, as far as the kind of attention and its mask determine it."""
     return {**(CROSS if cross else {}), **(CAUSAL if causal else NOT_CAUSAL)}
 
 
 def find_missing(facts: Facts, kind: Kind) -> dict[str, str]:
-    """Need -> why this kind of attention of the model can't meet it. Raises Unsupported for a kind that it does not have."""
+    """Return missing capability -> reason, for one kind of the model's attention. Raises Unsupported for a kind that it does not have."""
     facts.tower(kind)
     known: Mapping[str, str] = _families().get(facts.family, {}).get("lacks", {})
     causal = facts.kind == "decoder" or kind == "decoder"
@@ -68,54 +68,52 @@ def find_missing(facts: Facts, kind: Kind) -> dict[str, str]:
 
 
 def check_trained(facts: Facts) -> None:
-    """Raise Unsupported for a model that can't carry the mechanism that it is said to be trained with."""
+    """Raise Unsupported for a model that does not support the mechanism that it claims to be trained with."""
     mechanism, lacking = MECHANISMS[facts.mechanism["name"]], find_missing(facts, "self")
     reason = next((lacking[need] for need in mechanism.needs if need in lacking), None)
     if reason is not None:
         raise Unsupported(
-            f"The model's config.json says that it was trained with {mechanism.title}, which can't be. {reason}"
+            f"The model's config.json says that it was trained with {mechanism.title}, which is impossible. {reason}"
         )
 
 
-def check_writing(facts: Facts) -> None:
-    """Raise Unsupported for a model that Headscope can't let write as it was trained to."""
+def check_generation(facts: Facts) -> None:
+    """Raise Unsupported for a model that cannot generate with the mechanism that it was trained with."""
     if facts.mechanism["name"] != "softmax":
         raise Unsupported(
-            f"This model was trained with {MECHANISMS[facts.mechanism['name']].title}, and a text is continued with softmax only. Leave generate out.",
+            f"This model was trained with {MECHANISMS[facts.mechanism['name']].title}, but texts can be continued with softmax only. Omit generate.",
             pointer="/generate",
         )
 
 
 def check_input(facts: Facts, given: InputKind) -> None:
-    """Raise InvalidRequest or Unsupported for an input that this kind of model does not take; of an image only the first bytes are looked at."""
+    """Raise InvalidRequest or Unsupported for an input that this kind of model does not take. Only the first bytes of an image are checked."""
     if facts.kind == "vision":
         if given.image is None:
-            raise InvalidRequest("This is a vision model. Give it an image, and no text.", pointer="/image")
+            raise InvalidRequest("This is a vision model. Give an image and no text.", pointer="/image")
         if given.generate is not None:
-            raise Unsupported("A vision model writes no text. Leave generate out.", pointer="/generate")
+            raise Unsupported("Vision models do not generate text. Omit generate.", pointer="/generate")
         images.unpack(given.image)
         return
     if given.image is not None:
-        raise Unsupported("This model is analysed on text. Choose a vision model for an image.", pointer="/image")
+        raise Unsupported("This model takes text. Choose a vision model for an image.", pointer="/image")
     if given.generate is not None and facts.kind == "encoder":
-        raise Unsupported(
-            "This model can't continue a text: only decoders can. Leave generate out.", pointer="/generate"
-        )
+        raise Unsupported("This model cannot continue a text: only decoders can. Omit generate.", pointer="/generate")
     if given.generate is not None:
-        check_writing(facts)
+        check_generation(facts)
     if given.target_ids is not None and facts.kind != "encoder-decoder":
         raise InvalidRequest("Only encoder-decoder models take target_ids.", pointer="/target_ids")
     needs_target = given.kind in ("decoder", "cross") and facts.family not in LISTENING
     if needs_target and given.text_pair is None and given.target_ids is None and given.generate is None:
         raise InvalidRequest(
-            "The decoder needs a text of its own. Give a second text, or let the model write it (generate).",
+            "The decoder needs its own text. Give a second text, or let the model generate it (generate).",
             pointer="/text_pair",
         )
 
 
 @cache
 def _families() -> dict[str, Any]:
-    """Model type -> what a small model of it was found to lack. Empty if the table was made with another version of transformers than the installed one."""
+    """Return model type -> verdict on a small model of it. Empty if the table was made with another version of transformers."""
     table: dict[str, Any] = json.loads(_TABLE.read_text("utf-8"))
     found: dict[str, Any] = table["types"] if table["transformers"] == version("transformers") else {}
     return found

@@ -1,4 +1,4 @@
-"""Text to tokens: exact character offsets, words, segments and kinds, the same way for every kind of tokenizer."""
+"""Text to tokens: exact character offsets, words, segments and kinds, independent of the kind of tokenizer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..core.tokens import Axes, Token, TokenKind
 from ..errors import InvalidRequest, InvalidText, TooManyTokens
 
 Span = tuple[int, int]
-# Truncation is a setting of the tokenizer, which several threads may share.
+# Truncation is a setting of the tokenizer, which threads may share.
 _TRUNCATING = Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How an image became tokens: rows and columns of patches, and the sizes in pixels, as (width, height), of a patch and of the image the model sees."""
+    """How an image was cut into tokens: rows and columns of patches, and the sizes (width, height) of a patch and of the model's image in pixels."""
 
     rows: int
     columns: int
@@ -34,15 +34,15 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One input as the model takes it.
+    """One input, encoded for a model.
 
-    tokens     those of the text, of the encoder's text, or the patches of the image
-    type_ids   the segment id of each, for models that take one
-    target     tokens that a decoder reads beside an encoder; None where only the encoder is looked at
-    text       what the offsets of `tokens` count in, with what was generated; `target_text` the same for `target`
+    tokens     of the text, of the encoder's text, or the patches of the image
+    type_ids   the segment id of each token, for models that take one
+    target     tokens of the decoder of an encoder-decoder; None if only the encoder is analysed
+    text       the text that offsets of `tokens` refer to, including generated text; `target_text` is the same for `target`
     pixels     [1, channels, height, width] (a tensor), the `grid` it is cut into, and the same as a `picture`, uint8 [height, width, 3]
-    heard      [1, K, d], what the encoder of a model that listens made of its input
-    generated  how many tokens at the end (of `target`, if there is one) the model wrote itself
+    heard      [1, K, d], the output of an audio encoder
+    generated  number of tokens at the end (of `target`, if there is one) that the model generated
     """
 
     tokens: list[Token]
@@ -58,7 +58,7 @@ class Encoded:
     warnings: tuple[ResultWarning, ...] = ()
 
     def axes(self, kind: Kind) -> Axes:
-        """The tokens along the axes of a map of this kind. Raises InvalidRequest where there are none for it."""
+        """Return the tokens along the axes of a map of this kind. Raises InvalidRequest if the decoder has none."""
         source, target = tuple(self.tokens), tuple(self.target or ())
         if kind in ("decoder", "cross") and not target:
             raise InvalidRequest("There is no text for the decoder. Give a second text.", pointer="/text_pair")
@@ -66,7 +66,7 @@ class Encoded:
 
 
 def check_text(text: str, pointer: str = "/text", limit: int | None = None) -> None:
-    """Raise InvalidText for what no tokenizer can take. `limit` is in UTF-8 bytes."""
+    """Raise InvalidText for a text that no tokenizer accepts. `limit` is in UTF-8 bytes."""
     if not text.strip():
         raise InvalidText("The text is empty. Type at least one character that is not a space.", pointer=pointer)
     if limit is not None and len(text) > limit:
@@ -75,18 +75,18 @@ def check_text(text: str, pointer: str = "/text", limit: int | None = None) -> N
         size = len(text.encode())
     except UnicodeEncodeError:
         raise InvalidText(
-            "The text holds half of a surrogate pair, which is not a character. Take it out.", pointer=pointer
+            "The text contains half of a surrogate pair, which is not a character. Remove it.", pointer=pointer
         ) from None
     if limit is not None and size > limit:
         raise InvalidText(
             f"The text is longer than {limit} bytes. Shorten it.", pointer=pointer, limit=limit, actual=size
         )
     if "\0" in text:
-        raise InvalidText("The text holds a NUL character. Take it out.", pointer=pointer)
+        raise InvalidText("The text contains a NUL character. Remove it.", pointer=pointer)
 
 
 def prepare(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy that neither cuts nor pads, and for which special tokens typed in a text are ordinary text."""
+    """Copy a tokenizer without truncation and padding, and with special tokens in a text treated as ordinary text."""
     copy = Tokenizer.from_str(tokenizer.to_str())
     copy.no_truncation()
     copy.no_padding()
@@ -104,7 +104,7 @@ def encode(
 ) -> Encoded:
     """Tokenize with a prepared tokenizer; `unknown` is the name of its unknown token.
 
-    With `max_tokens` the input is cut to that many tokens, special tokens included (the longer text loses first).
+    `max_tokens` truncates the input to that many tokens, including special tokens, from the longer text first.
     """
     with _TRUNCATING:
         if max_tokens is not None:
@@ -113,11 +113,10 @@ def encode(
             encoding = tokenizer.encode(text) if text_pair is None else tokenizer.encode(text, text_pair)
         finally:
             tokenizer.no_truncation()
-    if (
-        max_tokens is not None and len(encoding.ids) > max_tokens
-    ):  # which cuts nothing where the special tokens alone are more
+    # Truncation does nothing if the special tokens alone are more.
+    if max_tokens is not None and len(encoding.ids) > max_tokens:
         raise InvalidRequest(
-            "The special tokens of the model alone are more than max_tokens. Raise max_tokens.", pointer="/max_tokens"
+            "max_tokens is less than the model's number of special tokens. Raise max_tokens.", pointer="/max_tokens"
         )
     segments = _segments(encoding.sequence_ids)
     rows = [
@@ -136,7 +135,7 @@ def _cut(encoding: Any) -> tuple[ResultWarning, ...]:
         return ()
     return (
         ResultWarning(
-            "cut", f"Cut to the first {len(encoding.ids)} tokens, as asked: what follows was not read.", None
+            "cut", f"Truncated to the first {len(encoding.ids)} tokens, as requested; the rest was not read.", None
         ),
     )
 
@@ -144,9 +143,11 @@ def _cut(encoding: Any) -> tuple[ResultWarning, ...]:
 def extend(
     tokenizer: Tokenizer, encoded: Encoded, added: Sequence[int], special: frozenset[int], unknown: str | None = None
 ) -> Encoded:
-    """The input with ids that continue it; their offsets are exact in the text that grows by what they say."""
-    said, spans = _spell(tokenizer, [token.id for token in encoded.tokens if token.kind != "special"], added, special)
-    text, length = (encoded.text or "") + said, len(encoded.text or "")
+    """Append ids to an input, with exact offsets in the extended text."""
+    continuation, spans = _decode(
+        tokenizer, [token.id for token in encoded.tokens if token.kind != "special"], added, special
+    )
+    text, length = (encoded.text or "") + continuation, len(encoded.text or "")
     rows = [
         _Row(token.text, token.id, 0, None if token.kind == "special" else (token.start, token.end))
         for token in encoded.tokens
@@ -160,15 +161,15 @@ def extend(
 
 
 def as_target(found: list[Token], source: list[Token]) -> list[Token]:
-    """Tokens of the decoder: in segment 1, with words that count on from those of the encoder."""
+    """Return tokens as those of the decoder: in segment 1, with words numbered after those of the encoder."""
     first = max((token.word for token in source if token.word is not None), default=-1) + 1
     return [replace(t, segment=1, word=None if t.word is None else t.word + first) for t in found]
 
 
 def annotate(encoded: Encoded, pos: Sequence[str] | None, labels: Sequence[str] | None) -> Encoded:
-    """With a part of speech and a label on every token, given one per word (of both texts) or one per token. Raises InvalidRequest.
+    """Add parts of speech and labels to the tokens, given one per word (of both texts) or one per token. Raises InvalidRequest.
 
-    The words may also be all those of the text, where the tokenizer joins some or the input was cut.
+    The words may also be all words of the text, even if the tokenizer joins some of them or the input was truncated.
     """
     for name, values in (("pos", pos), ("label", labels)):
         if values is not None:
@@ -185,7 +186,7 @@ def _annotate(encoded: Encoded, name: str, values: Sequence[str]) -> Encoded:
         numbers = sorted({token.word for token in given if token.word is not None})
         by_word = dict(zip(numbers, values, strict=True))
         marked = [t if t.word is None else replace(t, **{name: by_word.get(t.word)}) for t in every]
-    elif len(values) == len(written):  # of which some share a token, or were cut off
+    elif len(values) == len(written):  # some share a token, or were truncated
         places = _places(written, len(encoded.text or ""))
         marked = [t if t.word is None else replace(t, **{name: values[places[t.start]]}) for t in every]
     elif len(values) == len(given):
@@ -204,7 +205,7 @@ def _annotate(encoded: Encoded, name: str, values: Sequence[str]) -> Encoded:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A token before its words are known: what the tokenizer calls it, and where it stands; None for a special one."""
+    """A token without its word: the tokenizer's name for it, and its span in the text; None for a special token."""
 
     piece: str
     id: int
@@ -239,16 +240,16 @@ def _assemble(rows: list[_Row], texts: tuple[str, str], unknown: str | None) -> 
     return _mark_pieces(tokens)
 
 
-# Ids decoded together with a new one, so that spaces and characters of several tokens come out as in the whole text.
+# Ids decoded together with a new one, so that spaces and characters of several tokens are as in the whole text.
 CONTEXT = 8
-# No character has more bytes, so a longer run without a whole character never becomes one.
+# Bytes of the longest UTF-8 character: a longer run without a complete character never becomes one.
 LONGEST_CHARACTER = 4
 
 
-def _spell(
+def _decode(
     tokenizer: Tokenizer, before: list[int], added: Sequence[int], special: frozenset[int]
 ) -> tuple[str, list[Span | None]]:
-    """What ids say after others, and where each stands in it (None for special ones). Tokens that make one character together share its place."""
+    """Decode ids that follow others -> their text, and each one's span in it (None for special ones). Tokens of one character share its span."""
     text = ""
     spans: list[Span | None] = [None] * len(added)
     window = before[-CONTEXT:]
@@ -261,7 +262,7 @@ def _spell(
         waiting.append((index, whole))
         if whole.endswith("\ufffd") and len(waiting) < LONGEST_CHARACTER and index != ordinary[-1]:
             continue
-        if not whole.startswith(known):  # a decoder that changes what stands before, as some do at punctuation
+        if not whole.startswith(known):  # some decoders change the preceding text at punctuation
             known, whole = "", " " + tokenizer.decode([added[place] for place, _ in waiting], skip_special_tokens=False)
             waiting = [(place, whole) for place, _ in waiting]
         _place(spans, waiting, whole, len(known), len(text))
@@ -272,7 +273,7 @@ def _spell(
 
 
 def _place(spans: list[Span | None], waiting: list[tuple[int, str]], whole: str, known: int, start: int) -> None:
-    """Give each waiting token its place: up to where the text was so far, if the later tokens left that as it was."""
+    """Set the span of each waiting token: up to the end of the text decoded so far, unless later tokens changed it."""
     group: list[int] = []
     low = known
     last = next((spans[place] for place in range(waiting[0][0] - 1, -1, -1) if spans[place]), None)
@@ -294,7 +295,7 @@ def from_ids(
     vocabulary: int,
     pointer: str = "/token_ids",
 ) -> Encoded:
-    """Tokens for given ids; their offsets are those in the joined text of all of them. Without a tokenizer an id is its own text."""
+    """Return tokens for given ids, with offsets in their joined text. Without a tokenizer, the text of an id is its number."""
     if any(not 0 <= id_ < vocabulary for id_ in ids):
         raise InvalidRequest(f"A token id is outside the model's vocabulary of {vocabulary}.", pointer=pointer)
     pieces = [str(id_) if tokenizer is None else tokenizer.decode([id_], skip_special_tokens=False) for id_ in ids]
@@ -322,7 +323,7 @@ def from_ids(
 
 
 def check_length(count: int, most: int | None, pointer: str = "/text") -> None:
-    """Raise TooManyTokens, or InvalidText where there is nothing."""
+    """Raise TooManyTokens above the limit, InvalidText if there are no tokens."""
     if count == 0:
         raise InvalidText("The text gives no tokens. Type at least one letter.", pointer=pointer)
     if most is not None and count > most:
@@ -335,9 +336,9 @@ def check_length(count: int, most: int | None, pointer: str = "/text") -> None:
 
 
 def find_words(text: str) -> list[Span]:
-    """Words as [start, end): runs without spaces, where every punctuation mark and every CJK ideograph stands alone and an emoji is one word."""
+    """Return words as [start, end): runs without spaces; every punctuation mark, CJK ideograph and emoji is a word of its own."""
     words: list[list[int]] = []
-    open_kind = ""  # what the last word can still take: letters, emoji, a flag's second half
+    open_kind = ""  # what may extend the last word: letters, emoji, a flag's second half
     for index, char in enumerate(text):
         kind = _char_kind(char)
         if kind == open_kind == "letter":
@@ -377,7 +378,7 @@ def _char_kind(char: str) -> str:
 
 
 def _segments(sequence_ids: Sequence[int | None]) -> list[int]:
-    """Special tokens belong to the segment they close; the first ones to the first segment."""
+    """Return the segment of each token. Special tokens belong to the segment before them; leading ones to the first."""
     segments, current = [], 0
     for sequence in sequence_ids:
         current = current if sequence is None else sequence
@@ -386,7 +387,7 @@ def _segments(sequence_ids: Sequence[int | None]) -> list[int]:
 
 
 def _trim(text: str, span: Span) -> Span:
-    """Without the spaces that byte-level and SentencePiece tokens carry in front; a token of spaces only keeps them."""
+    """Remove the surrounding spaces that byte-level and SentencePiece tokens include; a token of spaces only keeps them."""
     start, end = span
     inner = text[start:end]
     if not inner.strip():
@@ -395,7 +396,7 @@ def _trim(text: str, span: Span) -> Span:
 
 
 def _places(words: list[Span], length: int) -> list[int]:
-    """Of every position of a text, its end included: index of the word that holds it, else of the next one, else of the last; -1 where there is none."""
+    """Return for every position of a text, including its end, the index of the word there, or else the next, or else the last; -1 if there are no words."""
     places: list[int] = []
     for index, (_, end) in enumerate(words):
         places += [index] * (end - len(places))
@@ -403,7 +404,7 @@ def _places(words: list[Span], length: int) -> list[int]:
 
 
 def _owners(words: int, places: list[int], spans: list[Span]) -> list[int]:
-    """Of every word its number after joining those that share a token: a word is never finer than a token."""
+    """Return the number of every word after joining words that share a token: a word is never finer than a token."""
     joined: set[int] = set()
     for start, end in spans:
         if words and end > start:
@@ -413,22 +414,22 @@ def _owners(words: int, places: list[int], spans: list[Span]) -> list[int]:
 
 
 def is_punctuation(text: str) -> bool:
-    """Whether a text is made of characters of Unicode's categories P*; signs such as $ and + are words."""
+    """Return whether all characters of a text are in Unicode categories P*; symbols such as $ and + are words."""
     return bool(text) and all(unicodedata.category(char).startswith("P") for char in text)
 
 
 def _kind(source: str, span: Span, word: Span | None) -> TokenKind:
-    """What a token is that says `source` at `span` and begins in `word`."""
-    said = source.strip()
-    if is_punctuation(said):
+    """Return the kind of a token with text `source` at `span`, which begins in `word`."""
+    text = source.strip()
+    if is_punctuation(text):
         return "punct"
-    if word is None or not said:
+    if word is None or not text:
         return "word"
     return "word" if span[0] <= word[0] and span[1] >= word[1] else "subword"
 
 
 def _mark_pieces(tokens: list[Token]) -> list[Token]:
-    """Several tokens for one and the same stretch of text (bytes of one character) are pieces of it."""
+    """Mark tokens that share one span (bytes of one character) as subwords."""
     spans = Counter((token.segment, token.start, token.end) for token in tokens if token.kind != "special")
     return [
         replace(t, kind="subword") if t.end > t.start and spans[t.segment, t.start, t.end] > 1 else t for t in tokens

@@ -1,4 +1,4 @@
-"""The mechanism that a model was trained with, as its config.json says under "headscope"."""
+"""The mechanism that a model was trained with, from "headscope" in its config.json."""
 
 from __future__ import annotations
 
@@ -10,42 +10,40 @@ from pydantic import ValidationError
 from ..errors import UnsafeModel
 from ..mechanisms import MECHANISMS
 
-# Of models that say nothing.
+# The mechanism of models that name none.
 SOFTMAX: Mapping[str, Any] = {"name": "softmax"}
 
 
 def read_mechanism(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Its name and all its parameters; in the place of vectors None, which stands for them and keeps requests and documents short.
+    """Read name and parameters of the mechanism. Learned vectors are replaced by None to keep requests and documents short.
 
-    Raises UnsafeModel for one that Headscope does not have, or that has no such parameters.
+    Raises UnsafeModel for an unknown mechanism or invalid parameters.
     """
-    found = _checked(config)
+    found = _validated(config)
     return {**found, "vectors": None} if found.get("vectors") else found
 
 
 def read_vectors(config: Mapping[str, Any]) -> list[list[list[float]]] | None:
-    """What a model that was tuned by its special tokens adds to them, [layers, specials, width]; None for every other. Raises UnsafeModel."""
-    return _checked(config).get("vectors") or None
+    """Read the vectors [layers, specials, width] that a PASTA-tuned model adds to its special tokens; None for other models. Raises UnsafeModel."""
+    return _validated(config).get("vectors") or None
 
 
-def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
-    said = config.get("headscope", {})
-    chosen = said.get("mechanism", SOFTMAX) if isinstance(said, dict) else None
+def _validated(config: Mapping[str, Any]) -> dict[str, Any]:
+    section = config.get("headscope", {})
+    chosen = section.get("mechanism", SOFTMAX) if isinstance(section, dict) else None
     name = chosen.get("name") if isinstance(chosen, Mapping) else None
     if not isinstance(chosen, Mapping) or not isinstance(name, str) or name not in MECHANISMS:
-        raise UnsafeModel(
-            f"The model's config.json names no mechanism that Headscope has, under headscope.mechanism. There are: {', '.join(MECHANISMS)}."
-        )
+        raise UnsafeModel(f"headscope.mechanism in the model's config.json is not one of {', '.join(MECHANISMS)}.")
     params = MECHANISMS[name].params
     try:
         found = {"name": name, **params.model_validate(_without_name(chosen)).model_dump()}
     except ValidationError as error:
         place = ".".join(str(part) for part in error.errors()[0]["loc"] if part in params.model_fields)
         raise UnsafeModel(
-            f"The model's config.json gives its mechanism, {name}, parameters that it does not take{f', the first of them {place}' if place else ''}."
+            f"The model's config.json has invalid parameters for its mechanism {name}{f': {place}' if place else ''}."
         ) from None
     if found.get("vectors", ()) is None:
-        raise UnsafeModel("The model's config.json gives its mechanism, pasta, no vectors.")
+        raise UnsafeModel("The model's config.json has no vectors for its mechanism pasta.")
     return found
 
 
