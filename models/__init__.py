@@ -1,1 +1,1 @@
-"""The small models that Headscope ships: what trains them, how, and what came of it."""
+"""The small models that Headscope ships, and the code that trains and evaluates them."""

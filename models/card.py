@@ -1,4 +1,4 @@
-"""The page that comes with a twin: what it is, what it was made from, what it is worth, and what it is not."""
+"""The model card of a twin: what it is, its data, its evaluation, and its limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OBJECTIVES = {
 
 
 def card(name: str, measured: Mapping[str, Any]) -> str:
-    """The card as Markdown; `measured` is what evaluation.json holds."""
+    """Return the card as Markdown; `measured` is the content of evaluation.json."""
     recipe = measured["recipe"]
     mechanism, objective = recipe["mechanism"], recipe["objective"]
     kind = "pasta" if recipe["learn"] == "pasta" else mechanism["name"]

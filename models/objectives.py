@@ -1,4 +1,4 @@
-"""What a twin learns to do: the model of each objective, what it predicts, and how well."""
+"""The objectives of the twins: models, predictions and loss."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+import transformers
 from torch import Tensor
 
 from .data import CLS, END, IGNORED, PAD, SEP, Batch
 
 Objective = Literal["masked-lm", "causal-lm", "images", "sentences", "words"]
-# The class of transformers that each objective trains.
+# Objective -> class of transformers.
 CLASSES: dict[Objective, str] = {
     "masked-lm": "BertForMaskedLM",
     "causal-lm": "GPT2LMHeadModel",
@@ -23,7 +24,7 @@ CLASSES: dict[Objective, str] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """Size of a model."""
+    """The size of a model."""
 
     layers: int = 6
     heads: int = 8
@@ -35,11 +36,9 @@ class Shape:
 IMAGES = Shape(heads=4, width=128)
 
 
-def configured(objective: Objective, shape: Shape, labels: list[str]) -> Any:
-    """The configuration of a model that starts from nothing. Nothing is dropped out: no run sees its data often."""
-    import transformers
-
-    # A narrow model's projections have the variance that those of one of width 768 have.
+def configuration(objective: Objective, shape: Shape, labels: list[str]) -> Any:
+    """Return the configuration of an untrained model, without dropout: no run sees its data often."""
+    # Scale the initial weights such that projections have the same variance as at width 768.
     spread = {"initializer_range": 0.02 * (768 / shape.width) ** 0.5}
     named = {"id2label": dict(enumerate(labels)), "label2id": {name: number for number, name in enumerate(labels)}}
     if objective == "images":
@@ -63,17 +62,17 @@ def configured(objective: Objective, shape: Shape, labels: list[str]) -> Any:
 
 
 def logits(objective: Objective, module: Any, batch: Batch) -> Tensor:
-    """What the model says of every label that is not IGNORED, [n, classes]. A language model's last step is taken for these tokens only."""
+    """Return the logits [n, classes] of every label that is not IGNORED. A language model's head runs on these tokens only."""
     known = batch.labels != IGNORED
     if objective in ("masked-lm", "causal-lm"):
         hidden = module.base_model(**batch.inputs)[0][known]
-        said: Tensor = module.cls(hidden) if objective == "masked-lm" else module.lm_head(hidden)
-        return said
-    answered: Tensor = module(**batch.inputs).logits[known]
-    return answered
+        found: Tensor = module.cls(hidden) if objective == "masked-lm" else module.lm_head(hidden)
+    else:
+        found = module(**batch.inputs).logits[known]
+    return found
 
 
 def loss(objective: Objective, module: Any, batch: Batch) -> Tensor:
-    """Mean cross-entropy in nats."""
-    wanted = batch.labels[batch.labels != IGNORED]
-    return torch.nn.functional.cross_entropy(logits(objective, module, batch).float(), wanted)
+    """Return the mean cross-entropy in nats."""
+    labels = batch.labels[batch.labels != IGNORED]
+    return torch.nn.functional.cross_entropy(logits(objective, module, batch).float(), labels)

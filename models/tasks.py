@@ -1,4 +1,4 @@
-"""What each objective is learned from and measured on."""
+"""The training and test data of each objective."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .data import Batch, Source
 from .objectives import Objective
 
 SAMPLE = Path(__file__).resolve().parent / "twins" / "sample"
-SHARE = 0.3  # of the tokens of running text that are to be told
+SHARE = 0.3  # of the tokens of running text to predict
 
 
 class Task:
-    """The data of one objective, for a run of `steps`. `folder` holds the data sets; what is made of them is kept in `work`. What is missing raises MissingData."""
+    """The data of one objective, for a run of `steps`. `folder` holds the data sets, `work` the files made from them. Raises MissingData."""
 
     def __init__(
         self, objective: Objective, text: Literal["english", "reviews"], seed: int, steps: int, folder: Path, work: Path
@@ -32,7 +32,7 @@ class Task:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokenizer that all text twins have, made from every fifth document of english_text; None for images."""
+        """The tokenizer of all text twins, trained on every fifth document of english_text; None for images."""
         if self.objective == "images":
             return None
         path = self._work / "tokenizer.json"
@@ -42,14 +42,14 @@ class Task:
 
     @cached_property
     def labels(self) -> list[str]:
-        """Names of the classes; none for language models."""
+        """Names of the classes; empty for language models."""
         if self.objective == "images":
             return self._images[-1]
         return {"sentences": ["negative", "positive"], "words": data.TAGS}.get(self.objective, [])
 
     @cached_property
     def source(self) -> Source:
-        """What is learned from."""
+        """The training batches."""
         if self.objective == "images":
             pixels, labels, *_ = self._images
             return data.Images(pixels, labels, self._seed)
@@ -68,19 +68,19 @@ class Task:
 
     @cached_property
     def _ids(self) -> data.Ids:
-        """The text to train on, as token ids."""
+        """The training text as token ids."""
         if self._text == "reviews":
             return data.encode(self.tokenizer, data.review_texts(self._folder, "train"))
         path = self._work / "train.npy"
         if not path.exists():
-            aside = self._work / "train.part.npy"
-            np.save(aside, data.encode(self.tokenizer, data.documents(self._folder, "train")))
-            aside.replace(path)
+            partial = self._work / "train.part.npy"
+            np.save(partial, data.encode(self.tokenizer, data.documents(self._folder, "train")))
+            partial.replace(path)
         ids: data.Ids = np.load(path, mmap_mode="r")
         return ids
 
     def held_out(self) -> Iterator[Batch]:
-        """The test data: all of it, once."""
+        """Yield all of the test data once."""
         if self.objective == "images":
             _, _, pixels, labels, _ = self._images
             return data.Images(pixels, labels, 0).held_out()
@@ -92,7 +92,7 @@ class Task:
 
     @cached_property
     def counts(self) -> Tensor:
-        """How often each class, or each token of the vocabulary, is a label of the training data."""
+        """Number of training labels of each class, or of each token of the vocabulary."""
         if self.objective == "images":
             return self._images[1].bincount()
         if self.objective in ("sentences", "words"):
@@ -102,7 +102,7 @@ class Task:
 
     @cached_property
     def lengths(self) -> Tensor | None:
-        """Bytes of every token of the vocabulary, where running text is told; special tokens have none."""
+        """Bytes of every token of the vocabulary, 0 for special tokens; None unless a language model is trained."""
         if self.objective not in ("masked-lm", "causal-lm"):
             return None
         names = [self.tokenizer.id_to_token(id_) for id_ in range(self.tokenizer.get_vocab_size())]
@@ -110,12 +110,12 @@ class Task:
 
 
 def running(objective: Objective, tokenizer: Any, texts: list[str]) -> Iterator[Batch]:
-    """Running text to measure a language model on."""
+    """Yield running text to evaluate a language model on."""
     return data.Text(data.encode(tokenizer, texts), 0, SHARE if objective == "masked-lm" else None).held_out()
 
 
 def sample(objective: Objective, tokenizer: Any) -> Iterator[Batch]:
-    """What comes with the twins, so that a loss can be measured again everywhere. Images that may be shipped there are none: these are random squares."""
+    """Yield the sample that comes with the twins, so that a loss can be measured again anywhere. Its images are random squares, for licensing reasons."""
     if objective == "images":
         squares = torch.randint(256, (64, 3, 8, 8), generator=data.generator(0))
         pixels = squares.repeat_interleave(4, -1).repeat_interleave(4, -2)

@@ -1,4 +1,4 @@
-"""A twin as it is shipped: a folder that transformers reads like any other, with the mechanism in its configuration and its figures beside it."""
+"""The files of a twin: a folder that transformers can load, with the mechanism in its configuration."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, processors
+from transformers import PreTrainedTokenizerFast
 
 from .data import CLS, END, MASK, PAD, SEP, SPECIAL
 
-# Name of a tensor that transformers does not expect, so that it warns who loads a twin without Headscope.
+# Name of a tensor that transformers does not expect, so that it warns if a twin is loaded without Headscope.
 WARNING = "headscope.this_model_attends_by_{name}_load_it_with_headscope"
-# Values of the pixels that a twin takes: -1 to 1.
+# Configuration of the image processor: pixels from -1 to 1.
 PIXELS = {
     "image_processor_type": "ViTImageProcessor",
     "do_resize": True,
@@ -28,8 +30,8 @@ PIXELS = {
 }
 
 
-def rounded(module: Any) -> None:
-    """The parameters as float16 keeps them, in their own type: what is measured afterwards is what is shipped."""
+def round_weights(module: Any) -> None:
+    """Round the parameters to float16, so that the evaluated twin is the one that is saved."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(parameter.half())
@@ -41,7 +43,7 @@ def save(folder: Path, module: Any, mechanism: Mapping[str, Any], tokenizer: Any
     module.save_pretrained(folder)
     _write_weights(folder / "model.safetensors", mechanism["name"])
     config = json.loads((folder / "config.json").read_text("utf-8"))
-    config["dtype"] = "float32"  # what to compute in: half precision on a CPU is slow
+    config["dtype"] = "float32"  # compute in float32: half precision is slow on a CPU
     if mechanism["name"] != "softmax":
         config["headscope"] = {"mechanism": dict(mechanism)}
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", "utf-8")
@@ -52,7 +54,7 @@ def save(folder: Path, module: Any, mechanism: Mapping[str, Any], tokenizer: Any
 
 
 def _write_weights(path: Path, mechanism: str) -> None:
-    """The weights that transformers wrote, in float16, without vectors that stand in the configuration, and with the warning."""
+    """Rewrite the weights in float16, without vectors that are in the configuration, and with the warning tensor."""
     tensors = {name: one.half() for name, one in load_file(path).items() if name != "pasta"}
     if mechanism != "softmax":
         tensors[WARNING.format(name=mechanism)] = torch.zeros(1, dtype=torch.float16)
@@ -60,10 +62,7 @@ def _write_weights(path: Path, mechanism: str) -> None:
 
 
 def fast_tokenizer(tokenizer: Any, *, causal: bool) -> Any:
-    """The tokenizer as transformers takes it; encoders put CLS and SEP around a text."""
-    from tokenizers import Tokenizer, processors
-    from transformers import PreTrainedTokenizerFast
-
+    """Return the tokenizer for transformers; for encoders it puts CLS and SEP around a text."""
     own = Tokenizer.from_str(tokenizer.to_str())
     if causal:
         return PreTrainedTokenizerFast(

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from models import data
-from models.objectives import CLASSES, Shape, configured
+from models.objectives import CLASSES, Shape, configuration
 from models.tasks import SAMPLE
 
 SHAPE = Shape(layers=2, heads=4, width=32, positions=256, vocabulary=400)
@@ -20,7 +20,7 @@ JUMP = {"name": "jump", "rho": 0.02}
 def module_of(objective, seed=0, labels=("O", "B")):
     """A random model, with weights large enough for its heads to look somewhere."""
     torch.manual_seed(seed)
-    module = getattr(transformers, CLASSES[objective])(configured(objective, SHAPE, list(labels)))
+    module = getattr(transformers, CLASSES[objective])(configuration(objective, SHAPE, list(labels)))
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if parameter.dim() > 1 and "embed" not in name:

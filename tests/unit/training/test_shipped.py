@@ -15,7 +15,7 @@ SHIPPED = sorted(path.parent for path in TWINS.glob("*/evaluation.json"))
 @pytest.mark.parametrize("folder", SHIPPED, ids=[folder.name for folder in SHIPPED])
 def test_they_are_worth_what_they_were_when_training_ended(folder):
     """Loaded by Headscope, in float32 from the float16 that is shipped."""
-    now, then = evaluate.again(folder)
+    now, then = evaluate.remeasure(folder)
     assert now == pytest.approx(then, abs=evaluate.TOLERANCE)
 
 

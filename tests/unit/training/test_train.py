@@ -71,18 +71,18 @@ class Stopping:
 def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path, mechanism, dropout):
     source = source_of("masked-lm")
     whole = Run(recipe("masked-lm"), fresh("masked-lm", mechanism, dropout), tmp_path / "whole")
-    assert whole.go(source)
+    assert whole.train(source)
     first = Run(recipe("masked-lm"), fresh("masked-lm", mechanism, dropout), tmp_path / "parts")
     before = signal.signal(signal.SIGTERM, first.stop)
     try:
-        assert not first.go(Stopping(source, 4))
+        assert not first.train(Stopping(source, 4))
     finally:
         signal.signal(signal.SIGTERM, before)
     assert first.progress.step == 5
     assert not same(learned(first), learned(whole))
     second = Run(recipe("masked-lm"), fresh("masked-lm", mechanism, dropout), tmp_path / "parts")
     assert second.progress == first.progress
-    assert second.go(source)
+    assert second.train(source)
     assert same(learned(second), learned(whole))
     assert second.progress == whole.progress
 
@@ -90,7 +90,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path, mechanism, 
 def test_seeds_decide(tmp_path):
     runs = [Run(recipe(seed=seed, steps=3), fresh(), tmp_path / str(place)) for place, seed in enumerate((0, 0, 1))]
     for run in runs:
-        run.go(source_of("causal-lm", run.recipe.seed))
+        run.train(source_of("causal-lm", run.recipe.seed))
     assert same(learned(runs[0]), learned(runs[1]))
     assert not same(learned(runs[0]), learned(runs[2]))
 
@@ -101,7 +101,7 @@ def test_every_objective_learns_a_batch_by_heart(tmp_path, objective):
     module = fresh(objective, HOPFIELD) if objective != "words" else module_of("words", labels=TAGS)
     before = loss(objective, module, batch).item()
     run = Run(recipe(objective, steps=40, rate=3e-3), module, tmp_path)
-    run.go(types.SimpleNamespace(batch=lambda step: batch))
+    run.train(types.SimpleNamespace(batch=lambda step: batch))
     assert loss(objective, module, batch).item() < 0.7 * before
     assert run.progress.tokens == 40 * batch.tokens
 
@@ -113,7 +113,7 @@ def test_learning_beats_the_frequencies_of_tokens(tmp_path, capsys):
     held_out = list(data.Text(ids()[split:], 0, None, pieces=8, positions=64, size=400).held_out())
     module = fresh()
     run = Run(recipe(steps=150, rate=6e-3, warmup=20, bf16=train.has_bf16("cpu")), module, tmp_path)
-    assert run.go(source)
+    assert run.train(source)
     counts = torch.from_numpy(np.bincount(ids()[:split], minlength=400))
     trivial = evaluate.majority(counts, held_out).figures["loss"]
     found = evaluate.score("causal-lm", module, held_out).figures["loss"]
@@ -128,11 +128,11 @@ def test_rows_of_the_curve_that_come_again_are_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "EVERY", 2)
     source = source_of("causal-lm")
     run = Run(recipe(steps=4), fresh(), tmp_path)
-    run.go(source, until=2)
+    run.train(source, until=2)
     with (tmp_path / "curve.csv").open("a") as file:
         file.write("4,1,1.0\n")  # written, and then the process died before the next checkpoint
     again = Run(recipe(steps=4), fresh(), tmp_path)
-    again.go(source)
+    again.train(source)
     steps = [int(row["step"]) for row in curve(tmp_path)]
     assert steps == [2, 4]
 
@@ -155,11 +155,11 @@ def test_what_is_shipped_is_what_was_measured(tmp_path, monkeypatch, objective, 
     module = module_of(objective, labels=TAGS if objective == "words" else list("0123456789"))
     headscope.attend_by(module, mechanism)
     own = None if objective == "images" else tokenizer()
-    twin.rounded(module)
+    twin.round_weights(module)
     measured = evaluate.score(objective, module, tasks.sample(objective, own)).figures
     twin.save(tmp_path / "x", module, mechanism, own)
     (tmp_path / "x" / "evaluation.json").write_text(json.dumps({"sample": measured}))
-    now, then = evaluate.again(tmp_path / "x")
+    now, then = evaluate.remeasure(tmp_path / "x")
     assert now == pytest.approx(then, abs=1e-4)
     tensors = load_file(tmp_path / "x" / "model.safetensors")
     assert {one.dtype for one in tensors.values()} == {torch.float16}
@@ -192,7 +192,7 @@ def test_vectors_that_were_learned_are_the_mechanism(tmp_path):
     vectors = headscope.learn_pasta(module, (data.CLS, data.SEP))
     with torch.no_grad():
         vectors.normal_(generator=torch.Generator().manual_seed(0))
-    twin.rounded(module)
+    twin.round_weights(module)
     batches = list(source_of("sentences").held_out())
     measured = evaluate.score("sentences", module, batches).figures
     twin.save(tmp_path / "x", module, {"name": "pasta", "vectors": vectors.tolist()}, tokenizer())
@@ -237,11 +237,11 @@ def test_the_command_trains_a_twin_once(tmp_path, command, capsys):
     assert figures["recipe"]["tokens"] == 16 * (16 * 17 + 2 * 129 + 2 * 129)
     assert figures["held_out"]["bits_per_byte"] > 0
     assert figures["baseline"]["labels"] == figures["held_out"]["labels"]
-    assert figures["sample"]["loss"] == pytest.approx(evaluate.again(out)[0], abs=1e-4)
+    assert figures["sample"]["loss"] == pytest.approx(evaluate.remeasure(out)[0], abs=1e-4)
     assert "Hopfield attention" in (out / "README.md").read_text()
     capsys.readouterr()
     command(*asked)
-    assert "there already" in capsys.readouterr().out
+    assert "exists already" in capsys.readouterr().out
 
 
 def test_the_command_says_what_is_missing(tmp_path, command, capsys):
@@ -284,7 +284,7 @@ def test_an_epoch_shows_everything_once():
 
 def test_masked_text():
     pieces = torch.randint(5, 400, (64, 62), generator=torch.Generator().manual_seed(0))
-    batch = data.masked(pieces, 0.2, 400, (0, 0))
+    batch = data.masked_batch(pieces, 0.2, 400, (0, 0))
     inputs, known = batch.inputs["input_ids"][:, 1:-1], batch.labels[:, 1:-1] != IGNORED
     assert (batch.inputs["input_ids"][:, 0] == data.CLS).all()
     assert (batch.inputs["input_ids"][:, -1] == data.SEP).all()
