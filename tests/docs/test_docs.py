@@ -57,9 +57,10 @@ def _text(*parts: str) -> str:
 # What the code has, the docs have
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_is_in_the_table(name):
-    assert f"| `HEADSCOPE_{name.upper()}` |" in _text("reference", "settings.md")
+def test_every_setting_is_in_the_table(subtests):
+    for name in Settings.model_fields:
+        with subtests.test(name=name):
+            assert f"| `HEADSCOPE_{name.upper()}` |" in _text("reference", "settings.md")
 
 
 def _raised() -> set[str]:
@@ -71,14 +72,15 @@ def _raised() -> set[str]:
     return codes | set(generate.codes())
 
 
-@pytest.mark.parametrize("code", sorted(_raised()))
-def test_every_error_code_has_a_page(code):
-    page = _text("reference", "errors", f"{code}.md")
-    assert page.startswith(f"# {code}\n")
-    for heading in ("Symptom", "Cause", "Fix"):
-        body = re.search(rf"^## {heading}\n\n(.+?)(?=\n## |\Z)", page, re.MULTILINE | re.DOTALL)
-        assert body, heading
-        assert body[1].strip()
+def test_every_error_code_has_a_page(subtests):
+    for code in sorted(_raised()):
+        with subtests.test(code=code):
+            page = _text("reference", "errors", f"{code}.md")
+            assert page.startswith(f"# {code}\n")
+            for heading in ("Symptom", "Cause", "Fix"):
+                body = re.search(rf"^## {heading}\n\n(.+?)(?=\n## |\Z)", page, re.MULTILINE | re.DOTALL)
+                assert body, heading
+                assert body[1].strip()
 
 
 def test_no_page_for_a_code_that_is_gone():
@@ -99,47 +101,53 @@ DECLARED = [
 ]
 
 
-@pytest.mark.parametrize(("folder", "name"), DECLARED)
-def test_every_lens_mechanism_and_measure_has_a_page(folder, name):
-    page = _text("explanation", folder, f"{name}.md")
-    kind = {"lenses": "lens", "mechanisms": "mechanism", "measures": "measure"}[folder]
-    assert f"<!-- generated: declaration:{kind}/{name} -->" in page
-    for heading in ("Equation", "What it is not", "Edge cases", "Where published code goes wrong", "Source"):
-        assert f"\n## {heading}\n" in page
-    assert 'class="equation"' in page
-    known = {"lenses": LENSES, "mechanisms": MECHANISMS, "measures": MEASURES}[folder][name].params.model_fields
-    assert (f"## Parameters\n\n<!-- generated: parameters:{kind}/{name} -->" in page) == bool(known)
-    assert re.search(rf"!\[[^\]]{{10,}}\]\(\.\./\.\./pictures/{name}\.svg\)", page), "a picture, in words too"
-    assert f"explanation/{folder}/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+def test_every_lens_mechanism_and_measure_has_a_page(subtests):
+    for folder, name in DECLARED:
+        with subtests.test(folder=folder, name=name):
+            page = _text("explanation", folder, f"{name}.md")
+            kind = {"lenses": "lens", "mechanisms": "mechanism", "measures": "measure"}[folder]
+            assert f"<!-- generated: declaration:{kind}/{name} -->" in page
+            for heading in ("Equation", "What it is not", "Edge cases", "Where published code goes wrong", "Source"):
+                assert f"\n## {heading}\n" in page
+            assert 'class="equation"' in page
+            known = {"lenses": LENSES, "mechanisms": MECHANISMS, "measures": MEASURES}[folder][name].params.model_fields
+            assert (f"## Parameters\n\n<!-- generated: parameters:{kind}/{name} -->" in page) == bool(known)
+            assert re.search(rf"!\[[^\]]{{10,}}\]\(\.\./\.\./pictures/{name}\.svg\)", page), "a picture, in words too"
+            assert f"explanation/{folder}/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_has_a_page(name):
-    page = _text("explanation", "figures", f"{name}.md")
-    assert f"<!-- generated: declaration:figure/{name} -->" in page
-    for heading in ("How it is drawn", "Edge cases"):
-        assert f"\n## {heading}\n" in page
-    known = FIGURES[name].params.model_fields
-    assert (f"## Parameters\n\n<!-- generated: parameters:figure/{name} -->" in page) == bool(known)
-    assert f"explanation/figures/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
-    assert re.search(rf"!\[[^\]]{{10,}}\]\(\.\./\.\./pictures/figure-{name}\.png\)", page), "a picture, in words too"
+def test_every_figure_has_a_page(subtests):
+    for name in FIGURES:
+        with subtests.test(name=name):
+            page = _text("explanation", "figures", f"{name}.md")
+            assert f"<!-- generated: declaration:figure/{name} -->" in page
+            for heading in ("How it is drawn", "Edge cases"):
+                assert f"\n## {heading}\n" in page
+            known = FIGURES[name].params.model_fields
+            assert (f"## Parameters\n\n<!-- generated: parameters:figure/{name} -->" in page) == bool(known)
+            assert f"explanation/figures/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+            assert re.search(rf"!\[[^\]]{{10,}}\]\(\.\./\.\./pictures/figure-{name}\.png\)", page), (
+                "a picture, in words too"
+            )
 
 
-@pytest.mark.parametrize("name", STUDY_FIGURES)
-def test_every_figure_of_studies_has_a_page(name):
-    page = _text("explanation", "figures", "studies", f"{name}.md")
-    assert f"<!-- generated: declaration:study-figure/{name} -->" in page
-    for heading in ("How it is drawn", "Edge cases"):
-        assert f"\n## {heading}\n" in page
-    known = STUDY_FIGURES[name].params.model_fields
-    assert (f"## Parameters\n\n<!-- generated: parameters:study-figure/{name} -->" in page) == bool(known)
-    assert f"explanation/figures/studies/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+def test_every_figure_of_studies_has_a_page(subtests):
+    for name in STUDY_FIGURES:
+        with subtests.test(name=name):
+            page = _text("explanation", "figures", "studies", f"{name}.md")
+            assert f"<!-- generated: declaration:study-figure/{name} -->" in page
+            for heading in ("How it is drawn", "Edge cases"):
+                assert f"\n## {heading}\n" in page
+            known = STUDY_FIGURES[name].params.model_fields
+            assert (f"## Parameters\n\n<!-- generated: parameters:study-figure/{name} -->" in page) == bool(known)
+            assert f"explanation/figures/studies/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
-@pytest.mark.parametrize("path", generate.pages(), ids=_name)
-def test_generated_parts_are_as_the_code_would_have_them(path):
-    page = path.read_text("utf-8")
-    assert generate.render(page) == page, "run: python docs/generate.py"
+def test_generated_parts_are_as_the_code_would_have_them(subtests):
+    for path in generate.pages():
+        with subtests.test(path=path):
+            page = path.read_text("utf-8")
+            assert generate.render(page) == page, "run: python docs/generate.py"
 
 
 @pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
@@ -165,10 +173,11 @@ def minilm_document(tmp_path_factory):
         return json.loads(file.metadata()["headscope"])
 
 
-@pytest.mark.parametrize("field", AnalysisDocument.model_fields)
-def test_every_field_of_an_analysis_is_described(field):
-    table = _text("reference", "rest.md").partition("## What is answered")[2].partition("## Tensors")[0]
-    assert re.search(rf"^\|[^|]*`{field}`[^|]*\|", table, re.MULTILINE)
+def test_every_field_of_an_analysis_is_described(subtests):
+    for field in AnalysisDocument.model_fields:
+        with subtests.test(field=field):
+            table = _text("reference", "rest.md").partition("## What is answered")[2].partition("## Tensors")[0]
+            assert re.search(rf"^\|[^|]*`{field}`[^|]*\|", table, re.MULTILINE)
 
 
 def test_every_field_of_a_file_is_described(minilm_document):
@@ -212,19 +221,20 @@ def _anchors(page: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=_name)
-def test_every_link_leads_somewhere(path):
-    broken = []
-    for found in LINK.finditer(_prose(path.read_text("utf-8"))):
-        target, _, anchor = (found[1] or found[2]).partition("#")
-        if re.match(r"[a-z]+:", target):
-            continue
-        there = (path.parent / target).resolve() if target else path
-        if not there.is_file() or (
-            anchor and there.suffix == ".md" and anchor not in _anchors(there.read_text("utf-8"))
-        ):
-            broken.append(found[1] or found[2])
-    assert broken == []
+def test_every_link_leads_somewhere(subtests):
+    for path in PAGES:
+        with subtests.test(path=path):
+            broken = []
+            for found in LINK.finditer(_prose(path.read_text("utf-8"))):
+                target, _, anchor = (found[1] or found[2]).partition("#")
+                if re.match(r"[a-z]+:", target):
+                    continue
+                there = (path.parent / target).resolve() if target else path
+                if not there.is_file() or (
+                    anchor and there.suffix == ".md" and anchor not in _anchors(there.read_text("utf-8"))
+                ):
+                    broken.append(found[1] or found[2])
+            assert broken == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -233,9 +243,10 @@ def test_picture_of_the_page_has_its_size(theme):
     assert struct.unpack(">8x4x4sII", head) == (b"IHDR", 1440, 900)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=_name)
-def test_no_place_of_one_machine_in_the_docs(path):
-    assert not re.search(r"(?<![\w.])/(?:work|home|root|Users|tmp)/", path.read_text("utf-8"))
+def test_no_place_of_one_machine_in_the_docs(subtests):
+    for path in PAGES:
+        with subtests.test(path=path):
+            assert not re.search(r"(?<![\w.])/(?:work|home|root|Users|tmp)/", path.read_text("utf-8"))
 
 
 def test_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path):

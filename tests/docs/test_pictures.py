@@ -31,9 +31,10 @@ def test_every_lens_mechanism_and_measure_has_a_picture():
     assert {*LENSES, *MECHANISMS, *MEASURES} <= set(PICTURES)
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_picture_is_shown_on_a_page(name):
-    assert any(f"/{name}.svg)" in page.read_text("utf-8") for page in DOCS.rglob("*.md"))
+def test_picture_is_shown_on_a_page(subtests):
+    for name in PICTURES:
+        with subtests.test(name=name):
+            assert any(f"/{name}.svg)" in page.read_text("utf-8") for page in DOCS.rglob("*.md"))
 
 
 def _pixels(element: ET.Element) -> np.ndarray | None:
@@ -75,16 +76,17 @@ def _box(text: ET.Element) -> tuple[float, float, float, float]:
     return x + left, y + top, x + right, y + bottom
 
 
-@pytest.mark.parametrize("name", PICTURES)
-def test_words_lie_within_the_picture(name):
-    root = ET.fromstring((TARGET / f"{name}.svg").read_text("utf-8"))
-    width, height = float(root.attrib["width"]), float(root.attrib["height"])
-    for text in root.iter("{http://www.w3.org/2000/svg}text"):
-        left, top, right, bottom = _box(text)
-        assert left >= 0, text.text
-        assert top >= 0, text.text
-        assert right <= width, text.text
-        assert bottom <= height, text.text
+def test_words_lie_within_the_picture(subtests):
+    for name in PICTURES:
+        with subtests.test(name=name):
+            root = ET.fromstring((TARGET / f"{name}.svg").read_text("utf-8"))
+            width, height = float(root.attrib["width"]), float(root.attrib["height"])
+            for text in root.iter("{http://www.w3.org/2000/svg}text"):
+                left, top, right, bottom = _box(text)
+                assert left >= 0, text.text
+                assert top >= 0, text.text
+                assert right <= width, text.text
+                assert bottom <= height, text.text
 
 
 def _light(colour: str) -> float:
