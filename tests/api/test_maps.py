@@ -65,7 +65,6 @@ def test_weights_are_attention(server: Server, document: dict[str, Any]) -> None
         assert np.all(np.triu(whole, 1) == 0)
 
 
-@pytest.mark.parametrize("lens", LENSES)
 @pytest.mark.parametrize(
     ("query", "cut"),
     [
@@ -82,10 +81,14 @@ def test_weights_are_attention(server: Server, document: dict[str, Any]) -> None
     ],
     ids=lambda value: "&".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else "",
 )
-def test_slices(server: Server, document: dict[str, Any], lens: str, query: dict[str, str], cut: Any) -> None:
+def test_slices(
+    server: Server, document: dict[str, Any], query: dict[str, str], cut: Any, subtests: pytest.Subtests
+) -> None:
     """A slice is that part of the whole map, bit by bit."""
-    whole = fetch(server, document, f"maps/{lens}")["map"]
-    assert np.array_equal(fetch(server, document, f"maps/{lens}", **query)["map"], whole[cut])
+    for lens in LENSES:
+        with subtests.test(lens=lens):
+            whole = fetch(server, document, f"maps/{lens}")["map"]
+            assert np.array_equal(fetch(server, document, f"maps/{lens}", **query)["map"], whole[cut])
 
 
 def test_slices_speak_of_the_models_numbers(server: Server, part: dict[str, Any]) -> None:
@@ -187,24 +190,25 @@ def test_results_may_be_kept_for_ever(server: Server, document: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("lens", LENSES)
-@pytest.mark.parametrize("tile", [1, 2, 5, 8, 32])
-def test_grid_is_max_pooled(server: Server, document: dict[str, Any], lens: str, tile: int) -> None:
+def test_grid_is_max_pooled(server: Server, document: dict[str, Any], lens: str, subtests: pytest.Subtests) -> None:
     """A cell of a thumbnail has the entry of largest magnitude of its patch, within a step or two."""
-    whole = fetch(server, document, f"maps/{lens}")["map"]
-    grid = fetch(server, document, f"grid/{lens}", tile=tile)
-    n = whole.shape[-1]
-    size = min(tile, n)
-    assert grid["tiles"].shape == (2, 4, size, size)
-    assert grid["tiles"].dtype == np.uint8
-    shown = grid["offset"][:, :, None, None] + grid["scale"][:, :, None, None] * grid["tiles"]
-    # A smaller thumbnail is pooled from the stored one, whose patches may extend slightly beyond this patch.
-    stored = min(32, n)
-    edges = [(i * stored // size, -(-(i + 1) * stored // size)) for i in range(size)]
-    spans = [(low * n // stored, -(-high * n // stored)) for low, high in edges]
-    for i, (top, bottom) in enumerate(spans):
-        for j, (left, right) in enumerate(spans):
-            largest = np.abs(whole[:, :, top:bottom, left:right]).max((2, 3))
-            assert np.allclose(np.abs(shown[:, :, i, j]), largest, atol=1.01 * grid["scale"].max())
+    for tile in [1, 2, 5, 8, 32]:
+        with subtests.test(tile=tile):
+            whole = fetch(server, document, f"maps/{lens}")["map"]
+            grid = fetch(server, document, f"grid/{lens}", tile=tile)
+            n = whole.shape[-1]
+            size = min(tile, n)
+            assert grid["tiles"].shape == (2, 4, size, size)
+            assert grid["tiles"].dtype == np.uint8
+            shown = grid["offset"][:, :, None, None] + grid["scale"][:, :, None, None] * grid["tiles"]
+            # A smaller thumbnail is pooled from the stored one, whose patches may extend slightly beyond this patch.
+            stored = min(32, n)
+            edges = [(i * stored // size, -(-(i + 1) * stored // size)) for i in range(size)]
+            spans = [(low * n // stored, -(-high * n // stored)) for low, high in edges]
+            for i, (top, bottom) in enumerate(spans):
+                for j, (left, right) in enumerate(spans):
+                    largest = np.abs(whole[:, :, top:bottom, left:right]).max((2, 3))
+                    assert np.allclose(np.abs(shown[:, :, i, j]), largest, atol=1.01 * grid["scale"].max())
 
 
 def naive_edges(weights: np.ndarray, rule: str, k: int, mass: float, value: float) -> set[tuple[int, int]]:
@@ -230,26 +234,30 @@ def naive_edges(weights: np.ndarray, rule: str, k: int, mass: float, value: floa
 
 
 @pytest.mark.parametrize("lens", ["weights", "effective"])
-@pytest.mark.parametrize(
-    ("rule", "more"),
-    [("top-k", {"k": 1}), ("top-k", {"k": 3}), ("top-k", {"k": 999}), ("mass", {"mass": 0.5}), ("mass", {"mass": 0.9}),
-     ("mean+std", {}), ("value", {"value": 0.05}), ("value", {"value": 0}), ("value", {"value": 2})],
-    ids=lambda value: str(value).replace(" ", ""),
-)  # fmt: skip
-def test_edges_by_every_rule(
-    server: Server, document: dict[str, Any], lens: str, rule: str, more: dict[str, float]
-) -> None:
+def test_edges_by_every_rule(server: Server, document: dict[str, Any], lens: str, subtests: pytest.Subtests) -> None:
     """The connection graph equals that of an obvious loop over the map, strongest first."""
-    weights = fetch(server, document, f"maps/{lens}", layer="1", head="2")["map"][0, 0]
-    parameters = {"k": 3, "mass": 0.7, "value": 0.1, **more}
-    query = {"layer": 1, "head": 2, "rule": rule, "limit": 20_000, **more}
-    got = server.get(f"/analyses/{document['id']}/edges/{lens}", params=query).json()
-    assert {(edge["query"], edge["key"]) for edge in got["edges"]} == naive_edges(weights, rule, **parameters)
-    assert got["total"] == len(got["edges"])
-    strengths = [abs(edge["weight"]) for edge in got["edges"]]
-    assert strengths == sorted(strengths, reverse=True)
-    assert all(edge["weight"] == weights[edge["query"], edge["key"]] for edge in got["edges"])
-    assert all((edge["layer"], edge["head"]) == (1, 2) for edge in got["edges"])
+    for rule, more in [
+        ("top-k", {"k": 1}),
+        ("top-k", {"k": 3}),
+        ("top-k", {"k": 999}),
+        ("mass", {"mass": 0.5}),
+        ("mass", {"mass": 0.9}),
+        ("mean+std", {}),
+        ("value", {"value": 0.05}),
+        ("value", {"value": 0}),
+        ("value", {"value": 2}),
+    ]:
+        with subtests.test(rule=rule, more=more):
+            weights = fetch(server, document, f"maps/{lens}", layer="1", head="2")["map"][0, 0]
+            parameters = {"k": 3, "mass": 0.7, "value": 0.1, **more}
+            query = {"layer": 1, "head": 2, "rule": rule, "limit": 20_000, **more}
+            got = server.get(f"/analyses/{document['id']}/edges/{lens}", params=query).json()
+            assert {(edge["query"], edge["key"]) for edge in got["edges"]} == naive_edges(weights, rule, **parameters)
+            assert got["total"] == len(got["edges"])
+            strengths = [abs(edge["weight"]) for edge in got["edges"]]
+            assert strengths == sorted(strengths, reverse=True)
+            assert all(edge["weight"] == weights[edge["query"], edge["key"]] for edge in got["edges"])
+            assert all((edge["layer"], edge["head"]) == (1, 2) for edge in got["edges"])
 
 
 def test_a_rule_typed_into_an_address(server: Server, document: dict[str, Any]) -> None:

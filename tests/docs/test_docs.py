@@ -28,6 +28,7 @@ from headscope.lenses import LENSES
 from headscope.measures import MEASURES
 from headscope.mechanisms import MECHANISMS
 from headscope.settings import Settings
+from tests.support.commands import run
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -150,18 +151,15 @@ def test_generated_parts_are_as_the_code_would_have_them(subtests):
             assert generate.render(page) == page, "run: python docs/generate.py"
 
 
-@pytest.mark.parametrize("command", ["", *sorted(COMMANDS)])
-def test_help_in_the_docs_is_the_real_help(command):
-    headscope = [sys.executable, "-c", "from headscope.cli.main import main; main(prog_name='headscope')"]
-    words = [command] if command else []
-    real = subprocess.run(
-        [*headscope, *words, "--help"], capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"}
-    )
-    shown = re.search(
-        rf"```text\n\$ {' '.join(['headscope', *words, '--help'])}\n(.*?)```", _text("reference", "cli.md"), re.DOTALL
-    )
-    # click breaks lines differently from version to version.
-    assert shown[1].split() == real.stdout.split()
+def test_help_in_the_docs_is_the_real_help(subtests, tmp_path):
+    for command in ["", *sorted(COMMANDS)]:
+        with subtests.test(command=command):
+            words = [command] if command else []
+            real = run(tmp_path, *words, "--help").stdout
+            title = " ".join(["headscope", *words, "--help"])
+            shown = re.search(rf"```text\n\$ {title}\n(.*?)```", _text("reference", "cli.md"), re.DOTALL)
+            # click breaks lines differently from version to version.
+            assert shown[1].split() == real.split()
 
 
 @pytest.fixture(scope="module")
