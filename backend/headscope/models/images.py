@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.tokens import Token
 from ..core.lazy import Image, ImageOps, torch
+from ..core.tokens import Token
 from ..errors import InvalidImage, Unsupported
 from .facts import Patches
 from .tokens import Encoded, Grid
