@@ -37,7 +37,7 @@ export const ENTRIES: readonly Entry[] = [
   { name: 'layers-34', tokens: 34, fragment: 'lens=rollout' },
   { name: 'gaps-34', tokens: 34, fragment: 'lens=max-entropy' },
   { name: 'mechanism-34', tokens: 34, fragment: 'mechanism=jump&params=%7B%22order%22%3A2%7D' },
-  { name: 'cross-34', tokens: 34, fragment: 'kind=cross&pair=The+water+rose+and+nobody+asked.' },
+  { name: 'cross-34', tokens: 34, fragment: 'kind=cross&pair=The+water+rose+and+people+asked.' },
   { name: 'arcs-34', tokens: 34, fragment: 'graph=arcs' },
   { name: 'rows-12', tokens: 12, fragment: 'graph=rows&special=mark' },
   { name: 'by-value-34', tokens: 34, fragment: 'rule=value&value=0.04&range=row' },
@@ -62,7 +62,7 @@ export const ENTRIES: readonly Entry[] = [
   {
     name: 'compared-unlike-12',
     tokens: 12,
-    fragment: 'with=text&than=Nobody+asked+where+the+water+went+or+when+it+would+come+back+to+us&compare=difference',
+    fragment: 'with=text&than=People+asked+where+the+water+went+or+when+it+would+come+back+to+us&compare=difference',
   },
   { name: 'statistics-34', tokens: 34, fragment: 'figures=entropy,patterns' },
   { name: 'token-ids-12', tokens: 12, fragment: 'ids=101+2023+2003+102' },

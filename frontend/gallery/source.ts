@@ -22,7 +22,7 @@ const LAYERS = 6
 const HEADS = 12
 const HEAD_WIDTH = 32
 const SENTENCE = 'The boats lay by the river bank while the bank in town kept the money they had earned.'
-const WORDS = `${SENTENCE} It was late in the year and nobody asked where the water went.`.split(' ')
+const WORDS = `${SENTENCE} It was late in the year and people asked where the water went.`.split(' ')
 
 export function fixedText(tokens: number): string {
   return Array.from({ length: Math.max(1, tokens - 2) }, (_, i) => WORDS[i % WORDS.length].replace('.', '')).join(' ')

@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, expect
 from tests.browser.visit import Visit, address, box, comes_to
 from tests.support.server import DEADLINE, Server, eventually
 
-SUBJECTS = ("The boats", "A quiet river", "Nobody here", "The old clock", "Her brother", "The town")
+SUBJECTS = ("The boats", "A quiet river", "Few here", "The old clock", "Her brother", "The town")
 VERBS = ("lay by the bank all winter", "asked where the water went", "kept what the others had earned")
 TEXTS = [f"{subject} {verb}." for subject in SUBJECTS for verb in VERBS]
 # The header, then one row each; row 4 lacks a cell and row 7 has no text.

@@ -216,7 +216,7 @@ def test_a_shared_analysis_that_still_runs(begin: Begin, lab: Users) -> None:
 
 def study(lab: Users, name: str) -> str:
     """A study of Ada's that is done."""
-    data = f"The boats lay by the bank.\nNobody asked where the water went.\nThe clock of {name} stood still.\n"
+    data = f"The boats lay by the bank.\nPeople asked where the water went.\nThe clock of {name} stood still.\n"
     body = {"model": "minilm", "dataset": {"name": name, "data": data}, "figures": ["entropy"]}
     made = lab.ada.post(f"{API}/studies", json=body, headers={"Prefer": "wait=60"})
     assert made.status_code == 200, made.text
@@ -286,7 +286,7 @@ def test_a_token_that_ends_among_studies(begin: Begin, lab: Users) -> None:
 
 
 def test_nothing_of_it_without_users(visit: Visit) -> None:
-    """A server without users asks nobody, and offers nothing of this."""
+    """A server without users does not ask for a token and offers none of this."""
     visit.open()
     assert visit.page.evaluate("fetch('/api/v1/session').then((answer) => answer.json())") == {
         "user": None,
