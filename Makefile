@@ -2,13 +2,13 @@
 # make test    set everything up and run every test
 # make lint    formatters, linters and type checkers, warnings are errors
 # make fuzz    20,000 generated requests to every operation of a server with users
-# make faults  every fault again and again under load, and the table of docs/reliability.md
+# make faults  every fault repeatedly under load, and the table of docs/reliability.md
 # make sweep   every architecture of transformers, against the record in docs/reference
 # make chaos   ten minutes of random kills on a cluster under load
-# make attacks every attack for a minute, and what another user notices of it
-# make bench   benchmarks, beside their peers in the same run
-# make docs    the documentation as a site in site/
-# make wheel   the package with the page and the default model in it, in dist/
+# make attacks every attack for a minute, and its effect on another user
+# make bench   benchmarks, next to peer tools in the same run
+# make docs    the documentation, as a site in site/
+# make wheel   the package with the page and the default model, in dist/
 # make images  both container images; ENGINE=podman or another engine in place of docker
 # make constraints  the latest versions of all Python packages, into constraints.txt
 #
@@ -35,12 +35,12 @@ test: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --durations 25 $(ARGS)
 
-# ARGS="--cluster" sends them to a server with workers and Redis; a failure names its seed.
+# ARGS="--cluster" fuzzes a server with workers and Redis; a failure reports its seed.
 fuzz: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python tests/system.py
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-# Goes on where it was stopped: finished runs are in build/faults.json.
+# Resumes an interrupted series: finished runs are in build/faults.json.
 faults: $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python tests/system.py
 	$(BIN)/python -m tests.faults $(ARGS)
@@ -53,7 +53,7 @@ chaos: $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python tests/system.py
 	$(BIN)/python -m tests.faults.chaos $(ARGS)
 
-# One after the other against one server; ARGS="--seconds 10 --attack many-keys" for less.
+# Runs one attack after the other against one server; ARGS="--seconds 10 --attack many-keys" runs less.
 attacks: $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python tests/system.py
 	$(BIN)/python -m tests.attacks $(ARGS)
@@ -117,7 +117,7 @@ $(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: pyproject.
 	$(PIP) --editable ".[$*]"
 	@touch $@
 
-# Not npm ci: it fails where a registry lacks the binaries of other platforms, which the lock file then does not list.
+# Not npm ci: it fails if the registry has no binaries of other platforms, which the lock file then does not list.
 frontend/node_modules/.package-lock.json: frontend/package.json frontend/package-lock.json | $(VENV)/.node
 	$(NPM) install --no-save --no-audit --no-fund
 	@touch $@
