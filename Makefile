@@ -33,7 +33,7 @@ serve: $(VENV)/.serve $(PAGE)
 test: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python tests/system.py
 	cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --durations 25 $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 $(ARGS)
 
 # ARGS="--cluster" fuzzes a server with workers and Redis; a failure reports its seed.
 fuzz: $(VENV)/.serve $(VENV)/.test $(PAGE)

@@ -233,20 +233,23 @@ def naive_edges(weights: np.ndarray, rule: str, k: int, mass: float, value: floa
     return chosen
 
 
+RULES: list[tuple[str, dict[str, float]]] = [
+    ("top-k", {"k": 1}),
+    ("top-k", {"k": 3}),
+    ("top-k", {"k": 999}),
+    ("mass", {"mass": 0.5}),
+    ("mass", {"mass": 0.9}),
+    ("mean+std", {}),
+    ("value", {"value": 0.05}),
+    ("value", {"value": 0}),
+    ("value", {"value": 2}),
+]
+
+
 @pytest.mark.parametrize("lens", ["weights", "effective"])
 def test_edges_by_every_rule(server: Server, document: dict[str, Any], lens: str, subtests: pytest.Subtests) -> None:
     """The connection graph equals that of an obvious loop over the map, strongest first."""
-    for rule, more in [
-        ("top-k", {"k": 1}),
-        ("top-k", {"k": 3}),
-        ("top-k", {"k": 999}),
-        ("mass", {"mass": 0.5}),
-        ("mass", {"mass": 0.9}),
-        ("mean+std", {}),
-        ("value", {"value": 0.05}),
-        ("value", {"value": 0}),
-        ("value", {"value": 2}),
-    ]:
+    for rule, more in RULES:
         with subtests.test(rule=rule, more=more):
             weights = fetch(server, document, f"maps/{lens}", layer="1", head="2")["map"][0, 0]
             parameters = {"k": 3, "mass": 0.7, "value": 0.1, **more}

@@ -1,0 +1,32 @@
+"""What axe-core, the usual checker of accessibility, finds on a page: light, dark and narrow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from tests.browser.visit import Visit, comes_to
+
+FRONTEND = Path(__file__).parents[2] / "frontend"
+AXE = (FRONTEND / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+RUN = """(rules) => axe.run(document, { resultTypes: ['violations'], ...(rules.length ? { runOnly: rules } : {}) }).then(({ violations }) => violations.flatMap(
+  ({ id, help, nodes }) => nodes.map(({ target, failureSummary }) => `${id}: ${help}: ${target.join(' ')}: ${failureSummary.split('\\n').at(-1).trim()}`)))"""
+
+
+def complaints(visit: Visit, *rules: str) -> list[str]:
+    """What axe has to say of the page as it is now. It comes as a script of the browser's, which the page's policy does not concern."""
+    if not visit.page.evaluate("'axe' in globalThis"):
+        visit.page.evaluate(AXE)
+    return list(visit.page.evaluate(RUN, list(rules)))
+
+
+def check(visit: Visit, *, narrow: bool = True) -> None:
+    """Nothing is wrong, light or dark, wide or narrow. Only colours differ between light and dark."""
+    comes_to(lambda: complaints(visit), [])
+    visit.page.emulate_media(color_scheme="dark")
+    expect(visit.page.locator("html")).to_have_attribute("data-theme", "dark")
+    comes_to(lambda: complaints(visit, "color-contrast"), [])
+    if narrow:
+        visit.page.set_viewport_size({"width": 390, "height": 844})
+        comes_to(lambda: complaints(visit), [])
