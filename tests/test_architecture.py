@@ -139,6 +139,13 @@ def test_importing_the_library_loads_no_heavy_package() -> None:
     assert shown.strip() == "[]"
 
 
+def test_the_library_loads_no_web_framework() -> None:
+    """headscope.show builds a page from the API's documents without FastAPI."""
+    code = "import sys, headscope; headscope.show; print([m for m in ('fastapi', 'starlette') if m in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "[]"
+
+
 def test_no_file_is_too_long() -> None:
     """450 lines at most, in every language of the tree."""
     places = [(folder, ".py") for folder in (PACKAGE, ROOT / "models", ROOT / "tests", ROOT / "benchmarks")]

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ... import logs
-from ..problems import make_internal_error, make_problem
+from ..problems import HTTP_ERRORS, make_internal_error, make_problem
 from .bodies import SAFE_METHODS, BodyLimits
 
 logger = logging.getLogger("headscope.api")
@@ -31,6 +31,20 @@ HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
+# Status, code, title and detail of a problem.
+Rejection = tuple[int, str, str, str]
+WRONG_HOST = (
+    421,
+    "wrong-host",
+    "Wrong host",
+    "This host name is not allowed. Add it to HEADSCOPE_ALLOWED_HOSTS on the server.",
+)
+CROSS_SITE = (
+    403,
+    "cross-site",
+    "Cross-site request rejected",
+    "Browsers may only send this request from Headscope's own page. Open the page at this address.",
+)
 REQUEST_ID_NAME = b"x-request-id"
 RESERVED = frozenset({REQUEST_ID_NAME, *(name for name, _ in HEADERS)})
 
@@ -83,45 +97,34 @@ class SecurityMiddleware:
                 raise
             await make_internal_error(scope["request_id"])(scope, receive, send_secured)
 
-    def _reject(self, scope: Scope, headers: Headers) -> tuple[int, str, str, str] | None:
-        """Return status, code, title and detail of the problem with a request; None if it may pass."""
+    def _reject(self, scope: Scope, headers: Headers) -> Rejection | None:
+        """Return why a request is rejected; None if it may pass."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or _host_name(hosts[0]) not in self._hosts:
-            return (
-                421,
-                "wrong-host",
-                "Wrong host",
-                "This host name is not allowed. Add it to HEADSCOPE_ALLOWED_HOSTS on the server.",
-            )
+            return WRONG_HOST
         if scope["method"] in SAFE_METHODS:
             return None
         origin = headers.get("origin")
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") or (
-            origin and _host_of(origin) != hosts[0]
-        ):
-            return (
-                403,
-                "cross-site",
-                "Cross-site request rejected",
-                "Browsers may only send this request from Headscope's own page. Open the page at this address.",
-            )
+        same_origin = not origin or _host_of(origin) == hosts[0]
+        if not same_origin or headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return CROSS_SITE
+        return self._reject_body(scope["path"], headers)
+
+    def _reject_body(self, path: str, headers: Headers) -> Rejection | None:
         length = headers.get("content-length", "0")
         has_body = length != "0" or "transfer-encoding" in headers
         # Another site's form can send text/plain without a preflight request, but neither of these types.
-        media_type = "application/octet-stream" if scope["path"] in self._limits.files else "application/json"
+        media_type = "application/octet-stream" if path in self._limits.files else "application/json"
         if "content-encoding" in headers or (has_body and _media_type(headers) != media_type):
-            return (
-                415,
-                "unsupported-media-type",
-                "Unsupported media type",
-                f"Send the body as {media_type}, without Content-Encoding.",
-            )
-        largest = self._limits.largest(scope["path"])
+            code, title, _ = HTTP_ERRORS[415]
+            return 415, code, title, f"Send the body as {media_type}, without Content-Encoding."
+        largest = self._limits.largest(path)
         if not length.isdigit() or int(length[:18]) > largest:
+            code, title, _ = HTTP_ERRORS[413]
             return (
                 413,
-                "too-large",
-                "The request is too large",
+                code,
+                title,
                 f"The request body is limited to {largest:,} bytes. Split the request, or raise the limit in the server's settings.",
             )
         return None
