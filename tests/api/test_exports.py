@@ -143,11 +143,11 @@ def test_too_much_is_refused_before_it_is_written(tmp_path: Path, viewer: Path) 
     source = made()
     source.document["shapes"] = {"weights": [12, 12, 2048, 2048]}
     source.document["kept"] = ["weights"]
-    with pytest.raises(BudgetExceeded, match="too many for a table"):
+    with pytest.raises(BudgetExceeded, match="too many entries for a table"):
         save(export.stream_parquet(source), tmp_path / "table.parquet")
     with pytest.raises(BudgetExceeded, match="too large for a web page"):
         save(standalone.stream_html(source, viewer, {}), tmp_path / "page.html")
-    with pytest.raises(BudgetExceeded, match="too many for a table"):
+    with pytest.raises(BudgetExceeded, match="too many entries for a table"):
         save(export.stream_csv(source), tmp_path / "table.csv")
     assert not list(tmp_path.glob("*.*"))
 
