@@ -64,6 +64,7 @@ class Given:
     kind: Kind = "self"
     text: str | None = "a"
     text_pair: str | None = None
+    token_ids: list[int] | None = None
     target_ids: list[int] | None = None
     image: Any = None
     generate: Any = None

@@ -67,10 +67,7 @@ def _choices(what: str, known: Mapping[str, Declaration]) -> Any:
     members = tuple(_choice(declaration) for declaration in known.values())
     either: Any = reduce(or_, members)
     choice: Any = Annotated[either, Field(discriminator="name")] if len(members) > 1 else either
-    return Annotated[
-        choice,
-        BeforeValidator(named, json_schema_input_type=choice | Literal[tuple(known)]),
-    ]
+    return Annotated[choice, BeforeValidator(named, json_schema_input_type=choice | Literal[tuple(known)])]
 
 
 POINTERS = {"mechanism": "/mechanism", "lens": "/lenses", "measure": "/measures"}
@@ -188,19 +185,7 @@ class AnalysisRequest(BaseModel):
     @property
     def input(self) -> dict[str, Any]:
         """The arguments of Model.encode."""
-        names = (
-            "text",
-            "text_pair",
-            "token_ids",
-            "target_ids",
-            "image",
-            "generate",
-            "kind",
-            "pos",
-            "labels",
-            "max_tokens",
-        )
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in (*INPUT, "generate", "kind", "max_tokens")}
 
     @property
     def record(self) -> dict[str, Any]:

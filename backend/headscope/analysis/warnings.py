@@ -45,9 +45,7 @@ def find_warnings(
         )
     if "distribution" in missing:
         yield ResultWarning(
-            "sink",
-            f"{missing['distribution']} The rest of each row went to the sink, which is not a token.",
-            "weights",
+            "sink", f"{missing['distribution']} The rest of each row went to the sink, which is not a token.", "weights"
         )
     by_kind = [name for name in result.request.measure_names if name in BY_KIND]
     if "kinds" in missing and by_kind:

@@ -10,10 +10,11 @@ from torch import Tensor
 from ..core.attention import Layer
 from ..models.loading import Model
 from ..models.tokens import Encoded
-from .check import examine, is_close, main_output, tolerance
+from .check import examine, main_output
 from .forward import capture_many
 from .recording import INPUT_ERRORS, CaptureSpec, ModelInput
 from .sites import AttentionSites
+from .trace import is_close, tolerance
 
 # Model -> dtype -> the sites it had, and the answer.
 _known: WeakKeyDictionary[Model, dict[str, tuple[AttentionSites, bool]]] = WeakKeyDictionary()
@@ -41,7 +42,7 @@ def _check(model: Model, sites: AttentionSites) -> bool:
         alone = [_record(model, sites, [probe])[0] for probe in probes]
     except INPUT_ERRORS:  # a model may raise anything about a batch
         return False
-    limit = tolerance(model.module)
+    limit = tolerance(model.module.dtype)
     return all(
         is_close(ours, theirs, limit)
         for row, expected in zip(together, alone, strict=True)

@@ -22,10 +22,7 @@ from .forward import capture, forward_options, returned_weights
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .recording import CaptureSpec
 from .sites import AttentionSites, Site
-from .trace import Trace, describe_site, trace_modules
-
-TOLERANCE = 1e-5
-ROUNDINGS = 4  # multiple of the arithmetic's epsilon that is tolerated in half precision
+from .trace import TOLERANCE, Trace, describe_site, is_close, tolerance, trace_modules
 
 # Model -> dtype -> the module's structure when it was examined, and the result.
 _known: WeakKeyDictionary[Model, dict[str, tuple[Any, AttentionSites]]] = WeakKeyDictionary()
@@ -53,11 +50,6 @@ def _structure(module: Any) -> Any:
         (name, type(part), *part._forward_hooks, "|", *part._forward_pre_hooks, "forward" in vars(part))  # noqa: SLF001
         for name, part in module.named_modules()
     ]
-
-
-def tolerance(module: Any) -> float:
-    """Return the largest difference between equal computations: 1e-5, or four roundings of the module's arithmetic if that is more."""
-    return max(TOLERANCE, ROUNDINGS * torch.finfo(next(module.parameters()).dtype).eps)
 
 
 def _examine(model: Model) -> AttentionSites:
@@ -123,7 +115,7 @@ def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, 
     if not recorder.weights:
         raise ModelNotExact("This model's attention does not go through transformers' AttentionInterface.")
     sites = _matched(model, encoded, trace, recorder.weights, expected)
-    if not is_close(main_output(ours), main_output(theirs), max(10 * TOLERANCE, 2 * tolerance(model.module))):
+    if not is_close(main_output(ours), main_output(theirs), max(10 * TOLERANCE, 2 * tolerance(model.module.dtype))):
         raise ModelNotExact("Capturing its attention changes this model's output.")
     with torch.inference_mode(), evaluating(model.module):
         sites = [describe_site(site, trace, index, model.module) for index, site in enumerate(sites)]
@@ -131,16 +123,12 @@ def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, 
 
 
 def _matched(
-    model: Model,
-    encoded: Encoded,
-    trace: Trace,
-    weights: list[Tensor],
-    expected: dict[Kind, list[Tensor]],
+    model: Model, encoded: Encoded, trace: Trace, weights: list[Tensor], expected: dict[Kind, list[Tensor]]
 ) -> list[Site]:
     """Return a site for every call of the attention function, matched by its weights [H, Q, K] with those that eager attention returned."""
     names = {id(part): name for name, part in model.module.named_modules()}
     left = {kind: list(maps) for kind, maps in expected.items()}
-    limit, sites = tolerance(model.module), list[Site]()
+    limit, sites = tolerance(model.module.dtype), list[Site]()
     for event, ours in zip(trace.attention, weights, strict=True):
         kind = next(
             (
@@ -193,7 +181,7 @@ def _numbered(sites: list[Site], lists: set[str]) -> list[Site]:
 def _replayable(model: Model, encoded: Encoded, sites: AttentionSites) -> AttentionSites:
     """Run every layer again with its own outputs, as a batch of two, and note where the result differs."""
     missing: dict[int, str] = {}
-    limit = max(10 * TOLERANCE, 2 * tolerance(model.module))
+    limit = max(10 * TOLERANCE, 2 * tolerance(model.module.dtype))
     for kind in dict.fromkeys(site.kind for site in sites.all):
         if any("hidden" in site.missing for site in sites.of(kind)):
             continue
@@ -262,11 +250,3 @@ def main_output(output: Any) -> Tensor:
     logits = getattr(output, "logits", None)
     result: Tensor = output[0] if logits is None else logits
     return result
-
-
-def is_close(ours: Tensor, theirs: Tensor, limit: float) -> bool:
-    """Return whether two tensors have the same shape and differ by at most `limit`, relative to the largest entry if that is above 1."""
-    if ours.shape != theirs.shape:
-        return False
-    scale = max(1.0, theirs.abs().max().item())
-    return bool((ours - theirs).abs().max().item() <= limit * scale)

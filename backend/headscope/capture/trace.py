@@ -16,7 +16,7 @@ from . import affine
 from .interface import AttentionCall
 from .sites import HeadProjection, NormForm, Site, norm_at
 
-CLOSE = 1e-5
+TOLERANCE = 1e-5
 ROUNDINGS = 4  # multiple of the arithmetic's epsilon that is tolerated in half precision
 
 
@@ -130,10 +130,10 @@ def _with_residual(site: Site, trace: Trace, attention: AttentionEvent, span: tu
         if not _is_norm(event) or event.input.shape != projected.shape:
             continue
         residual = event.input - projected
-        if not any(_near(one, residual) for one in candidates):
+        if not any(is_close(one, residual) for one in candidates):
             continue
         found = replace(site, norm=event.name, missing={k: v for k, v in site.missing.items() if k != "residual"})
-        if not any(_is_linear(one) and _near(one.input, residual) for one in before):
+        if not any(_is_linear(one) and is_close(one.input, residual) for one in before):
             return found  # attention reads a normalised copy: pre-LN
         form = _form(event)
         return site if form is None else replace(found, norm_form=form)
@@ -163,7 +163,7 @@ def _form(event: TraceEvent) -> NormForm | None:
         for plus_one in (False, True):
             form = NormForm(centred, plus_one, float(epsilon))
             norm = norm_at(module, form, event.input)
-            if _near(norm.linear(event.input, norm.scale[:, None]) + norm.shift, event.output):
+            if is_close(norm.linear(event.input, norm.scale[:, None]) + norm.shift, event.output):
                 return form
     return None
 
@@ -234,7 +234,7 @@ def _is_affine(event: TraceEvent) -> bool:
         expected, shift = event.input @ affine.matrix(event.module).mT, affine.offset(event.module)
     except Exception:  # noqa: BLE001 - a module may raise anything about unit vectors
         return False
-    return _near(expected if shift is None else expected + shift, event.output)
+    return is_close(expected if shift is None else expected + shift, event.output)
 
 
 def _is_norm(event: TraceEvent) -> bool:
@@ -243,11 +243,20 @@ def _is_norm(event: TraceEvent) -> bool:
     return event.input.shape == event.output.shape and (named or (isinstance(weight, Tensor) and weight.dim() == 1))
 
 
-def _near(ours: Tensor, theirs: Tensor) -> bool:
+def is_close(ours: Tensor, theirs: Tensor, limit: float | None = None) -> bool:
+    """Return whether two tensors have the same shape and differ by at most `limit`, relative to the largest entry if that is above 1.
+
+    By default the limit is the `tolerance` of their dtype.
+    """
     if ours.shape != theirs.shape:
         return False
-    limit = max(CLOSE, ROUNDINGS * torch.finfo(theirs.dtype).eps)
-    return float((ours - theirs).abs().max()) <= limit * max(1.0, float(theirs.abs().max()))
+    limit = tolerance(theirs.dtype) if limit is None else limit
+    return bool((ours - theirs).abs().max().item() <= limit * max(1.0, theirs.abs().max().item()))
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Return the largest difference between equal computations: 1e-5, or four roundings of the arithmetic if that is more."""
+    return max(TOLERANCE, ROUNDINGS * torch.finfo(dtype).eps)
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

@@ -59,23 +59,16 @@ _digests: dict[Path, tuple[tuple[int, int, int], str]] = {}
 def file_digest(path: Path) -> str:
     """Return the SHA-256 of a model's file. Raises CorruptModel if it is not a file or no longer exists."""
     try:
-        return _file_digest(path)
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError
+        fingerprint = (status.st_size, status.st_mtime_ns, status.st_ino)
+        if path not in _digests or _digests[path][0] != fingerprint:
+            with path.open("rb") as file:
+                _digests[path] = fingerprint, hashlib.file_digest(file, "sha256").hexdigest()
+        return _digests[path][1]
     except OSError:
         raise CorruptModel(f"The model's {path.name} cannot be read.") from None
-
-
-def _file_digest(path: Path) -> str:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError
-    fingerprint = (status.st_size, status.st_mtime_ns, status.st_ino)
-    known = _digests.get(path)
-    if known and known[0] == fingerprint:
-        return known[1]
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    _digests[path] = (fingerprint, digest)
-    return digest
 
 
 class Catalog:

@@ -38,34 +38,23 @@ AFTER_PADDING = {
 }  # fmt: skip
 # Image models that attend from patch to patch -> names of the tokens before the patches; REGISTERS stands for all register tokens.
 REGISTERS = "[REG]"
-PREFIXES = {
-    "vit": ("[CLS]",),
-    "vit_msn": ("[CLS]",),
+PREFIXES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        """
+vit vit_msn beit data2vec-vision dinov2 clip_vision_model metaclip_2_vision_model altclip_vision_model chinese_clip_vision_model clipseg_vision_model
+blip_2_vision_model instructblip_vision_model instructblipvideo_vision_model kosmos_2_vision_model mlcd_vision_model owlvit_vision_model
+owlv2_vision_model internvl_vision
+""".split(),  # noqa: SIM905 - a table of words
+        ("[CLS]",),
+    ),
+    **dict.fromkeys(("dinov2_with_registers", "dinov3_vit"), ("[CLS]", REGISTERS)),
     "deit": ("[CLS]", "[DIST]"),
-    "beit": ("[CLS]",),
-    "data2vec-vision": ("[CLS]",),
-    "dinov2": ("[CLS]",),
-    "dinov2_with_registers": ("[CLS]", REGISTERS),
-    "dinov3_vit": ("[CLS]", REGISTERS),
     "ijepa": (),
-    "clip_vision_model": ("[CLS]",),
-    "metaclip_2_vision_model": ("[CLS]",),
     "siglip_vision_model": (),
     "aimv2_vision_model": (),
-    "altclip_vision_model": ("[CLS]",),
-    "chinese_clip_vision_model": ("[CLS]",),
-    "clipseg_vision_model": ("[CLS]",),
-    "blip_2_vision_model": ("[CLS]",),
-    "instructblip_vision_model": ("[CLS]",),
-    "instructblipvideo_vision_model": ("[CLS]",),
-    "kosmos_2_vision_model": ("[CLS]",),
-    "mlcd_vision_model": ("[CLS]",),
-    "owlvit_vision_model": ("[CLS]",),
-    "owlv2_vision_model": ("[CLS]",),
     "idefics2_vision": (),
     "idefics3_vision": (),
     "smolvlm_vision": (),
-    "internvl_vision": ("[CLS]",),
 }
 # Image-text models whose image tower transformers can load from the files of both.
 PAIRED = {"clip", "metaclip_2", "siglip"}

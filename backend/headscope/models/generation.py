@@ -39,16 +39,16 @@ def generate(module: Any, inputs: dict[str, Any], options: Generate, most: int) 
     The model's own rules (forced or forbidden tokens) apply. Raises Unsupported for a model that cannot generate.
     """
     if not callable(getattr(module, "generate", None)) or not module.can_generate():
-        raise Unsupported(
-            "This model has no head that generates text. Omit generate.",
-            pointer="/generate",
-        )
-    wanted: dict[str, Any] = {"do_sample": options.do_sample, "temperature": None, "top_k": None, "top_p": None}
-    if options.do_sample:
-        wanted |= {"temperature": options.temperature, "top_k": options.top_k, "top_p": options.top_p}
-    wanted |= {"max_new_tokens": min(options.max_new_tokens, most), "num_beams": 1, "num_return_sequences": 1}
-    # A time limit would make the result depend on the machine; other caches need other packages.
-    wanted |= {
+        raise Unsupported("This model has no head that generates text. Omit generate.", pointer="/generate")
+    names = ("temperature", "top_k", "top_p")
+    arguments: dict[str, Any] = {
+        **inputs,
+        **{name: getattr(options, name) if options.do_sample else None for name in names},
+        "do_sample": options.do_sample,
+        "max_new_tokens": min(options.max_new_tokens, most),
+        "num_beams": 1,
+        "num_return_sequences": 1,
+        # A time limit would make the result depend on the machine; other caches need other packages.
         "max_time": None,
         "stop_strings": None,
         "cache_implementation": None,
@@ -56,7 +56,7 @@ def generate(module: Any, inputs: dict[str, Any], options: Generate, most: int) 
         "return_dict_in_generate": False,
     }
     with _RANDOM, evaluating(module), torch.inference_mode(), torch.random.fork_rng(devices=_devices(module)):
-        return _generate(module, {**inputs, **wanted}, options.seed)
+        return _generate(module, arguments, options.seed)
 
 
 def _generate(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:

@@ -57,11 +57,7 @@ TASKS = {
     ),
 }  # fmt: skip
 # Family of checkpoints with an image and a text tower -> class of the image tower.
-IMAGE_TOWERS = {
-    "clip": "CLIPVisionModel",
-    "metaclip_2": "MetaClip2VisionModel",
-    "siglip": "SiglipVisionModel",
-}
+IMAGE_TOWERS = {"clip": "CLIPVisionModel", "metaclip_2": "MetaClip2VisionModel", "siglip": "SiglipVisionModel"}
 
 
 def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:

@@ -139,10 +139,9 @@ class Model:
         """
         self.facts.tower(kind)
         given = _RawInput(text, text_pair, token_ids, target_ids, max_tokens, image, kind, generate)
+        support.check_input(self.facts, given)
         if self.facts.kind == "vision":
             encoded = self._encode_image(given)
-        elif image is not None:
-            raise Unsupported("This model takes text. Choose a vision model for an image.", pointer="/image")
         elif self.listens:
             encoded = self._encode_without_audio(given)
         elif self.facts.kind == "encoder-decoder":
@@ -152,10 +151,6 @@ class Model:
         return tokens.annotate(encoded, pos, labels)
 
     def _encode_image(self, given: _RawInput) -> Encoded:
-        if given.image is None or given.text is not None or given.token_ids is not None:
-            raise InvalidRequest("This is a vision model. Give an image and no text.", pointer="/image")
-        if given.generate is not None:
-            raise Unsupported("Vision models do not generate text. Omit generate.", pointer="/generate")
         patches = self.facts.patches
         if patches is None:
             raise Unsupported("Headscope does not know how this model cuts images into patches.", pointer="/model")
@@ -178,12 +173,6 @@ class Model:
 
     def _encode_text(self, given: _RawInput) -> Encoded:
         """Encode one or two texts for a model with a single stack."""
-        if given.target_ids is not None:
-            raise InvalidRequest("Only encoder-decoder models take target_ids.", pointer="/target_ids")
-        if given.generate is not None and self.facts.kind != "decoder":
-            raise Unsupported(
-                "This model cannot continue a text: only decoders can. Omit generate.", pointer="/generate"
-            )
         if given.generate is not None and given.text_pair is not None:
             raise InvalidRequest("The model continues one text. Omit the second text.", pointer="/text_pair")
         encoded = self._source(given, given.text_pair)
@@ -218,7 +207,6 @@ class Model:
         return tokens.extend(self.tokenizer, encoded, added, self.special_ids, self.unknown)
 
     def _generate(self, encoded: Encoded, generate: Generate, most: int | None, used: int) -> list[int]:
-        support.check_generation(self.facts)
         room = generate.max_new_tokens if most is None else most - used
         if room < 1:
             raise TooManyTokens(
@@ -237,18 +225,11 @@ class Model:
         targets = [given.text_pair, given.target_ids, given.generate]
         if sum(value is not None for value in targets) > 1:
             raise InvalidRequest(
-                "The decoder reads one text: give only one of text_pair, target_ids and generate.",
-                pointer="/text_pair",
+                "The decoder reads one text: give only one of text_pair, target_ids and generate.", pointer="/text_pair"
             )
         source = self._source(given)
         tokens.check_length(len(source.tokens), self.facts.tower("encoder").max_tokens)
-        encoded = self._with_target(source, given)
-        if encoded.target is None and given.kind in ("decoder", "cross"):
-            raise InvalidRequest(
-                "The decoder needs its own text. Give a second text, or let the model generate it (generate).",
-                pointer="/text_pair",
-            )
-        return encoded
+        return self._with_target(source, given)
 
     def _with_target(self, source: Encoded, given: _RawInput) -> Encoded:
         most = self.facts.tower("decoder").max_tokens

@@ -12,7 +12,7 @@ from .facts import reject_quantised
 
 # Keys that make transformers, or a library it calls, import or download code.
 DENIED = frozenset(
-    {
+    [
         "auto_map",
         "trust_remote_code",
         "custom_pipelines",
@@ -20,7 +20,7 @@ DENIED = frozenset(
         "kernels",
         "kernel_config",
         "custom_generate",
-    }
+    ]
 )
 # Keys that choose an implementation. Their value may also be a kernel on the hub ("org/kernel"), whose code transformers would run, for the internal
 # keys without any check (CVE-2026-4372). Headscope removes these keys and chooses the implementation itself.
@@ -45,14 +45,8 @@ LARGEST_HEADER = 100 * 1024 * 1024
 def check(folder: Path) -> dict[str, Any]:
     """Check a model folder and return its config. Raises UnsafeModel, UnsafeWeights, CorruptModel or Unsupported."""
     config = read_json(folder / "config.json")
-    for name in (
-        "config.json",
-        "tokenizer_config.json",
-        "preprocessor_config.json",
-        "processor_config.json",
-        "generation_config.json",
-    ):
-        if (folder / name).is_file():
+    for name in ALLOWED:
+        if name.endswith("config.json") and (folder / name).is_file():
             reject_code(read_json(folder / name))
     if (folder / "tokenizer.json").is_file():
         read_json(folder / "tokenizer.json", LARGEST_TOKENIZER)

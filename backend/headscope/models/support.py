@@ -46,6 +46,8 @@ class InputKind(Protocol):
     @property
     def text_pair(self) -> str | None: ...
     @property
+    def token_ids(self) -> list[int] | None: ...
+    @property
     def target_ids(self) -> list[int] | None: ...
     @property
     def image(self) -> Any: ...
@@ -89,11 +91,12 @@ def check_generation(facts: Facts) -> None:
 def check_input(facts: Facts, given: InputKind) -> None:
     """Raise InvalidRequest or Unsupported for an input that this kind of model does not take. Only the first bytes of an image are checked."""
     if facts.kind == "vision":
-        if given.image is None:
+        if given.image is None or given.text is not None or given.token_ids is not None:
             raise InvalidRequest("This is a vision model. Give an image and no text.", pointer="/image")
         if given.generate is not None:
             raise Unsupported("Vision models do not generate text. Omit generate.", pointer="/generate")
-        images.unpack(given.image)
+        if isinstance(given.image, str):
+            images.unpack(given.image)
         return
     if given.image is not None:
         raise Unsupported("This model takes text. Choose a vision model for an image.", pointer="/image")
