@@ -61,7 +61,7 @@ def test_a_tokenizer_with_a_file_missing(tmp_path: Path, missing: str) -> None:
     if missing == "tokenizer_config.json":
         assert len(headscope.load(folder).encode("The cat sat").tokens) > 1
     else:
-        with pytest.raises(Unsupported, match=r"no complete tokenizer|can't be converted to one"):
+        with pytest.raises(Unsupported, match=r"no complete tokenizer|cannot be converted to one"):
             headscope.load(folder).encode("The cat sat")
 
 

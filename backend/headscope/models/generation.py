@@ -17,7 +17,7 @@ _RANDOM = Lock()
 
 
 class Generate(BaseModel):
-    """Options for continuing a text: greedy unless do_sample; the same seed gives the same continuation."""
+    """Greedy unless do_sample; the same seed gives the same continuation."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
