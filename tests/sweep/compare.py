@@ -1,4 +1,4 @@
-"""What Headscope makes of a tiny model, beside what the model's own eager attention returns."""
+"""Compare Headscope's capture of a tiny model with the model's own eager attention."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _outputs_apart(ours: Any, theirs: Any) -> str | None:
 
 
 def _encode(model: Any, length: int) -> Any:
-    """One input that nobody but this test knows."""
+    """Encode an input that only this test uses."""
     if model.facts.kind == "vision":
         pixels = np.random.default_rng(length).integers(0, 256, (40, 40, 3), np.uint8)
         return model.encode(image=pixels)

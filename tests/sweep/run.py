@@ -56,7 +56,7 @@ def _judged(built: Any) -> dict[str, Any]:
     signal.alarm(SECONDS)
     try:
         return {name: value for name, value in asdict(judge(built)).items() if value is not None}
-    except Exception as error:  # noqa: BLE001 - what is no error of Headscope's own is a fault, and is reported as one
+    except Exception as error:  # noqa: BLE001 - any error but Headscope's own is a bug, and is reported as a crash
         place = traceback.extract_tb(error.__traceback__)[-1]
         return {
             "crashed": f"{type(error).__name__}: {str(error)[:200]} ({place.filename.rpartition('/')[2]}:{place.lineno})"

@@ -294,7 +294,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
 # Standard deviation of the weights: large enough that attention is far from uniform, so that a mistake shows; smaller where nothing is normalised.
 SPREAD, SPREADS = 0.3, {"mobilebert": 0.1}
 
-# Types that can't run on one text or one image alone, or not without what is not installed.
+# Types that cannot run on a single text or image, or need packages that are not installed.
 VIDEO, BOXES, SOUND, IMAGES = (
     "takes videos",
     "takes boxes of a page beside its text",

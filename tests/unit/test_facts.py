@@ -1,4 +1,4 @@
-"""What configurations say of a model, for every family that transformers knows."""
+"""Facts from configurations, for every family in transformers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_nested_configurations() -> None:
 
 
 def test_patches() -> None:
-    """As many tokens as patches and what stands before them; sides may differ, given as height and width."""
+    """Tokens are the patches and the prefix; images may be rectangular, given as height and width."""
     vit = read("vit", image_size=[32, 64], patch_size=[8, 16]).patches
     assert vit is not None
     assert (vit.size, vit.patch, vit.grid, vit.tokens) == ((64, 32), (16, 8), (4, 4), 17)

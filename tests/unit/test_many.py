@@ -125,7 +125,7 @@ def test_texts_of_the_default_model(minilm: Model) -> None:
 
 @pytest.mark.parametrize("rules", ["v1", "pasta", "clark"])
 def test_special_tokens_may_stand_elsewhere(minilm: Model, rules: str) -> None:
-    """Pairs that are cut after each word, and one text: what measures say of special tokens and of texts is each input's own."""
+    """Pairs split after each word, and one text: measures of special tokens and texts use each input's own tokens."""
     words = "the cat sat on a mat because it was so tired , and slept .".split()
     texts = [{"text": " ".join(words[:cut]), "text_pair": " ".join(words[cut:])} for cut in range(1, len(words))]
     texts.append({"text": " ".join([*words, "well"])})
@@ -272,7 +272,7 @@ class Broken(MemorySink):
 
 
 def test_a_mistake_stays_with_one_input(tiny: Model) -> None:
-    """What nobody foresaw ends the pass; in passes of fewer inputs it is found out whose it is, and the others are as alone."""
+    """An unexpected error ends the pass; smaller passes isolate the input that raised it, and the others are as alone."""
     several = asked(tiny, [COUNT] * 4)
     several[1] = AnalysisTask(several[1].request, Broken(ValueError("mistake")))
     outcomes, passes = together(tiny, several)
@@ -283,7 +283,7 @@ def test_a_mistake_stays_with_one_input(tiny: Model) -> None:
 
 
 def test_what_comes_from_outside_ends_all(tiny: Model) -> None:
-    """An exception of nobody's kind, such as the time limit of Celery, is not taken for an input's failure."""
+    """An exception from outside, such as Celery's time limit, is not treated as an input's failure."""
 
     class Elapsed(Exception):
         pass

@@ -1,4 +1,4 @@
-"""Inputs of one pass that are computed as if they were one with more heads: once per layer, each as it is alone, groups of alike tokens kept apart."""
+"""Inputs of one pass, computed as one input with more heads: once per layer, with the same results as alone, grouped by like tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEEDS = frozenset({"projection"})
 
 
 def together(model: Model, several: list[list[int]], failing: int | None = None) -> tuple[list[Batch], list[object]]:
-    """What is handed on of inputs that share a pass, and what went wrong with each."""
+    """Return the batches of inputs that share a pass, and each input's error."""
     found = list[Batch]()
 
     def take(one: Batch) -> list[HeadscopeError | None]:
@@ -50,7 +50,7 @@ def near(ours: Layer, theirs: Layer) -> None:
 
 
 def test_each_is_as_alone(tiny: Model) -> None:
-    """Once per layer for all inputs; of each its own heads, some of its heads, and those of some inputs."""
+    """One batch per layer for all inputs, from which single inputs, some inputs and some heads can be selected."""
     draw = np.random.default_rng(0)
     several = draw.integers(0, 200, (4, 9)).tolist()
     found, failures = together(tiny, several)
@@ -70,7 +70,7 @@ def test_each_is_as_alone(tiny: Model) -> None:
 
 
 def test_one_that_fails_is_left_out(tiny: Model) -> None:
-    """What was said to have failed is not handed on again; the others are as they would be without it."""
+    """An input that has failed is not handed on again; the others are as they would be without it."""
     several = np.random.default_rng(1).integers(0, 200, (3, 9)).tolist()
     found, failures = together(tiny, several, failing=1)
     assert [one.places for one in found] == [(0, 1, 2), (0, 2), (0, 2)]
@@ -111,7 +111,7 @@ def test_tokens_that_differ_are_kept_apart(minilm: Model, mechanism: str) -> Non
 
 
 def test_the_same_map_is_measured_once(minilm: Model) -> None:
-    """Up to the head's width effective attention is the weights, and so is all that is said of it; beyond it is not."""
+    """Up to the head's width, effective attention and its measures are those of the weights; beyond it they are not."""
     for text, same in (("The cat sat on the mat.", True), ("The cat sat on the mat. " * 8, False)):
         a = headscope.analyze(minilm, text, measures=("patterns", "special_tokens"))
         for values in a.measures.values():

@@ -84,7 +84,7 @@ def test_invariants(kind: tuple[Tokenizer, str | None], name: str) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc", "Cf")), min_size=1, max_size=40))
 def test_invariants_on_any_text(text: str) -> None:
-    """The same for text that nobody wrote."""
+    """The same for random text."""
     for name, make in PREPARED.items():
         check(tokens.encode(make, text, unknown=UNKNOWN[name]).tokens, text, UNKNOWN[name], whole=name == "byte-level")
 

@@ -1,4 +1,4 @@
-"""Models that were trained with a mechanism: it holds where none is named, and whoever loads them otherwise is warned."""
+"""Models trained with a mechanism: it is the default, and loading them without Headscope gives a warning."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_on_offer(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_the_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files beside the catalogue are used without any network; where they are missing, or there in part, the model is not on offer, and who names it is told what to do."""
+    """Files beside the catalogue are used without a network; if any are missing, the model is not listed, and the error says what to do."""
     listed = tmp_path / "catalog.toml"
     listed.write_text(
         '[here]\nfolder = "twins/here"\n\n[gone]\nfolder = "twins/gone"\n\n[part]\nfolder = "twins/part"\n'

@@ -1,4 +1,4 @@
-"""What is said next to maps of projections: how many tokens fit into a head, and where values are dependent."""
+"""Warnings about projections: how many tokens fit into a head, and where values are linearly dependent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def said(lens: str, n: int, *, twins: bool = False) -> dict[str, str]:
 
 @pytest.mark.parametrize(("lens", "most"), FITS.items())
 def test_as_many_tokens_fit_as_the_lens_tells_apart(lens: str, most: int) -> None:
-    """Up to there the map is the weights and that is said; one token more, and nothing is."""
+    """Up to that length the map is the weights, with a warning; one token more gives neither."""
     sentence = f"Identical to the weights: {most} tokens fit into the head's {most} dimensions."
     assert said(lens, most) == {"identical-to-weights": sentence}
     assert said(lens, most + 1) == {}

@@ -1,4 +1,4 @@
-"""The training program: it learns, it goes on where it was stopped, and what it ships is what it measured."""
+"""The training program: models learn, stopped runs resume, and the saved twin is the evaluated one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def curve(folder):
 
 
 class Stopping:
-    """A source during whose batch the process is told to end."""
+    """A source that signals the process to stop during a batch."""
 
     def __init__(self, source, at):
         self._source, self._at = source, at
