@@ -245,7 +245,7 @@ def test_the_command_trains_a_twin_once(tmp_path, command, capsys):
 
 
 def test_the_command_says_what_is_missing(tmp_path, command, capsys):
-    with pytest.raises(SystemExit, match="Train that one first"):
+    with pytest.raises(SystemExit, match="Train it first"):
         command("y", "--objective=sentences", "--steps=1", f"--start={tmp_path / 'none'}")
     with pytest.raises(SystemExit, match="--data"):
         command("y", "--objective=images", "--steps=1")
