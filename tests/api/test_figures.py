@@ -17,7 +17,7 @@ from headscope import FIGURES
 from headscope.figures.studies import STUDY_FIGURES
 from tests.support.cluster import both_deployments
 from tests.support.server import Server, eventually
-from tests.unit.figures.test_rendering import hanging, started
+from tests.unit.figures.test_images import hanging, started
 
 NEEDED = sorted({measure for figure in FIGURES.values() for measure in figure.measures})
 TEXT = "The cat sat on the mat because it was tired."

@@ -43,8 +43,7 @@ def faint(visit: Visit) -> list[list[float | str]]:
     return [item for item in visit.page.evaluate(CONTRASTS) if item[0] < 4.5]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("lens", ["weights", "effective"])
+@pytest.mark.parametrize(("scheme", "lens"), [("light", "weights"), ("dark", "effective")])
 def test_contrast(visits: Callable[..., Visit], scheme: str, lens: str) -> None:
     visit = visits(color_scheme=scheme).open(address(text=TEXT, lens=lens, head="2.9"))
     visit.painted("graph")
