@@ -189,7 +189,7 @@ def test_what_the_weights_alone_say_is_kept_when_the_first_input_fails(minilm: M
 
 
 def test_refusals(minilm: Model, tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="reads texts"):
+    with pytest.raises(Unsupported, match="read texts"):
         headscope.study(headscope.load(vit()), texts(2))
     with pytest.raises(Unsupported):
         headscope.study(minilm, texts(2), kind="cross")
