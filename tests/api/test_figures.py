@@ -106,7 +106,7 @@ def test_a_measure_that_was_not_computed(embedded: Server) -> None:
     id_ = embedded.analyse(model="bert", text=TEXT, lenses=["weights"], measures=["entropy"])["id"]
     answer = ask(embedded, id_, "rank")
     assert refusal(answer) == (409, "not-ready")
-    assert "drawn from rank" in answer.json()["detail"]
+    assert "needs the measure rank" in answer.json()["detail"]
 
 
 def test_without_a_browser(new_server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
