@@ -82,7 +82,9 @@ def test_data_sets_of_one_user(lab: Users) -> None:
 
 
 def _damage(server: Server) -> None:
-    for file in (server.home / "files" / "results").rglob("file.safetensors"):
+    files = list((server.home / "files" / "results").rglob("data"))
+    assert files
+    for file in files:
         file.write_bytes(b"\0" * file.stat().st_size)
 
 
