@@ -191,7 +191,7 @@ def test_no_room_for_padding() -> None:
     """A model with too few positions to pad the input as requested."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 8}
     model = headscope.load(BertModel(BertConfig(vocab_size=99, max_position_embeddings=64, **sizes)))
-    with pytest.raises(InvalidRequest, match="a pad_to of 64 or less"):
+    with pytest.raises(InvalidRequest, match="Set pad_to to 64 or less"):
         headscope.analyze(model, token_ids=[1, 2, 3], lenses=["effective-published"])
     a = headscope.analyze(model, token_ids=[1, 2, 3], lenses=[{"name": "effective-published", "pad_to": 64}])
     assert a.maps["effective-published"].shape == (1, 4, 3, 3)
