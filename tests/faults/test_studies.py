@@ -60,7 +60,7 @@ def test_a_worker_of_two_is_killed(models: Path, undisturbed: dict[str, NDArray[
         id_ = studies.submit(cluster, BODY)
         studies.midway(cluster, id_)
         busy = eventually(
-            lambda: [part for part in cluster.database().parts(id_) if part.status == "running"], "a chunk"
+            lambda: [part for part in cluster.database().chunks(id_) if part.status == "running"], "a chunk"
         )
         worker = cluster.holder(busy[0].id)
         child = worker.child()
