@@ -143,14 +143,14 @@ def test_choices_are_taken_back(visit: Visit) -> None:
     ("lesson", "lens", "head", "compare"),
     [
         ("What a pronoun looks at", "weights", (3, 1), "off"),
-        ("The column that reaches nothing", "effective", (4, 5), "side by side"),
+        ("A column without effect", "effective", (4, 5), "side by side"),
         ("Six layers at once", "rollout", None, "off"),
     ],
 )
 def test_lessons(visit: Visit, lesson: str, lens: str, head: tuple[int, int] | None, compare: str) -> None:
     """Each opens on what it speaks about."""
     visit.open()
-    visit.page.get_by_role("button", name="One for each lens").click()
+    visit.page.get_by_role("button", name="Tour of the lenses").click()
     before = visit.now()
     visit.page.get_by_role("dialog").get_by_role("button", name=re.compile(lesson)).click()
     visit.settled(before)

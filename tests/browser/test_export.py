@@ -160,7 +160,7 @@ def test_head_as_svg(visits: Callable[..., Visit]) -> None:
     assert {"a", "b", "Heat map of head 4.5", "Connections of head 4.5", "script", "alert"} <= set(said)
     caption = " ".join(said)
     assert "Head 4.5 of MiniLM" in caption
-    assert "read through weights" in caption
+    assert "lens: weights" in caption
     assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
         "svg", "title", "g", "rect", "text", "path", "image", "clipPath",
     }  # fmt: skip
@@ -170,7 +170,7 @@ def test_head_as_svg(visits: Callable[..., Visit]) -> None:
 
 
 def test_heads_as_png(visit: Visit) -> None:
-    """300 dots to the inch, as the file itself says, whatever the theme."""
+    """300 dpi, as the file itself says, whatever the theme."""
     visit.open()
     visit.painted("grid")
     data = Path(taken(visit, "All heads as PNG").path()).read_bytes()

@@ -26,7 +26,7 @@ def find(visit: Visit, said: str) -> None:
 
 
 def parts(visit: Visit) -> Locator:
-    return visit.page.get_by_role("list", name="What was understood").get_by_role("button", name="Change")
+    return visit.page.get_by_role("list", name="Understood as").get_by_role("button", name="Change")
 
 
 def found(visit: Visit) -> Locator:
@@ -108,7 +108,7 @@ def test_a_change_is_kept_by_the_next_though_neither_is_answered_yet(visit: Visi
 
 def test_where_none_is_found_the_nearest_are_offered(visit: Visit) -> None:
     visit.open(address(text=TEXT, find="null_share > 0.999 and layer < 2"))
-    expect(visit.page.get_by_text("None of 72 heads does.")).to_be_visible()
+    expect(visit.page.get_by_text("No head matches (0 of 72).")).to_be_visible()
     visit.page.get_by_role("button", name="see the nearest by null share").click()
     expect(found(visit)).to_have_count(24)
     best = served(visit, "layer < 2 order by null_share desc")[0]

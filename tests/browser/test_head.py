@@ -205,7 +205,7 @@ def test_patches_over_their_image(visit: Visit, server: Server) -> None:
     place = box(image)
     still = image.evaluate(CANVASES)
     visit.page.mouse.move(place["x"] + 0.6 * place["width"], place["y"] + 0.1 * place["height"])
-    expect(visit.page.get_by_text("where patch 0,2 looks", exact=True)).to_be_visible()
+    expect(visit.page.get_by_text("attention from patch 0,2", exact=True)).to_be_visible()
     eventually(lambda: image.evaluate(CANVASES) != still, "another picture over the image")
     params = {"layer": "1", "head": "1"}
     row = load(server.get(f"/analyses/{made['id']}/maps/weights", params=params).content)["map"][0, 0][3]

@@ -106,7 +106,7 @@ def test_single_keys(visit: Visit) -> None:
     keyboard.press("Escape")
     expect(visit.text).not_to_be_focused()
     keyboard.press("?")
-    sheet = visit.page.get_by_role("dialog", name="Keys, gestures, words")
+    sheet = visit.page.get_by_role("dialog", name="Keys, gestures, terms")
     expect(sheet).to_be_visible()
     keyboard.press("]")
     keyboard.press("Escape")

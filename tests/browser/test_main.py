@@ -37,7 +37,7 @@ def test_opens_on_a_picture(visit: Visit) -> None:
     expect(visit.page.get_by_role("gridcell")).to_have_count(72)
     for name in ("Heat map of head 2.9", "Connections of head 2.9"):
         assert picture(visit.image(name))[0] > 10
-    expect(visit.page.get_by_text("of this map reaches nothing.")).to_be_visible()
+    expect(visit.page.get_by_text("of this map has no effect on the head’s output.")).to_be_visible()
     visit.holds("document.documentElement.scrollHeight <= innerHeight")
 
 

@@ -64,7 +64,7 @@ def test_thumbnails_where_no_lens_fits(visits: Callable[..., Visit], crowded: Se
     visit.page.goto(f"{visit.root}/{address(model='tiny', text=text_of(LONGER), head='1.1')}")
     visit.painted("grid")
     expect(visit.page.get_by_text("Heads are here as thumbnails and numbers only").first).to_be_visible()
-    expect(visit.page.get_by_text("a thumbnail: each cell its largest entry").last).to_be_visible()
+    expect(visit.page.get_by_text("thumbnail (largest entry per pixel)").last).to_be_visible()
     expect(visit.page.get_by_text("only a thumbnail of it is here")).to_be_visible()
     expect(visit.page.get_by_text("a query spreads over")).to_be_visible()
     visit.head(0, 2).click()

@@ -63,9 +63,9 @@ def give_a_second_text(visit: Visit) -> None:
 
 
 def open_an_example_for_a_lens(visit: Visit) -> None:
-    reach(visit, visit.page.get_by_role("button", name="One for each lens"))
+    reach(visit, visit.page.get_by_role("button", name="Tour of the lenses"))
     press(visit, "Enter")
-    reach(visit, visit.page.get_by_role("button", name=re.compile("Much weight on short vectors")))
+    reach(visit, visit.page.get_by_role("button", name=re.compile("High weight on short vectors")))
     before = visit.now()
     press(visit, "Enter")
     visit.settled(before)

@@ -40,7 +40,7 @@ def test_a_model_comes_with_its_mechanism(visit: Visit) -> None:
     assert "mechanism=" not in visit.page.url
     expect(visit.page.get_by_text(WHAT_IF)).to_have_count(0)
     labels = menu(visit, "Mechanism").locator("optgroup").evaluate_all("(all) => all.map(({ label }) => label)")
-    assert labels == ["As trained", "What if"]
+    assert labels == ["As trained", "Alternatives"]
     menu(visit, "Model").select_option(value="minilm")
     expect(menu(visit, "Mechanism")).to_have_value("softmax")
     expect(menu(visit, "Mechanism").locator("optgroup")).to_have_count(0)
@@ -84,8 +84,8 @@ def test_an_example_of_two_twins(visit: Visit) -> None:
     expect(menu(visit, "Model")).to_have_value(PLAIN)
     expect(menu(visit, "Mechanism")).to_have_value("softmax")
     expect(visit.alert).to_have_count(0)
-    visit.page.get_by_role("button", name="One for each lens").click()
-    visit.page.get_by_role("button", name=re.compile("The column that reaches nothing")).click()
+    visit.page.get_by_role("button", name="Tour of the lenses").click()
+    visit.page.get_by_role("button", name=re.compile("A column without effect")).click()
     expect(menu(visit, "Model")).to_have_value("minilm")
     expect(visit.page.get_by_role("img", name=re.compile("^Hopfield map "))).to_have_count(0)
 

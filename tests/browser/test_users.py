@@ -270,7 +270,7 @@ def test_a_token_that_ends_among_studies(begin: Begin, lab: Users) -> None:
     visit = sign_in(begin(), lab.accounts.create("joan"))
     lab.accounts.revoke("joan")
     visit.page.goto(f"{visit.root}/?studies{address(study=id_)}")
-    expect(sheet(visit)).to_contain_text("The server wants to know whose studies to show.")
+    expect(sheet(visit)).to_contain_text("Sign in to see your studies.")
     visit.page.get_by_label("Access token").fill(lab.tokens["ada"])
     visit.page.keyboard.press("Enter")
     expect(visit.page.get_by_role("heading", name=re.compile(r"^kept\.txt"))).to_be_visible()

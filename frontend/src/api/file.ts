@@ -17,7 +17,7 @@ import {
 /** The bytes of a response by its path, or undefined if the page does not contain it. */
 export type Responses = (path: string) => Promise<ArrayBuffer | undefined>
 
-const ALONE = 'This page holds one analysis and no model. Open Headscope to analyse another text or read it otherwise.'
+const ALONE = 'This file holds one analysis and no model. Open Headscope to analyse another text or use another lens.'
 
 type Numbers = (number | null)[]
 const numbers = (data: ArrayLike<number>): Numbers =>
@@ -97,7 +97,7 @@ export function fileSource(answers: Responses): Source {
     async support() {
       const [{ kind, lenses, mechanism, measures }, all] = await Promise.all([analysis(), this.catalogue()])
       const held = (known: Declaration[], names: readonly string[]) =>
-        Object.fromEntries(known.map(({ name }) => [name, names.includes(name) ? null : 'this page does not hold it']))
+        Object.fromEntries(known.map(({ name }) => [name, names.includes(name) ? null : 'not included in this file']))
       const reasons = { lenses: held(all.lenses, lenses), measures: held(all.measures, measures) }
       return [{ kind, ...reasons, mechanisms: held(all.mechanisms, [mechanism]) }]
     },

@@ -3,8 +3,7 @@ import { readFile } from '../lib/net/files'
 import type { Session } from '../state/session.svelte'
 import type { Requests } from './requests.svelte'
 
-const BLIND =
-  'This image needs a vision model, and none can be had here. The documentation of models says how to add one.'
+const BLIND = 'This image needs a vision model, and this server has none. The documentation explains how to add one.'
 
 export function handleFiles(requests: Requests, session: Session) {
   async function take(file: File): Promise<void> {

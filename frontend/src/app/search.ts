@@ -17,14 +17,14 @@ interface SearchContext {
   complete: () => void
 }
 
-const LACKING = 'This shared analysis lacks a measure that the search needs. Analyse the text yourself to search in it.'
+const LACKING = 'This shared analysis lacks a measure that the search needs. Analyse the text yourself to search it.'
 
 export function connectSearch({ search, selection, pointer, shown, reasons, analyse, complete }: SearchContext) {
   return {
     async seek(analysis: Analysis, input: SearchInput): Promise<void> {
       if (!(await search.follow(analysis, input))) return
       const refused = search.needs.find((name) => reasons()[name])
-      if (refused) search.refuse(`This model can\u2019t be asked for ${refused}: ${reasons()[refused]}`)
+      if (refused) search.refuse(`This model does not support ${refused}: ${reasons()[refused]}`)
       else if (selection.shared) search.refuse(LACKING)
       else analyse()
     },

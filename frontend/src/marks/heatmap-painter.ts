@@ -150,7 +150,7 @@ export function paintTitles(canvas: Surface, layout: MapLayout, { muted }: Palet
 export function partSentence(queries: number, keys: number, { top, left, size }: Window): string {
   const range = (count: number, from: number) =>
     `${Math.round(from * count)} to ${Math.min(count, Math.round((from + size) * count)) - 1}`
-  return `Shown are queries ${range(queries, top)} and keys ${range(keys, left)} only.`
+  return `Only queries ${range(queries, top)} and keys ${range(keys, left)} are shown.`
 }
 
 /** Rows and columns between two thin lines, with labels on a background so that they are legible. */

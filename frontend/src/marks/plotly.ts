@@ -39,7 +39,7 @@ async function load(script: string): Promise<Plotly> {
 function plotly(script: string): Promise<Plotly> {
   loading ??= load(script).catch(() => {
     loading = undefined
-    throw new Error('The part of the page that draws figures could not be loaded. Close the figure and open it again.')
+    throw new Error('The plotting library could not be loaded. Close the figure and open it again.')
   })
   return loading
 }

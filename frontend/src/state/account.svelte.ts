@@ -76,8 +76,8 @@ export class Account {
 }
 
 const refusal = (error: unknown) => {
-  if (!(error instanceof SourceError)) return 'Signing in failed in the page. Reload it and try again.'
+  if (!(error instanceof SourceError)) return 'Signing in failed. Reload the page and try again.'
   return error.status === 401
-    ? 'This token is not known here, or not any more. Check that you copied all of it.'
+    ? 'This access token is invalid or has been revoked. Check that you copied all of it.'
     : error.message
 }

@@ -22,9 +22,9 @@ export interface HeadNumbers {
 }
 
 export const COSINE =
-  'The cosine between the two maps, read as one long vector each: 1 for maps that agree but for a factor. Unrelated weights are rarely near 0: they tend to share stripes.'
+  'The cosine of the two maps, each flattened to a vector: 1 if they are equal up to a factor. Even unrelated weights are rarely near 0, because many maps share vertical stripes.'
 export const DIVERGENCE =
-  'How differently the two maps spread each query’s attention, in the mean over queries: 0 for the same rows, 1 for rows that share no key.'
+  'How differently the two maps distribute each query’s attention, averaged over queries: 0 for identical rows, 1 for rows that share no key.'
 
 const declared = (name: string, title: string, doc: string, unit: string, signed: boolean): Declaration => ({
   name: `compared:${name}`,
@@ -86,7 +86,7 @@ export class Comparison {
   /** Why maps cannot be subtracted; empty if they can. */
   get refusal(): string {
     if (this.alignment && this.alignment.share < ENOUGH)
-      return 'The two have too few words in common to subtract one map from the other: fewer than half have a counterpart.'
+      return 'The two have too few words in common for a difference: fewer than half have a counterpart.'
     return ''
   }
 

@@ -15,7 +15,8 @@ export class History {
     try {
       this.items = await this.source.recent()
     } catch (error) {
-      this.error = error instanceof SourceError ? error.message : 'The list could not be read. Close it and try again.'
+      this.error =
+        error instanceof SourceError ? error.message : 'The history could not be loaded. Close it and try again.'
     }
   }
 }

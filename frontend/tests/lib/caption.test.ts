@@ -30,7 +30,7 @@ describe('a caption', () => {
       model: 'MiniLM',
       lenses: [{ name: 'weights', title: 'Weights' }],
     })
-    expect(said).toContain('Head 4.5 of MiniLM, mechanism jump (order 2), read through weights.')
+    expect(said).toContain('Head 4.5 of MiniLM, mechanism jump (order 2); lens: weights.')
     expect(said).toContain(`12 tokens: \u201c${request.text}\u201d.`)
   })
 
@@ -53,7 +53,7 @@ describe('what was cut', () => {
     const analysis = await analysed()
     expect(cutSentence(analysis)).toBe('')
     const tokens = analysis.tokens.slice(0, 6)
-    expect(cutSentence({ ...analysis, tokens, keyTokens: tokens })).toBe('Cut to 6 tokens: the text goes on.')
+    expect(cutSentence({ ...analysis, tokens, keyTokens: tokens })).toBe('Truncated to 6 tokens; the text is longer.')
   })
 
   it('is not reported for spaces and marks at the end', async () => {
@@ -81,7 +81,7 @@ describe('how near the numbers are', () => {
 
   it('is stated for every map', () => {
     expect(precisionOf(map())).toBe('exact (float32)')
-    expect(precisionOf(map(0.0012))).toBe('rounded: off by at most 0.0012')
+    expect(precisionOf(map(0.0012))).toBe('rounded to within 0.0012')
     expect(precisionOf({ ...map(), exact: false })).toContain('thumbnail')
   })
 

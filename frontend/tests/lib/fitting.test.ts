@@ -59,7 +59,7 @@ describe('a source with little room', () => {
     expect(analysis.lenses).toEqual(['effective'])
     expect(isIncomplete(analysis)).toBe(true)
     expect(analysis.warnings.at(-1)!.message).toContain(
-      'Only this lens was read: with the other maps it would need 2.0\u00a0GiB, and 1.0\u00a0GiB are allowed.',
+      'Only this lens was computed: all of them would need 2.0\u00a0GiB, and the limit is 1.0\u00a0GiB.',
     )
     expect(session.error).toBe('')
   })
@@ -70,7 +70,7 @@ describe('a source with little room', () => {
     const { analysis, maps } = session.shown!
     expect(analysis.lenses).toEqual(['weights', 'effective'])
     expect(analysis.warnings.at(-1)!.message).toContain(
-      'thumbnails and numbers only: whole maps would need 2.0\u00a0GiB',
+      'thumbnails and numbers are available: full maps would need 2.0\u00a0GiB',
     )
     await maps.wantMap('weights', { layer: 0, head: 0 })
     expect(maps.map('weights', { layer: 0, head: 0 })?.exact).toBe(false)

@@ -79,8 +79,8 @@ it('offers the nearest heads where none reaches a bound', () => {
 it('says how many were found, and what orders them', () => {
   const heads = [1, 2, 3].map((head) => ({ layer: 0, head, values: {} }))
   const found = { query: '', rankedBy: 'null_share', direction: 'desc' as const, of: 72, heads }
-  expect(countSentence(found)).toBe('3 of 72 heads, the largest null share first')
-  expect(countSentence({ ...found, rankedBy: 'patterns.margin@effective' })).toBe('3 of 72 heads, the clearest first')
+  expect(countSentence(found)).toBe('3 of 72 heads, largest null share first')
+  expect(countSentence({ ...found, rankedBy: 'patterns.margin@effective' })).toBe('3 of 72 heads, clearest first')
   expect(countSentence({ ...found, rankedBy: null, of: 3 })).toBe('all 3 heads')
 })
 

@@ -42,7 +42,7 @@ describe('names of studies', () => {
     expect(studyProgressSentence({ ...progress, secondsLeft: 89 })).toBe('1,300 of 2,600 inputs, about 89 s left.')
     expect(studyProgressSentence({ ...progress, secondsLeft: null })).toBe('1,300 of 2,600 inputs.')
     const queued = { ...progress, inputs: 0, stage: 'queued', secondsLeft: null }
-    expect(studyProgressSentence({ ...queued, position: 12 })).toBe('Waits: 12 ahead.')
+    expect(studyProgressSentence({ ...queued, position: 12 })).toBe('Waiting: 12 ahead.')
     expect([timeLeft(600), timeLeft(9000)]).toEqual(['10 min', '2.5 h'])
   })
 })

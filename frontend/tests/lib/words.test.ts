@@ -44,13 +44,13 @@ describe('sentences', () => {
   })
 
   it('says what the numbers mean', () => {
-    expect(nullShareSentence(0.612)).toBe('61\u00a0% of this map reaches nothing.')
-    expect(nullShareSentence(1e-9)).toBe('All of this map reaches the output.')
+    expect(nullShareSentence(0.612)).toBe('61\u00a0% of this map has no effect on the head\u2019s output.')
+    expect(nullShareSentence(1e-9)).toBe('All of this map affects the output.')
     expect(entropySentence(Math.log(4), 12)).toBe('Entropy 1.4 nats: a query spreads over about 4 of 12 tokens.')
     expect(leverageSentence([0.05, 0.5, 0.9, 0.4], tokens)).toBe(
-      '\u201criver\u201d keeps 90\u00a0% of the weight put on it, [CLS] keeps 5.0\u00a0%.',
+      'Of the attention to \u201criver\u201d, 90\u00a0% is effective; of that to [CLS], 5.0\u00a0%.',
     )
-    expect(leverageSentence([1, 1, 1, 1], tokens)).toBe('Every token keeps all the weight put on it.')
+    expect(leverageSentence([1, 1, 1, 1], tokens)).toBe('All attention to every token is effective.')
   })
 
   it('names a habit only where it is one', () => {
@@ -61,7 +61,7 @@ describe('sentences', () => {
       [0, 1, 0],
     ]
     expect(habitSentence(map(before))).toBe(
-      '67\u00a0% of all weight goes to the token before. 33\u00a0% of all weight goes to the token itself.',
+      '67\u00a0% of all weight goes to the previous token. 33\u00a0% of all weight goes to the token itself.',
     )
     const even = Array.from({ length: 3 }, () => [0.2, 0.2, 0.6])
     expect(habitSentence(map(even))).toBe('33\u00a0% of all weight goes to the token itself.')
@@ -78,7 +78,9 @@ describe('sentences', () => {
 
   it('has a sentence for every number that is no share of its own', () => {
     expect(SENTENCES.negative_share(0, 4)).toBe('Nothing in this map is negative.')
-    expect(SENTENCES.participation_ratio(3.2, 12)).toBe('By squared weights a query rests on about 3.2 of 12 tokens.')
+    expect(SENTENCES.participation_ratio(3.2, 12)).toBe(
+      'By squared weights, a query attends to about 3.2 of 12 tokens.',
+    )
   })
 
   it('shows tokens that cannot be seen', () => {

@@ -51,7 +51,7 @@ describe('Account', () => {
     it.ask()
     expect([it.wanted, it.open]).toEqual([true, true])
     expect(await it.signIn('wrong')).toBe(false)
-    expect(it.error).toContain('not known here')
+    expect(it.error).toContain('invalid or has been revoked')
     expect(it.open).toBe(true)
     expect(await it.signIn('right')).toBe(true)
     expect([it.user, it.wanted, it.open, it.error]).toEqual(['ada', false, false, ''])

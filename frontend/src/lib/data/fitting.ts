@@ -36,10 +36,10 @@ export async function firstThatFits<A, T>(all: readonly A[], attempt: (one: A) =
 
 /** Add a warning that says what was left out. */
 export function withLeftOut(analysis: Analysis, { limit, actual }: SourceError): Analysis {
-  const room = limit && actual ? `${bytes(actual)}, and ${bytes(limit)} are allowed` : 'too much room'
+  const room = limit && actual ? `${bytes(actual)}, and the limit is ${bytes(limit)}` : 'too much memory'
   const message = Object.values(analysis.maps).some(({ stored }) => stored)
-    ? `Only this lens was read: with the other maps it would need ${room}. Choose another lens above to read the text through that one.`
-    : `Heads are here as thumbnails and numbers only: whole maps would need ${room}. Shorten the text to see them whole.`
+    ? `Only this lens was computed: all of them would need ${room}. Choose another lens above to compute that one.`
+    : `Only thumbnails and numbers are available: full maps would need ${room}. Shorten the text to see full maps.`
   const warning: Warning = { code: LEFT_OUT, lens: null, message }
   return { ...analysis, warnings: [...analysis.warnings, warning] }
 }

@@ -1,12 +1,12 @@
 /** How a model continues a text: its parameters, as declared by the REST interface. */
 import { readFields, readParams, writeParams } from './params'
 
-const count = { type: 'integer', minimum: 1, maximum: 4096, description: 'Most tokens that are added.' }
+const count = { type: 'integer', minimum: 1, maximum: 4096, description: 'Maximum number of new tokens.' }
 const PROPERTIES = {
   do_sample: {
     type: 'boolean',
     default: false,
-    description: 'Draw from the distribution instead of taking the likeliest token.',
+    description: 'Sample from the distribution instead of taking the most likely token.',
   },
 }
 const DRAWN = {
@@ -15,21 +15,21 @@ const DRAWN = {
     exclusiveMinimum: 0,
     maximum: 100,
     default: 1,
-    description: 'Of the distribution drawn from.',
+    description: 'Temperature of the distribution.',
   },
   top_k: {
     type: 'integer',
     minimum: 1,
     maximum: 1_000_000,
     default: 50,
-    description: 'Draw from that many likeliest tokens.',
+    description: 'Sample from this many most likely tokens.',
   },
   top_p: {
     type: 'number',
     exclusiveMinimum: 0,
     maximum: 1,
     default: 1,
-    description: 'Draw from the likeliest tokens that have this probability together.',
+    description: 'Sample from the most likely tokens whose probabilities add up to this.',
   },
   seed: {
     type: 'integer',

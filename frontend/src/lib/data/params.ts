@@ -49,7 +49,7 @@ function fieldOf(name: string, outer: Schema): ParamField {
   const numeric = schema.type === 'number' || schema.type === 'integer'
   return {
     name,
-    label: name.replaceAll('_', ' '),
+    label: name.replace(/^do_/, '').replaceAll('_', ' '),
     hint: outer.description ?? '',
     kind: schema.enum ? 'choice' : schema.type === 'boolean' ? 'boolean' : numeric ? 'number' : 'list',
     options: (schema.enum ?? []).map(String),

@@ -92,8 +92,8 @@ export function countSentence({ heads, of, rankedBy, direction }: FoundHeads): s
   const count = heads.length === of ? `all ${plural(of, 'head')}` : `${heads.length} of ${plural(of, 'head')}`
   if (rankedBy === null || heads.length < 2) return count
   const name = rankedBy.replaceAll('_', ' ')
-  if (measureOf(rankedBy) === 'patterns') return `${count}, the clearest first`
-  return `${count}, the ${direction === 'asc' ? 'smallest' : 'largest'} ${name} first`
+  if (measureOf(rankedBy) === 'patterns') return `${count}, clearest first`
+  return `${count}, ${direction === 'asc' ? 'smallest' : 'largest'} ${name} first`
 }
 
 /** A query without the bound that no head reaches, sorted by closeness to it. */

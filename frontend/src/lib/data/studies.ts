@@ -238,7 +238,7 @@ export const fileName = (path: string) => path.split('/').at(-1) || path
 /** `312 of 872 inputs, about 40 s left.` */
 export function studyProgressSentence({ stage, position, inputs, of, secondsLeft }: StudyProgress): string {
   if (inputs === 0 && stage === 'queued')
-    return position ? `Waits: ${groupDigits(position)} ahead.` : 'Waits for a worker.'
+    return position ? `Waiting: ${groupDigits(position)} ahead.` : 'Waiting for a worker.'
   const doing = inputs === 0 && stage === 'loading' ? 'Loading the model. ' : ''
   const count = of > 0 ? `${groupDigits(inputs)} of ${groupDigits(of)} inputs` : 'Reading the data set'
   return `${doing}${count}${secondsLeft === null || secondsLeft < 1 ? '' : `, about ${timeLeft(secondsLeft)} left`}.`

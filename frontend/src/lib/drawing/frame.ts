@@ -49,7 +49,7 @@ export function fitCanvas(canvas: Surface, width: number, height: number): Drawi
   if (canvas.width !== w) canvas.width = w
   if (canvas.height !== h) canvas.height = h
   const context = canvas.getContext('2d')
-  if (!context) throw new Error('This browser gives no 2d canvas.')
+  if (!context) throw new Error('This browser does not support 2D canvas.')
   context.setTransform(ratio, 0, 0, ratio, 0, 0)
   return context
 }

@@ -13,7 +13,7 @@ export async function readFile(file: File): Promise<FileContent> {
   if (file.type.startsWith('image/')) return { image: await readImage(file) }
   if (file.size > LARGEST_TEXT)
     throw new Error(
-      `The file has ${bytes(file.size)}, and texts of up to 1 MiB are read. Cut out what you want to see.`,
+      `The file has ${bytes(file.size)}; texts may have up to 1 MiB. Cut out the part you want to analyse.`,
     )
   return { text: decoded(await file.arrayBuffer()) }
 }
@@ -25,13 +25,14 @@ function decoded(data: ArrayBuffer): string {
   } catch {
     // Handled below: anything but UTF-8 is rejected instead of decoded wrongly.
   }
-  throw new Error('The file is not a plain text in UTF-8. Save it as one, or paste its text.')
+  throw new Error('The file is not plain UTF-8 text. Save it as UTF-8, or paste its text.')
 }
 
 async function readImage(file: File): Promise<string> {
-  if (!IMAGES.includes(file.type)) throw new Error('Images are read as PNG, JPEG or WebP. Save it as one of these.')
+  if (!IMAGES.includes(file.type))
+    throw new Error('Images must be PNG, JPEG or WebP. Convert the image to one of these.')
   if (file.size > LARGEST_IMAGE)
-    throw new Error(`The image has ${bytes(file.size)}, and up to ${bytes(LARGEST_IMAGE)} are taken. Scale it down.`)
+    throw new Error(`The image has ${bytes(file.size)}; images may have up to ${bytes(LARGEST_IMAGE)}. Scale it down.`)
   return dataUrl(file)
 }
 

@@ -14,36 +14,36 @@ type MessageOf = (problem: Problem) => string
 const KEPT = 'Your text is kept'
 
 const SENTENCES: Record<string, MessageOf> = {
-  unreachable: () => `The server cannot be reached. ${KEPT}; try again in a moment.`,
+  unreachable: () => `The server cannot be reached. ${KEPT}. Try again in a moment.`,
   'too-many-tokens': ({ actual, limit, title }) =>
     actual && limit
-      ? `The text has ${actual} tokens and this model takes ${limit}. ${KEPT}: shorten it, or choose a model that takes more.`
-      : `${title}. ${KEPT}: shorten it.`,
+      ? `The text has ${actual} tokens; this model accepts ${limit}. ${KEPT}. Shorten it, or choose a model that accepts more.`
+      : `${title}. ${KEPT}. Shorten it.`,
   'attention-budget-exceeded': ({ actual, limit }) => {
-    const sizes = actual && limit ? `, ${bytes(actual)} where ${bytes(limit)} are allowed` : ''
-    return `The maps of this text would need too much memory${sizes}. ${KEPT}: shorten it, or choose a smaller model.`
+    const sizes = actual && limit ? ` (${bytes(actual)}; the limit is ${bytes(limit)})` : ''
+    return `The maps of this text need too much memory${sizes}. ${KEPT}. Shorten it, or choose a smaller model.`
   },
-  'unknown-model': () => `There is no model of that name here. ${KEPT}: choose a model in the list above.`,
-  'unknown-mechanism': () => `There is no mechanism of that name here. ${KEPT}: choose one in the list above.`,
-  unauthorized: () => 'Sign in first: your access token is not taken any more.',
-  'queue-full': () => `Too many analyses are waiting. ${KEPT}; press Analyse again in a minute.`,
-  'storage-full': () => `There is no room on the server for the result. ${KEPT}; a shorter one may fit.`,
-  'timed-out': () => `The analysis took too long and was stopped. ${KEPT}: shorten it and press Analyse again.`,
+  'unknown-model': () => `This server has no model of that name. ${KEPT}. Choose a model from the list above.`,
+  'unknown-mechanism': () => `This server has no mechanism of that name. ${KEPT}. Choose one from the list above.`,
+  unauthorized: () => 'Your access token is no longer valid. Sign in again.',
+  'queue-full': () => `Too many analyses are waiting. ${KEPT}. Press Analyse again in a minute.`,
+  'storage-full': () => `The server has no space left for the result. ${KEPT}. A shorter one may fit.`,
+  'timed-out': () => `The analysis took too long and was stopped. ${KEPT}. Shorten it and press Analyse again.`,
   'worker-lost': () =>
-    `The worker stopped several times on this text, probably for want of memory. ${KEPT}: shorten it and press Analyse again.`,
+    `The worker stopped several times on this text, probably because memory ran out. ${KEPT}. Shorten it and press Analyse again.`,
   'model-unavailable': () =>
-    `The model is not on this machine and could not be fetched. ${KEPT}: choose another model.`,
+    `The model is not on the server and could not be downloaded. ${KEPT}. Choose another model.`,
 }
 
 export function problemSentence(problem: Problem): string {
   const said = SENTENCES[problem.code]
   if (said) return said(problem)
-  return problem.detail || (problem.title ? `${problem.title}.` : `The analysis failed. ${KEPT}; try again.`)
+  return problem.detail || (problem.title ? `${problem.title}.` : `The analysis failed. ${KEPT}. Try again.`)
 }
 
 /** Messages for problems of a study, which has no single text. */
 export function studyProblemSentence(problem: Problem): string {
   if (problem.code === 'unauthorized') return SENTENCES.unauthorized(problem)
   const said = problem.detail || `${problem.title || 'The study failed'}.`
-  return said.replace('set max_tokens to cut it', 'start another study that cuts inputs to so many tokens')
+  return said.replace('set max_tokens to cut it', 'start another study with a limit on tokens per input')
 }

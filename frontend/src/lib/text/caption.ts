@@ -20,7 +20,7 @@ export function caption({ analysis, name, model, lenses }: CaptionContext): stri
   const words = [analysis.text, analysis.textPair].filter(Boolean).map(quoted).join(' and ')
   const read = lenses.map(({ title }) => title.toLowerCase()).join(' and ')
   const sentences = [
-    `${capital(name)} of ${model}, mechanism ${mechanism}${options(analysis.params)}, read through ${read}${options(lensParams(analysis, lenses))}.`,
+    `${capital(name)} of ${model}, mechanism ${mechanism}${options(analysis.params)}; ${lenses.length === 1 ? 'lens' : 'lenses'}: ${read}${options(lensParams(analysis, lenses))}.`,
     `${capital(count)}${words ? `: ${words}` : ''}.`,
     ...[cutSentence(analysis)].filter(Boolean),
     ...warningsOf(
@@ -36,8 +36,8 @@ export const sourceOf = ({ id }: Analysis) => `Headscope, analysis ${id.slice(0,
 
 /** How precise the numbers of a map are. */
 export function precisionOf({ exact, error }: Matrix): string {
-  if (!exact) return 'a thumbnail: each cell its largest entry'
-  return error ? `rounded: off by at most ${short(error)}` : 'exact (float32)'
+  if (!exact) return 'thumbnail (largest entry per pixel)'
+  return error ? `rounded to within ${short(error)}` : 'exact (float32)'
 }
 
 /** Warnings about these lenses and about the analysis as a whole, without duplicates. */
@@ -56,7 +56,7 @@ export function cutSentence({ tokens, keyTokens, text, textPair }: Analysis): st
     (missing, segment) =>
       read(segment).length > 0 && missing > 1 && goesOn([text, textPair][segment], end(read(segment))),
   )
-  return cut ? `Cut to ${plural(tokens.length, 'token')}: the text goes on.` : ''
+  return cut ? `Truncated to ${plural(tokens.length, 'token')}; the text is longer.` : ''
 }
 
 const end = (tokens: readonly Token[]) => tokens.reduce((last, token) => Math.max(last, token.end), 0)

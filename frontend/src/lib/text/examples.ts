@@ -26,7 +26,7 @@ interface Twins {
 export const EXAMPLES: readonly [Example, ...Example[]] = [
   {
     title: 'Two banks',
-    look: 'does a word look for its double?',
+    look: 'does \u201cbank\u201d attend to \u201cbank\u201d?',
     text: 'The boats lay by the river bank all winter, while the bank in town kept the money that the fishermen had earned. When spring came, the river rose over the bank, and the bank sent its men to count what was left of the boats.',
     pair: '',
     head: '2.9',
@@ -41,14 +41,14 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
   },
   {
     title: 'Two texts',
-    look: 'which heads cross over?',
+    look: 'which heads link the two?',
     text: 'A man is playing a guitar on the stage.',
     pair: 'Somebody is making music for a crowd.',
     head: '5.8',
   },
   {
     title: 'A longer text',
-    look: 'how much survives?',
+    look: 'how much is effective?',
     text: 'When the old clock on the town hall stopped, nobody noticed at first. The baker opened his shop when the bread was done, the children came to school when they were hungry for company, and the mayor held his speeches whenever he saw a crowd. Only the clockmaker, who had wound the clock every morning for forty years, walked past it with a small smile.',
     pair: '',
     head: '2.5',

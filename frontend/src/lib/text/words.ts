@@ -29,7 +29,7 @@ export function attentionSentence(means: Float32Array, { labels, special, of }: 
 }
 
 const NEIGHBOURS: [offset: number, words: string][] = [
-  [-1, 'the token before'],
+  [-1, 'the previous token'],
   [0, 'the token itself'],
   [1, 'the next token'],
 ]
@@ -55,11 +55,13 @@ function diagonal(map: Matrix, offset: number): number {
 }
 
 export const nullShareSentence = (share: number, map = 'this map') =>
-  share < 5e-4 ? `All of ${map} reaches the output.` : `${percent(share)} of ${map} reaches nothing.`
+  share < 5e-4
+    ? `All of ${map} affects the output.`
+    : `${percent(share)} of ${map} has no effect on the head\u2019s output.`
 
 /** Above the map of the weights: what the other lens would show. */
 export const survivalSentence = (share: number) =>
-  share < 5e-4 ? 'all of it reaches the output' : `${percent(share)} of it reaches nothing`
+  share < 5e-4 ? 'all of it affects the output' : `${percent(share)} of it has no effect`
 
 export const entropySentence = (nats: number, tokens: number) =>
   `Entropy ${short(nats)} nats: a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`
@@ -70,8 +72,8 @@ export function leverageSentence(leverage: readonly (number | null)[], tokens: r
   const values = Float32Array.from(leverage, (value) => value ?? 0)
   const least = values.reduce((low, value, i) => (value < values[low] ? i : low), 0)
   const [most] = topIndices(values, 1)
-  if (values[least] > 0.995) return 'Every token keeps all the weight put on it.'
-  return `${quote(tokens[most])} keeps ${percent(values[most])} of the weight put on it, ${quote(tokens[least])} keeps ${percent(values[least])}.`
+  if (values[least] > 0.995) return 'All attention to every token is effective.'
+  return `Of the attention to ${quote(tokens[most])}, ${percent(values[most])} is effective; of that to ${quote(tokens[least])}, ${percent(values[least])}.`
 }
 
 export function attemptsSentence(attempts: number): string {
@@ -83,7 +85,7 @@ const STAGES: Record<string, string> = {
   queued: 'Waiting for the worker',
   loading: 'Loading the model',
   forward: 'Running the model',
-  lenses: 'Reading the maps',
+  lenses: 'Computing the maps',
   writing: 'Storing the maps',
   done: 'Fetching the maps',
 }
@@ -120,14 +122,15 @@ export const unitOf = ({ title, unit }: Declaration): string =>
 export const SENTENCES: Record<string, (value: number, tokens: number) => string> = {
   entropy: entropySentence,
   absolute_entropy: (nats, tokens) =>
-    `Entropy of magnitudes ${short(nats)} nats: signs aside, a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`,
+    `Entropy of magnitudes ${short(nats)} nats: ignoring signs, a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`,
   participation_ratio: (value, tokens) =>
-    `By squared weights a query rests on ${plurality(value)} of ${tokens} tokens.`,
+    `By squared weights, a query attends to ${plurality(value)} of ${tokens} tokens.`,
   negative_share: (share) =>
     share < 5e-4
       ? 'Nothing in this map is negative.'
       : `On average ${percent(share)} of a query\u2019s magnitude is negative.`,
-  special_broadcast: (share) => `Special tokens bring ${percent(share)} of this head\u2019s output to the others.`,
+  special_broadcast: (share) =>
+    `Special tokens contribute ${percent(share)} of this head\u2019s output to other tokens.`,
 }
 
 /** A measure without a sentence of its own: its title, its number, its unit. */

@@ -44,7 +44,7 @@ export async function toPng(svg: string): Promise<Blob> {
     canvas.height = Math.round(height * ratio)
     canvas.getContext('2d')!.drawImage(image, 0, 0, canvas.width, canvas.height)
     const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve, 'image/png'))
-    if (!blob) throw new Error('This browser makes no PNG of that size. Take the SVG.')
+    if (!blob) throw new Error('This browser cannot create a PNG of that size. Download the SVG instead.')
     const bytes = withResolution(new Uint8Array(await blob.arrayBuffer()), ratio * SCREEN_DPI)
     return new Blob([bytes], { type: 'image/png' })
   } finally {
