@@ -101,7 +101,7 @@ def test_history(visit: Visit) -> None:
     visit.submit("History is one thing.")
     visit.lens("effective")
     visit.submit("History is another.")
-    visit.page.get_by_title("What you have had analysed").click()
+    visit.page.get_by_title("Your past analyses").click()
     sheet = visit.page.get_by_role("dialog", name="History")
     expect(sheet.get_by_role("button", name="History is another.")).to_have_attribute("aria-current", "true")
     before = visit.now()

@@ -106,7 +106,7 @@ def test_hostile_text_is_text(alone: Alone) -> None:
 
 def test_says_what_it_cannot_do(alone: Alone) -> None:
     """Another text needs a model, and a search a server; the picture stays."""
-    expect(alone.page.get_by_text("finding heads and statistics need Headscope")).to_be_visible()
+    expect(alone.page.get_by_text("find heads or see statistics")).to_be_visible()
     alone.text.fill("Another text.")
     alone.text.press("Enter")
     expect(alone.alert).to_contain_text("Open Headscope to analyse another text")

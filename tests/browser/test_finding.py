@@ -55,7 +55,7 @@ def test_a_query_lights_heads_and_enter_opens_the_best(visit: Visit) -> None:
     expect(parts(visit)).to_have_text(["vertical", "layer < 4", "null_share >= 0"])
     expect(found(visit).first).to_be_visible()
     heads = served(visit, "vertical and layer < 4 and null_share >= 0")
-    expect(visit.page.get_by_text(f"{len(heads)} of 72 heads, the largest null share first:")).to_be_visible()
+    expect(visit.page.get_by_text(f"{len(heads)} of 72 heads, largest null share first:")).to_be_visible()
     wanted = [f"{head['layer']}.{head['head']}" for head in heads][:24]
     comes_to(lambda: names(visit), wanted)
     best = wanted[0]
@@ -109,7 +109,7 @@ def test_a_change_is_kept_by_the_next_though_neither_is_answered_yet(visit: Visi
 def test_where_none_is_found_the_nearest_are_offered(visit: Visit) -> None:
     visit.open(address(text=TEXT, find="null_share > 0.999 and layer < 2"))
     expect(visit.page.get_by_text("No head matches (0 of 72).")).to_be_visible()
-    visit.page.get_by_role("button", name="see the nearest by null share").click()
+    visit.page.get_by_role("button", name="show the closest by null share").click()
     expect(found(visit)).to_have_count(24)
     best = served(visit, "layer < 2 order by null_share desc")[0]
     comes_to(lambda: names(visit)[0], f"{best['layer']}.{best['head']}")
@@ -167,7 +167,7 @@ def test_heads_in_the_order_of_a_measure(visit: Visit) -> None:
     cells.first.click()
     visit.page.keyboard.press("ArrowRight")
     expect(visit.page.get_by_role("gridcell", name=labels[1], exact=True)).to_be_focused()
-    visit.page.get_by_role("button", name="Put the smallest first").click()
+    visit.page.get_by_role("button", name="Sort smallest first").click()
     expect(cells.first).to_have_accessible_name(labels[-1])
     visit.page.get_by_role("combobox", name="sort by").select_option("layer")
     expect(cells.first).to_have_accessible_name("Layer 0, head 0")

@@ -116,7 +116,7 @@ def test_text_and_graph_select_in_the_map(visit: Visit, server: Server) -> None:
 def test_words_are_those_of_the_interface(visit: Visit, server: Server) -> None:
     """Pieces of a word together: as many rows as words, and the values that `by=word` gives."""
     visit.open(address(text=PIECES, head="4.5"))
-    visit.page.get_by_role("group", name="Read").get_by_text("words", exact=True).click()
+    visit.page.get_by_role("group", name="Tokens").get_by_text("words", exact=True).click()
     grouped = weights(server, PIECES, 4, 5, by="word")
     assert grouped.shape[0] < visit.tokens.count()
     expect(visit.page.get_by_text(re.compile(f"{grouped.shape[0]} words, queries in rows"))).to_be_attached()
@@ -175,7 +175,7 @@ def test_colours_span_what_is_chosen(visit: Visit, server: Server) -> None:
     visit.open(address(text=SENTENCE, head="2.9", view="map"))
     image = visit.image("Heat map of head 2.9")
     seen = [picture(image)]
-    span = visit.page.get_by_label("Colours span")
+    span = visit.page.get_by_label("Colour range")
     for choice in ("row", "all"):
         span.select_option(choice)
         seen.append(another_picture(image, *seen))

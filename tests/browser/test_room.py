@@ -47,9 +47,10 @@ def test_one_lens_at_a_time(visits: Callable[..., Visit], crowded: Server) -> No
     visit = visits(f"http://{crowded.url}")
     visit.network_errors_expected = True
     visit.open(address(model="tiny", text=text_of(LONG), head="1.1"))
-    said = visit.page.get_by_text("Only this lens was read: with the other maps it would need").first
+    said = visit.page.get_by_text("Only this lens was computed: all of them would need").first
     expect(said).to_be_visible()
-    expect(said).to_contain_text("are allowed. Choose another lens above")
+    expect(said).to_contain_text(", and the limit is")
+    expect(said).to_contain_text("Choose another lens above")
     expect(visit.image("Heat map of head 1.1")).to_be_visible()
     for lens in ("effective", "weights"):
         visit.lens(lens)
@@ -63,9 +64,9 @@ def test_thumbnails_where_no_lens_fits(visits: Callable[..., Visit], crowded: Se
     visit.network_errors_expected = True
     visit.page.goto(f"{visit.root}/{address(model='tiny', text=text_of(LONGER), head='1.1')}")
     visit.painted("grid")
-    expect(visit.page.get_by_text("Heads are here as thumbnails and numbers only").first).to_be_visible()
+    expect(visit.page.get_by_text("Only thumbnails and numbers are available").first).to_be_visible()
     expect(visit.page.get_by_text("thumbnail (largest entry per pixel)").last).to_be_visible()
-    expect(visit.page.get_by_text("only a thumbnail of it is here")).to_be_visible()
+    expect(visit.page.get_by_text("only a thumbnail is available")).to_be_visible()
     expect(visit.page.get_by_text("a query spreads over")).to_be_visible()
     visit.head(0, 2).click()
     expect(visit.image("Heat map of head 0.2")).to_be_visible()

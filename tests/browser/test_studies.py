@@ -69,7 +69,7 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     page.get_by_role("link", name="Studies").click()
     page.get_by_role("button", name="New study").click()
     drop(visit, "reviews.tsv", TSV)
-    expect(page.get_by_text("16 rows can be used, 2 cannot")).to_be_visible()
+    expect(page.get_by_text("16 usable rows, 2 unusable")).to_be_visible()
     expect(page.get_by_role("combobox", name="text", exact=True)).to_have_value("sentence")
     expect(page.get_by_role("region", name="First rows").get_by_role("row")).to_have_count(6)
     bad = page.get_by_text("Unusable rows: 2").locator("..").get_by_role("listitem")
@@ -153,7 +153,7 @@ def test_two_are_compared(visit: Visit, two: tuple[str, str]) -> None:
     visit.page.get_by_role("combobox", name="compare with").select_option(two[1])
     expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2)
     visit.page.get_by_text("heads", exact=True).click()
-    expect(visit.page.get_by_text("Differences, the largest first")).to_be_visible()
+    expect(visit.page.get_by_text("Differences, largest first")).to_be_visible()
     expect(visit.page.get_by_role("list", name="Examples")).to_have_count(2)
     first = visit.page.get_by_role("list", name="Heads found").get_by_role("listitem").first
     expect(first).to_contain_text(re.compile("[+\N{MINUS SIGN}]"))
@@ -171,10 +171,10 @@ def test_cancelled_and_gone_on_with(visit: Visit, server: Server) -> None:
     }
     started = server.post(body, "/studies").json()["id"]
     place(visit, study=started)
-    expect(visit.page.get_by_text("goes on when this page is closed")).to_be_visible()
+    expect(visit.page.get_by_text("You can close this page")).to_be_visible()
     visit.page.get_by_role("button", name="Cancel").click()
     expect(visit.page.get_by_text("Cancelled. Results so far are kept.")).to_be_visible()
-    visit.page.get_by_role("button", name="Go on from there").click()
+    visit.page.get_by_role("button", name="Resume").click()
     expect(visit.page.get_by_role("progressbar")).to_be_visible()
     visit.page.get_by_role("button", name="Cancel").click()
     expect(visit.page.get_by_text("Cancelled. Results so far are kept.")).to_be_visible()
@@ -191,15 +191,15 @@ def test_a_file_on_its_way_is_watched_and_called_back(visit: Visit) -> None:
     slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 100_000}
     line.send("Network.emulateNetworkConditions", slow)
     drop(visit, "long.txt", "A line of the data set.\n" * 200_000)
-    bar = visit.page.get_by_role("progressbar", name="Sent of long.txt")
+    bar = visit.page.get_by_role("progressbar", name="Upload of long.txt")
     expect(bar).to_have_attribute("aria-valuenow", re.compile("^[1-9]"))
-    expect(visit.page.get_by_text(re.compile(r"^long\.txt: \d\.\d\sMiB of 4\.6\sMiB sent\.$"))).to_be_visible()
+    expect(visit.page.get_by_text(re.compile(r"^long\.txt: \d\.\d\sMiB of 4\.6\sMiB uploaded\.$"))).to_be_visible()
     visit.page.get_by_role("button", name="Cancel").click()
     expect(bar).to_have_count(0)
     expect(visit.page.get_by_text("Choose a data set first.")).to_be_visible()
     line.send("Network.emulateNetworkConditions", {**slow, "uploadThroughput": -1})
     drop(visit, "short.txt", "\n".join(TEXTS))
-    expect(visit.page.get_by_text("18 rows can be used")).to_be_visible()
+    expect(visit.page.get_by_text("18 usable rows")).to_be_visible()
     expect(visit.alert).to_have_count(0)
 
 

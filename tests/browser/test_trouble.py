@@ -41,7 +41,7 @@ def test_too_long_text(visit: Visit) -> None:
     visit.text.fill(text)
     visit.text.press("Enter")
     expect(visit.alert).to_contain_text(
-        "The text has 602 tokens and this model takes 512. Your text is kept: shorten it"
+        "The text has 602 tokens; this model accepts 512. Your text is kept: shorten it"
     )
     expect(visit.alert).not_to_contain_text("max_tokens")
     expect(visit.text).to_have_value(text)
@@ -53,7 +53,7 @@ def test_too_long_text(visit: Visit) -> None:
 def test_unknown_model_in_the_address(visit: Visit) -> None:
     visit.network_errors_expected = True
     visit.page.goto(f"{visit.root}/{address(text='Hello there.', model='nonesuch')}")
-    expect(visit.alert).to_contain_text("There is no model of that name here.")
+    expect(visit.alert).to_contain_text("This server has no model of that name.")
     expect(visit.text).to_have_value("Hello there.")
     # The way out is on the page.
     visit.page.get_by_role("combobox", name="Model").select_option("minilm")

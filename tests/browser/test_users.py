@@ -78,7 +78,7 @@ def test_in_and_out(begin: Begin, lab: Users) -> None:
     expect(field).to_be_focused()
     field.press_sequentially("c/?")
     visit.page.keyboard.press("Enter")
-    expect(sheet(visit).get_by_role("alert")).to_contain_text("This token is not known here")
+    expect(sheet(visit).get_by_role("alert")).to_contain_text("This access token is invalid")
     expect(field).to_be_focused()
     field.fill(f"  {lab.tokens['ada']}\n")
     sheet(visit).get_by_role("button", name="Sign in").click()
@@ -164,17 +164,17 @@ def test_sharing(begin: Begin, lab: Users) -> None:
 
     guest.text.fill("And I another one.")
     guest.text.press("Enter")
-    expect(sheet(guest)).to_contain_text("The server wants to know who asks")
+    expect(sheet(guest)).to_contain_text("Sign in to run analyses")
     guest.page.keyboard.press("Escape")
     expect(guest.tokens.filter(has_text="thought").first).to_be_visible()
     guest.page.go_back()
     expect(guest.text).to_have_value("Dogs share a thought.")
 
     sheet(visit, "Share this analysis").get_by_role("button", name="Stop sharing").click()
-    expect(sheet(visit, "Share this analysis")).to_contain_text("no longer opens anything")
+    expect(sheet(visit, "Share this analysis")).to_contain_text("no longer works")
     stranger = begin()
     stranger.page.goto(link)
-    expect(sheet(stranger)).to_contain_text("This link is not open any more")
+    expect(sheet(stranger)).to_contain_text("This link has been revoked")
     expect(stranger.page.get_by_text("thought")).to_have_count(0)
 
 
@@ -257,10 +257,10 @@ def test_a_study_is_shared(begin: Begin, lab: Users) -> None:
     expect(guest.page.get_by_role("group", name="Tables")).to_be_visible()
 
     sheet(visit, "Share this study").get_by_role("button", name="Stop sharing").click()
-    expect(sheet(visit, "Share this study")).to_contain_text("no longer opens anything")
+    expect(sheet(visit, "Share this study")).to_contain_text("no longer works")
     stranger = begin()
     stranger.page.goto(link)
-    expect(sheet(stranger)).to_contain_text("This link is not open any more")
+    expect(sheet(stranger)).to_contain_text("This link has been revoked")
     expect(stranger.page.get_by_text("shared.txt")).to_have_count(0)
 
 
