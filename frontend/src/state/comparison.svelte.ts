@@ -22,7 +22,7 @@ export interface HeadNumbers {
 }
 
 export const COSINE =
-  'The cosine of the two maps, each flattened to a vector: 1 if they are equal up to a factor. Even unrelated weights are rarely near 0, because many maps share vertical stripes.'
+  'The cosine between the maps, each flattened to a vector: 1 if they are equal up to a factor. Even unrelated weights are rarely near 0, because many maps share vertical stripes.'
 export const DIVERGENCE =
   'How differently the two maps distribute each query’s attention, averaged over queries: 0 for identical rows, 1 for rows that share no key.'
 
