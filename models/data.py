@@ -194,7 +194,7 @@ def causal_batch(pieces: Tensor) -> Batch:
 def masked_batch(pieces: Tensor, share: float, size: int, seed: tuple[int, int]) -> Batch:
     """Create a batch of pieces [B, N] between CLS and SEP with a share of tokens to predict: most masked, some swapped, some unchanged."""
     random = generator(*seed)
-    # Every piece has equally many: kernels are selected anew for each number of rows.
+    # All batches have the same size, because kernels are selected for each number of rows.
     chosen = torch.rand(pieces.shape, generator=random).argsort(-1) < round(share * pieces.shape[1])
     how = torch.rand(pieces.shape, generator=random)
     others = torch.randint(len(SPECIAL), size, pieces.shape, generator=random)

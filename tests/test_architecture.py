@@ -1,4 +1,4 @@
-"""The rules of the tree: who imports whom, what nobody may call, how long a file may be, and that generated files are fresh."""
+"""The rules of the tree: imports, forbidden calls, length of files, freshness of generated files."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ RUN = """(rules) => axe.run(document, { resultTypes: ['violations'], ...(rules.l
 
 
 def complaints(visit: Visit, *rules: str) -> list[str]:
-    """What axe has to say of the page as it is now. It comes as a script of the browser's, which the page's policy does not concern."""
+    """Return the violations that axe finds on the page. Its script is injected by the browser, outside the page's policy."""
     if not visit.page.evaluate("'axe' in globalThis"):
         visit.page.evaluate(AXE)
     return list(visit.page.evaluate(RUN, list(rules)))

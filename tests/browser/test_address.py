@@ -1,4 +1,4 @@
-"""Everything chosen stands in the address: reload, back and a sent link show the same."""
+"""The address contains every choice: reload, back and a shared link show the same."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_reload(visit: Visit) -> None:
 
 
 def test_link_opened_elsewhere(visits: Callable[..., Visit]) -> None:
-    """Somebody else, another window, the same picture."""
+    """A link opened in another window shows the same picture."""
     first, second = visits(), visits()
     before = choose(first)
     second.open(first.page.url.removeprefix(first.root + "/"))

@@ -153,7 +153,7 @@ def test_a_model_of_another_shape(visit: Visit, server: Server) -> None:
 
 
 def test_what_cannot_be_analysed(visit: Visit) -> None:
-    """What there is stays on screen, and why there is nothing beside it is said."""
+    """The first analysis stays on screen, with the reason why there is no second one."""
     visit.network_errors_expected = True
     visit.open(
         address(**{"text": SENTENCE, "head": "3.1", "with": "model", "than": "no-such-model", "compare": "side"})

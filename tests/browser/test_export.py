@@ -114,7 +114,7 @@ def test_says_what_it_cannot_do(alone: Alone) -> None:
 
 
 def test_values_are_exact(server: Server, file: Path, analysis: str, browser: Browser) -> None:
-    """A short text is kept in float32: what stands under the hand is what the server says."""
+    """A short text is exported in float32: the readout equals the server's numbers."""
     query = "layer=4&head=5&query=3&key=2&format=json"
     value = server.get(f"/analyses/{analysis}/maps/weights?{query}").json()["map"][0][0][0][0]
     tokens = len(server.get(f"/analyses/{analysis}").json()["tokens"])

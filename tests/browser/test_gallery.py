@@ -1,6 +1,6 @@
 """Every gallery entry, over fixed data, as a screen reader meets it: no pixels, so nothing flickers. And nothing that axe-core complains of.
 
-Snapshots are the text files in snapshots/. After a wanted change, write them anew and read the difference:
+Snapshots are the text files in snapshots/. After an intended change, rewrite them and read the diff:
 
     HEADSCOPE_TEST_RENEW=1 .venv/bin/python -m pytest tests/browser/test_gallery.py && git diff tests/browser/snapshots
 """
@@ -27,7 +27,7 @@ from tests.browser.visit import Visit, comes_to, picture
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 ENTRIES = re.findall(r"\{\s+name: '([\w-]+)',\s+tokens", (FRONTEND / "gallery" / "entries.ts").read_text())
-# Of the gallery; on a telephone what differs there.
+# Entries of the gallery, and those that look different on a phone.
 NARROW = {"both-34", "side-64", "running", "sign-in", "image-50", "statistics-34", "studies-new", "studies-heads"}
 
 

@@ -214,7 +214,7 @@ def test_patches_over_their_image(visit: Visit, server: Server) -> None:
 
 
 def test_the_head_under_the_hand_is_fetched(visit: Visit) -> None:
-    """A hand that rests on a head has its map there before it presses; nothing moves meanwhile."""
+    """Hovering over a head fetches its map before the click, and nothing moves."""
     visit.open()
     with visit.page.expect_response(re.compile(r"/maps/weights\?layer=0&head=7")):
         visit.head(0, 7).hover()

@@ -61,7 +61,7 @@ def test_typed_and_pointed_at(page: Visit, text: str) -> None:
 
 
 def test_in_the_query_box(visits: Callable[..., Visit]) -> None:
-    """What is not understood is asked back about, in letters."""
+    """A sentence that is not understood is quoted in the question as plain text."""
     visit = visits()
     visit.network_errors_expected = True
     visit.open()

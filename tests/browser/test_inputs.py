@@ -81,7 +81,7 @@ def test_a_model_that_sees_waits_for_an_image(visit: Visit) -> None:
 
 
 def test_files(visit: Visit, tmp_path: Path) -> None:
-    """A text is read whole; what is no text, or far too much of it, is refused in one sentence, and the text stays."""
+    """A text file is read as a whole; other files and huge ones are rejected in one sentence, and the text stays."""
     visit.open()
     visit.settled(drop(visit, "note.txt", "text/plain", "Zoë saw it.\n".encode()))
     expect(visit.text).to_have_value("Zoë saw it.")

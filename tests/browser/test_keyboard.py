@@ -76,7 +76,7 @@ def test_keys_after_a_choice_by_hand(visit: Visit) -> None:
 
 
 def test_single_keys(visit: Visit) -> None:
-    """`]` `[` walk the lenses, `c` compares, `/` goes to the text, `?` lists it all, Escape lets go."""
+    """`]` `[` walk the lenses, `c` compares, `/` goes to the text, `?` lists all keys, Escape releases pins."""
     visit.open()
     keyboard = visit.page.keyboard
     lens = visit.page.get_by_role("combobox", name="Lens")

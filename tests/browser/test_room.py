@@ -43,7 +43,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_one_lens_at_a_time(visits: Callable[..., Visit], crowded: Server) -> None:
-    """The open lens is read alone, which is said with both sizes; another one is read when it is chosen."""
+    """Only the open lens is read, with a message that names both sizes; another lens is read when it is chosen."""
     visit = visits(f"http://{crowded.url}")
     visit.network_errors_expected = True
     visit.open(address(model="tiny", text=text_of(LONG), head="1.1"))

@@ -127,7 +127,7 @@ def test_figures_are_light_or_dark_with_the_page(visits: Callable[..., Visit]) -
 
 
 def test_files(visit: Visit, tmp_path: Path) -> None:
-    """The numbers as CSV, a picture as SVG; one that can't be had says why."""
+    """The numbers as CSV, a picture as SVG; one that is not available names the reason."""
     visit.open(address(text=TEXT, figures="entropy"))
     plot(visit, "Entropy")
     files = section(visit).get_by_role("group", name="Numbers and files of entropy")

@@ -1,4 +1,4 @@
-"""A server with users, as its page has it: signing in and out, a link for somebody without a token, and a token that ends."""
+"""The page of a server with users: signing in and out, share links, and revoked tokens."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_was_refused_is_asked_again(begin: Begin, lab: Users) -> None:
 
 
 def test_a_token_that_ends(begin: Begin, lab: Users) -> None:
-    """The page asks again where it is refused, keeps the text and the picture, and goes on as whoever signs in then."""
+    """A rejected page asks for a token again, keeps text and picture, and continues as the user who signs in."""
     visit = sign_in(begin(), lab.accounts.create("mary"))
     lab.accounts.revoke("mary")
     visit.text.fill("Snow lay on the mat.")
@@ -133,7 +133,7 @@ def test_a_token_that_ends(begin: Begin, lab: Users) -> None:
 
 
 def test_sharing(begin: Begin, lab: Users) -> None:
-    """Whoever has the link sees the same head without signing in, and can do nothing more; until it is taken back."""
+    """A share link shows the same head without signing in, and nothing else, until it is revoked."""
     visit = sign_in(
         begin(permissions=["clipboard-read", "clipboard-write"]),
         lab.tokens["ada"],
@@ -229,7 +229,7 @@ def drawn(visit: Visit) -> None:
 
 
 def test_a_study_is_shared(begin: Begin, lab: Users) -> None:
-    """Whoever has the link sees its figures, heads, tables and texts, and can neither change it nor see another; until it is taken back."""
+    """A share link shows the figures, heads, tables and texts of one study, read-only, until it is revoked."""
     other, id_ = study(lab, "private.txt"), study(lab, "shared.txt")
     visit = sign_in(begin(), lab.tokens["ada"])
     visit.page.goto(f"{visit.root}/?studies{address(study=id_, figures='entropy', other=other)}")

@@ -11,7 +11,7 @@ ONE = IDS[0]
 
 
 def test_everybody_who_asked_may_read(database: JobDatabase) -> None:
-    """Only owners with a grant may read a job; nobody may read one that does not exist."""
+    """Only owners with a grant may read a job; a job that does not exist cannot be read."""
     accept(database, 0, owner="ann")
     assert database.may_read(ONE, "ann")
     assert not database.may_read(ONE, "bob")

@@ -142,7 +142,7 @@ def test_what_is_under_way_is_not_started_twice(database: JobDatabase, state: st
 
 @pytest.mark.parametrize("end", ["done", "failed", "cancelled"])
 def test_what_has_ended_starts_anew(database: JobDatabase, end: str) -> None:
-    """Enqueueing an ended job starts it anew, with its new parameters."""
+    """Enqueueing an ended job restarts it with its new parameters."""
     job = running(database, recipe="r", tokens=3, owner="ann")
     database.progress(IDS[0], job.run, 0.5, "forward", "layer 3")
     database.finish(IDS[0], job.run, end, PROBLEM if end == "failed" else None)

@@ -24,7 +24,7 @@ from tests.support.compose import ROOT, Stack
 from tests.support.compose import redis_server as new_redis
 from tests.support.stores import object_store
 
-NOBODY = "unix:///nowhere/redis.sock"
+UNREACHABLE = "unix:///nowhere/redis.sock"
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_an_evicting_broker_is_refused(tmp_path: Path, redis_server: Callable[..
     evicting = Settings(home=tmp_path, redis_url=redis_server("--maxmemory-policy", "allkeys-lru"))
     with pytest.raises(InvalidSetting, match="Set maxmemory-policy noeviction"):
         doctor.refuse_evicting_broker(evicting)
-    for url in (redis_server(), NOBODY, None):
+    for url in (redis_server(), UNREACHABLE, None):
         doctor.refuse_evicting_broker(Settings(home=tmp_path, redis_url=url))
 
 
@@ -123,7 +123,7 @@ def test_broker_and_cache_are_not_one(tmp_path: Path, redis_server: Callable[...
 
 
 def test_redis_is_away(tmp_path: Path) -> None:
-    all_ = found(tmp_path, redis_url=NOBODY, cache_url="redis://127.0.0.1:1")
+    all_ = found(tmp_path, redis_url=UNREACHABLE, cache_url="redis://127.0.0.1:1")
     assert all_ == {
         "broker": (False, "The broker cannot be reached. Start it, or correct HEADSCOPE_REDIS_URL."),
         "cache": (False, "The cache cannot be reached. Start it, or correct HEADSCOPE_CACHE_URL."),
@@ -218,7 +218,7 @@ def test_the_command_says_it_and_fails(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "HEADSCOPE_HOME": str(tmp_path),
-        "HEADSCOPE_REDIS_URL": NOBODY,
+        "HEADSCOPE_REDIS_URL": UNREACHABLE,
         "HEADSCOPE_QUOTA_BYTES": "1000000",
     }
     command = [sys.executable, "-m", "headscope", "doctor"]

@@ -166,8 +166,8 @@ def test_the_broker_keeps_and_the_cache_evicts(redises: Stack) -> None:
 
 @pytest.mark.parametrize("name", ["broker", "cache"])
 def test_redis_asks_for_the_password(redises: Stack, name: str) -> None:
-    with redis.Redis(port=redises.ports[name], retry=None) as nobody, pytest.raises(redis.AuthenticationError):
-        nobody.ping()
+    with redis.Redis(port=redises.ports[name], retry=None) as anonymous, pytest.raises(redis.AuthenticationError):
+        anonymous.ping()
     for user in ("default", "headscope"):
         with _client(redises, name, user, "wrong") as stranger, pytest.raises(redis.AuthenticationError):
             stranger.ping()

@@ -81,11 +81,11 @@ def test_the_main_job(stack: Stack, lab: httpx.Client) -> None:
     assert len(grid.content) > 500
     assert lab.get("/readyz").json()["workers"] == 1
     assert 'headscope_workers{device="cpu"} 1.0' in lab.get("/metrics").text
-    nobody = httpx.Client(base_url=lab.base_url)
-    assert nobody.get("/healthz").status_code == 200
+    anonymous = httpx.Client(base_url=lab.base_url)
+    assert anonymous.get("/healthz").status_code == 200
     for path in ("/readyz", "/metrics", "/api/v1/models", f"/api/v1/analyses/{document['id']}"):
-        assert nobody.get(path).status_code == 401
-    nobody.close()
+        assert anonymous.get(path).status_code == 401
+    anonymous.close()
 
 
 def test_the_doctor_finds_nothing_around_it(stack: Stack, lab: httpx.Client) -> None:
@@ -115,7 +115,7 @@ def test_a_second_worker_joins_and_leaves(stack: Stack, lab: httpx.Client) -> No
     eventually(lambda: lab.get("/readyz").json()["workers"] == 2, "two workers")
     assert stack.stop("worker-2") == 0
     eventually(lambda: lab.get("/readyz").json()["workers"] == 1, "one worker")
-    _analysed(lab, text="Somebody is still there.")
+    _analysed(lab, text="The worker is still there.")
 
 
 def test_every_line_of_every_headscope_process_is_json(stack: Stack, lab: httpx.Client) -> None:

@@ -60,7 +60,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--deployment", action="append", choices=BOTH, help="only this one")
     parser.add_argument("--repeats", type=int, default=5, help="how often each, those of earlier calls included")
     parser.add_argument("--jobs", type=int, default=50, help="analyses of each load")
-    parser.add_argument("--note", help="what to say of the machine beside its processor and versions")
+    parser.add_argument("--note", help="a note on the machine, next to its processor and versions")
     parser.add_argument("--fresh", action="store_true", help="forget earlier runs")
     return parser.parse_args()
 

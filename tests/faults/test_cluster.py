@@ -154,7 +154,7 @@ def test_redis_restarted(cluster: Cluster, how: signal.Signals) -> None:
     assert cluster.get(f"/analyses/{stored['id']}").json() == stored
     for id_ in (*running, *waiting):
         ends(cluster, id_)
-    eventually(lambda: cluster.metric("forward_passes_total") == passes + 8, "the count of what ran meanwhile")
+    eventually(lambda: cluster.metric("forward_passes_total") == passes + 8, "the number of passes that ran in between")
 
 
 def test_redis_does_not_answer(cluster: Cluster) -> None:

@@ -42,5 +42,5 @@ def test_done_and_counted_once(parts: Parts, word: bytes) -> None:
     document = cluster.analyse(model="bert", text=f"The cat lost {word!r}.")
     assert lost.wait(DEADLINE)
     assert document["attempts"] == 1
-    eventually(lambda: observed(cluster) > passes, "what is said last")
+    eventually(lambda: observed(cluster) > passes, "the last report")
     assert (cluster.metric("forward_passes_total"), observed(cluster)) == (passes + 1, passes + 1)

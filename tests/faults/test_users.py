@@ -42,18 +42,18 @@ def test_every_server_knows_who_may_read_what(lab: Users) -> None:
     """An analysis sent to one server belongs to the same user on the other; equal requests of two users are computed once; a share key works on both."""
     id_ = lab.submit(lab.ada, "Ada asks the first server.")
     address, before = f"{API}/analyses/{id_}", lab.server.settled("forward_passes_total")
-    with elsewhere(lab, "ada") as ada, elsewhere(lab, "emmy") as emmy, elsewhere(lab, None) as nobody:
+    with elsewhere(lab, "ada") as ada, elsewhere(lab, "emmy") as emmy, elsewhere(lab, None) as visitor:
         assert ada.get(f"{address}/maps/weights").status_code == 200
         for route in OF_ONE:
             assert ask(emmy, *route, id_).status_code == 404
         key = ada.post(f"{address}/share").json()["key"]
-        for stranger in (nobody, lab.anonymous):
+        for stranger in (visitor, lab.anonymous):
             assert stranger.get(f"{address}/grid/weights", params={"share": key}).status_code == 200
             refused(stranger.get(f"{API}/analyses", params={"share": key}))
         assert lab.submit(emmy, "Ada asks the first server.") == id_
         assert lab.ada.delete(address).status_code == 204
         assert (ada.get(address).status_code, lab.emmy.get(address).status_code) == (404, 200)
-        refused(nobody.get(address, params={"share": key}))
+        refused(visitor.get(address, params={"share": key}))
     assert lab.server.metric("forward_passes_total") == before
 
 
@@ -63,11 +63,11 @@ def test_a_key_to_a_study_opens_it_on_every_server(lab: Users) -> None:
     assert made.status_code == 200, made.text
     address = f"{API}/studies/{made.json()['id']}"
     key = lab.ada.post(f"{address}/share").json()["key"]
-    with elsewhere(lab, "emmy") as emmy, elsewhere(lab, None) as nobody:
-        for stranger in (nobody, lab.anonymous, emmy):
+    with elsewhere(lab, "emmy") as emmy, elsewhere(lab, None) as visitor:
+        for stranger in (visitor, lab.anonymous, emmy):
             assert stranger.get(f"{address}/heads", params={"share": key}).status_code == 200
         assert lab.ada.delete(f"{address}/share").status_code == 204
-        refused(nobody.get(address, params={"share": key}))
+        refused(visitor.get(address, params={"share": key}))
 
 
 def test_users_take_turns(lab: Users) -> None:

@@ -44,7 +44,7 @@ class Hub:
         return self
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """Close the listening socket."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 Family = Literal["bert", "gpt2", "llama", "t5", "vit"]
-# Of a twin; and all of its parameters, as documents say them.
+# A mechanism of a twin, and with all of its parameters, as in documents.
 HOPFIELD = {"name": "hopfield", "alpha": 0.5}
 HOPFIELD_IN_FULL = {**HOPFIELD, "initial": "zero"}
 CORPUS = [

@@ -199,7 +199,7 @@ class Server(Program):
         eventually(lambda: gone(child), "the worker's end")
 
     def visitor(self, token: str | None = None) -> httpx.Client:
-        """Somebody who asks this server, with or without a token."""
+        """A client of this server, with or without a token."""
         return httpx.Client(base_url=f"http://{self.url}", timeout=DEADLINE, trust_env=False, headers=bearer(token))
 
     @property

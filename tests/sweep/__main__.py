@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _changed(found: dict[str, dict[str, object]]) -> dict[str, object]:
-    """What is not as recorded, and too few equal ones. Another version of transformers may have other types, but not other verdicts."""
+    """Return the differences from the record. Another version of transformers may add types, but not change verdicts."""
     _, known = recorded()
     changed = {name: verdict for name, verdict in found.items() if name in known and verdict != known[name]}
     equal = sum(verdict.get("result") == "equal" for verdict in found.values())

@@ -1,4 +1,4 @@
-"""Image files: whole ones of every kind, damaged ones, bombs, and what is no image at all."""
+"""Image files: valid ones of every format, damaged ones, decompression bombs, and other files."""
 
 from __future__ import annotations
 

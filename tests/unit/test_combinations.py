@@ -36,7 +36,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Case:
-    """A model, and what of it is looked at."""
+    """A model and the layers and heads to analyse."""
 
     build: Callable[[], Any]
     kind: Kind = "self"
@@ -244,7 +244,7 @@ def test_every_lens_is_right(case: tuple[Model, Kind], mechanism: str, seed: int
 
 
 def test_the_rest_is_refused(case: tuple[Model, Kind], subtests: pytest.Subtests) -> None:
-    """What the model lacks for a lens or a mechanism is said, with the reason, before anything is computed."""
+    """A lens or mechanism that the model does not support is rejected with the reason before anything is computed."""
     for lens in LENSES:
         for mechanism in MECHANISMS:
             with subtests.test(lens=lens, mechanism=mechanism):

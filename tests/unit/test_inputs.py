@@ -341,7 +341,7 @@ def test_the_model_s_length_ends_a_continuation(decoder: Model) -> None:
 
 
 def test_the_end_token_ends_a_continuation(decoder: Model) -> None:
-    """And stands in the maps as a special token."""
+    """It appears in the maps as a special token."""
     bias = decoder.module.lm_head
     hook = bias.register_forward_hook(lambda _m, _i, out: out + 1e4 * torch.nn.functional.one_hot(torch.tensor(2), 400))
     try:

@@ -76,7 +76,7 @@ def test_a_slow_tokenizer_without_files_is_called_slow(tmp_path: Path) -> None:
 
 
 def test_an_image_without_a_processor_is_prepared_with_a_warning() -> None:
-    """Sizes and values that Headscope chose itself are named; with a processor nothing is said."""
+    """Sizes and values that Headscope chose itself are reported; with a processor nothing is."""
     config = ViTConfig(
         image_size=16, patch_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
@@ -244,7 +244,7 @@ def test_the_table_holds_for_its_version_of_transformers_only(monkeypatch: pytes
 @pytest.mark.parametrize("known", ["bert", "not-in-the-table"])
 @pytest.mark.parametrize("truthful", [True, False])
 def test_loading_never_trusts_the_table(monkeypatch: pytest.MonkeyPatch, known: str, truthful: bool) -> None:
-    """Whatever the table says of a type, or if it is not in it: the model is captured if it proves equal, and only then."""
+    """A model is captured if and only if it proves equal, regardless of the table."""
     monkeypatch.setattr(support, "_families", lambda: {known: {"result": "refused", "lacks": {"capture": "no"}}})
     module = made("bert")
     module.config.model_type = known

@@ -50,7 +50,7 @@ class Job:
     """Accepted work. Times are seconds since 1970 on the clock of the job database.
 
     `version` grows with every change of any job. `run` identifies a claim, uniquely over all jobs, so a worker whose claim has expired cannot change
-    the job any more. `attempts` counts the claims since the job was accepted; `worker` made the latest.
+    the job. `attempts` counts the claims since the job was accepted; `worker` made the latest.
     `owner` is the one whose turn it takes; others may want it too.
     """
 
@@ -179,7 +179,7 @@ class JobDatabase(Protocol):
     ) -> None:
         """Accept work durably, all of it or none, and grant it to its owners.
 
-        Queued and running jobs are left unchanged; ended ones start anew. Raises QueueFull if more jobs would be queued than `limits` allow.
+        Queued and running jobs are left unchanged; ended ones are restarted. Raises QueueFull if more jobs would be queued than `limits` allow.
         """
 
     def grant(self, id_: str, owner: str) -> None:

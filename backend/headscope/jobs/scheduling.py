@@ -1,7 +1,7 @@
 """The order of jobs: round robin over owners; within an owner's queue single requests before batches, then order of arrival.
 
 Every owner has a turn, the number of the round in which its next job is taken. A claimed job advances its owner's turn by one. An owner whose queue was
-empty joins at the turn being served, so nobody can save up turns, and nobody waits for more than one round of another owner's jobs (start-time fair
+empty joins at the turn being served, so an owner cannot save up turns, and never waits for more than one round of another owner's jobs (start-time fair
 queueing). The order of queued jobs therefore never changes; new jobs are only inserted between them.
 """
 

@@ -38,7 +38,7 @@ from .job import (
 from .schema import NEXT, create
 
 COLUMNS = ", ".join(field.name for field in fields(Job))
-# An ended job that is accepted again starts anew.
+# An ended job that is accepted again is restarted.
 ACCEPT = f"""
 INSERT INTO jobs (id, payload, batch, priority, status, created, number, model, recipe, tokens, owner, request_id, kind, version)
 VALUES (?, ?, ?, ?, 'queued', ?, ({NEXT}), ?, ?, ?, ?, ?, ?, ({NEXT}))

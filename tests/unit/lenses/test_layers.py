@@ -231,7 +231,7 @@ def test_alti_is_joined_without_an_identity() -> None:
 
 
 def turned(layer: Layer) -> NDArray[Any]:
-    """1 - cos(x_i, x_i without v_j): for every key the values are set to 0 and the heads' outputs computed anew."""
+    """1 - cos(x_i, x_i without v_j): for every key the values are set to 0 and the heads' outputs are recomputed."""
     replay, (heads, queries, keys) = layer.stream.replay, layer.weights.shape
     assert replay is not None
     before, result = array(layer.stream.after), np.zeros((queries, keys))

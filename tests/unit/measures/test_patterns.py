@@ -239,7 +239,7 @@ CAUSAL = {
     "self": (np.eye(N), "diagonal"),
     "sink and itself": (causal(0.6 * column(0) + 0.4 * np.eye(N)), "diagonal"),
     "sink and anything": (causal(0.7 * column(0) + 0.3 * RANDOM), "heterogeneous"),
-    "next": (causal(shift(1)), "vertical"),  # what is not visible goes to the sink here
+    "next": (causal(shift(1)), "vertical"),  # weight on hidden keys goes to the sink here
     "uniform": (causal(UNIFORM), "heterogeneous"),
     "random": (causal(RANDOM), "heterogeneous"),
     "sink with few rows that fire": (np.where(np.arange(N)[:, None] % 5 == 0, shift(-1), column(0)), "vertical"),

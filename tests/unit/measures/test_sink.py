@@ -49,7 +49,7 @@ def test_against_a_loop(case: Any, position: int | None) -> None:
 
 
 def test_the_first_row_counts() -> None:
-    """Causal: the first token has itself only, so that its mean is at least 1/T, and exactly that when nobody else looks at it."""
+    """Causal: the first token has itself only, so that its mean is at least 1/T, and exactly that if no other token looks at it."""
     map_ = np.eye(20)[None]
     found = measure("sink", head_layer(map_, sentence(["a"] * 20), "prefix"))
     assert found["value"][0] == pytest.approx(1 / 20)

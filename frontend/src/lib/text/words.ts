@@ -73,7 +73,7 @@ export function leverageSentence(leverage: readonly (number | null)[], tokens: r
   const least = values.reduce((low, value, i) => (value < values[low] ? i : low), 0)
   const [most] = topIndices(values, 1)
   if (values[least] > 0.995) return 'All attention to every token is effective.'
-  return `Of the attention to ${quote(tokens[most])}, ${percent(values[most])} is effective; of that to ${quote(tokens[least])}, ${percent(values[least])}.`
+  return `${percent(values[most])} of the attention to ${quote(tokens[most])} is effective, and ${percent(values[least])} of that to ${quote(tokens[least])}.`
 }
 
 export function attemptsSentence(attempts: number): string {
