@@ -296,7 +296,7 @@ def test_nothing_of_it_without_users(visit: Visit) -> None:
     expect(visit.page.get_by_text("Signed in")).to_have_count(0)
 
 
-@pytest.mark.parametrize(("scheme", "size"), zip(("light", "dark", "dark"), SIZES, strict=True))
+@pytest.mark.parametrize(("scheme", "size"), list(zip(("light", "dark", "dark"), SIZES, strict=True)))
 def test_looks(begin: Begin, lab: Users, scheme: str, size: tuple[int, int]) -> None:
     """Enough contrast, nothing wider than the window, on the sheets too."""
     visit = begin(color_scheme=scheme, viewport={"width": size[0], "height": size[1]})
