@@ -129,8 +129,8 @@ def test_what_is_not_certain_is_asked(visit: Visit) -> None:
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ("entropy <", "a number is missing. (At character 10.)"),
-        ("<img src=x onerror=alert(1)>", "a number is missing. (At character 1.)"),
+        ("entropy <", "a number is missing here. (At character 10.)"),
+        ("<img src=x onerror=alert(1)>", "a number is missing here. (At character 1.)"),
         ("heads that understand syntax", "This is not clear: understand"),
     ],
 )

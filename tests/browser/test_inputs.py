@@ -86,7 +86,7 @@ def test_files(visit: Visit, tmp_path: Path) -> None:
     visit.settled(drop(visit, "note.txt", "text/plain", "Zoë saw it.\n".encode()))
     expect(visit.text).to_have_value("Zoë saw it.")
     for name, kind, data, sentence in [
-        ("a.bin", "application/octet-stream", b"\xff\x00\x01", "not a plain text in UTF-8"),
+        ("a.bin", "application/octet-stream", b"\xff\x00\x01", "not plain UTF-8 text"),
         ("b.txt", "text/plain", b"a " * 600_000, "texts of up to 1 MiB"),
         ("c.gif", "image/gif", b"GIF89a", "PNG, JPEG or WebP"),
     ]:

@@ -41,7 +41,7 @@ def test_too_long_text(visit: Visit) -> None:
     visit.text.fill(text)
     visit.text.press("Enter")
     expect(visit.alert).to_contain_text(
-        "The text has 602 tokens; this model accepts 512. Your text is kept: shorten it"
+        "The text has 602 tokens; this model accepts 512. Your text is kept. Shorten it"
     )
     expect(visit.alert).not_to_contain_text("max_tokens")
     expect(visit.text).to_have_value(text)
