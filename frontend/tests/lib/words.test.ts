@@ -48,7 +48,7 @@ describe('sentences', () => {
     expect(nullShareSentence(1e-9)).toBe('All of this map affects the output.')
     expect(entropySentence(Math.log(4), 12)).toBe('Entropy 1.4 nats: a query spreads over about 4 of 12 tokens.')
     expect(leverageSentence([0.05, 0.5, 0.9, 0.4], tokens)).toBe(
-      'Of the attention to \u201criver\u201d, 90\u00a0% is effective; of that to [CLS], 5.0\u00a0%.',
+      '90\u00a0% of the attention to \u201criver\u201d is effective, and 5.0\u00a0% of that to [CLS].',
     )
     expect(leverageSentence([1, 1, 1, 1], tokens)).toBe('All attention to every token is effective.')
   })
