@@ -35,7 +35,7 @@ def test_menus_offer_everything_with_reasons(visit: Visit) -> None:
     visit.painted("head")
     refused = lens.locator("option[value='effective-published']")
     expect(refused).to_be_disabled()
-    expect(refused).to_have_attribute("title", re.compile("see the whole input"))
+    expect(refused).to_have_attribute("title", re.compile("padded input"))
     jump = visit.page.get_by_role("combobox", name="Mechanism").locator("option[value='jump']")
     expect(jump).to_have_attribute("title", re.compile("later tokens"))
 

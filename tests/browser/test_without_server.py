@@ -1,4 +1,4 @@
-"""The server dies while the page is open. This module comes last and leaves no server behind."""
+"""The server dies while the page is open. This module runs last and leaves no server behind."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ PAINTED = """([name, after, patience]) => new Promise((resolve, reject) => {
   look()
 })"""
 LISTEN = "document.addEventListener('securitypolicyviolation', (e) => console.error(`CSP ${e.violatedDirective} ${e.sample}`))"
-# Differs when the picture does; nought distinct colours would be a blank one. A thumbnail stands there only until the map itself has come.
+# Changes with the picture; zero distinct colours would be a blank one. The thumbnail is shown only until the map has loaded.
 PICTURE = """async (element, patience) => {
   const end = performance.now() + patience
   const frames = (count) => new Promise((resolve) => requestAnimationFrame(() => (count > 1 ? resolve(frames(count - 1)) : resolve())))

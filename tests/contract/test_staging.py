@@ -30,7 +30,7 @@ def results(place: Place) -> Results:
 def test_discards_what_ended_attempts_left(results: Results, place: Place) -> None:
     """Folders of an earlier run, of a job that has ended and of one that is unknown go at once; the current run's and others' stay.
 
-    A writer that was paused cannot publish: the result is the one of the run that took over.
+    A writer that was paused cannot publish: the result is that of the run that took over.
     """
     with results.writer(name(1), (name(1), 3)) as late:
         late.open(SHAPES)

@@ -31,7 +31,7 @@ def open_deployment(deployment: str, folder: Path, models: Path, **constants: fl
 class Account:
     """The outcome of a load of `jobs`: everything but `refused`, `resent`, `again` and the times must be 0.
 
-    `lost`: accepted, but never done or no longer known. `duplicate`: ended twice, or more than one result. `wrong`: other bytes than those of
+    `lost`: accepted but never done or no longer known. `duplicate`: ended twice, or more than one result. `wrong`: other bytes than those of
     a server that nothing happened to. `errors`: answers of 500 and above that are not documented. `refused`: documented ones. `resent`: failed as
     documented, and sent again by their clients. `again`: forward passes beyond one for each job. `first`, `all`: s from the fault until the next
     analysis was done, and until all were. `broken`: what else was not as promised.

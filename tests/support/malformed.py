@@ -1,4 +1,4 @@
-"""Data sets as people really have them: damaged, mixed up, mislabelled. Each with what is said about it, and nothing of it lost in silence."""
+"""Malformed data sets: damaged, mixed up, mislabelled. Each with the problems to report; no row is dropped silently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 @dataclass(frozen=True)
 class Case:
     """A file by its name and content. Either it is refused, in a sentence with `error` in it, or `rows` of its rows can be used and those in `bad`
-    (number -> part of the sentence) can't; `encoding` is a part of what is said of that.
+    (number -> part of the sentence) can't; `encoding` is a part of the reported encoding.
     """
 
     id: str
