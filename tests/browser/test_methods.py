@@ -35,9 +35,9 @@ def test_menus_offer_everything_with_reasons(visit: Visit) -> None:
     visit.painted("head")
     refused = lens.locator("option[value='effective-published']")
     expect(refused).to_be_disabled()
-    expect(refused).to_have_attribute("title", re.compile("padded input"))
+    expect(refused).to_have_attribute("title", re.compile("published code pads"))
     jump = visit.page.get_by_role("combobox", name="Mechanism").locator("option[value='jump']")
-    expect(jump).to_have_attribute("title", re.compile("later tokens"))
+    expect(jump).to_have_attribute("title", re.compile("masks later ones"))
 
 
 def test_a_lens_of_whole_layers(visit: Visit) -> None:
