@@ -87,7 +87,7 @@ def test_files(visit: Visit, tmp_path: Path) -> None:
     expect(visit.text).to_have_value("Zoë saw it.")
     for name, kind, data, sentence in [
         ("a.bin", "application/octet-stream", b"\xff\x00\x01", "not plain UTF-8 text"),
-        ("b.txt", "text/plain", b"a " * 600_000, "texts of up to 1 MiB"),
+        ("b.txt", "text/plain", b"a " * 600_000, "texts may have up to 1 MiB"),
         ("c.gif", "image/gif", b"GIF89a", "PNG, JPEG or WebP"),
     ]:
         drop(visit, name, kind, data)
@@ -108,7 +108,7 @@ def test_nothing_is_cut(visit: Visit) -> None:
     visit.settled(before)
     expect(visit.tokens).to_have_count(512)
     expect(visit.text).to_have_value(text.strip())
-    expect(visit.page.get_by_text("Cut to the first 512 tokens, as asked").first).to_be_visible()
+    expect(visit.page.get_by_text("Truncated to the first 512 tokens, as requested").first).to_be_visible()
     # Another text is read as a whole again.
     visit.submit("word word")
     expect(visit.page).not_to_have_url(re.compile("most="))

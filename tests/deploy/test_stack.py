@@ -144,7 +144,7 @@ def test_a_service_whose_process_hangs_is_unhealthy(stack: Stack, lab: httpx.Cli
 def test_gpu_service_without_a_gpu_says_so(stack: Stack) -> None:
     refused = stack.run("gpu", stack.services["gpu"]["command"], CUDA_VISIBLE_DEVICES="")
     assert refused.returncode == 1
-    assert "No GPU can be seen." in refused.stderr
+    assert "No GPU is visible." in refused.stderr
 
 
 def test_gpu_service_starts_one_worker_per_device_and_ends_with_any_of_them(stack: Stack, lab: httpx.Client) -> None:
