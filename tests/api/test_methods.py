@@ -323,8 +323,8 @@ def test_support_by_model_and_kind(server: Server) -> None:
     bert, gpt2, t5 = (server.get(f"/models/{name}").json() for name in ("bert", "gpt2", "t5"))
     reason = lambda card, group, name: next(item["reason"] for item in card[group] if item["name"] == name)  # noqa: E731
     assert all(item["supported"] for item in bert["lenses"])
-    assert "later tokens" in reason(gpt2, "mechanisms", "jump")
-    assert "padded" in reason(gpt2, "lenses", "effective-published")
+    assert "masks later" in reason(gpt2, "mechanisms", "jump")
+    assert "pads only" in reason(gpt2, "lenses", "effective-published")
     assert [kind["kind"] for kind in t5["kinds"]] == ["encoder", "decoder", "cross"]
     encoder, decoder, cross = t5["kinds"]
     assert (encoder["layers"], decoder["layers"], cross["layers"]) == (2, 3, 3)
