@@ -240,7 +240,7 @@ def test_whisper_reads_a_text_over_silence() -> None:
     # <s> is the start token already, so it is not put in front a second time
     assert ids == model.tokenizer.encode(TARGET).ids[:-1]  # type: ignore[union-attr]
     for kind in ("self", "encoder", "cross"):
-        with pytest.raises(Unsupported, match="sound"):
+        with pytest.raises(Unsupported, match="audio"):
             model.encode(TARGET, kind=kind)
     with pytest.raises(Unsupported):
         model.encode(TARGET, kind="decoder", generate=Generate(max_new_tokens=2))

@@ -119,7 +119,7 @@ def test_vectors_that_came_with_the_model(twin: Callable[..., Path]) -> None:
     assert own.mechanism == model.facts.mechanism == {"name": "pasta", "vectors": None, "layers": None}
     assert same(own, headscope.analyze(headscope.load(twin("bert")), TEXT, mechanism=given))
     assert not same(own, headscope.analyze(model, TEXT, mechanism="softmax"))
-    with pytest.raises(InvalidRequest, match="inputs with 2 special tokens, and this one has 3"):
+    with pytest.raises(InvalidRequest, match="inputs with 2 special tokens, but this input has 3"):
         headscope.analyze(model, TEXT, "Two texts have one more.")
     with pytest.raises(InvalidRequest, match="without vectors of its own"):
         headscope.analyze(headscope.load(twin("bert")), TEXT, mechanism={"name": "pasta", "vectors": None})
