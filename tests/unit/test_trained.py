@@ -121,7 +121,7 @@ def test_vectors_that_came_with_the_model(twin: Callable[..., Path]) -> None:
     assert not same(own, headscope.analyze(model, TEXT, mechanism="softmax"))
     with pytest.raises(InvalidRequest, match="inputs with 2 special tokens, but this input has 3"):
         headscope.analyze(model, TEXT, "Two texts have one more.")
-    with pytest.raises(InvalidRequest, match="without vectors of its own"):
+    with pytest.raises(InvalidRequest, match="has no vectors of its own"):
         headscope.analyze(headscope.load(twin("bert")), TEXT, mechanism={"name": "pasta", "vectors": None})
 
 
