@@ -12,6 +12,7 @@ from operator import or_
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -77,6 +78,10 @@ MechanismWish: Any = MechanismChoice | None
 _MECHANISM: TypeAdapter[Any] = TypeAdapter(MechanismChoice)
 LensChoice: Any = _choices("lens", LENSES)
 MeasureChoice: Any = _choices("measure", MEASURES)
+LensChoices: Any = Annotated[list[LensChoice], AfterValidator(lambda chosen: canonical("lens", chosen, list(LENSES)))]
+MeasureChoices: Any = Annotated[
+    list[MeasureChoice], AfterValidator(lambda chosen: canonical("measure", chosen, list(MEASURES)))
+]
 
 
 class AnalysisRequest(BaseModel):
@@ -119,13 +124,13 @@ class AnalysisRequest(BaseModel):
         default=None,
         description="How the model attends: a name, or an object with name and parameters. Without one as it was trained, which is softmax for most models.",
     )
-    lenses: list[LensChoice] = Field(
+    lenses: LensChoices = Field(
         default=["weights", "effective"],
         validate_default=True,
         max_length=100,
         description="How its attention is read: names, or objects with name and parameters.",
     )
-    measures: list[MeasureChoice] = Field(
+    measures: MeasureChoices = Field(
         default=["entropy"],
         validate_default=True,
         max_length=100,
@@ -149,16 +154,6 @@ class AnalysisRequest(BaseModel):
         default="float32", description="Arithmetic of the forward pass."
     )
     maps: bool = Field(default=True, description="Keep the maps themselves; without them thumbnails and measures stay.")
-
-    @field_validator("lenses")
-    @classmethod
-    def _ordered_lenses(cls, chosen: list[Any]) -> list[Any]:
-        return canonical("lens", chosen, list(LENSES))
-
-    @field_validator("measures")
-    @classmethod
-    def _ordered_measures(cls, chosen: list[Any]) -> list[Any]:
-        return canonical("measure", chosen, list(MEASURES))
 
     @field_validator("layers", "heads")
     @classmethod

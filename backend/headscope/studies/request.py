@@ -11,11 +11,9 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ..analysis.request import AnalysisRequest, LensChoice, MeasureChoice, MechanismWish, canonical, settled, versions
+from ..analysis.request import AnalysisRequest, LensChoices, MeasureChoices, MechanismWish, settled, versions
 from ..core.declarations import Declaration
 from ..errors import InvalidRequest, Unknown
-from ..lenses import LENSES
-from ..measures import MEASURES
 from .data.dataset import Row
 from .figure_needs import FIGURE_NEEDS
 
@@ -74,13 +72,13 @@ class StudyRequest(BaseModel):
         description="How the model attends: a name, or an object with name and parameters. By default as it was trained.",
     )
     against: Against | None = Field(default=None, description="A second variant to read the same inputs with.")
-    lenses: list[LensChoice] = Field(
+    lenses: LensChoices = Field(
         default=["weights", "effective"],
         validate_default=True,
         max_length=100,
         description="How attention is read: names, or objects with name and parameters.",
     )
-    measures: list[MeasureChoice] = Field(
+    measures: MeasureChoices = Field(
         default=["entropy", "patterns", "special_tokens"],
         validate_default=True,
         max_length=100,
@@ -108,16 +106,6 @@ class StudyRequest(BaseModel):
     kind: Literal["self", "encoder", "decoder", "cross"] = Field(
         default="self", description="The attention of the model to read."
     )
-
-    @field_validator("lenses")
-    @classmethod
-    def _ordered_lenses(cls, chosen: list[Any]) -> list[Any]:
-        return canonical("lens", chosen, list(LENSES))
-
-    @field_validator("measures")
-    @classmethod
-    def _ordered_measures(cls, chosen: list[Any]) -> list[Any]:
-        return canonical("measure", chosen, list(MEASURES))
 
     @field_validator("figures")
     @classmethod
