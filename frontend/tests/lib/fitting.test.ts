@@ -4,16 +4,8 @@ import type { Request } from '../../src/lib/data/analysis'
 import { isIncomplete, smallerRequests } from '../../src/lib/data/fitting'
 import { type Source, SourceError } from '../../src/lib/data/source'
 import { Session } from '../../src/state/session.svelte'
+import { request } from '../support/request'
 
-const request: Request = {
-  model: 'minilm',
-  text: 'One two three.',
-  textPair: '',
-  kind: '',
-  mechanism: { name: 'softmax', params: {} },
-  lenses: ['weights', 'effective'].map((name) => ({ name, params: {} })),
-  measures: ['entropy'],
-}
 const GIB = 2 ** 30
 /** Every map takes a GiB. */
 const sizeOf = ({ lenses, maps }: Request) => (maps === false ? 0 : lenses.length) * GIB

@@ -9,16 +9,7 @@ import { LinkedPointer } from '../../src/state/linked-pointer.svelte'
 import { Pointer } from '../../src/state/pointer.svelte'
 import { Selection } from '../../src/state/selection.svelte'
 import { Session } from '../../src/state/session.svelte'
-
-const request: Request = {
-  model: 'minilm',
-  text: 'One two three.',
-  textPair: '',
-  kind: '',
-  mechanism: { name: 'softmax', params: {} },
-  lenses: ['weights', 'effective'].map((name) => ({ name, params: {} })),
-  measures: ['entropy'],
-}
+import { request } from '../support/request'
 
 const token = (text: string, kind: Token['kind'] = 'word'): Token => ({
   text,

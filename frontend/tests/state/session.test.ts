@@ -1,19 +1,11 @@
 import { describe, expect, it, vi } from 'vitest'
 import { fixedSource } from '../../gallery/source'
-import type { Request, Run } from '../../src/lib/data/analysis'
+import type { Run } from '../../src/lib/data/analysis'
 import { type Source, SourceError } from '../../src/lib/data/source'
 import { Maps } from '../../src/state/maps.svelte'
 import { Session } from '../../src/state/session.svelte'
+import { request } from '../support/request'
 
-const request: Request = {
-  model: 'minilm',
-  text: 'One two three.',
-  textPair: '',
-  kind: '',
-  mechanism: { name: 'softmax', params: {} },
-  lenses: ['weights', 'effective'].map((name) => ({ name, params: {} })),
-  measures: ['entropy'],
-}
 const session = (over: Partial<Source> = {}, delayMs = 0) => new Session({ ...fixedSource(delayMs), ...over })
 
 describe('Maps', () => {
