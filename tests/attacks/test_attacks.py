@@ -9,7 +9,7 @@ import pytest
 from tests.attacks.attacks import ATTACKS
 from tests.attacks.stage import LATENCY_SECONDS, MEMORY_BYTES, Target, Watch, target
 
-SECONDS = 1.0
+SECONDS = 3.0
 # Without the limits, others wait for 6 to 85 s. The bound is three times the target, because other tests may run on the machine.
 BUSY = 3
 
@@ -28,6 +28,6 @@ def test_others_are_served(attacked: Target, name: str) -> None:
     with Watch(attacked) as seen:
         ATTACKS[name](attacked, SECONDS)
     assert not seen.failures
-    assert seen.requests  # the watch itself was not starved
+    assert seen.requests > SECONDS
     assert seen.memory < MEMORY_BYTES
     assert seen.latency < LATENCY_SECONDS * BUSY

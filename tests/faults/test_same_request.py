@@ -13,7 +13,7 @@ from tests.support.server import API, Server
 
 pytestmark = both_deployments
 CLIENTS = 100
-BODY = {"model": "bert", "text": "A hundred people ask the same."}
+BODY = {"model": "bert", "text": "A hundred clients ask the same, and the first hangs up."}
 
 
 def hang_up(server: Server, body: dict[str, str]) -> None:
