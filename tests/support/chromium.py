@@ -16,6 +16,10 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # The popup of the address bar is a page of its own, in each window: as much work as the page under test. Chromium reads only the last list of features, so
+    # this one repeats those of Playwright's that its driver relies on.
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,"
+    "AvoidUnnecessaryBeforeUnloadCheckSync,DestroyProfileOnBrowserClose,HttpsUpgrades,PaintHolding,ThirdPartyStoragePartitioning,OptimizationHints",
 ]
 
 
