@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from ..capture import INPUT_ERRORS, AttentionSites, ModelInput, Site, batches_exactly, capture_many, examine
+from ..core.arrays import Array
 from ..errors import OutOfMemory, Unsupported
 from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
@@ -19,7 +20,7 @@ from ..models.tokens import Encoded
 from . import memory
 from .reader import AnalysisTask, Progress, Reader
 from .request import TEXT, AnalysisRequest, check_capabilities
-from .result import Array, MapSink, Result
+from .result import MapSink, Result
 from .warnings import find_warnings
 
 logger = logging.getLogger("headscope.analysis")

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ..capture import Batch, CaptureSpec, by_input, part
+from ..core.arrays import Array
 from ..core.attention import Kind, Layer, Reading
 from ..core.tokens import BatchTokens, Token
 from ..errors import HeadscopeError
@@ -21,7 +22,7 @@ from ..measures import MEASURES
 from ..measures.thumbnail import pool, quantise
 from .memory import MemoryPlan
 from .request import AnalysisRequest
-from .result import Array, MapSink, Result
+from .result import MapSink, Result
 
 TILE = 32
 ROUNDING = 1e-5  # largest deviation of a row's sum from 1

@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self
 
 import torch
-from numpy.typing import NDArray
 
+from ..core.arrays import Array
 from ..core.attention import Kind, ResultWarning
 from ..core.tokens import Token
 from ..models.tokens import Grid
 from .request import AnalysisRequest
 
-Array = NDArray[Any]
 Shape = tuple[int, int, int, int]
 # Prefix of an array's flat name -> the field of Result that holds it.
 GROUPS = {"tile": "tiles", "measure": "measures", "note": "notes"}

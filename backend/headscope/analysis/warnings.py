@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..core.arrays import Array
 from ..core.attention import ResultWarning
 from ..lenses import LENSES
 from ..mechanisms import MECHANISMS
 from ..models.trained_mechanism import SOFTMAX
-from .result import Array, Result
+from .result import Result
 
 # Measures that treat special tokens differently, but are also correct without them.
 BY_KIND = ("frequency", "patterns", "sink")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import InvalidRequest
+from .arrays import Array
 from .tokens import Token
 from .words import group, word_groups
 
-Array = NDArray[Any]
 # Replaced words are paired one by one up to this many; in longer runs the order means little.
 REPLACED = 3
 # Maps can be compared if at least this share of the tokens of each input has a counterpart.

@@ -27,10 +27,14 @@ CAPABILITIES = {
 }
 
 
-class NoParams(BaseModel):
-    """A method without parameters."""
+class Params(BaseModel):
+    """The parameters of a method: immutable, without unknown names or conversions."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class NoParams(Params):
+    """A method without parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)

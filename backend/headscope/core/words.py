@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import InvalidRequest
+from .arrays import Array
 from .tokens import Token
-
-Array = NDArray[Any]
 
 
 def group(maps: Array, queries: Sequence[int], keys: Sequence[int]) -> Array:

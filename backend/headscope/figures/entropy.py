@@ -7,9 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from ..core.arrays import Array
 from ..measures import MEASURES
 from ..measures.entropy import Unit, convert
-from .figure import Array, Drawing, Figure, FigureData, LensParams, index_of_layer, values
+from .figure import Drawing, Figure, FigureData, LensParams, index_of_layer, values
 from .theme import Palette, describe_values, layout, positions, to_json, value_axis
 from .violin import Violin, density, draw_violins, group_by
 

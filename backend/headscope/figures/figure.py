@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from ..core.arrays import Array
 from ..core.csv_text import Cell, csv_text
-from ..core.declarations import Declaration
+from ..core.declarations import Declaration, Params
 from ..errors import NotReady, Unknown, Unsupported
 from ..measures import MEASURES
 from .theme import PALETTES, Palette, Theme
-
-Array = NDArray[Any]
 
 
 class FigureData(Protocol):
@@ -30,10 +28,8 @@ class FigureData(Protocol):
         """Arrays by name, among them measures."""
 
 
-class LensParams(BaseModel):
+class LensParams(Params):
     """The lens of the measure."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     lens: str = Field(default="weights", max_length=100, description="The lens whose maps were measured.")
 

@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from ..core.arrays import Array
 from ..studies.results.means import pick_column
-from .figure import Array, Drawing, Figure, FigureData, LensParams, values
+from .figure import Drawing, Figure, FigureData, LensParams, values
 from .theme import Palette, describe_values, layout, positions, rows_by_head, to_json, value_axis
 
 NAME = "rank"

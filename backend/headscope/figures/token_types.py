@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.arrays import Array
 from ..core.declarations import NoParams
 from ..lenses import LENSES
 from ..measures.token_types import APART, COLUMNS, TokenTypesParams
-from .figure import Array, Drawing, Figure, FigureData, lenses_of, values
+from .figure import Drawing, Figure, FigureData, lenses_of, values
 from .theme import ABOVE, Palette, axis, format_number, layout, to_json, value_axis
 
 NAME = "token_types"

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.arrays import Array
 from .theme import Palette, to_json
 
-Array = NDArray[Any]
 # Half the maximum width of a violin, in units of the distance between violins.
 HALF = 0.4
 # Histogram cells before smoothing, and points of the outline.

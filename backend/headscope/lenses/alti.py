@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading, required
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ._contributions import arithmetic, blocks, linear, own, prove, shares, transformed, weights_of
 from ._joined import join
@@ -15,10 +16,9 @@ CACHE_BYTES = 2 * 1024 * 1024
 KEYS = 16
 
 
-class AltiParams(BaseModel):
+class AltiParams(Params):
     """Whether layers are joined."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     rollout: bool = Field(
         default=True,
         description="Multiply the layers, down to the input tokens (the paper's ALTI); without it each layer on its own.",

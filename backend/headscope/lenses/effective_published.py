@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..errors import InvalidRequest, Unsupported
 from .base import Lens
 
 
-class EffectivePublishedParams(BaseModel):
+class EffectivePublishedParams(Params):
     """The length to which the input is padded."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     pad_to: int = Field(
         default=128,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import torch
 from ..core.ties import RHO, Rho, Signed, adjacency
 from ..errors import Unsupported
 from .base import Lens
 
 
-class JumpMapParams(BaseModel):
+class JumpMapParams(Params):
     """Which tokens are tied."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     rho: Rho = RHO
     signed: Signed = False

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ._newton import most_even
 from .base import Lens
 
 
-class MaxEntropyParams(BaseModel):
+class MaxEntropyParams(Params):
     """When to stop."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     iterations: int = Field(
         default=100,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import torch
 from ..errors import Unsupported
 from ._joined import join
 from .base import Lens
 
 
-class RolloutParams(BaseModel):
+class RolloutParams(Params):
     """The share of the residual connection."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     residual: float = Field(
         0.5,
         ge=0.0,

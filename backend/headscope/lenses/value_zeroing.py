@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading, required
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from ._contributions import blocks, shares
@@ -17,10 +18,9 @@ BLOCK_BYTES = 64 * 1024 * 1024
 NOISE = 32 * 2.0**-23
 
 
-class ValueZeroingParams(BaseModel):
+class ValueZeroingParams(Params):
     """Whether layers are joined."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     rollout: bool = Field(
         default=False, description="Multiply the layers, down to the input tokens; without it each layer on its own."
     )

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from .. import figures
 from ..analysis import pipeline
 from ..analysis.reader import Progress
-from ..analysis.result import Array, MemorySink, Result
+from ..analysis.result import MemorySink, Result
 from ..core import words
+from ..core.arrays import Array
 from ..core.attention import ResultWarning
 from ..core.lazy import go
 from ..core.tokens import Token

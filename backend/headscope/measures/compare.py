@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.arrays import Array, divide
 from ..core.declarations import Declaration
 from ..errors import InvalidRequest, Unsupported
 
-Array = NDArray[Any]
 # Entries converted to float64 at once.
 PART = 2**18
 
@@ -53,8 +51,7 @@ class MapComparison(Declaration):
 def cosine(a: Array, b: Array) -> Array:
     """Cosine of the angle between two maps [N, Q, K] as vectors, [N], -1..1; NaN if one is all zeros."""
     lengths = np.sqrt(_products(a, a)) * np.sqrt(_products(b, b))
-    found = np.divide(_products(a, b), lengths, out=np.full(len(a), np.nan), where=lengths > 0)
-    return np.asarray(np.clip(found, -1, 1))
+    return divide(_products(a, b), lengths).clip(-1, 1)
 
 
 def _products(a: Array, b: Array) -> Array:
@@ -74,9 +71,7 @@ def js_divergence(a: Array, b: Array) -> Array:
     for side in (p, q):
         ratio = np.divide(side, middle, out=np.ones_like(side), where=side > 0)
         rows += np.einsum("nqk,nqk->nq", side, np.log2(ratio, out=ratio)) / 2
-    number = defined.sum(-1)
-    total = np.where(defined, rows, 0).sum(-1)
-    return np.asarray(np.clip(np.divide(total, number, out=np.full(len(a), np.nan), where=number > 0), 0, 1))
+    return divide(np.where(defined, rows, 0).sum(-1), defined.sum(-1)).clip(0, 1)
 
 
 COSINE = MapComparison(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
 from ._maps import clean
@@ -18,10 +19,8 @@ SPECIAL, OUTSIDE = "", "O"  # no label is empty
 PART = 2**20  # entries converted to float64 at once
 
 
-class ConnectionsParams(BaseModel):
+class ConnectionsParams(Params):
     """Which edges count."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     self_edges: bool = Field(False, description="Count what a token gives to itself.")
     deviations: float = Field(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ..core.arrays import Array
+
 Rule = Literal["top-k", "mass", "mean+std", "value"]
 
 

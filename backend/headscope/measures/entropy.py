@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.arrays import Array, divide
 from ..core.attention import Layer, Reading
 from ..core.lazy import Tensor
 from ._maps import nothing
@@ -33,7 +33,7 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: An
     return readings[lens].once(row_entropy)
 
 
-def convert(nats: NDArray[Any], unit: Unit, keys: NDArray[Any]) -> NDArray[Any]:
+def convert(nats: Array, unit: Unit, keys: Array) -> Array:
     """Convert entropies to another unit; `keys` is the number of allowed keys per query, broadcastable to `nats`.
 
     bits: nats / ln 2. perplexity: exp(nats), the effective number of attended tokens. normalised: nats / ln(keys), 0..1, NaN for a query with a single
@@ -44,10 +44,7 @@ def convert(nats: NDArray[Any], unit: Unit, keys: NDArray[Any]) -> NDArray[Any]:
     if unit == "perplexity":
         return np.asarray(np.exp(nats))
     if unit == "normalised":
-        most = np.log(keys, dtype=np.float64)
-        shape = np.shape(nats)
-        shares: NDArray[Any] = np.divide(nats, most, out=np.full(shape, np.nan), where=np.broadcast_to(most > 0, shape))
-        return shares
+        return divide(nats, np.log(keys, dtype=np.float64))
     return nats
 
 

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from .base import Measure
 from .hidden import states
@@ -20,10 +21,8 @@ BANDS = (*(f"{low}_{2 * low}" for low in EDGES[:-1]), f"{EDGES[-1]}_up")
 ENTRIES = 512 * 1024
 
 
-class FrequencyParams(BaseModel):
+class FrequencyParams(Params):
     """How the spectrum is computed."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     transform: Literal["dct", "dft"] = Field(
         default="dct",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from .base import Measure
@@ -38,10 +39,8 @@ def residual_ratio(layer: Layer, lens: str, readings: Mapping[str, Reading], par
     return one_infinity(X - X.mean(0)) / one_infinity(X)
 
 
-class TokenSimilarityParams(BaseModel):
+class TokenSimilarityParams(Params):
     """Which vectors and pairs are compared."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     centred: bool = Field(
         default=False,

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
 from . import patterns_published as published
@@ -39,10 +40,8 @@ def _share(default: float, description: str) -> Any:
     return Field(default, ge=0, le=1, description=description)
 
 
-class PatternParams(BaseModel):
+class PatternParams(Params):
     """Thresholds of rules v1, and whose rules decide the class."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     rules: Literal["v1", "pasta", "voita", "clark", "yang"] = Field(
         "v1",

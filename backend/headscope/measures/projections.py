@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from . import _spectrum
@@ -93,10 +94,8 @@ def qk_spectrum_layer(layer: Layer, lens: str, readings: Mapping[str, Reading], 
     return summary(product_values(query, key))
 
 
-class HeadDimensionParams(BaseModel):
+class HeadDimensionParams(Params):
     """Which matrix is decomposed."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     centred: bool = Field(
         default=True,

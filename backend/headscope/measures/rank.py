@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from . import _spectrum
@@ -18,10 +19,8 @@ from .base import Measure, is_of_heads
 COARSE = 0.05
 
 
-class RankParams(BaseModel):
+class RankParams(Params):
     """Which matrix is decomposed."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     of: Literal["map", "output"] = Field(
         default="map",

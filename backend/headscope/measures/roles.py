@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
 from ._maps import clean, is_causal
@@ -17,10 +18,8 @@ ROLES = ("previous", "next", "self", "first", "duplicate", "induction")
 COLUMNS = (*ROLES, *(f"{name}_matched" for name in MATCHED))
 
 
-class HeadRolesParams(BaseModel):
+class HeadRolesParams(Params):
     """What is left out before shares are computed."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     exclude_bos: bool = Field(False, description="Leave out what goes to the first token.")
     exclude_current: bool = Field(False, description="Leave out what a token gives to itself.")

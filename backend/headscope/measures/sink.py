@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ._maps import clean, is_causal, special
 from .base import Measure, is_on_weight_scale
@@ -14,10 +15,8 @@ from .base import Measure, is_on_weight_scale
 COLUMNS = ("value", "is_sink", "position")
 
 
-class SinkParams(BaseModel):
+class SinkParams(Params):
     """Where to look, and what counts as a sink."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     epsilon: float = Field(0.3, ge=0, le=1, description="A sink receives more than this on average.")
     position: int | None = Field(

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor
 from ._maps import special
 from .base import Measure
 
 
-class SpecialBroadcastParams(BaseModel):
+class SpecialBroadcastParams(Params):
     """Which queries count."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     queries: Literal["other", "all"] = Field(
         default="other", description='Queries that count: "other" excludes special tokens, "all" includes every token.'

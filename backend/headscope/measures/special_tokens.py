@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ._maps import are_closing, are_special, clean, nothing
 from .base import Measure, is_attention
@@ -15,10 +16,8 @@ from .base import Measure, is_attention
 COLUMNS = ("first", "separator", "all")
 
 
-class SpecialTokensParams(BaseModel):
+class SpecialTokensParams(Params):
     """Which queries are averaged."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     queries: Literal["other", "all"] = Field(
         "other",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ..core.attention import Layer, Reading
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Token
 from ._maps import clean, separators, special
@@ -24,10 +25,8 @@ APART = ("first", "separator")
 COLUMNS = (*KINDS, *PARTS_OF_SPEECH, *APART)
 
 
-class TokenTypesParams(BaseModel):
+class TokenTypesParams(Params):
     """Which query, and how the tokens of a type are aggregated."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     query: Literal["first", "last", "all"] = Field(
         "first",

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..errors import InvalidRequest
 from .base import Mechanism, Pass, PassContext, Scores
@@ -16,10 +17,8 @@ from .base import Mechanism, Pass, PassContext, Scores
 Name = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$", max_length=9)]
 
 
-class AblateParams(BaseModel):
+class AblateParams(Params):
     """Which heads, and how."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     heads: list[Name] = Field(
         default=[],

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..errors import Unsupported
 from .base import Mechanism, Pass, PassContext, Scores
 
 
-class HopfieldParams(BaseModel):
+class HopfieldParams(Params):
     """How much of the scores of earlier layers is kept, and the state before the first layer."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     alpha: float = Field(
         default=0.5,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from ..core.declarations import Params
 from ..core.lazy import Tensor
 from ..core.ties import RHO, Rho, Signed, adjacency
 from ..errors import InvalidRequest, Unsupported
@@ -19,10 +20,8 @@ PUBLISHED = frozenset({1, 2, 3, 8, 9, 10})
 Place = Annotated[int, Field(ge=0, le=9_999)]
 
 
-class JumpParams(BaseModel):
+class JumpParams(Params):
     """Which tokens are tied, how that changes the scores, and in which heads."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     rho: Rho = RHO
     mix: float = Field(default=0.5, ge=0, le=1, description="Share of the jump scores; the rest are the head's own.")

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
 from ..errors import InvalidRequest
 from .base import Mechanism, Pass, PassContext
@@ -16,10 +17,8 @@ Vector = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min
 Vectors = Annotated[list[Vector], Field(min_length=1, max_length=64)]
 
 
-class PastaParams(BaseModel):
+class PastaParams(Params):
     """The vectors and their layers."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     vectors: list[Vectors] | None = Field(
         default=[],

@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from ..core.arrays import Array
 from ..core.csv_text import csv_text
 from ..core.lazy import pa, pq
 from ..core.streams import PIECE, ByteSink, Chunks, save, zip_stream
 from ..errors import BudgetExceeded
 from .map_file import blocks
 
-Array = NDArray[Any]
 MOST_LINES = 2_000_000
 MOST_ROWS = 200_000_000
 # Lines of a row group of a Parquet table.

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.arrays import Array
 from ..errors import StorageFull
 
-Array = NDArray[Any]
 Shape = tuple[int, int, int, int]
 # An offset in a file, and the buffer for the bytes from there on.
 Piece = tuple[int, memoryview]

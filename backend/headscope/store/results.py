@@ -10,9 +10,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from ..core.arrays import Array
 from .backend import BlobBackend
 from .entries import EntryStore
 from .index import Index
@@ -20,7 +20,6 @@ from .manifest import NAME, Manifest, ManifestCache
 from .map_file import Corrupt, MapWriter, blocks, read_heads, storing, values_of
 from .staging import Attempt
 
-Array = NDArray[Any]
 SMALL = "small.safetensors"
 
 

@@ -10,8 +10,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.arrays import Array
 from ..errors import InvalidRequest
 from ..measures import MEASURES
 from ..measures.base import Measure
@@ -21,7 +21,6 @@ from .data.dataset import Row
 from .request import StudyRequest
 from .results.summary import StudySummary
 
-Array = NDArray[Any]
 # Failed inputs that are listed; further ones are only counted.
 MAX_FAILED = 100
 # Maximum characters of an example text.

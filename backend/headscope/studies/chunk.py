@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..analysis import pipeline
 from ..analysis.request import AnalysisRequest, check_capabilities
 from ..analysis.result import MemorySink, Result
 from ..capture import examine
+from ..core.arrays import Array
 from ..errors import HeadscopeError, InvalidRequest, NonFinite, Unsupported
 from ..measures import MEASURES
 from ..models.loading import Model
@@ -22,7 +22,6 @@ from .data.dataset import Row
 from .plan import count_tokens
 from .request import StudyRequest
 
-Array = NDArray[Any]
 # Maximum bytes of maps in memory when variants are compared.
 MAP_BYTES = 256 * 2**20
 # Inputs of a chunk on which the heads of a variant are compared with each other.

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.alignment import align, check_enough, select_aligned
+from ..core.arrays import Array, divide
 from ..core.tokens import Token
 from ..errors import InvalidRequest
 from ..lenses import LENSES
 from ..measures.compare import COMPARISONS
 from .aggregate import collect_comparison
 
-Array = NDArray[Any]
 # Maps by lens, and the tokens along both of their axes.
 InputMaps = tuple[Mapping[str, Array], Sequence[Token], Sequence[Token]]
 
@@ -82,7 +80,4 @@ def _cosines(maps: Array) -> Array:
     """Return the cosines between the flattened maps of all pairs of heads, [L, H, Q, K] -> [L H, L H] float64; NaN where a map is all zeros."""
     flat = np.nan_to_num(maps.reshape(maps.shape[0] * maps.shape[1], -1).astype(np.float64))  # [L H, Q K]
     lengths = np.linalg.norm(flat, axis=1)
-    products = flat @ flat.T
-    scale = np.outer(lengths, lengths)
-    cosines: Array = np.divide(products, scale, out=np.full(products.shape, np.nan), where=scale > 0)
-    return cosines.clip(-1, 1)
+    return divide(flat @ flat.T, np.outer(lengths, lengths)).clip(-1, 1)

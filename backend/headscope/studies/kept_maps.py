@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.arrays import Array
 from ..core.tokens import Token
 from . import statistics
 
-Array = NDArray[Any]
 # Maps of longer inputs are not kept: they would outweigh everything else.
 MAX_TOKENS = 96
 # Inputs kept, entries kept per row, and the smallest weight kept: the last two are those of Neuronpedia's pipeline.

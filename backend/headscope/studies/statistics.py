@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ..core.arrays import Array, divide
+
 Parts = dict[str, Array]
 
 # Inputs kept as examples: those with the largest values of every number, and a random sample.
@@ -32,14 +31,12 @@ def describe(values: Array, starts: Sequence[int], rows: Array, seed: int, edges
     """Return the parts of a Stat and each input's mean [..., I], given values [..., N]. Input i has the values from starts[i] on, at least one. Only finite values count."""
     values = np.asarray(values, np.float64)
     defined = np.isfinite(values)
-    complete = bool(defined.all())
-    known = values if complete else np.where(defined, values, 0.0)
+    finite = values if defined.all() else np.where(defined, values, np.nan)
     number = np.add.reduceat(defined, starts, axis=-1, dtype=np.int64)
-    total = np.add.reduceat(known, starts, axis=-1)
-    means = np.divide(total, number, out=np.full(total.shape, np.nan), where=number > 0)
+    total = np.add.reduceat(np.nan_to_num(finite), starts, axis=-1)
+    means = divide(total, number)
     parts = dict(zip(("count", "mean", "m2"), moments(values), strict=True))
-    parts["low"] = _extreme(values if complete else np.where(defined, values, np.inf), np.min)
-    parts["high"] = _extreme(values if complete else np.where(defined, values, -np.inf), np.max)
+    parts["low"], parts["high"] = np.fmin.reduce(finite, axis=-1), np.fmax.reduce(finite, axis=-1)
     parts["histogram"], parts["edges"] = histogram(values, defined, edges), edges
     parts |= zip(("inputs", "input_mean", "input_m2"), moments(means), strict=True)
     return parts | bootstrap(means, rows, seed), means
@@ -50,7 +47,7 @@ def moments(values: Array) -> tuple[Array, Array, Array]:
     defined = np.isfinite(values)
     count = defined.sum(-1, dtype=np.int64)
     total = np.where(defined, values, 0.0).sum(-1)
-    mean = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    mean = divide(total, count)
     deviations = np.where(defined, values, 0.0) - np.where(count > 0, mean, 0.0)[..., None]
     deviations[~defined] = 0.0
     return count, mean, np.square(deviations, out=deviations).sum(-1)
@@ -73,11 +70,6 @@ def _merge_moments(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, Array
     difference = np.where((n > 0) & (n_b > 0), mean_b - mean, 0.0)
     merged = np.where(n > 0, mean + difference * share, mean_b)
     return count, merged, m2 + m2_b + difference * difference * n * share
-
-
-def _extreme(values: Array, reduce: Any) -> Array:
-    extreme: Array = reduce(values, axis=-1)
-    return np.where(np.isfinite(extreme), extreme, np.nan)
 
 
 def edges_for(low: float | None, high: float | None, unit: str, columns: bool) -> Array:

@@ -6,13 +6,11 @@ import io
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.arrays import Array
 from ...core.lazy import Image
 from ...errors import NotReady
 from ...store.export import Source
-
-Array = NDArray[Any]
 
 
 def to_lists(array: Array) -> Any:

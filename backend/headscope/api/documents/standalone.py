@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 
+from ...core.arrays import Array
 from ...core.streams import Chunks, save
 from ...errors import BudgetExceeded, Unsupported
 from ...lenses import LENSES
@@ -35,7 +35,6 @@ from .methods import describe
 
 _API = Path(__file__).resolve().parents[1]
 
-Array = NDArray[Any]
 Precision = Literal["float32", "float16", "uint8"]
 MIB = 1024 * 1024
 # Largest total size of the maps at each precision, in bytes before gzip and base64. Maps above the last limit are rejected.

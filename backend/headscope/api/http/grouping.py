@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Query
 
+from ...core.arrays import Array
 from ...core.tokens import Token
 from ...core.words import group, word_groups
 from ...errors import InvalidRequest
-from ..documents.arrays import Array
 
 By = Annotated[
     Literal["token", "word"],

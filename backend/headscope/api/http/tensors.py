@@ -12,8 +12,9 @@ from fastapi import Request
 from safetensors.numpy import save
 from starlette.responses import Response
 
+from ...core.arrays import Array
 from ...errors import BudgetExceeded, InvalidRequest
-from ..documents.arrays import Array, to_lists
+from ..documents.arrays import to_lists
 from .negotiation import parse_weights
 
 Format = Literal["safetensors", "npy", "json"]

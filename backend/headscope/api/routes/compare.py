@@ -10,6 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Query
 
 from ...core.alignment import Alignment, align, check_enough, select_aligned
+from ...core.arrays import Array
 from ...core.tokens import Token
 from ...errors import InvalidRequest
 from ...lenses import LENSES
@@ -17,7 +18,7 @@ from ...measures.compare import COMPARISONS
 from ...server.service import Service
 from ...store import Stored
 from ..dependencies import READS, AnalysisId, OtherId, ServiceDep, check_kept, heads_of, limit_by, parse_slice, read
-from ..documents.arrays import Array, to_lists
+from ..documents.arrays import to_lists
 from ..schemas.results import AlignedTokens, ComparedAnalyses, TokenPair
 
 router = APIRouter(prefix="/analyses/{id}/compare/{other}", tags=["results"], responses=READS)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator
 from starlette.responses import Response
 from starlette.types import Scope
 
+from ...core.arrays import Array
 from ...core.streams import PIECE
 from ...errors import InvalidRequest, Unknown, Unsupported
 from ...lenses import LENSES
@@ -26,7 +27,7 @@ from ...server.limiters import MemoryLimiter
 from ...store import Stored
 from ...store.map_file import values_of
 from ..dependencies import AnalysisId, ServiceDep, check_kept, check_lens, heads_of, parse_slice
-from ..documents.arrays import Array, encode_image, pool_tiles, quantise
+from ..documents.arrays import encode_image, pool_tiles, quantise
 from ..error_responses import media
 from ..http.conditional import CONDITIONAL, question_of, respond_with_etag, serve_json, serve_result
 from ..http.grouping import By, Groups, KeyGroups, parse_grouping

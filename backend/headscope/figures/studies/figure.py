@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from ...core.declarations import Declaration
+from ...core.declarations import Declaration, Params
 from ...lenses import LENSES
 from ...studies.figure_needs import FIGURE_NEEDS, Requirement
 from ...studies.results.summary import StudySummary
@@ -21,20 +21,16 @@ INTERVAL_TIP = "<br>95 % interval %{customdata[2]:.3g} to %{customdata[3]:.3g}"
 CLS, SEP = "[CLS] or first", "[SEP]"
 
 
-class VariantParams(BaseModel):
+class VariantParams(Params):
     """Which of the two variants of a study."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     variant: int = Field(
         default=0, ge=0, le=1, description="0 is the model of the study, 1 the one it is compared with."
     )
 
 
-class EitherVariantParams(BaseModel):
+class EitherVariantParams(Params):
     """Which of the two variants of a study, or both."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     variant: int | None = Field(
         default=None,

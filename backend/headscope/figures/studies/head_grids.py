@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from ...core.arrays import Array
 from ...core.csv_text import Cell
+from ...core.declarations import Params
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS
-from ...studies.results.means import METRICS, Array, means, metric, pick_column
+from ...studies.results.means import METRICS, means, metric, pick_column
 from ...studies.results.summary import Means, StudySummary
 from ..figure import Drawing
 from ..theme import Palette, format_number, layout, rows_by_head
@@ -66,10 +68,8 @@ SPECIAL_MAPS = StudyFigure(
 )
 
 
-class TuningParams(BaseModel):
+class TuningParams(Params):
     """Which comparison, of which map."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     lens: str = Field(default="weights", max_length=100, description="The lens whose maps were compared.")
     comparison: Literal["cosine", "js_divergence"] = Field(default="cosine", description="How maps are compared.")

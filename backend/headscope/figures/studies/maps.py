@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from ...core.arrays import Array
 from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...studies.results.means import Array
 from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..theme import Palette, format_number, rows_by_head, to_json

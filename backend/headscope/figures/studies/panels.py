@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.arrays import Array
 from ..theme import Palette, layout, positions, rows_by_head, to_json
 from .figure import INTERVAL_TIP
 
-Array = NDArray[Any]
 # Space between panels for their axes, as parts of the width and height.
 ACROSS, BETWEEN = 0.1, 0.2
 # Horizontal space if panels have a colour bar.

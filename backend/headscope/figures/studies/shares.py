@@ -9,12 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from ...core.arrays import Array, divide
 from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...studies.results.means import Array, column_index, means
-from ...studies.results.summary import Means, StudySummary, divide
+from ...studies.results.means import column_index, means
+from ...studies.results.summary import Means, StudySummary
 from ..figure import Drawing
 from ..patterns import SHORT, class_colours
 from ..theme import ABOVE, Palette, axis, format_number, layout, positions, to_json, value_axis

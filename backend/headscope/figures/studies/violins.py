@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from ...core.arrays import Array
 from ...core.csv_text import Cell
 from ...measures.hidden import BINS
-from ...studies.results.means import Array, column_index, mean_over, means, pick_column
+from ...studies.results.means import column_index, mean_over, means, pick_column
 from ...studies.results.summary import StudySummary
 from ..figure import Drawing, index_of_layer
 from ..similarity import EDGES

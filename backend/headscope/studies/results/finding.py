@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.arrays import Array
 from ...errors import Unsupported
 from ...lenses import LENSES
 from ...measures import MEASURES
@@ -15,7 +15,6 @@ from ...query.search import SearchResult, SearchSpace
 from ...query.search import find as search
 from .summary import Stat, StudySummary
 
-Array = NDArray[Any]
 TOKEN_AXES = frozenset({"Q", "K"})
 # Fields that are empty for numbers that are the same for all inputs.
 FIXED: dict[str, Any] = {

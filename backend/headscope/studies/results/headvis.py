@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.arrays import Array
 from ...core.streams import Chunks, save, zip_stream
 from ...errors import NotReady
 from ...measures.distance import STARTS
@@ -26,7 +26,6 @@ from ..aggregate import collect
 from .means import METRICS, means, metric
 from .summary import StudySummary
 
-Array = NDArray[Any]
 INTERVALS, BARS, TOKENS = 5, 50, 50
 # The measures that the metrics and the intervals of inputs are computed from.
 MEASURES = ("head_roles", "qk_distance", "entropy", "max_activation")

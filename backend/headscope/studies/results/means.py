@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.arrays import Array
 from ...measures import MEASURES
 from .summary import Means, StudySummary
 
-Array = NDArray[Any]
 # Metric -> its title, its measure, and the column of the measure (None if it has none).
 METRICS: dict[str, tuple[str, str, str | None]] = {
     "self_attention_score": ("Self-attention", "head_roles", "self"),

@@ -30,11 +30,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.arrays import Array, divide
 from ...errors import NotReady, Unknown, Unsupported
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -218,7 +216,7 @@ class StudySummary:
             raise Unsupported("Heads were not compared with each other for this lens.", pointer="/lens")
         at = place[0] * len(heads) + place[1]  # on the flat axis L H
         total, count = (self.arrays[f"alike/{variant}/{lens}/{part}"][at] for part in ("sum", "count"))
-        cosines = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+        cosines = divide(total, count)
         order = [i for i in np.argsort(-cosines, kind="stable").tolist() if i != at and np.isfinite(cosines[i])]
         places = [(i, *divmod(i, len(heads))) for i in order[:most]]
         return [(layers[row], heads[column], float(cosines[i])) for i, row, column in places]
@@ -263,14 +261,6 @@ class StudySummary:
         if name not in self.arrays:
             raise Unsupported("The study has no such values for this measure and lens.", pointer="/lens")
         return self.arrays[name]
-
-
-def divide(parts: Array, whole: Array) -> Array:
-    """Return parts / whole; NaN where the whole is 0."""
-    above = np.asarray(parts, float)
-    below = np.broadcast_to(np.asarray(whole, float), above.shape)
-    found: Array = np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0)
-    return found
 
 
 def _deviation(m2: Array, count: Array) -> Array:

@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...core.arrays import Array, divide
 from ...core.csv_text import Cell
 from ...measures import MEASURES
 from ..figure_needs import drawable_figures
-from .summary import StudySummary, divide
+from .summary import StudySummary
 from .table_files import ResultTable
-
-Array = NDArray[Any]
 
 
 def table_names(document: Mapping[str, Any]) -> list[str]:
