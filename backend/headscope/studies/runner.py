@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from ..errors import InvalidRequest
@@ -66,26 +67,21 @@ def run_study(
     stored = None if checkpoint is None else Checkpoint(checkpoint)
     merged: Aggregate | None = None
     done = 0
+
+    def report(inputs: int) -> None:
+        progress(inputs / planned.inputs, "inputs", f"{inputs} of {planned.inputs}")
+
     for part in planned:
         id_ = request.chunk_key(digests, part.digest)
         aggregate = stored.get(id_) if stored else None
         if aggregate is None:
-            report = _count_from(done, planned.inputs, progress)
-            aggregate = chunk.run(models, part.rows, request, limit=limit, progress=report)
+            within = partial(lambda before, inputs: report(before + inputs), done)
+            aggregate = chunk.run(models, part.rows, request, limit=limit, progress=within)
             if stored:
                 stored.put(id_, aggregate)
         done += len(part)
-        progress(done / planned.inputs, "inputs", f"{done} of {planned.inputs}")
+        report(done)
         merged = aggregate if merged is None else merged.merge(aggregate)
     if merged is None:
         raise InvalidRequest("The data set has no row that can be analysed.", pointer="/dataset")
     return merged.summary(request, dataset.report()), request.key(digests, planned.digest)
-
-
-def _count_from(before: int, inputs: int, progress: Progress) -> Callable[[int], None]:
-    """Return a callback that reports the inputs of one chunk as progress of the whole study."""
-
-    def report(done: int) -> None:
-        progress((before + done) / inputs, "inputs", f"{before + done} of {inputs}")
-
-    return report

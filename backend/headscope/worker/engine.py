@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -24,7 +24,7 @@ from ..models.catalog import Catalog, Located
 from ..models.loading import Model
 from ..settings import Settings
 from ..store import Writer
-from .study_jobs import ReportProgress, StudyJobs
+from .study_jobs import ReportProgress, StudyJobs, accepted_digests
 
 logger = logging.getLogger("headscope.worker")
 
@@ -147,7 +147,7 @@ class AnalysisEngine:
         request = self._request(job.payload)
         located = self._catalog.locate(request.model)
         self._catalog.check(located)
-        if located.folder is not None and job.id not in _accepted_ids(request, located):
+        if located.folder is not None and job.id not in map(request.key, accepted_digests(located)):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
         writer = writers.enter_context(self._results.writer(job.id, (job.id, job.run)))
         return JobTask(request=request, job=job, located=located, sink=writer, progress=_Progress(reporter, job.id))
@@ -195,14 +195,6 @@ class AnalysisEngine:
         model = request.model if request.model in self._catalog.names() else "other"
         for name, value in seconds.items():
             reporter.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
-
-
-def _accepted_ids(request: AnalysisRequest, located: Located) -> set[str]:
-    """Return the ids under which the request may have been accepted: by the files' digest, or by the hub id if they were downloaded since."""
-    keys = {request.key(located.digest())}
-    if located.hub is not None:
-        keys.add(request.key(replace(located, folder=None).digest()))
-    return keys
 
 
 def _log_start(job: Job) -> None:

@@ -149,16 +149,16 @@ class StudyJobs:
 
     def _locate(self, request: StudyRequest, rows: Chunk, content: str) -> list[Located]:
         """Locate the models of a chunk. Raises CorruptModel if their files changed since the study was accepted."""
-        found = [self._catalog.locate(one.model) for one in request.variants]
+        found = [self._catalog.locate(variant.model) for variant in request.variants]
         for located in found:
             self._catalog.check(located)
-        digests = product(*(_digests(located) for located in found))
+        digests = product(*map(accepted_digests, found))
         here = all(located.folder is not None for located in found)
         if here and content not in {request.chunk_key(several, rows.digest) for several in digests}:
             raise CorruptModel("The model's files changed after the study was accepted. Send it again.")
         return found
 
 
-def _digests(located: Located) -> set[str]:
-    """Return the digests under which a study of the model may have been accepted: of its files, or of its hub id before the download."""
+def accepted_digests(located: Located) -> set[str]:
+    """Return the digests under which a request for the model may have been accepted: of its files, or of its hub id before the download."""
     return {located.digest(), *([replace(located, folder=None).digest()] if located.hub else [])}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InvalidDataset, InvalidRequest
@@ -47,20 +46,12 @@ KINDS, LABEL_CHARACTERS = 20, 30
 Values = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnChoice:
-    """The column of each role, the reason for each, and whether any was guessed."""
-
-    columns: dict[Role, str] = field(default_factory=dict)
-    reasons: dict[Role, str] = field(default_factory=dict)
-    guessed: bool = False
-
-
 def choose(
     columns: Sequence[str], sample: Sequence[Values], wanted: Mapping[Role, str], fixed: Mapping[Role, str]
-) -> ColumnChoice:
-    """Assign columns to roles. The caller chose `wanted`, the format determines `fixed`, and `sample` holds the first records.
+) -> tuple[dict[Role, str], dict[Role, str], bool]:
+    """Return the column of each role, the reason for each, and whether any was guessed.
 
+    The caller chose `wanted`, the format determines `fixed`, and `sample` holds the first records.
     If the caller names the text, no second text is guessed. Raises InvalidRequest for an unknown column, InvalidDataset if no column holds text.
     """
     found, reasons = _check_wanted(columns, wanted)
@@ -73,8 +64,7 @@ def choose(
             found[role], reasons[role] = column, why
     if not {"text", "words"} & set(found):
         raise InvalidDataset("No column holds text. Choose the column of the text with columns.", pointer="/columns")
-    guessed = bool(set(found) - set(wanted) - set(fixed))
-    return ColumnChoice({role: found[role] for role in ROLES if role in found}, reasons, guessed)
+    return {role: found[role] for role in ROLES if role in found}, reasons, bool(set(found) - set(wanted) - set(fixed))
 
 
 def check_roles(wanted: Mapping[str, str]) -> dict[Role, str]:
@@ -110,7 +100,7 @@ def _guesses(columns: Sequence[str], sample: Sequence[Values], *, has_text: bool
     if has_text:
         return {role: guess for role, guess in found.items() if role not in ("text", "words")}
     found |= _pair(named, texts)
-    labels = {found[role][0] for role in ("label",) if role in found}
+    labels = {found["label"][0]} if "label" in found else set()
     if "text" not in found and "words" not in found and texts - labels:
         longest = max((name for name in columns if name in texts - labels), key=lambda name: _length(sample, name))
         found["text"] = longest, "it has the longest texts"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ...errors import InvalidDataset, InvalidText
@@ -15,6 +16,7 @@ from .table import DataTable, Span, TableRecord
 # The limits of AnalysisRequest.
 TAG_CHARACTERS = 100
 LABEL_CHARACTERS = 200
+UNSPACED = re.compile(r"\S+")
 
 
 class _UnusableRecord(ValueError):
@@ -84,9 +86,7 @@ def _text(values: Mapping[Role, Any], spans: Sequence[Span] | None) -> tuple[Any
     words = values["words"]
     if not isinstance(words, list) or not all(isinstance(word, str) and word.strip() for word in words):
         raise _UnusableRecord("The words are not a list of words.")
-    ends = [0]
-    for word in words:
-        ends.append(ends[-1] + len(word) + 1)
+    ends = accumulate((len(word) + 1 for word in words), initial=0)
     return " ".join(words), [(start, end - 1) for start, end in pairwise(ends)]
 
 
@@ -123,22 +123,19 @@ def _tags(tags: Any, text: str, spans: Sequence[Span] | None) -> tuple[str, ...]
     if not isinstance(tags, list):
         raise _UnusableRecord(f"The tags are {_kind(tags)}, not a list with one tag per word.")
     words = find_words(text)
-    tagged = spans if spans is not None else words if len(words) == len(tags) else _between_spaces(text)
+    tagged = (
+        spans
+        if spans is not None
+        else words
+        if len(words) == len(tags)
+        else [word.span() for word in UNSPACED.finditer(text)]
+    )
     if len(tagged) != len(tags):
         raise _UnusableRecord(f"There are {len(tags)} tags for {len(tagged)} words.")
     starts = [start for start, _ in tagged]
     texts = [_tag(tag, TAG_CHARACTERS) for tag in tags]
     # The last tagged word that begins at or before each word; empty words share the start of the next one and precede it.
     return tuple(texts[max(bisect_right(starts, start) - 1, 0)] for start, _ in words)
-
-
-def _between_spaces(text: str) -> list[Span]:
-    spans, end = list[Span](), 0
-    for word in text.split():
-        start = text.index(word, end)
-        end = start + len(word)
-        spans.append((start, end))
-    return spans
 
 
 def _tag(value: Any, longest: int) -> str:

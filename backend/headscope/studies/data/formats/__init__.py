@@ -48,8 +48,8 @@ def read(
         raise InvalidDataset(
             f"None of the first rows can be used. Row {sample[0].number}: {sample[0].problem}", pointer="/dataset"
         )
-    choice = roles.choose(table.columns, usable, wanted, table.fixed)
-    found = Dataset(name, kind.name, table.encoding, table.columns, choice.columns, (), choice.reasons, choice.guessed)
+    chosen, reasons, guessed = roles.choose(table.columns, usable, wanted, table.fixed)
+    found = Dataset(name, kind.name, table.encoding, table.columns, chosen, (), reasons, guessed)
     found.rows = RowReader(found, table, bad_rows, text_bytes)
     return found
 

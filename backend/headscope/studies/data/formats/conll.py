@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 
 from ..dataset import Role
@@ -23,16 +23,9 @@ PART_OF_SPEECH = re.compile(r"[A-Z]+[$A-Z0-9_|]*|-[A-Z]+-|\W+")
 
 def sentences(path: Path) -> Iterator[list[TextLine]]:
     """Yield the lines of each sentence, up to one line beyond the limit."""
-    sentence: list[TextLine] = []
-    for line in lines(path):
-        if line.problem or line.text.strip():
-            if len(sentence) <= MAX_WORDS:
-                sentence.append(line)
-        elif sentence:
-            yield sentence
-            sentence = []
-    if sentence:
-        yield sentence
+    for filled, sentence in groupby(lines(path), lambda line: bool(line.problem or line.text.strip())):
+        if filled:
+            yield list(islice(sentence, MAX_WORDS + 1))
 
 
 def problem_of(sentence: list[TextLine]) -> str | None:
@@ -48,18 +41,15 @@ def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
     columns = check_columns([f"column {place}" for place in range(1, width + 1)])
 
     def records(_: Collection[str]) -> Iterator[TableRecord]:
-        for sentence in _texts(path):
-            yield _record(sentence, columns)
+        return (_record(sentence, columns) for sentence in _texts(path))
 
     return DataTable(columns, records, encoding(path), _roles(columns, islice(records(()), SAMPLE_RECORDS)))
 
 
 def _texts(path: Path) -> Iterator[list[TextLine]]:
     """Yield sentences without the lines that mark the beginning of a document."""
-    for sentence in sentences(path):
-        kept = [line for line in sentence if not line.text.startswith(DOCUMENT)]
-        if kept:
-            yield kept
+    kept = ([line for line in sentence if not line.text.startswith(DOCUMENT)] for sentence in sentences(path))
+    return filter(None, kept)
 
 
 def _cells(text: str) -> list[str]:

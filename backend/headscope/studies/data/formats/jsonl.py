@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from ....errors import InvalidDataset
 from ..dataset import Role
 from ..table import SAMPLE_RECORDS, DataTable, Format, TableRecord, check_columns
-from .lines import TextLine, encoding, lines
+from .lines import TextLine, encoding, filled_lines, lines
 
 NOT_JSON = "The line is not valid JSON."
 NO_OBJECT = "The line is not a JSON object."
@@ -28,11 +28,7 @@ def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
     names = dict.fromkeys(name for record in sample for name in record.values)
     if not names and _is_one_document(path):
         raise InvalidDataset("The file is one JSON document. Save it as JSON Lines: one object per line.")
-
-    def records(_: Collection[str]) -> Iterator[TableRecord]:
-        return _records(path)
-
-    return DataTable(check_columns(names), records, encoding(path))
+    return DataTable(check_columns(names), lambda _: _records(path), encoding(path))
 
 
 def _is_one_document(path: Path) -> bool:
@@ -41,9 +37,7 @@ def _is_one_document(path: Path) -> bool:
 
 
 def _records(path: Path) -> Iterator[TableRecord]:
-    for line in lines(path):
-        if line.problem or line.text.strip():
-            yield _record(line)
+    return map(_record, filled_lines(path))
 
 
 def _record(line: TextLine) -> TableRecord:

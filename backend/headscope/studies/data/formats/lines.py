@@ -62,6 +62,11 @@ def lines(path: Path) -> Iterator[TextLine]:
         yield _line(number, bytes(partial), long=long)
 
 
+def filled_lines(path: Path) -> Iterator[TextLine]:
+    """Yield the lines that are not blank, and those that cannot be used."""
+    return (line for line in lines(path) if line.problem or line.text.strip())
+
+
 def _byte_order_mark(path: Path) -> tuple[bytes, str, str]:
     with path.open("rb") as file:
         start = file.read(4)

@@ -14,7 +14,7 @@ from ....errors import InvalidDataset
 from ..columns import KNOWN
 from ..dataset import Role
 from ..table import SAMPLE_RECORDS, DataTable, Format, TableRecord, check_columns
-from .lines import LINE_BYTES, TextLine, encoding, lines
+from .lines import LINE_BYTES, TextLine, encoding, filled_lines, lines
 
 UNNAMED = re.compile(r"column [1-9]\d{0,3}")
 NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?")
@@ -39,9 +39,7 @@ RecordReader = Callable[[Path], Iterator[CellRecord]]
 
 
 def _tabs(path: Path) -> Iterator[CellRecord]:
-    for line in lines(path):
-        if line.problem or line.text.strip():
-            yield CellRecord(line.number, line.text.split("\t"), line.problem)
+    return (CellRecord(line.number, line.text.split("\t"), line.problem) for line in filled_lines(path))
 
 
 def _commas(path: Path) -> Iterator[CellRecord]:
@@ -105,14 +103,11 @@ def _table(path: Path, wanted: Mapping[Role, str], rows: RecordReader) -> DataTa
         raise InvalidDataset(f"The first line cannot be read, so the columns are unknown. {first[0].problem}")
     usable = [row.cells for row in first if not row.problem]
     headed = bool(usable) and _has_heading(usable, wanted)
-    width = len(usable[0]) if usable else 0
-    numbered = (f"column {place}" for place in range(1, width + 1))
-    names = [name.strip() for name in usable[0]] if headed else list(numbered)
+    names = [cell.strip() if headed else "" for cell in usable[0]] if usable else []
     columns = check_columns([name or f"column {place}" for place, name in enumerate(names, 1)])
 
     def records(_: Collection[str]) -> Iterator[TableRecord]:
-        for row in islice(rows(path), 1 if headed else 0, None):
-            yield _record(row, columns)
+        return (_record(row, columns) for row in islice(rows(path), 1 if headed else 0, None))
 
     return DataTable(columns, records, encoding(path))
 

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from ..dataset import Role
 from ..table import DataTable, Format, TableRecord
-from .lines import encoding, lines
+from .lines import encoding, filled_lines
 
 
 def _open(path: Path, wanted: Mapping[Role, str]) -> DataTable:
     def records(_: Collection[str]) -> Iterator[TableRecord]:
-        for line in lines(path):
-            if line.problem or line.text.strip():
-                yield TableRecord(line.number, {"text": line.text}, line.problem)
+        return (TableRecord(line.number, {"text": line.text}, line.problem) for line in filled_lines(path))
 
     return DataTable(("text",), records, encoding(path), {"text": "text"})
 
