@@ -39,7 +39,8 @@ def draw(data: FigureData, params: EntropyFigureParams, palette: Palette) -> Dra
     converted = convert(nats, params.unit, data.arrays["keys"][:, None, :])
     layers, heads = list(data.document["layers"]), list(data.document["heads"])
     of, names, about = group_by(layers, heads, params.layer)
-    groups = converted if params.layer is None else converted[index_of_layer(layers, params.layer)]  # [groups, ...]
+    chosen = converted if params.layer is None else converted[index_of_layer(layers, params.layer)]  # [groups, ...]
+    groups = [group[np.isfinite(group)] for group in chosen]
     violins = [_violin(group, f"{of} {name}", each) for group, name, each in zip(groups, names, about, strict=True)]
     title = TITLES[params.unit]
     what = f"Median {title}" if params.layer is None else f"Median {title} in layer {params.layer}"
@@ -56,25 +57,18 @@ def draw(data: FigureData, params: EntropyFigureParams, palette: Palette) -> Dra
     )
 
 
-def _defined(group: Array) -> Array:
-    flat: Array = group[np.isfinite(group)]
-    return flat
-
-
 def _violin(group: Array, label: str, about: list[int | None]) -> Violin | None:
-    defined = _defined(group)
-    if defined.size == 0:
+    if group.size == 0:
         return None
-    low, middle, high = np.quantile(defined, [0.25, 0.5, 0.75])
-    return Violin(*density(defined), low, middle, high, label.capitalize(), about)
+    low, middle, high = np.quantile(group, [0.25, 0.5, 0.75])
+    return Violin(*density(group), low, middle, high, label.capitalize(), about)
 
 
 def _quantiles(group: Array) -> list[int | float | None]:
     """Return number of queries, five quantiles and mean of a group."""
-    defined = _defined(group)
-    if defined.size == 0:
+    if group.size == 0:
         return [0, *[None] * 6]
-    return [defined.size, *to_json([*np.quantile(defined, [0, 0.25, 0.5, 0.75, 1]), defined.mean()], 7)]
+    return [group.size, *to_json([*np.quantile(group, [0, 0.25, 0.5, 0.75, 1]), group.mean()], 7)]
 
 
 ENTROPY = Figure(

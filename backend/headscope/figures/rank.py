@@ -11,7 +11,7 @@ from pydantic import Field
 from ..core.arrays import Array
 from ..studies.results.means import pick_column
 from .figure import Drawing, Figure, FigureData, LensParams, values
-from .theme import Palette, describe_values, layout, positions, rows_by_head, to_json, value_axis
+from .theme import Palette, describe_values, head_dots, layout, positions, rows_by_head, to_json, value_axis
 
 NAME = "rank"
 # Width of the heads of a layer, in units of the distance between layers.
@@ -32,14 +32,8 @@ def draw(data: FigureData, params: RankFigureParams, palette: Palette) -> Drawin
     """Draw a dot per head, by number from left to right within its layer, and a line at the median of the layer."""
     ranks = pick_column(NAME, params.kind)(values(data, NAME, params.lens))  # [L, H]
     layers, heads = list(data.document["layers"]), list(data.document["heads"])
-    offsets = np.linspace(-SPREAD / 2, SPREAD / 2, ranks.shape[1]) if ranks.shape[1] > 1 else np.zeros(1)
-    places = np.arange(len(layers))[:, None] + offsets  # [L, H]
     middles = _medians(ranks)
-    dots = {
-        "type": "scatter",
-        "x": to_json(places),
-        "y": to_json(ranks),
-        "mode": "markers",
+    dots = head_dots(ranks, layers, heads, SPREAD) | {
         "marker": {
             "size": 6 if ranks.size <= MANY else 4,
             "color": palette.tint(palette.more, 0.8),
@@ -63,8 +57,7 @@ def draw(data: FigureData, params: RankFigureParams, palette: Palette) -> Drawin
 
 def _medians(ranks: Array) -> Array:
     """Return the median of the defined values in each row; NaN where there are none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # rows without any value
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # rows without any value
         medians: Array = np.nanmedian(ranks, axis=1)
     return medians
 

@@ -62,14 +62,7 @@ def _hex(rgb: Any) -> str:
 
 
 # A legend above the plot, aligned left.
-ABOVE = {
-    "orientation": "h",
-    "traceorder": "normal",
-    "x": 0,
-    "y": 1.02,
-    "xanchor": "left",
-    "yanchor": "bottom",
-}
+ABOVE = {"orientation": "h", "traceorder": "normal", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"}
 
 
 def layout(
@@ -167,6 +160,13 @@ def rows_by_head(layers: Sequence[Any], heads: Sequence[Any], *arrays: Any, digi
         for i, layer in enumerate(layers)
         for j, head in enumerate(heads)
     ]
+
+
+def head_dots(values: Any, layers: Sequence[int], heads: Sequence[int], spread: float) -> dict[str, Any]:
+    """Draw a dot per head at its value, [L, H], by number from left to right within a width of `spread` around its layer."""
+    offsets = np.linspace(-spread / 2, spread / 2, len(heads)) if len(heads) > 1 else np.zeros(1)
+    places = np.arange(len(layers))[:, None] + offsets  # [L, H]
+    return {"type": "scatter", "x": to_json(places), "y": to_json(values), "mode": "markers"}
 
 
 def format_number(number: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ CELLS, POINTS = 512, 65
 
 @dataclass(frozen=True)
 class Violin:
-    """One violin: density on a grid; `low`, `middle` and `high` are drawn as a bar with a dot. `about` is its customdata."""
+    """One violin: density on a grid; `low`, `middle` and `high` are drawn as a bar with a dot. `about` is its customdata, [layer, head]."""
 
     grid: Array
     density: Array
@@ -27,7 +27,7 @@ class Violin:
     middle: float
     high: float
     label: str
-    about: list[int | None] = field(default_factory=list)
+    about: list[int | None]
 
 
 def density(values: Array) -> tuple[Array, Array]:
@@ -92,15 +92,13 @@ def draw_violins(several: Sequence[Violin | None], palette: Palette, says: str) 
     x: list[float | None] = []
     y: list[float | None] = []
     bars: tuple[list[float | None], list[float | None]] = ([], [])
-    for place, violin in enumerate(several):
-        if violin is None:
-            continue
+    drawn = [(place, violin) for place, violin in enumerate(several) if violin is not None]
+    for place, violin in drawn:
         half = HALF * violin.density / (violin.density.max() or 1.0)
         x += [*to_json(np.concatenate([place - half, (place + half)[::-1]])), None]
         y += [*to_json(np.concatenate([violin.grid, violin.grid[::-1]])), None]
         bars[0].extend([place, place, None])
         bars[1].extend([*to_json([violin.low, violin.high]), None])
-    drawn = [(place, violin) for place, violin in enumerate(several) if violin is not None]
     outline: dict[str, Any] = {
         "type": "scatter",
         "x": x,
@@ -119,9 +117,6 @@ def draw_violins(several: Sequence[Violin | None], palette: Palette, says: str) 
         "mode": "markers",
         "marker": {"size": 7, "color": palette.paper, "line": {"color": palette.ink, "width": 1.5}},
         "customdata": [[*violin.about, violin.label, *to_json([violin.low, violin.high], 3)] for _, violin in drawn],
+        "hovertemplate": f"%{{customdata[2]}}<br>median %{{y:.3g}}<br>{says} %{{customdata[3]}} to %{{customdata[4]}}<extra></extra>",
     }
-    at = len(drawn[0][1].about) if drawn else 0
-    shown = (
-        f"%{{customdata[{at}]}}<br>median %{{y:.3g}}<br>{says} %{{customdata[{at + 1}]}} to %{{customdata[{at + 2}]}}"
-    )
-    return [outline, bar, dots | {"hovertemplate": f"{shown}<extra></extra>"}]
+    return [outline, bar, dots]

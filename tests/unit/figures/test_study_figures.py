@@ -32,8 +32,8 @@ TAGGED = [
     ("Shell told Ann .", "PROPN VERB PROPN PUNCT", "I-ORG O I-PER O"),
 ]  # fmt: skip
 ROWS = [{"text": text, "pos": pos.split(), "labels": labels.split()} for text, pos, labels in TAGGED]
-NEEDED = sorted({measure for figure in STUDY_FIGURES.values() for measure in figure.measures})
-READ = sorted({lens for figure in STUDY_FIGURES.values() for lens in figure.lenses})
+NEEDED = sorted({measure for name in STUDY_FIGURES for measure in FIGURE_NEEDS[name].measures})
+READ = sorted({lens for name in STUDY_FIGURES for lens in FIGURE_NEEDS[name].lenses})
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +250,7 @@ def test_no_axis_title_is_above_a_panel(study: Any, name: str) -> None:
             assert not (stacked and across["title"].get("text"))
 
 
-@pytest.mark.parametrize("name", [name for name, figure in STUDY_FIGURES.items() if "against" not in figure.asks])
+@pytest.mark.parametrize("name", [name for name, needs in FIGURE_NEEDS.items() if "against" not in needs.asks])
 def test_every_variant_is_drawn_or_the_one_is_named(study: Any, name: str) -> None:
     drawn = STUDY_FIGURES[name].build(study, STUDY_FIGURES[name].params())
     told = json.dumps([drawn.traces, drawn.layout], default=str)
@@ -327,7 +327,7 @@ def test_what_is_refused(minilm: headscope.Model) -> None:
 
 def test_one_input_has_no_interval_and_is_drawn(minilm: headscope.Model) -> None:
     """Nothing to resample from: the marks are there, without an interval or with one of no width."""
-    figures = [name for name, figure in STUDY_FIGURES.items() if not set(figure.asks) & {"against", "labels"}]
+    figures = [name for name, needs in FIGURE_NEEDS.items() if not set(needs.asks) & {"against", "labels"}]
     single = headscope.study(minilm, ["[UNK]"], figures=figures)
     for name in figures:
         assert isinstance(single.figure(name), go.Figure)

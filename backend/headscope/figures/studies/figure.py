@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, Field
 
 from ...core.declarations import Declaration, Params
 from ...lenses import LENSES
-from ...studies.figure_needs import FIGURE_NEEDS, Requirement
+from ...studies.figure_needs import FIGURE_NEEDS
 from ...studies.results.summary import StudySummary
-from ..figure import Drawing
+from ..figure import Drawing, LensParams
 from ..theme import PALETTES, Palette, Theme
 
 # The second line of a tooltip, if the interval is the third and fourth entry of customdata.
@@ -40,10 +40,8 @@ class EitherVariantParams(Params):
     )
 
 
-class MapParams(VariantParams):
+class MapParams(LensParams, VariantParams):
     """Which variant, and the lens of the measure."""
-
-    lens: str = Field(default="weights", max_length=100, description="The lens whose maps were measured.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,21 +53,6 @@ class StudyFigure(Declaration):
 
     draw: Callable[[StudySummary, Any, Palette], Drawing]
     of_one: bool = False
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        """The measures that are computed for it."""
-        return FIGURE_NEEDS[self.name].measures
-
-    @property
-    def lenses(self) -> tuple[str, ...]:
-        """The lenses that are read for it."""
-        return FIGURE_NEEDS[self.name].lenses
-
-    @property
-    def asks(self) -> tuple[Requirement, ...]:
-        """What else the study must have."""
-        return FIGURE_NEEDS[self.name].asks
 
     def build(self, study: StudySummary, params: BaseModel, theme: Theme = "light") -> Drawing:
         """Draw the figure in a theme. Raises what `draw` raises."""
@@ -83,12 +66,7 @@ class StudyFigure(Declaration):
         )
 
     def describe(self) -> dict[str, Any]:
-        return {
-            **Declaration.describe(self),
-            "measures": list(self.measures),
-            "lenses": list(self.lenses),
-            "asks": list(self.asks),
-        }
+        return {**Declaration.describe(self), **asdict(FIGURE_NEEDS[self.name])}
 
 
 def _add_corner_name(layout: dict[str, Any], name: str, palette: Palette) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ...core.csv_text import Cell
-from ...studies.results.means import mean_over, means, pick_column
+from ...studies.results.means import mean_over, pick_column
 from ...studies.results.summary import Means, StudySummary
 from ..figure import Drawing
-from ..theme import ABOVE, Palette, describe_values, positions, rows_by_head, to_json, value_axis
+from ..theme import ABOVE, Palette, describe_values, head_dots, positions, rows_by_head, value_axis
 from .figure import CLS, INTERVAL_TIP, SEP, EitherVariantParams, StudyFigure, variant_names
 from .lines import bands_first, draw_line
 from .panels import Panel, arrange_panels
@@ -31,9 +31,9 @@ def draw_head_entropy(study: StudySummary, params: EitherVariantParams, palette:
             continue
         variant = study.variants[number]
         layers, heads = variant["layers"], variant["heads"]
-        entropy = means(study, "entropy", "weights", number)  # [L, H]
+        entropy = study.stat("entropy", "weights", number).means  # [L, H]
         special = {
-            token: means(study, "special_tokens", "weights", number).map(pick_column("special_tokens", column))
+            token: study.stat("special_tokens", "weights", number).means.map(pick_column("special_tokens", column))
             for token, column in SPECIAL.items()
         }
         special = {token: each for token, each in special.items() if np.isfinite(each.mean).any()}
@@ -71,13 +71,8 @@ def _dots_panel(
 
 def _draw_dots(found: Means, layers: Sequence[int], heads: Sequence[int], colour: str, what: str) -> dict[str, Any]:
     """Draw a dot per head, [L, H], by number from left to right within its layer."""
-    offsets = np.linspace(-SPREAD / 2, SPREAD / 2, len(heads)) if len(heads) > 1 else np.zeros(1)
-    return {
-        "type": "scatter",
-        "mode": "markers",
+    return head_dots(found.mean, layers, heads, SPREAD) | {
         "showlegend": False,
-        "x": to_json(np.arange(len(layers))[:, None] + offsets),
-        "y": to_json(found.mean),
         "marker": {"size": 5, "color": colour, "line": {"width": 0}},
         "customdata": rows_by_head(layers, heads, *found.interval(), digits=3),
         "hovertemplate": f"Head %{{customdata[0]}}.%{{customdata[1]}}<br>{what} %{{y:.3g}}{INTERVAL_TIP}<extra></extra>",

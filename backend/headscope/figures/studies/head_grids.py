@@ -14,8 +14,8 @@ from ...core.declarations import Params
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS
-from ...studies.results.means import METRICS, means, metric, pick_column
-from ...studies.results.summary import Means, StudySummary
+from ...studies.results.means import METRICS, metric, pick_column
+from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..theme import Palette, format_number, layout, rows_by_head
 from .figure import CLS, SEP, StudyFigure, VariantParams, comparable_lenses, variant_names
@@ -30,20 +30,18 @@ def draw_special_maps(study: StudySummary, params: VariantParams, palette: Palet
     variant, lenses = study.variant(params.variant), comparable_lenses(study.lenses_of("special_tokens"))
     layers, heads = variant["layers"], variant["heads"]
     found = {
-        (kind, lens): means(study, "special_tokens", lens, params.variant).map(pick_column("special_tokens", kind))
+        (kind, lens): study.stat("special_tokens", lens, params.variant).means.map(pick_column("special_tokens", kind))
         for kind in TOKENS
         for lens in lenses
     }  # [L, H] each
     panels, rows, words = list[Panel](), list[list[Cell]](), list[str]()
     for (kind, lens), each in found.items():
-        title, interval = TOKENS[kind], each.interval()
-        bounds = color_range(*(found[other, lens].mean for other in TOKENS))
-        what = f"mean attention to {title}"
-        cells = head_grid(palette, each.mean, layers, heads, what=what, bounds=bounds, interval=interval)
+        title, bounds = TOKENS[kind], color_range(*(found[other, lens].mean for other in TOKENS))
+        cells = head_grid(palette, each, layers, heads, what=f"mean attention to {title}", bounds=bounds)
         across = head_columns(palette, heads, "head" if kind == "separator" else "")
         down = layer_rows(palette, layers, "layer" if lens == lenses[0] else "")
         panels.append(Panel(f"{title}, {LENSES[lens].title}", [cells], across, down, has_color_bar=True))
-        rows += [[kind, lens, *row] for row in rows_by_head(layers, heads, each.mean, *interval)]
+        rows += [[kind, lens, *row] for row in rows_by_head(layers, heads, each.mean, *each.interval())]
         known = np.isfinite(each.mean).any()
         shown = format_number(float(np.nanmean(each.mean))) if known else "not present"
         words.append(f"{title} by {LENSES[lens].title}: {shown}")
@@ -76,15 +74,17 @@ class TuningParams(Params):
 
 
 def draw_tuning(study: StudySummary, params: TuningParams, palette: Palette) -> Drawing:
-    """Draw a cell per head, darker the more its maps differ."""
-    found, described, comparison = _compare(study, params), study.variants[0], COMPARISONS[params.comparison]
-    layers, heads, name = described["layers"], described["heads"], comparison.title.lower()
-    is_similarity = params.comparison == "cosine"
+    """Draw a cell per head, darker the more its maps differ. Raises NotReady for a study of one variant, Unsupported for a lens that was not compared."""
+    if len(study.variants) < 2:
+        raise NotReady("This figure compares two variants. Run the study again with a second variant (against).")
+    found, comparison = study.pair(params.comparison, params.lens).means, COMPARISONS[params.comparison]  # [L, H]
+    layers, heads, name = study.layers, study.heads, comparison.title.lower()
     defined = found.mean[np.isfinite(found.mean)]
-    low, high = (float(defined.min(initial=1.0)), 1.0) if is_similarity else (0.0, float(defined.max(initial=1e-6)))
-    bounds, interval = (min(low, high - 1e-6), high), found.interval()
-    cells = head_grid(palette, found.mean, layers, heads, what=name, bounds=bounds, interval=interval)
-    if is_similarity:
+    low, high = (
+        (float(defined.min(initial=1.0)), 1.0) if comparison.similar else (0.0, float(defined.max(initial=1e-6)))
+    )
+    cells = head_grid(palette, found, layers, heads, what=name, bounds=(min(low, high - 1e-6), high))
+    if comparison.similar:
         colours = [palette.paper, palette.more, palette.more_end]
         cells["colorscale"] = [[at / 2, colour] for at, colour in enumerate(reversed(colours))]
     cells |= {"showscale": True, "colorbar": color_bar(palette, name)}
@@ -94,15 +94,8 @@ def draw_tuning(study: StudySummary, params: TuningParams, palette: Palette) -> 
         layout(palette, head_columns(palette, heads), layer_rows(palette, layers)),
         f"{comparison.title} of the maps of {' and '.join(variant_names(study))}, mean over heads by layer: {by_layer}.",
         ("layer", "head", params.comparison, "low", "high"),
-        rows_by_head(layers, heads, found.mean, *interval),
+        rows_by_head(layers, heads, found.mean, *found.interval()),
     )
-
-
-def _compare(study: StudySummary, params: TuningParams) -> Means:
-    """Return the means of a comparison, [L, H]. Raises NotReady for a study of one variant, Unsupported for a lens that was not compared."""
-    if len(study.variants) < 2:
-        raise NotReady("This figure compares two variants. Run the study again with a second variant (against).")
-    return study.pair(params.comparison, params.lens).means
 
 
 TUNING = StudyFigure(
@@ -125,10 +118,13 @@ def draw_head_metrics(study: StudySummary, params: VariantParams, palette: Palet
     layers, heads = variant["layers"], variant["heads"]
     found = {name: metric(study, name, params.variant) for name in METRICS}
     present = [name for name, each in found.items() if np.isfinite(each.mean).any()]
-    panels = [
-        _metric_panel(palette, METRICS[name][0], found[name], layers, heads, place)
-        for place, name in enumerate(present)
-    ]
+    panels = list[Panel]()
+    for place, name in enumerate(present):
+        title, each = METRICS[name][0], found[name]
+        cells = head_grid(palette, each, layers, heads, what=title.lower(), bounds=color_range(each.mean))
+        across = head_columns(palette, heads, "head" if place >= 2 else "", 6)
+        down = layer_rows(palette, layers, "" if place % 3 else "layer")
+        panels.append(Panel(title, [cells], across, down, has_color_bar=True))
     traces, arranged = arrange_panels(palette, panels, 3)
     words = [
         f"{title}: {_describe_largest(found[name].mean, layers, heads)}" for name, (title, _, _) in METRICS.items()
@@ -141,15 +137,6 @@ def draw_head_metrics(study: StudySummary, params: VariantParams, palette: Palet
         ("layer", "head", *(f"{name}{part}" for name in METRICS for part in ("", "_low", "_high"))),
         rows_by_head(layers, heads, *columns),
     )
-
-
-def _metric_panel(
-    palette: Palette, title: str, found: Means, layers: Sequence[int], heads: Sequence[int], place: int
-) -> Panel:
-    bounds, interval = color_range(found.mean), found.interval()
-    cells = head_grid(palette, found.mean, layers, heads, what=title.lower(), bounds=bounds, interval=interval)
-    across = head_columns(palette, heads, "head" if place >= 2 else "", 6)
-    return Panel(title, [cells], across, layer_rows(palette, layers, "" if place % 3 else "layer"), has_color_bar=True)
 
 
 def _describe_largest(values: Array, layers: Sequence[int], heads: Sequence[int]) -> str:

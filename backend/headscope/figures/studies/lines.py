@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.csv_text import Cell
 from ...core.declarations import NoParams
-from ...studies.results.means import mean_over, means, pick_column
+from ...studies.results.means import mean_over, pick_column
 from ...studies.results.summary import Means, StudySummary
 from ..figure import Drawing
 from ..theme import ABOVE, Palette, describe_values, layout, log_axis, positions, to_json, value_axis
@@ -55,10 +55,6 @@ def bands_first(traces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(traces, key=lambda trace: "fill" not in trace)
 
 
-def _variant_colours(palette: Palette) -> list[str]:
-    return [palette.more, palette.less]
-
-
 def _rows_by_layer(name: str, layers: Sequence[int], found: Means) -> list[list[Cell]]:
     """Return rows of a table: name, layer, mean and interval."""
     low, high = found.interval()
@@ -68,10 +64,10 @@ def _rows_by_layer(name: str, layers: Sequence[int], found: Means) -> list[list[
 def draw_residual_ratio(study: StudySummary, params: NoParams, palette: Palette) -> Drawing:
     """Draw a line per variant on a logarithmic axis, where rank collapse is a straight fall."""
     traces, rows, words = list[dict[str, Any]](), list[list[Cell]](), list[str]()
-    found = [means(study, "residual_ratio", "weights", number) for number in range(len(study.variants))]
+    found = [study.stat("residual_ratio", "weights", number).means for number in range(len(study.variants))]
     for number, (name, each) in enumerate(zip(variant_names(study), found, strict=True)):
         layers = study.variants[number]["layers"]
-        traces += draw_line(name, each, layers, _variant_colours(palette)[number], palette, "residual ratio")
+        traces += draw_line(name, each, layers, (palette.more, palette.less)[number], palette, "residual ratio")
         rows += _rows_by_layer(name, layers, each)
         words.append(describe_values(f"Residual ratio of {name} after each layer", layers, each.mean.tolist(), "layer"))
     plotted = np.concatenate([part for each in found for part in (each.mean, *each.interval())])
@@ -107,9 +103,9 @@ def draw_mixing_ratio(study: StudySummary, params: NoParams, palette: Palette) -
     traces, rows, words = list[dict[str, Any]](), list[list[Cell]](), list[str]()
     for number, name in enumerate(variant_names(study)):
         stat = study.stat("mixing_ratio", "norm-residual", number)
-        found = means(study, "mixing_ratio", "norm-residual", number)  # [L]
+        found = study.stat("mixing_ratio", "norm-residual", number).means  # [L]
         layers = study.variants[number]["layers"]
-        traces += draw_line(name, found, layers, _variant_colours(palette)[number], palette, "mixing ratio")
+        traces += draw_line(name, found, layers, (palette.more, palette.less)[number], palette, "mixing ratio")
         by_layer = zip(_rows_by_layer(name, layers, found), stat.low, stat.high, strict=True)
         rows += [[*row, *to_json(ends, 10)] for row, *ends in by_layer]
         whole = found.map(lambda each: mean_over(each, -1))
@@ -148,7 +144,7 @@ PARTS = {"attention": "attention α", "norm": "norm ‖α f(x)‖", "vector": "v
 
 def draw_norms(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
     """Draw three panels (weight, norm of the weighted vector, norm of the vector) with a line per class of tokens."""
-    found = means(study, "token_norms", "norm", params.variant)  # [L, H, C]
+    found = study.stat("token_norms", "norm", params.variant).means  # [L, H, C]
     layers = study.variant(params.variant)["layers"]
     shades = dict(zip(CLASSES, (palette.more_end, palette.more, palette.less, palette.muted), strict=True))
     panels, rows = list[Panel](), list[list[Cell]]()

@@ -17,7 +17,7 @@ from ...studies.results.summary import StudySummary
 from ..figure import Drawing
 from ..theme import Palette, format_number, rows_by_head, to_json
 from .figure import MapParams, StudyFigure, VariantParams, comparable_lenses, variant_names
-from .panels import Panel, arrange_panels, color_range, color_scale, head_columns, layer_rows, sequential_scale
+from .panels import Panel, arrange_panels, color_range, color_scale, head_columns, layer_rows, name_axis
 
 NAME = "patterns"
 # Cells per side that a map is pooled to in a grid, and cells of space around it.
@@ -124,22 +124,12 @@ def _draw_map(palette: Palette, values: Array, names: list[str], layer: int, hea
 
 def _token_axis(names: list[str], title: str, *, down: bool = False) -> dict[str, Any]:
     """Return an axis of tokens, thinned out to MAX_TOKEN_LABELS."""
-    step = -(-len(names) // MAX_TOKEN_LABELS)
-    places = list(range(0, len(names), step))
-    ends = [len(names) - 0.5, -0.5] if down else [-0.5, len(names) - 0.5]
-    found = {"tickvals": places, "ticktext": [names[place] for place in places], "range": ends, "tickfont": {"size": 9}}
+    found = name_axis(names, title, down=down, step=-(-len(names) // MAX_TOKEN_LABELS)) | {"tickfont": {"size": 9}}
     if not down:
         found["tickangle"] = -90
     elif not title:
         found["showticklabels"] = False
-    return {
-        **found,
-        "title": {"text": title},
-        "showgrid": False,
-        "zeroline": False,
-        "automargin": True,
-        "fixedrange": True,
-    }
+    return found
 
 
 LENS_PAIR = StudyFigure(
@@ -210,7 +200,7 @@ def _draw_grid(palette: Palette, tiles: Array) -> dict[str, Any]:
         "dy": 1 / size,
         "zmin": 0,
         "zmax": 1,
-        "colorscale": sequential_scale(palette),
+        "colorscale": color_scale(palette, 0),
         "showscale": False,
         "hoverinfo": "skip",
     }
@@ -239,15 +229,8 @@ def _frames(names: Array, end: str, palette: Palette) -> list[dict[str, Any]]:
     """Return a veil over vertical heads, and a frame around diagonal ones."""
     frames = []
     for i, j in np.ndindex(names.shape):
-        box = {
-            "type": "rect",
-            "xref": f"x{end}",
-            "yref": f"y{end}",
-            "x0": j - 0.47,
-            "x1": j + 0.47,
-            "y0": i - 0.47,
-            "y1": i + 0.47,
-        }
+        sides = {"x0": j - 0.47, "x1": j + 0.47, "y0": i - 0.47, "y1": i + 0.47}
+        box = {"type": "rect", "xref": f"x{end}", "yref": f"y{end}", **sides}
         if str(names[i, j]).startswith("vertical"):
             frames.append(box | {"fillcolor": palette.muted, "opacity": 0.55, "line": {"width": 0}})
         if str(names[i, j]).endswith("diagonal"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.arrays import Array
+from ...studies.results.summary import Means
 from ..theme import Palette, layout, positions, rows_by_head, to_json
 from .figure import INTERVAL_TIP
 
@@ -65,39 +66,30 @@ def _title(palette: Palette, text: str, left: float, top: float) -> dict[str, An
     return {"text": text, "showarrow": False, "font": {"size": 12, "color": palette.ink}, **where}
 
 
-def sequential_scale(palette: Palette) -> list[list[Any]]:
-    """Return colours from zero (paper) to high."""
-    return [[0, palette.paper], [0.5, palette.more], [1, palette.more_end]]
-
-
-def _diverging_scale(palette: Palette) -> list[list[Any]]:
-    """Return colours from negative through zero (paper) to positive."""
-    ends = [[0.75, palette.more], [1, palette.more_end]]
-    return [[0, palette.less_end], [0.25, palette.less], [0.5, palette.paper], *ends]
-
-
 def color_scale(palette: Palette, low: float) -> list[list[Any]]:
-    """Return the colour scale of values from `low` on: diverging if they are signed."""
-    return _diverging_scale(palette) if low < 0 else sequential_scale(palette)
+    """Return the colour scale of values from `low` on: from zero (paper) to high, or diverging from zero if they are signed."""
+    colours = [palette.paper, palette.more, palette.more_end]
+    if low < 0:
+        colours = [palette.less_end, palette.less, *colours]
+    return [[at / (len(colours) - 1), colour] for at, colour in enumerate(colours)]
 
 
 def head_grid(
     palette: Palette,
-    values: Array,
+    found: Means,
     layers: Sequence[int],
     heads: Sequence[int],
     *,
     what: str,
     bounds: tuple[float, float],
-    interval: tuple[Array, Array],
 ) -> dict[str, Any]:
-    """Draw a coloured cell per head, [L, H]; rows are layers. The tooltip shows the `interval`, whose bounds are [L, H] each."""
+    """Draw a coloured cell per head, [L, H]; rows are layers. The tooltip shows the interval of the mean."""
     low, high = bounds
-    rows = rows_by_head(layers, heads, *interval, digits=3)
+    rows = rows_by_head(layers, heads, *found.interval(), digits=3)
     by_layer = [rows[start : start + len(heads)] for start in range(0, len(rows), len(heads))]
     return {
         "type": "heatmap",
-        "z": [to_json(row) for row in values],
+        "z": [to_json(row) for row in found.mean],
         "x": list(range(len(heads))),
         "y": list(range(len(layers))),
         "zmin": low,
@@ -129,6 +121,22 @@ def head_columns(palette: Palette, heads: Sequence[int], title: str = "head", mo
     """Return the axis of heads of a grid of heads."""
     along = positions(palette, title, list(heads), most)
     return {**along, "range": [-0.5, len(heads) - 0.5], "showline": False, "ticks": ""}
+
+
+def name_axis(names: Sequence[str], title: str = "", *, down: bool = False, step: int = 1) -> dict[str, Any]:
+    """Return an axis with every `step`-th of the given names at positions 0, 1, ...; `down` from the top."""
+    places = list(range(0, len(names), step))
+    ends = [-0.5, len(names) - 0.5]
+    return {
+        "tickvals": places,
+        "ticktext": [names[place] for place in places],
+        "range": ends[::-1] if down else ends,
+        "showgrid": False,
+        "zeroline": False,
+        "title": {"text": title},
+        "automargin": True,
+        "fixedrange": True,
+    }
 
 
 def color_range(*several: Array) -> tuple[float, float]:

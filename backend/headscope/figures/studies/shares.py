@@ -14,7 +14,7 @@ from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...studies.results.means import column_index, means
+from ...studies.results.means import column_index
 from ...studies.results.summary import Means, StudySummary
 from ..figure import Drawing
 from ..patterns import SHORT, class_colours
@@ -155,25 +155,19 @@ def draw_connections(study: StudySummary, params: MapParams, palette: Palette) -
     words = []
     several = len(study.variants) > 1
     for number, title in enumerate(variant_names(study)):
-        each = means(study, "connections", params.lens, number)  # [L, H, C]
+        each = study.stat("connections", params.lens, number).means  # [L, H, C]
         if not np.isfinite(each.mean[..., column_index("connections", "PER")]).any():
             raise NotReady("The texts of this study have no entity labels. Choose the column that holds them (labels).")
         found = each.map(lambda values: np.nansum(values, axis=-2))  # [L, C]
-        inputs = study.inputs
-        layers = study.variants[number]["layers"]
+        by_class = {name: found.mean[:, column_index("connections", name)] for name in JOINED}  # [L] each
+        inputs, layers = study.inputs, study.variants[number]["layers"]
         for names, what in ((list(JOINED), "all"), (list(JOINED)[1:-1], "between entities only")):
-            bars = [
-                _draw_counts(
-                    name, found.mean[:, column_index("connections", name)] * inputs, layers, palette, not panels
-                )
-                for name in names
-            ]
+            bars = [_draw_counts(name, by_class[name] * inputs, layers, palette, not panels) for name in names]
             heading = f"{title}, {what}" if several else what.capitalize()
             layer_axis, value = positions(palette, "layer", layers), value_axis(palette, "connections")
             panels.append(Panel(heading, bars, layer_axis, value))
         rows += _connection_rows(title, layers, found, inputs)
-        cross = found.mean[:, column_index("connections", "cross")].sum() * inputs
-        special = found.mean[:, column_index("connections", "special")].sum() * inputs
+        special, cross = (by_class[name].sum() * inputs for name in ("special", "cross"))
         words.append(
             f"{title}: {format_number(special)} join special tokens, {format_number(cross)} join two different entity types"
         )
@@ -199,12 +193,7 @@ def _draw_counts(name: str, counts: Array, layers: list[int], palette: Palette, 
 
 def _colours(palette: Palette) -> dict[str, str]:
     """Return grey for special tokens, blues for the four entity types, orange for different types, and pale colours for other connections."""
-    blues = [
-        palette.more_end,
-        palette.tint(palette.more, 1.0),
-        palette.tint(palette.more, 0.65),
-        palette.tint(palette.more, 0.35),
-    ]
+    blues = [palette.more_end, *(palette.tint(palette.more, share) for share in (1.0, 0.65, 0.35))]
     pale = {"same_other": palette.tint(palette.more, 0.18), "other": palette.tint(palette.muted, 0.2)}
     kinds = dict(zip(("PER", "LOC", "ORG", "MISC"), blues, strict=True))
     return {"special": palette.tint(palette.muted, 0.6), **kinds, "cross": palette.less, **pale}

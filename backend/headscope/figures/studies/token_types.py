@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from pydantic import Field
 
 from ...core.csv_text import Cell
 from ...lenses import LENSES
 from ...measures.token_types import APART, KINDS, PARTS_OF_SPEECH
-from ...studies.results.means import column_index, means
+from ...studies.results.means import column_index
 from ...studies.results.summary import Means, StudySummary
 from ..figure import Drawing, index_of_layer
 from ..theme import Palette, format_number, rows_by_head
 from .figure import CLS, SEP, StudyFigure, VariantParams, comparable_lenses
-from .panels import Panel, arrange_panels, color_range, head_columns, head_grid
+from .panels import Panel, arrange_panels, color_range, head_columns, head_grid, name_axis
 
 NAME = "token_types"
 WORDS = {"first": CLS, "separator": SEP, "punct": "punctuation", "word": "words", "subword": "pieces"}
@@ -35,21 +33,22 @@ def draw_token_types(study: StudySummary, params: FirstTokenParams, palette: Pal
     layers, heads = variant["layers"], variant["heads"]
     layer = layers[-1] if params.layer is None else params.layer
     at = index_of_layer(layers, layer)
-    by_lens = {lens: means(study, NAME, lens, params.variant).map(lambda each: each[..., at, :, :]) for lens in lenses}
+    by_lens = {
+        lens: study.stat(NAME, lens, params.variant).means.map(lambda each: each[..., at, :, :]) for lens in lenses
+    }
     kinds = _kinds(list(by_lens.values()))
     columns, names = [column_index(NAME, kind) for kind in kinds], [WORDS.get(kind, kind) for kind in kinds]
     panels, rows, words = list[Panel](), list[list[Cell]](), list[str]()
     for lens, each in by_lens.items():
         found = each.map(lambda values: np.moveaxis(values[..., columns], -1, -2))  # [H, C] -> [types, H]
-        bounds, interval, what = color_range(found.mean), found.interval(), "mean of the largest entry"
-        same_layer = [layer] * len(kinds)
-        cells = head_grid(palette, found.mean, same_layer, heads, what=what, bounds=bounds, interval=interval)
+        bounds, what = color_range(found.mean), "mean of the largest entry"
+        cells = head_grid(palette, found, [layer] * len(kinds), heads, what=what, bounds=bounds)
         cells["text"] = [[name] * len(heads) for name in names]
         cells["hovertemplate"] = f"%{{text}}, {cells['hovertemplate']}"
         across = head_columns(palette, heads, f"head of layer {layer}")
-        down = _type_axis(names if lens == lenses[0] else [""] * len(names))
+        down = name_axis(names if lens == lenses[0] else [""] * len(names), down=True)
         panels.append(Panel(LENSES[lens].title, [cells], across, down, has_color_bar=True))
-        by_head = rows_by_head(kinds, heads, found.mean, *interval)
+        by_head = rows_by_head(kinds, heads, found.mean, *found.interval())
         rows += [[lens, kind, layer, *numbers] for kind, *numbers in by_head]
         shown = (f"{name} {format_number(float(np.nanmean(row)))}" for name, row in zip(names, found.mean, strict=True))
         words.append(f"{LENSES[lens].title}: {', '.join(shown)}")
@@ -61,20 +60,6 @@ def draw_token_types(study: StudySummary, params: FirstTokenParams, palette: Pal
         ("lens", "type", "layer", "head", "mean", "low", "high"),
         rows,
     )
-
-
-def _type_axis(names: list[str]) -> dict[str, Any]:
-    """Return the vertical axis of types, the first on top."""
-    return {
-        "tickvals": list(range(len(names))),
-        "ticktext": names,
-        "range": [len(names) - 0.5, -0.5],
-        "showgrid": False,
-        "zeroline": False,
-        "title": {"text": ""},
-        "automargin": True,
-        "fixedrange": True,
-    }
 
 
 def _kinds(found: list[Means]) -> list[str]:

@@ -11,7 +11,7 @@ from pydantic import Field
 from ...core.arrays import Array
 from ...core.csv_text import Cell
 from ...measures.hidden import BINS
-from ...studies.results.means import column_index, mean_over, means, pick_column
+from ...studies.results.means import column_index, mean_over, pick_column
 from ...studies.results.summary import StudySummary
 from ..figure import Drawing, index_of_layer
 from ..similarity import EDGES
@@ -36,7 +36,7 @@ def draw_entropy(study: StudySummary, params: StudyEntropyParams, palette: Palet
     """Draw violins of the entropies of all rows of all inputs."""
     stat = study.stat("entropy", params.lens, params.variant)
     variant = study.variant(params.variant)
-    found = means(study, "entropy", params.lens, params.variant)  # [L, H]
+    found = study.stat("entropy", params.lens, params.variant).means  # [L, H]
     counts, layers, heads = stat.histogram, variant["layers"], variant["heads"]  # counts [L, H, BINS]
     of, names, about = group_by(layers, heads, params.layer)
     if params.layer is None:
@@ -115,7 +115,7 @@ SYMBOLS = (("mode", "diamond-open"), ("mean", "x-thin"))
 
 def draw_token_similarity(study: StudySummary, params: VariantParams, palette: Palette) -> Drawing:
     """Draw violins of the mean histogram over inputs; the dot is the median, a diamond the mode, a cross the mean."""
-    found = means(study, SIMILARITY, "weights", params.variant)  # [L, C]
+    found = study.stat(SIMILARITY, "weights", params.variant).means  # [L, C]
     layers = study.variant(params.variant)["layers"]
     first = column_index(SIMILARITY, "bin_00")
     mean = found.map(pick_column(SIMILARITY, "mean"))

@@ -23,7 +23,7 @@ from ...measures.distance import STARTS
 from ...store.export import Source
 from .. import kept_maps
 from ..aggregate import collect
-from .means import METRICS, means, metric
+from .means import METRICS, metric
 from .summary import StudySummary
 
 INTERVALS, BARS, TOKENS = 5, 50, 50
@@ -173,7 +173,7 @@ class _SparseText:
 def _head(study: StudySummary, variant: int, place: tuple[int, int], texts: Sequence[_SparseText]) -> dict[str, Any]:
     largest = study.stat("max_activation", "weights", variant)
     bounds = [float(largest.quantile(part / INTERVALS)[place]) for part in range(1, INTERVALS)]
-    shares = means(study, "qk_distance", "weights", variant).mean[place][2:]
+    shares = study.stat("qk_distance", "weights", variant).means.mean[place][2:]
     counts = largest.histogram[place].reshape(BARS, -1).sum(-1)
     sequences = [_sequence(text, place, bounds) for text in texts]
     return {

@@ -22,15 +22,10 @@ METRICS: dict[str, tuple[str, str, str | None]] = {
 }
 
 
-def means(study: StudySummary, measure: str, lens: str = "weights", variant: int = 0) -> Means:
-    """Return means over inputs, each input counted once, with their bootstrap. Raises what StudySummary.stat raises."""
-    return study.stat(measure, lens, variant).means
-
-
 def metric(study: StudySummary, name: str, variant: int) -> Means:
     """Return one of METRICS, [L, H]. The variance of the distance is over all queries of all inputs."""
     _, measure, column = METRICS[name]
-    found = means(study, measure, "weights", variant)
+    found = study.stat(measure, "weights", variant).means
     if column is None:
         return found
     if name != "qk_distance_variance":
@@ -41,8 +36,7 @@ def metric(study: StudySummary, name: str, variant: int) -> Means:
 
 def mean_over(values: Array, axis: int) -> Array:
     """Return the mean of the defined values along an axis; NaN where there are none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
         found: Array = np.nanmean(values, axis=axis)
     return found
 

@@ -48,8 +48,7 @@ class Means:
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Return the bounds of the percentile intervals, each shaped like `mean`; NaN where nothing is defined."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # entries without any value
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # entries without any value
             low, high = np.nanquantile(self.replicates, [(1 - level) / 2, (1 + level) / 2], axis=0)
         return low, high
 
