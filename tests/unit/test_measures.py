@@ -14,7 +14,7 @@ from headscope import LENSES, MEASURES, MECHANISMS, Model
 from headscope.capture import examine
 from headscope.errors import Unsupported
 from headscope.measures import edges
-from headscope.measures.entropy import convert, row_entropy
+from headscope.measures.concentration import convert, row_entropy
 from headscope.measures.thumbnail import pool, quantise
 
 

@@ -18,8 +18,7 @@ import headscope
 
 from ..errors import HeadscopeError
 from ..figures.images import MEDIA, Renderer
-from ..figures.studies import STUDY_FIGURES
-from ..figures.studies.tables import build_table
+from ..figures.studies import STUDY_FIGURES, build_table
 from ..mechanisms import MECHANISMS
 from ..settings import Settings
 from ..studies.results import table_files, tables

@@ -5,10 +5,9 @@ from __future__ import annotations
 from ..errors import Unknown
 from .entropy import ENTROPY
 from .figure import Drawing, Figure, FigureData
+from .hidden import RESIDUAL_RATIO, TOKEN_SIMILARITY
 from .patterns import PATTERN_SHARES
 from .rank import RANK
-from .residual import RESIDUAL_RATIO
-from .similarity import TOKEN_SIMILARITY
 from .spectrum import SPECTRUM
 from .theme import Theme
 from .token_types import TOKEN_TYPES

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..core.arrays import Array
 from ..measures import MEASURES
-from ..measures.entropy import Unit, convert
+from ..measures.concentration import Unit, convert
 from .figure import Drawing, Figure, FigureData, LensParams, index_of_layer, values
 from .theme import Palette, describe_values, layout, positions, to_json, value_axis
 from .violin import Violin, density, draw_violins, group_by

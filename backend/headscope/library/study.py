@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from ..core.lazy import go
 from ..errors import InvalidRequest
 from ..figures import Theme
-from ..figures.studies import find_figure
-from ..figures.studies.tables import build_table
+from ..figures.studies import build_table, find_figure
 from ..query import SearchResult
 from ..store import export
 from ..studies.data import formats, hub

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from .base import Measure
-from .concentration import ABSOLUTE_ENTROPY, NEGATIVE_SHARE, PARTICIPATION_RATIO
+from .concentration import ABSOLUTE_ENTROPY, ENTROPY, NEGATIVE_SHARE, PARTICIPATION_RATIO
 from .connections import CONNECTIONS
 from .distance import MAX_ACTIVATION, QK_DISTANCE
-from .entropy import ENTROPY
 from .frequency import FREQUENCY
 from .hidden import RESIDUAL_RATIO, TOKEN_SIMILARITY
-from .mixing_ratio import MIXING_RATIO
+from .norms import MIXING_RATIO, TOKEN_NORMS
 from .null import LEVERAGE, NULL_SHARE, NULL_SHARE_ROWS
 from .patterns import PATTERNS
 from .projections import HEAD_DIMENSION, OUTPUT_OVERLAP, QK_SPECTRUM, QK_SPECTRUM_LAYER
 from .rank import RANK
 from .roles import HEAD_ROLES
 from .sink import SINK
-from .special_broadcast import SPECIAL_BROADCAST
-from .special_tokens import SPECIAL_TOKENS
-from .token_norms import TOKEN_NORMS
+from .special_tokens import SPECIAL_BROADCAST, SPECIAL_TOKENS
 from .token_types import TOKEN_TYPES
 
 MEASURES: dict[str, Measure] = {

@@ -16,7 +16,7 @@ from . import patterns_published as published
 from ._classes import BLOCK, CLASSES, DIAGONAL, HETEROGENEOUS, MIXED, UNCLASSIFIED, VERTICAL, settle
 from ._maps import are_second, are_special, distributions, is_causal, mean, special
 from .base import Measure, is_attention
-from .entropy import row_entropy
+from .concentration import row_entropy
 
 OFFSETS = (-2, -1, 0, 1, 2)
 SCORES = (

@@ -13,7 +13,7 @@ from ..core.attention import Layer
 from ..core.lazy import Tensor, torch
 from ._classes import DIAGONAL, HETEROGENEOUS, UNCLASSIFIED, VERTICAL, settle
 from ._maps import mean, separators
-from .entropy import row_entropy
+from .concentration import row_entropy
 
 MARKS = (".", ",")  # tokens of Clark's rules
 CLARK_BROAD = 3.8  # nats, meant for some 128 tokens

@@ -1,4 +1,4 @@
-"""How much of a head's attention goes to special tokens."""
+"""Special tokens: how much of a head's attention goes to them, and how much of its output comes from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from ..core.attention import Layer, Reading
 from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
-from ._maps import are_closing, are_special, clean, nothing
+from ._maps import are_closing, are_special, clean, nothing, special
 from .base import Measure, is_attention
 
 COLUMNS = ("first", "separator", "all")
@@ -25,7 +25,7 @@ class SpecialTokensParams(Params):
     )
 
 
-def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SpecialTokensParams) -> Tensor:
+def attention(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SpecialTokensParams) -> Tensor:
     """Return the mean over queries of the entries in the columns of special tokens, [H, C] in the order of COLUMNS; NaN where the input has no such token.
 
     Entries are used as they are: parts of 1 for weights, signed for effective attention, lengths of vectors for norms. Queries without a reading are left out.
@@ -55,6 +55,40 @@ SPECIAL_TOKENS = Measure(
     shape="L H C",
     columns=COLUMNS,
     accepts=is_attention,
-    compute=compute,
+    compute=attention,
     looks=nothing,
+)
+
+
+class SpecialBroadcastParams(Params):
+    """Which queries count."""
+
+    queries: Literal["other", "all"] = Field(
+        default="other", description='Queries that count: "other" excludes special tokens, "all" includes every token.'
+    )
+
+
+def broadcast(layer: Layer, lens: str, readings: Mapping[str, Reading], params: SpecialBroadcastParams) -> Tensor:
+    """Return sum_i sum_{j special} N_ij / sum_i sum_j N_ij with the norms N of the lens `norm`, [H], 0..1. NaN where no query counts or all norms are 0."""
+    queries, keys = (place.to(layer.weights.device) for place in layer.special)
+    contributions = readings["norm"].map
+    if params.queries == "other":
+        contributions = contributions[:, ~queries]
+    by_key = contributions.sum(1).double()  # [H, K]
+    return (by_key * keys).sum(-1) / by_key.sum(-1)
+
+
+SPECIAL_BROADCAST = Measure(
+    name="special_broadcast",
+    title="Broadcast by special tokens",
+    doc="The share of special tokens such as [CLS] and [SEP] in the head's output at other tokens: their part of the norms of all contributions.",
+    not_="Not a share of attention weight, and not how much the output would change without them: contributions of several tokens can cancel.",
+    citation="Norms of Kobayashi et al. 2020, summed over the special tokens, whose role in passing on information Yang et al. 2023 (PASTA) use",
+    range=(0.0, 1.0),
+    params=SpecialBroadcastParams,
+    shape="L H",
+    needs=("kinds", "values", "projection"),
+    reads=("norm",),
+    compute=broadcast,
+    looks=special,
 )

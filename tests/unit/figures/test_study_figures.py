@@ -13,8 +13,7 @@ import pytest
 
 import headscope
 from headscope.errors import NotReady, Unknown, Unsupported
-from headscope.figures.studies import STUDY_FIGURES
-from headscope.figures.studies.tables import build_table
+from headscope.figures.studies import STUDY_FIGURES, build_table
 from headscope.figures.theme import PALETTES
 from headscope.figures.violin import density, density_of_counts
 from headscope.lenses import LENSES

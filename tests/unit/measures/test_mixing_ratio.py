@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from headscope.core.attention import Layer
 from headscope.core.declarations import NoParams
 from headscope.lenses import norm_residual
-from headscope.measures import mixing_ratio
+from headscope.measures import norms
 from tests.unit.lenses.whole import Shape, added, random_layer, shapes, single
 
 
 def ratio(layer: Layer) -> torch.Tensor:
     """The measure as the engine computes it."""
     readings = {"norm-residual": norm_residual.read(layer, NoParams())}
-    return mixing_ratio.compute(layer, "norm-residual", readings, NoParams())
+    return norms.mixing_ratio(layer, "norm-residual", readings, NoParams())
 
 
 @settings(max_examples=25, deadline=None)

@@ -14,7 +14,7 @@ from headscope.core.declarations import NoParams
 from headscope.core.tokens import Axes
 from headscope.lenses import LENSES
 from headscope.measures import MEASURES
-from headscope.measures.token_norms import CLASSES
+from headscope.measures.norms import CLASSES
 
 from ..lenses.heads import FEW, RULES, by_head, head_layer
 from .heads import sentence

@@ -14,8 +14,7 @@ import pytest
 import headscope
 from headscope.errors import InvalidRequest, Unknown
 from headscope.figures.figure import Drawing
-from headscope.figures.studies import STUDY_FIGURES
-from headscope.figures.studies.tables import build_table
+from headscope.figures.studies import STUDY_FIGURES, build_table
 from headscope.studies.results import table_files, tables
 from headscope.studies.results.table_files import ResultTable
 

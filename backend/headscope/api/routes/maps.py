@@ -21,7 +21,7 @@ from ...lenses import LENSES
 from ...measures import MEASURES
 from ...measures import edges as edge_rules
 from ...measures.base import Measure
-from ...measures.entropy import Unit, convert
+from ...measures.concentration import Unit, convert
 from ...query.search import TOKEN_AXES, token_mean
 from ...server.limiters import MemoryLimiter
 from ...store import Stored

@@ -10,8 +10,7 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from ...core.streams import Chunks
-from ...figures.studies import STUDY_FIGURES, find_figure
-from ...figures.studies.tables import build_table
+from ...figures.studies import STUDY_FIGURES, build_table, find_figure
 from ...store import Stored, export
 from ...studies.results import finding, headvis, table_files
 from ...studies.results.summary import StudySummary

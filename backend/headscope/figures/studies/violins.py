@@ -14,7 +14,7 @@ from ...measures.hidden import BINS
 from ...studies.results.means import column_index, mean_over, pick_column
 from ...studies.results.summary import StudySummary
 from ..figure import Drawing, index_of_layer
-from ..similarity import EDGES
+from ..hidden import EDGES
 from ..theme import ABOVE, Palette, describe_values, layout, positions, to_json, value_axis
 from ..violin import Violin, density_of_counts, draw_violins, group_by, histogram_violin
 from .figure import MapParams, StudyFigure, VariantParams
