@@ -35,11 +35,12 @@ class Renderer:
     async def render(self, figure: dict[str, Any], format_: ImageFormat, width: int, height: int) -> bytes:
         """Return the figure as a file. Width and height are in px (1/96 inch). Raises FigureNotDrawn or TimedOut."""
         async with self._turn:
-            return await _draw(figure, format_, width, height, self._seconds)
+            options = {"format": format_, "width": width, "height": height, "scale": SCALE if format_ == "png" else 1}
+            return await _draw(json.dumps({"figure": figure, "options": options}).encode(), self._seconds)
 
 
-async def _draw(figure: dict[str, Any], format_: ImageFormat, width: int, height: int, seconds: float) -> bytes:
-    options = {"format": format_, "width": width, "height": height, "scale": SCALE if format_ == "png" else 1}
+async def _draw(task: bytes, seconds: float) -> bytes:
+    """Run the process that draws, and return the file that it wrote."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "headscope.figures.image_process"),
         stdin=asyncio.subprocess.PIPE,
@@ -47,7 +48,6 @@ async def _draw(figure: dict[str, Any], format_: ImageFormat, width: int, height
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        task = json.dumps({"figure": figure, "options": options}).encode()
         image, stderr = await asyncio.wait_for(process.communicate(task), seconds)
     except TimeoutError:
         raise TimedOut("Rendering the image timed out. Try again, or request csv.") from None

@@ -50,8 +50,8 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Co
     found = {name: same[:, at[name]] for name in ENTITIES}
     found["edges"] = total
     found["special"] = pairs[:, at[SPECIAL]].sum(-1) + pairs[..., at[SPECIAL]].sum(-1) - same[:, at[SPECIAL]]
-    named = pairs[:, [at[name] for name in names if name not in (SPECIAL, OUTSIDE)]]
-    named = named[..., [at[name] for name in names if name not in (SPECIAL, OUTSIDE)]]
+    inner = [at[name] for name in names if name not in (SPECIAL, OUTSIDE)]
+    named = pairs[:, inner][..., inner]
     equal = named.diagonal(dim1=-2, dim2=-1).sum(-1)
     found["same_other"] = equal - sum(found[name] for name in ENTITIES)
     found["cross"] = named.sum((-1, -2)) - equal

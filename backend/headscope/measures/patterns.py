@@ -265,15 +265,16 @@ def decide(
 
 def classify(found: Mapping[str, Tensor], params: PatternParams) -> tuple[Tensor, Tensor]:
     """Return class and margin by rules v1, [H] each."""
-    judged_by = {  # in the order of the arguments of decide
-        "sink_rows": [params.sink_rows],
-        "special": [params.vertical_special],
-        "special_argmax": [params.vertical_argmax],
-        "diagonal": [params.diagonal],
-        "diagonal_argmax": [params.diagonal_argmax],
-    }
-    names = [*judged_by, "special", "band", "block", "special", "broad"]
-    thresholds = [value for values in judged_by.values() for value in values]
+    # In the order of the arguments of decide.
+    names = ["sink_rows", "special", "special_argmax", "diagonal", "diagonal_argmax"]
+    thresholds = [
+        params.sink_rows,
+        params.vertical_special,
+        params.vertical_argmax,
+        params.diagonal,
+        params.diagonal_argmax,
+    ]
+    names += ["special", "band", "block", "special", "broad"]
     thresholds += [params.mixed_special, params.mixed_band, params.block, params.block_special, params.broad]
     return settle(decide, torch.stack([found[name] for name in names], -1), thresholds)
 

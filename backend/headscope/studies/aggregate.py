@@ -19,7 +19,7 @@ from ..measures.compare import COMPARISONS
 from . import kept_maps, statistics
 from .data.dataset import Row
 from .request import StudyRequest
-from .results.summary import StudySummary
+from .results.summary import StudySummary, unpack_examples
 
 # Failed inputs that are listed; further ones are only counted.
 MAX_FAILED = 100
@@ -85,7 +85,7 @@ def _concatenate(a: dict[str, Array], b: dict[str, Array]) -> dict[str, Array]:
 
 
 def _merge_examples(a: dict[str, Array], b: dict[str, Array]) -> dict[str, Array]:
-    return _pack({**_unpack(a), **_unpack(b)})
+    return _pack({**unpack_examples(a), **unpack_examples(b)})
 
 
 _MERGE = {
@@ -196,7 +196,7 @@ def _merge_documents(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
 def _prune_examples(arrays: dict[str, Array]) -> dict[str, Array]:
     """Drop the texts of rows that no ranking, sample or map refers to."""
     referenced = {int(row) for row in np.unique(np.concatenate([part.ravel() for part in _references(arrays)]))}
-    texts = _unpack({part: arrays[f"example/{part}"] for part in ("row", "json")})
+    texts = unpack_examples({part: arrays[f"example/{part}"] for part in ("row", "json")})
     kept = _pack({row: text for row, text in texts.items() if row in referenced})
     return arrays | {f"example/{part}": array for part, array in kept.items()}
 
@@ -217,10 +217,6 @@ def _pack(texts: Mapping[int, dict[str, str]]) -> dict[str, Array]:
     rows = sorted(texts)
     data = json.dumps([texts[row] for row in rows], separators=(",", ":")).encode()
     return {"row": np.array(rows, np.int64), "json": np.frombuffer(data, np.uint8)}
-
-
-def _unpack(parts: Mapping[str, Array]) -> dict[int, dict[str, str]]:
-    return dict(zip(parts["row"].tolist(), json.loads(parts["json"].tobytes()), strict=True))
 
 
 def _explain_empty(document: Mapping[str, Any]) -> str:

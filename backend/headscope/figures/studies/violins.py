@@ -36,14 +36,13 @@ def draw_entropy(study: StudySummary, params: StudyEntropyParams, palette: Palet
     """Draw violins of the entropies of all rows of all inputs."""
     stat = study.stat("entropy", params.lens, params.variant)
     variant = study.variant(params.variant)
-    found = study.stat("entropy", params.lens, params.variant).means  # [L, H]
-    counts, layers, heads = stat.histogram, variant["layers"], variant["heads"]  # counts [L, H, BINS]
-    of, names, about = group_by(layers, heads, params.layer)
+    counts, found = stat.histogram, stat.means  # [L, H, BINS], [L, H]
+    of, names, about = group_by(variant["layers"], variant["heads"], params.layer)
     if params.layer is None:
         counts, found = counts.sum(1), found.map(lambda values: mean_over(values, -1))
         ends = np.stack([np.nanmin(stat.low, 1), np.nanmax(stat.high, 1)], -1)
     else:
-        at = index_of_layer(layers, params.layer)
+        at = index_of_layer(variant["layers"], params.layer)
         counts, found = counts[at], found.map(lambda values: values[..., at, :])
         ends = np.stack([stat.low[at], stat.high[at]], -1)  # [groups, 2]
     quantiles = np.array([[_quantile(row, stat.edges, q) for q in QUARTILES] for row in counts])  # [groups, 3]
@@ -54,10 +53,8 @@ def draw_entropy(study: StudySummary, params: StudyEntropyParams, palette: Palet
     ]
     where = "" if params.layer is None else f" in layer {params.layer}"
     width = stat.edges[1] - stat.edges[0]
-    low, high = found.interval()
-    numbers = np.column_stack(
-        [ends[:, :1], quantiles, ends[:, 1:], np.full(len(names), width), found.mean, low, high]
-    )  # [groups, 9]
+    means = (found.mean, *found.interval())
+    numbers = np.column_stack([ends[:, :1], quantiles, ends[:, 1:], np.full(len(names), width), *means])  # [groups, 9]
     return Drawing(
         draw_violins(violins, palette, "quartiles"),
         layout(

@@ -103,22 +103,22 @@ def _numbers(
     summary: StudySummary, measure: str, lens: str, variant: int, place: tuple[int, int]
 ) -> list[dict[str, Any]]:
     """Return the numbers of a measure for a head, one per column; class numbers are left out."""
-    unit_of = MEASURES[measure].unit_of
-    numbers = [
-        {"measure": measure, "lens": lens, "column": column, "unit": unit_of(column)} for _, column in _columns(measure)
+    describe = _describer(summary, measure, lens, variant)
+    return [
+        {"measure": measure, "lens": lens, "column": column, "unit": MEASURES[measure].unit_of(column)}
+        | describe(place if index is None else (*place, index))
+        for index, column in _columns(measure)
     ]
-    places = [place if index is None else (*place, index) for index, _ in _columns(measure)]
-    if f"fixed/{variant}/{measure}/{lens}" in summary.arrays:
-        values = summary.fixed(measure, lens, variant)
-        return [number | FIXED | {"mean": _plain(values[at])} for number, at in zip(numbers, places, strict=True)]
-    describe = _describer(summary.stat(measure, lens, variant))
-    value, row = summary.top(measure, lens, variant)
-    described = (describe(at) | {"top": _top(summary, value[at], row[at])} for at in places)
-    return [number | each for number, each in zip(numbers, described, strict=True)]
 
 
-def _describer(stat: Stat) -> Callable[[tuple[int, ...]], dict[str, Any]]:
+def _describer(
+    summary: StudySummary, measure: str, lens: str, variant: int
+) -> Callable[[tuple[int, ...]], dict[str, Any]]:
     """Return a function that maps the indices of one number to its statistics as JSON."""
+    if f"fixed/{variant}/{measure}/{lens}" in summary.arrays:
+        fixed = summary.fixed(measure, lens, variant)
+        return lambda at: FIXED | {"mean": _plain(fixed[at])}
+    stat, (value, row) = summary.stat(measure, lens, variant), summary.top(measure, lens, variant)
     (low, high), (below, above) = stat.interval(), stat.within(0.5)
     plain = {
         "mean": stat.mean, "std": stat.std, "low": stat.low, "high": stat.high, "median": stat.quantile(0.5), "input_mean": stat.input_mean,
@@ -132,6 +132,7 @@ def _describer(stat: Stat) -> Callable[[tuple[int, ...]], dict[str, Any]]:
             "median_within": [float(below[at]), float(above[at])] if np.isfinite(below[at]) else None,
             "interval": [float(low[at]), float(high[at])] if np.isfinite(low[at]) else None,
             "distribution": _distribution(stat, at),
+            "top": _top(summary, value[at], row[at]),
         }
 
     return describe

@@ -234,8 +234,7 @@ class StudySummary:
 
     @cached_property
     def _examples(self) -> dict[int, dict[str, Any]]:
-        texts: list[dict[str, Any]] = json.loads(self.arrays["example/json"].tobytes() or b"[]")
-        return dict(zip((int(row) for row in self.arrays["example/row"]), texts, strict=True))
+        return unpack_examples({part: self.arrays[f"example/{part}"] for part in ("row", "json")})
 
     def variant(self, variant: int) -> dict[str, Any]:
         """Return the model, mechanism, layers and heads of a variant. Raises Unknown."""
@@ -260,6 +259,11 @@ class StudySummary:
         if name not in self.arrays:
             raise Unsupported("The study has no such values for this measure and lens.", pointer="/lens")
         return self.arrays[name]
+
+
+def unpack_examples(parts: Mapping[str, Array]) -> dict[int, dict[str, Any]]:
+    """Return the kept texts by row, given the arrays under example/."""
+    return dict(zip(parts["row"].tolist(), json.loads(parts["json"].tobytes()), strict=True))
 
 
 def _deviation(m2: Array, count: Array) -> Array:
