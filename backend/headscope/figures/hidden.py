@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core.declarations import NoParams
 from ..measures.hidden import BINS
-from ..studies.results.means import column_index
+from ..studies.results.summary import column_index
 from .figure import Drawing, Figure, FigureData, values
 from .theme import Palette, describe_values, layout, log_axis, positions, to_json, value_axis
 from .violin import draw_violins, histogram_violin

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..measures import MEASURES
-from ..studies.results.means import pick_column
+from ..studies.results.summary import pick_column
 from .figure import Drawing, Figure, FigureData, LensParams, values
 from .theme import ABOVE, Palette, axis, layout, positions, to_json
 

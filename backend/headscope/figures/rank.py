@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from ..core.arrays import Array
-from ..studies.results.means import pick_column
+from ..studies.results.summary import pick_column
 from .figure import Drawing, Figure, FigureData, LensParams, values
 from .theme import Palette, describe_values, head_dots, layout, positions, rows_by_head, to_json, value_axis
 

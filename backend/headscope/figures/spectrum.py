@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core.declarations import NoParams
 from ..measures.projections import COUNTS
-from ..studies.results.means import column_index
+from ..studies.results.summary import column_index
 from .figure import Drawing, Figure, FigureData, values
 from .theme import Palette, axis, describe_values, layout, to_json, value_axis
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.csv_text import Cell
-from ...studies.results.means import mean_over, pick_column
-from ...studies.results.summary import Means, StudySummary
+from ...studies.results.summary import Means, StudySummary, mean_over, pick_column
 from ..figure import Drawing
 from ..theme import ABOVE, Palette, describe_values, head_dots, positions, rows_by_head, value_axis
 from .figure import CLS, INTERVAL_TIP, SEP, EitherVariantParams, StudyFigure, variant_names

@@ -14,8 +14,7 @@ from ...core.declarations import Params
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS
-from ...studies.results.means import METRICS, metric, pick_column
-from ...studies.results.summary import StudySummary
+from ...studies.results.summary import METRICS, StudySummary, metric, pick_column
 from ..figure import Drawing
 from ..theme import Palette, format_number, layout, rows_by_head
 from .figure import CLS, SEP, StudyFigure, VariantParams, comparable_lenses, variant_names

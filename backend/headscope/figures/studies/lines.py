@@ -9,8 +9,7 @@ import numpy as np
 
 from ...core.csv_text import Cell
 from ...core.declarations import NoParams
-from ...studies.results.means import mean_over, pick_column
-from ...studies.results.summary import Means, StudySummary
+from ...studies.results.summary import Means, StudySummary, mean_over, pick_column
 from ..figure import Drawing
 from ..theme import ABOVE, Palette, describe_values, layout, log_axis, positions, to_json, value_axis
 from .figure import CLS, SEP, StudyFigure, VariantParams, variant_names

@@ -14,8 +14,7 @@ from ...core.csv_text import Cell
 from ...errors import NotReady
 from ...lenses import LENSES
 from ...measures import MEASURES
-from ...studies.results.means import column_index
-from ...studies.results.summary import Means, StudySummary
+from ...studies.results.summary import Means, StudySummary, column_index
 from ..figure import Drawing
 from ..patterns import SHORT, class_colours
 from ..theme import ABOVE, Palette, axis, format_number, layout, positions, to_json, value_axis

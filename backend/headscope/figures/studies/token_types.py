@@ -8,8 +8,7 @@ from pydantic import Field
 from ...core.csv_text import Cell
 from ...lenses import LENSES
 from ...measures.token_types import APART, KINDS, PARTS_OF_SPEECH
-from ...studies.results.means import column_index
-from ...studies.results.summary import Means, StudySummary
+from ...studies.results.summary import Means, StudySummary, column_index
 from ..figure import Drawing, index_of_layer
 from ..theme import Palette, format_number, rows_by_head
 from .figure import CLS, SEP, StudyFigure, VariantParams, comparable_lenses

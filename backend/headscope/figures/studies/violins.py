@@ -11,8 +11,7 @@ from pydantic import Field
 from ...core.arrays import Array
 from ...core.csv_text import Cell
 from ...measures.hidden import BINS
-from ...studies.results.means import column_index, mean_over, pick_column
-from ...studies.results.summary import StudySummary
+from ...studies.results.summary import StudySummary, column_index, mean_over, pick_column
 from ..figure import Drawing, index_of_layer
 from ..hidden import EDGES
 from ..theme import ABOVE, Palette, describe_values, layout, positions, to_json, value_axis

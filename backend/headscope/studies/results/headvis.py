@@ -23,8 +23,7 @@ from ...measures.distance import STARTS
 from ...store.export import Source
 from .. import kept_maps
 from ..aggregate import collect
-from .means import METRICS, metric
-from .summary import StudySummary
+from .summary import METRICS, StudySummary, metric
 
 INTERVALS, BARS, TOKENS = 5, 50, 50
 # The measures that the metrics and the intervals of inputs are computed from.
