@@ -1,47 +1,12 @@
 """Every error that Headscope raises on purpose.
 
-    HeadscopeError
-    ├── InvalidSetting                a HEADSCOPE_ variable is invalid
-    ├── InvalidRequest                a field of the request is invalid
-    │   ├── InvalidText               the text cannot be analysed
-    │   ├── InvalidImage              the image cannot be decoded, or is too large
-    │   ├── InvalidDataset            the data set cannot be parsed
-    │   ├── InvalidQuery              the query for heads cannot be parsed
-    │   ├── TooManyTokens             more tokens than the model accepts
-    │   └── BudgetExceeded            would not fit into memory or onto disk
-    ├── Unknown                       no model, lens, mechanism, measure, head or analysis of that name
-    ├── Unsupported                   a combination that cannot be computed correctly
-    ├── ModelError
-    │   ├── UnsafeModel               the configuration asks to run code
-    │   ├── UnsafeWeights             only pickled weights
-    │   ├── CorruptModel              damaged weights or configuration
-    │   ├── ModelUnavailable          neither local nor downloadable
-    │   └── ModelNotExact             captured attention differs from the model's own
-    ├── DatasetUnavailable            the data set cannot be downloaded from the hub
-    ├── NonFinite                     the model computed NaN or infinity
-    ├── Unauthorized                  no valid access token
-    ├── AccountsUnreadable            the file of access tokens is damaged
-    ├── NotReady                      the analysis is not finished
-    ├── QueueFull                     too many queued jobs
-    ├── RequestTimeout                the request body arrived too slowly
-    ├── TooManyRequests               one user has too many open requests or streams
-    ├── ServerBusy                    too many bytes are being received at once
-    ├── StorageFull                   no space for the result
-    ├── BrokerUnavailable             the job queue is unreachable
-    ├── StoreUnavailable              the result store is unreachable
-    ├── DatabaseDamaged               a database file is damaged
-    ├── OutOfMemory                   the analysis did not fit into memory
-    ├── WorkerLost                    the worker died on every attempt
-    ├── TimedOut                      the job exceeded its time limit
-    ├── FigureNotDrawn                no browser to render a figure with, or rendering failed
-    └── Cancelled                     the job was cancelled
-
 Each class has a stable `code`, an HTTP `status` and a `title`. `detail` says what is wrong and what to do about it; it never contains input.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+import copyreg
+from typing import Any, ClassVar
 
 
 class HeadscopeError(Exception):
@@ -63,6 +28,10 @@ class HeadscopeError(Exception):
         self.pointer = pointer
         self.limit = limit
         self.actual = actual
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy the attributes to another process, without a call of `__init__`, whose arguments differ between classes."""
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
     def problem(self) -> dict[str, object]:
         """Return the error as an RFC 9457 problem document, without the request id."""
@@ -123,9 +92,6 @@ class InvalidQuery(InvalidRequest):
     def problem(self) -> dict[str, object]:
         return {**super().problem(), "position": self.position}
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (InvalidQuery, (self.detail.rpartition(" (At")[0], self.position))
-
 
 class TooManyTokens(InvalidRequest):
     """The text has more tokens than the model accepts."""
@@ -148,13 +114,6 @@ class Unknown(HeadscopeError):
         super().__init__(detail, pointer=pointer)
         self.code = f"unknown-{what}"  # type: ignore[misc]
         self.title = f"Unknown {what}"  # type: ignore[misc]
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_unknown, (self.code.removeprefix("unknown-"), self.detail, self.pointer))
-
-
-def _unknown(what: str, detail: str, pointer: str | None) -> Unknown:
-    return Unknown(what, detail, pointer=pointer)
 
 
 class Unsupported(HeadscopeError):
