@@ -14,8 +14,7 @@ import sqlite3
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal
 
@@ -81,11 +80,8 @@ class _OncePerSecond(logging.Filter):
         return True
 
 
-@contextmanager
-def bound(**ids: Any) -> Iterator[None]:
-    """Add these ids to every event logged in this context, including threads that asyncio starts from it."""
-    with structlog.contextvars.bound_contextvars(**ids):
-        yield
+# Adds ids to every event logged in its context, including threads that asyncio starts from it.
+bound = structlog.contextvars.bound_contextvars
 
 
 def request_id() -> str:

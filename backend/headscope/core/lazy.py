@@ -51,17 +51,4 @@ if not TYPE_CHECKING:
     torch = LazyModule("torch")
     uvicorn = LazyModule("uvicorn")
 
-__all__ = [
-    "Image",
-    "ImageOps",
-    "Tensor",
-    "fsspec",
-    "go",
-    "huggingface_hub",
-    "kaleido",
-    "pa",
-    "pq",
-    "redis",
-    "torch",
-    "uvicorn",
-]
+__all__ = ["go", "pa", "pq"]  # the other names are re-exported by "as" above
