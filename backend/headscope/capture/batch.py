@@ -126,7 +126,8 @@ class _Step:
                 break
         for number, recording in enumerate(self._recordings):
             if recording.failed is None and recording.spec.on_layer is not None and self._layer is not None:
-                recording.finish(self._site, replace(self._layer_of(number), weights=self._weights_of(number)))
+                weights = self._output.new_empty(0) if self._whole is None else self._whole[number]
+                recording.finish(self._site, replace(self._layer_of(number), weights=weights))
             if recording.failed is not None:
                 self._sent[number] = 0
         return self._sent
@@ -214,17 +215,9 @@ class _Step:
             self._whole = weights.new_empty(block.shape[0], count, *block.shape[2:])
         self._whole[:, heads] = block
 
-    def _weights_of(self, number: int) -> Tensor:
-        return self._output.new_empty(0) if self._whole is None else self._whole[number]
-
 
 def _cut(layer: Layer, heads: slice, weights: Tensor, low: int, high: int) -> Layer:
     """Return the heads of a whole layer that read key/value heads `low` to `high`, with their weights [h, Q, K]."""
     if heads == slice(0, len(layer.heads)):
         return replace(layer, weights=weights)
-    by_head = ("output", "query", "projection", "projection_factors", "query_weights", "key_weights")
-    tensors = {name: getattr(layer, name) for name in by_head}
-    cut = {name: tensor[heads] for name, tensor in tensors.items() if tensor is not None}
-    return replace(
-        layer, heads=layer.heads[heads], weights=weights, values=layer.values[low:high], key=layer.key[low:high], **cut
-    )
+    return layer.cut(heads, slice(low, high), layer.heads[heads], weights)

@@ -15,6 +15,8 @@ from .tokens import Axes, BatchTokens, Marks
 # Weights computed at once: larger layers are processed in blocks of heads. A block fits the processor's cache, which is faster than a whole layer, and
 # memory does not grow with the number of heads.
 BLOCK_BYTES = 4 * 1024 * 1024
+# Tensors of a Layer with an axis of heads, besides its weights; empty or None where they are missing.
+BY_HEAD = ("output", "query", "projection", "projection_factors", "query_weights", "key_weights")
 
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
 Kind = Literal["self", "encoder", "decoder", "cross"]
@@ -136,19 +138,16 @@ class Layer:
             return None
         group = self.weights.shape[0] // max(1, self.values.shape[0])
         shared = [place // group for place in chosen] if self.values.shape[0] else []
-        return replace(
-            self,
-            heads=tuple(self.heads[place] for place in chosen),
-            weights=self.weights[chosen],
-            values=self.values[shared],
-            output=self.output[chosen] if shared else self.output,
-            query=self.query[chosen] if shared else self.query,
-            key=self.key[shared],
-            projection=None if self.projection is None else self.projection[chosen],
-            projection_factors=None if self.projection_factors is None else self.projection_factors[chosen],
-            query_weights=None if self.query_weights is None else self.query_weights[chosen],
-            key_weights=None if self.key_weights is None else self.key_weights[chosen],
-        )
+        return self.cut(chosen, shared, tuple(self.heads[place] for place in chosen), self.weights[chosen])
+
+    def cut(
+        self, places: slice | list[int], groups: slice | list[int], heads: tuple[int, ...], weights: Tensor
+    ) -> Layer:
+        """Return the `heads` at some places, with their weights [h, Q, K] and the key/value heads at the places `groups`."""
+        by_axis = {**dict.fromkeys(BY_HEAD, places), "values": groups, "key": groups}
+        tensors = {name: getattr(self, name) for name in by_axis}
+        chosen = {name: part[by_axis[name]] for name, part in tensors.items() if part is not None and part.numel()}
+        return replace(self, heads=heads, weights=weights, **chosen)
 
     @property
     def special(self) -> tuple[Tensor, Tensor]:
@@ -166,9 +165,8 @@ class Layer:
         """Apply the output projection, without its bias, to outputs of the heads [H, Q, D] and add them up: [Q, d] in float64."""
         projection = required(self.projection)  # [H, D, d]
         result = outputs.new_zeros(outputs.shape[1], projection.shape[2], dtype=torch.float64)
-        for output, part in zip(
-            outputs, projection, strict=True
-        ):  # head by head, since all of it in float64 can be large
+        # Head by head, since all of it in float64 can be large.
+        for output, part in zip(outputs, projection, strict=True):
             result.addmm_(output.double(), part.double())
         return result
 
@@ -176,12 +174,8 @@ class Layer:
         """Return which queries [1 or H, Q] and which keys [1 or H, K] are such tokens, as bool tensors: one row, or one per head if inputs differ in them."""
         inputs = self.inputs or BatchTokens((self.axes,))
         queries, keys = inputs.marked(which)
-        each = len(self.heads) // len(inputs.axes)
-        return (
-            (queries, keys)
-            if len(queries) == 1
-            else (queries.repeat_interleave(each, 0), keys.repeat_interleave(each, 0))
-        )
+        each = 1 if len(queries) == 1 else len(self.heads) // len(inputs.axes)
+        return queries.repeat_interleave(each, 0), keys.repeat_interleave(each, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,8 @@ def blocks(count: int, bytes_each: int, most: int = BLOCK_BYTES) -> Iterator[sli
 def transformed(layer: Layer, keys: slice) -> Tensor:
     """Return f_h(x_j) of some keys, through the normalisation without its scale: [K, H, d]."""
     dtype = arithmetic(layer)
-    vectors = layer.values_by_head[:, keys].to(dtype) @ required(layer.projection).to(
-        dtype
-    )  # [H, K, D] @ [H, D, d] -> [H, K, d]
+    values, projection = layer.values_by_head[:, keys], required(layer.projection)
+    vectors = values.to(dtype) @ projection.to(dtype)  # [H, K, D] @ [H, D, d] -> [H, K, d]
     return linear(layer, vectors.transpose(0, 1))  # [K, H, d]
 
 
@@ -48,9 +47,8 @@ def weights_of(layer: Layer, keys: slice, dtype: torch.dtype) -> Tensor:
 def own(layer: Layer) -> Tensor:
     """Return y_ii of every query, through the normalisation without its scale: [Q, d] in float64. Queries and keys are the same tokens."""
     weights = layer.weights.diagonal(dim1=1, dim2=2)[..., None]  # [H, Q, K] -> [H, K, 1]
-    return linear(
-        layer, layer.project(layer.values_by_head.double() * weights) + required(layer.stream.before).double()
-    )
+    added = layer.project(layer.values_by_head.double() * weights)
+    return linear(layer, added + required(layer.stream.before).double())
 
 
 def prove(layer: Layer) -> Tensor:

@@ -126,10 +126,9 @@ class _Causal:
 
     def by_group(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return views of weights, projected map and kept share with heads as [G, P]: [H, ...] -> [G, P, ...]."""
-        one, two, three = (
-            part.view(self.V.shape[0], -1, *part.shape[1:]) for part in (self.weights, self.projected, self.kept)
-        )
-        return one, two, three
+        groups = self.V.shape[0]
+        weights, projected = (part.view(groups, -1, *part.shape[1:]) for part in (self.weights, self.projected))
+        return weights, projected, self.kept.view(groups, -1, self.kept.shape[1])
 
 
 def _project_prefix(weights: Tensor, V: Tensor, output: Tensor, epsilon: float) -> Reading:
@@ -226,9 +225,8 @@ def _solve(values: Tensor, output: Tensor, inverse: Tensor) -> Tensor:
     # Column i belongs to row i, which sees the block's rows only up to itself: the upper triangle.
     update = torch.linalg.solve_triangular(inner, block.mT @ whitened, upper=False).triu_()
     update = torch.linalg.solve_triangular(inner.mT, update, upper=True)
-    solved: Tensor = (inverse.mT @ (whitened - block @ update)).mT.flatten(
-        2, 3
-    )  # [G, P, B, ROWS, D] -> [G, P, B · ROWS, D]
+    solved: Tensor = (inverse.mT @ (whitened - block @ update)).mT
+    solved = solved.flatten(2, 3)  # [G, P, B, ROWS, D] -> [G, P, B · ROWS, D]
     return solved[:, :, : values.shape[1]]
 
 
@@ -247,16 +245,12 @@ def _unproven_rows(task: _Causal, group: int, stop: int, epsilon: float) -> None
     start = next((row for row in range(short, 0, -1) if _decompose(V[:row], row, epsilon)[1].numel() == row), 0)
     first_safe = _first_safe_row(V, epsilon)
     if start < first_safe:
-        heads, rows, seen = (
-            slice(group * per_group, (group + 1) * per_group),
-            slice(start, first_safe),
-            slice(first_safe),
-        )
+        heads = slice(group * per_group, (group + 1) * per_group)
+        rows, seen = slice(start, first_safe), slice(first_safe)
         weights = task.weights[heads, rows, seen]  # later keys are hidden from all of them
         mask = torch.ones(first_safe, first_safe, dtype=torch.bool, device=V.device).tril()[rows]
-        task.projected[heads, rows, seen], task.kept[heads, rows] = _decomposed_rows(
-            weights, V[None, seen], mask, epsilon
-        )
+        projected, kept = _decomposed_rows(weights, V[None, seen], mask, epsilon)
+        task.projected[heads, rows, seen], task.kept[heads, rows] = projected, kept
     if first_safe < stop:
         inverse, _, _ = _prefixes(V[None], first_safe)
         _exact_rows(task, torch.tensor([group], device=V.device), first_safe, stop, inverse)
@@ -292,10 +286,7 @@ def _decomposed_rows(weights: Tensor, V: Tensor, mask: Tensor, epsilon: float) -
     """Return projected rows and their kept share under any mask [Q, K], with one decomposition per row, batched. Slow but right for sliding windows and near-dependent values."""
     groups, _, width = V.shape
     per_group = weights.shape[0] // groups
-    projected, kept = (
-        torch.empty_like(weights),
-        torch.empty(weights.shape[:2], dtype=weights.dtype, device=weights.device),
-    )
+    projected, kept = torch.empty_like(weights), weights.new_empty(weights.shape[:2])
     for group in range(groups):
         heads = slice(group * per_group, (group + 1) * per_group)
         for low in range(0, mask.shape[0], ROWS):

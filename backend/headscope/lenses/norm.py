@@ -25,9 +25,8 @@ def norms(values: Tensor, factors: Tensor) -> Tensor:
     """
     values = values.to(torch.promote_types(values.dtype, torch.float32))
     by_group = factors.to(values.dtype).reshape(values.shape[0], -1, *factors.shape[1:])  # [G, H / G, D, D]
-    lengths: Tensor = torch.linalg.vector_norm(
-        values[:, None] @ by_group, dim=-1
-    )  # [G, 1, K, D] @ [G, H / G, D, D] -> [G, H / G, K]
+    vectors = values[:, None] @ by_group  # [G, 1, K, D] @ [G, H / G, D, D] -> [G, H / G, K, D]
+    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=-1)  # [G, H / G, K]
     return lengths.flatten(0, 1)  # [H, K]
 
 
