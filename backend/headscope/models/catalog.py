@@ -123,7 +123,7 @@ class Catalog:
                 "This server allows only models of its catalogue. Start it with HEADSCOPE_HUB=any to allow any hub id.",
                 pointer=pointer,
             )
-        return from_hub(name, name, "main")
+        return Located(name, _cached(name, "main"), name)
 
     def locate_folder(self, folder: Path) -> Located:
         """Locate a model in any local folder: for the library and the command line, never for requests."""
@@ -149,11 +149,9 @@ class Catalog:
         if located.folder is not None:
             found = facts.read(safety.read_json(located.folder / "config.json"))
             processor = located.folder / "preprocessor_config.json"
-            return (
-                facts.with_processor(found, safety.read_json(processor))
-                if found.patches and processor.is_file()
-                else found
-            )
+            if found.patches and processor.is_file():
+                return facts.with_processor(found, safety.read_json(processor))
+            return found
         entry = self._entries.get(located.name, {})
         return facts.Facts(**{key: entry[key] for key in CARD}) if set(CARD) <= entry.keys() else None
 
@@ -200,7 +198,7 @@ def _located(name: str, entry: Mapping[str, Any]) -> Located:
     folder = _catalog_file().parent / str(entry.get("folder", name))
     if "folder" in entry and _is_whole(folder):
         return Located(name, folder, hub, revision)
-    return from_hub(name, hub, revision) if hub else Located(name, None)
+    return Located(name, _cached(hub, revision), hub, revision) if hub else Located(name, None)
 
 
 def _is_whole(folder: Path) -> bool:
@@ -225,11 +223,6 @@ def _is_hub_id(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def from_hub(name: str, hub: str, revision: str) -> Located:
-    """Locate a model in the hub's local cache, or on the hub."""
-    return Located(name, _cached(hub, revision), hub, revision)
 
 
 def _cached(hub: str, revision: str) -> Path | None:

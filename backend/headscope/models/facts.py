@@ -155,10 +155,7 @@ def _read(config: Mapping[str, Any]) -> Facts:
         towers = _pair(config, family)
     elif kind == "vision":
         patches = _patches(config, family)
-        tower = _tower(config, family)
-        return _facts(
-            family, kind, {"self": Tower(tower.layers, tower.heads, tower.head_width, patches.tokens)}, patches
-        )
+        return _facts(family, kind, {"self": replace(_tower(config, family), max_tokens=patches.tokens)}, patches)
     else:
         # A stack taken out of an encoder-decoder keeps the configuration of both.
         cut = {"decoder": DECODER, "encoder": ENCODER}[kind] if family in ENCODER_DECODERS | {"trocr"} else {}

@@ -6,8 +6,9 @@ import warnings
 from threading import Lock
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from ..core.declarations import Params
 from ..core.lazy import torch
 from ..errors import Unsupported
 from .modules import evaluating, is_out_of_memory
@@ -16,10 +17,8 @@ from .modules import evaluating, is_out_of_memory
 _RANDOM = Lock()
 
 
-class Generate(BaseModel):
+class Generate(Params):
     """Greedy unless do_sample; the same seed gives the same continuation."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     max_new_tokens: int = Field(ge=1, le=4096, description="Most tokens that are added.")
     do_sample: bool = Field(
@@ -55,7 +54,10 @@ def generate(module: Any, inputs: dict[str, Any], options: Generate, most: int) 
         "pad_token_id": _padding(module),
         "return_dict_in_generate": False,
     }
-    with _RANDOM, evaluating(module), torch.inference_mode(), torch.random.fork_rng(devices=_devices(module)):
+    devices = (
+        [module.device] if module.device.type == "cuda" else []
+    )  # whose random numbers are used, besides the CPU's
+    with _RANDOM, evaluating(module), torch.inference_mode(), torch.random.fork_rng(devices=devices):
         return _generate(module, arguments, options.seed)
 
 
@@ -78,11 +80,6 @@ def _generate(module: Any, arguments: dict[str, Any], seed: int) -> list[int]:
             ) from error
     found: list[int] = ids[0].tolist()
     return found
-
-
-def _devices(module: Any) -> list[Any]:
-    """Return devices besides the CPU whose random numbers are used for sampling."""
-    return [module.device] if module.device.type == "cuda" else []
 
 
 def _padding(module: Any) -> int:

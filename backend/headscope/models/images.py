@@ -109,9 +109,8 @@ def prepare(image: Any, processor: Any, patches: Patches, channels: int) -> torc
         return _processed(processor, picture, _grey(processor) if channels == 1 else {})
     picture = picture.resize(patches.size, resample=2)  # bilinear
     array = np.asarray(picture, np.float32).reshape(patches.size[1], patches.size[0], channels)
-    return (
-        torch.from_numpy((array / 255 - 0.5) / 0.5).permute(2, 0, 1).unsqueeze(0).contiguous()
-    )  # [H, W, C] -> [1, C, H, W]
+    pixels = torch.from_numpy((array / 255 - 0.5) / 0.5)
+    return pixels.permute(2, 0, 1).unsqueeze(0).contiguous()  # [H, W, C] -> [1, C, H, W]
 
 
 def _grey(processor: Any) -> dict[str, Any]:

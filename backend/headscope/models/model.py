@@ -97,14 +97,17 @@ class Model:
     def vocabulary(self) -> int:
         """Number of token ids in the embedding. Raises Unsupported for models without one."""
         try:
-            return int(self.module.get_input_embeddings().weight.shape[0])
-        except (AttributeError, NotImplementedError):
-            known = getattr(self.module.config, "vocab_size", None)
-            if isinstance(known, int) and known > 0:
-                return known
-            raise Unsupported(
-                "This model does not read token ids from a vocabulary, so it cannot be analysed."
-            ) from None
+            embedding = self.module.get_input_embeddings()
+        except (
+            NotImplementedError
+        ):  # the only error of transformers here; some models return None, or a module without a matrix
+            embedding = None
+        if (weight := getattr(embedding, "weight", None)) is not None:
+            return int(weight.shape[0])
+        known = getattr(self.module.config, "vocab_size", None)
+        if isinstance(known, int) and known > 0:
+            return known
+        raise Unsupported("This model does not read token ids from a vocabulary, so it cannot be analysed.")
 
     @property
     def missing(self) -> dict[str, str]:

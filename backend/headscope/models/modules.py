@@ -87,16 +87,12 @@ def exclusive(module: Any) -> Iterator[None]:
     Locks belong to the parts, so two modules that share a part or a configuration exclude each other. They are reentrant, and always taken in one order.
     """
     with ExitStack() as held:
-        for lock in _locks_of([*module.modules(), *configurations(module)]):
+        with _registry:
+            owners = [*module.modules(), *configurations(module)]
+            known = sorted((_lock_of(owner) for owner in owners), key=itemgetter(1))
+        for _, _, lock in known:
             held.enter_context(lock)
         yield
-
-
-def _locks_of(owners: list[Any]) -> list[Any]:
-    """Return the lock of each owner, in the order of locking."""
-    with _registry:
-        known = sorted((_lock_of(owner) for owner in owners), key=itemgetter(1))
-        return [lock for _, _, lock in known]
 
 
 def _lock_of(owner: Any) -> tuple[ReferenceType[Any], int, Any]:

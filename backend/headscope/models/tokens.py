@@ -69,8 +69,6 @@ def check_text(text: str, pointer: str = "/text", limit: int | None = None) -> N
     """Raise InvalidText for a text that no tokenizer accepts. `limit` is in UTF-8 bytes."""
     if not text.strip():
         raise InvalidText("The text is empty. Type at least one character that is not a space.", pointer=pointer)
-    if limit is not None and len(text) > limit:
-        raise InvalidText(f"The text is longer than {limit} bytes. Shorten it.", pointer=pointer, limit=limit)
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -125,19 +123,10 @@ def encode(
             encoding.tokens, encoding.ids, segments, encoding.special_tokens_mask, encoding.offsets, strict=True
         )
     ]
-    return Encoded(
-        _assemble(rows, (text, text_pair or ""), unknown), list(encoding.type_ids), text=text, warnings=_cut(encoding)
-    )
-
-
-def _cut(encoding: Any) -> tuple[ResultWarning, ...]:
-    if not encoding.overflowing:
-        return ()
-    return (
-        ResultWarning(
-            "cut", f"Truncated to the first {len(encoding.ids)} tokens, as requested; the rest was not read.", None
-        ),
-    )
+    tokens = _assemble(rows, (text, text_pair or ""), unknown)
+    cut = f"Truncated to the first {len(encoding.ids)} tokens, as requested; the rest was not read."
+    warnings = (ResultWarning("cut", cut),) if encoding.overflowing else ()
+    return Encoded(tokens, list(encoding.type_ids), text=text, warnings=warnings)
 
 
 def extend(
@@ -171,19 +160,16 @@ def annotate(encoded: Encoded, pos: Sequence[str] | None, labels: Sequence[str] 
 
     The words may also be all words of the text, even if the tokenizer joins some of them or the input was truncated.
     """
-    for name, values in (("pos", pos), ("label", labels)):
-        if values is not None:
-            encoded = _annotate(encoded, name, values)
-    return encoded
+    encoded = encoded if pos is None else _annotate(encoded, "pos", pos, "pos")
+    return encoded if labels is None else _annotate(encoded, "label", labels, "labels")
 
 
-def _annotate(encoded: Encoded, name: str, values: Sequence[str]) -> Encoded:
+def _annotate(encoded: Encoded, name: str, values: Sequence[str], field: str) -> Encoded:
     every = [*encoded.tokens, *(encoded.target or ())]
     given = every[: len(every) - encoded.generated]
-    words = len({token.word for token in given if token.word is not None})
+    numbers = sorted({token.word for token in given if token.word is not None})
     written = [] if any(token.segment for token in every) else find_words(encoded.text or "")
-    if len(values) == words:
-        numbers = sorted({token.word for token in given if token.word is not None})
+    if len(values) == len(numbers):
         by_word = dict(zip(numbers, values, strict=True))
         marked = [t if t.word is None else replace(t, **{name: by_word.get(t.word)}) for t in every]
     elif len(values) == len(written):  # some share a token, or were truncated
@@ -193,9 +179,8 @@ def _annotate(encoded: Encoded, name: str, values: Sequence[str]) -> Encoded:
         marked = [replace(t, **{name: value}) for t, value in zip(given, values, strict=True)]
         marked += every[len(given) :]
     else:
-        field = {"pos": "pos", "label": "labels"}[name]
         raise InvalidRequest(
-            f"{field} has {len(values)} entries; the input has {words} words and {len(given)} tokens. Give one per word, or one per token.",
+            f"{field} has {len(values)} entries; the input has {len(numbers)} words and {len(given)} tokens. Give one per word, or one per token.",
             pointer=f"/{field}",
             actual=len(values),
         )
@@ -217,12 +202,9 @@ def _assemble(rows: list[_Row], texts: tuple[str, str], unknown: str | None) -> 
     spans = [(0, 0) if row.span is None else _trim(texts[row.segment], row.span) for row in rows]
     words = [find_words(part) for part in texts]
     places = [_places(*both) for both in zip(words, map(len, texts), strict=True)]
+    ordinary = [(row.segment, span) for row, span in zip(rows, spans, strict=True) if row.span is not None]
     owners = [
-        _owners(
-            len(words[segment]),
-            places[segment],
-            [s for s, row in zip(spans, rows, strict=True) if row.span is not None and row.segment == segment],
-        )
+        _owners(len(words[segment]), places[segment], [span for at, span in ordinary if at == segment])
         for segment in (0, 1)
     ]
     first = [0, max(owners[0], default=-1) + 1]
@@ -309,16 +291,8 @@ def from_ids(
             tokens.append(Token(piece, id_, 0, 0, None, 0, "special"))
         else:
             span = _trim(text, (start, len(text)))
-            tokens.append(
-                Token(
-                    text[slice(*span)] or piece,
-                    id_,
-                    *span,
-                    index,
-                    0,
-                    "punct" if is_punctuation(piece.strip()) else "word",
-                )
-            )
+            kind: TokenKind = "punct" if is_punctuation(piece.strip()) else "word"
+            tokens.append(Token(text[slice(*span)] or piece, id_, *span, index, 0, kind))
     return Encoded(tokens, [0] * len(tokens), text=text)
 
 

@@ -36,7 +36,8 @@ def _validated(config: Mapping[str, Any]) -> dict[str, Any]:
         raise UnsafeModel(f"headscope.mechanism in the model's config.json is not one of {', '.join(MECHANISMS)}.")
     params = MECHANISMS[name].params
     try:
-        found = {"name": name, **params.model_validate(_without_name(chosen)).model_dump()}
+        given = {key: value for key, value in chosen.items() if key != "name"}
+        found = {"name": name, **params.model_validate(given).model_dump()}
     except ValidationError as error:
         place = ".".join(str(part) for part in error.errors()[0]["loc"] if part in params.model_fields)
         raise UnsafeModel(
@@ -45,7 +46,3 @@ def _validated(config: Mapping[str, Any]) -> dict[str, Any]:
     if found.get("vectors", ()) is None:
         raise UnsafeModel("The model's config.json has no vectors for its mechanism pasta.")
     return found
-
-
-def _without_name(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in chosen.items() if key != "name"}
