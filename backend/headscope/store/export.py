@@ -13,7 +13,7 @@ import math
 import struct
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -59,14 +59,14 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Flat:
-    """A source without maps: a study, or a part of one."""
+    """A source in memory: an analysis with whole maps [L, H, Q, K] by lens, or a study, which has none."""
 
     document: dict[str, Any]
     arrays: Mapping[str, Array]
+    whole_maps: Mapping[str, Array] = field(default_factory=dict)
 
     def maps(self, lens: str, layers: slice, heads: slice) -> Array:
-        """Raise KeyError: there are no maps."""
-        raise KeyError(lens)
+        return self.whole_maps[lens][layers, heads]
 
 
 def _blocks(source: Source, lens: str) -> Iterator[Array]:
@@ -81,15 +81,6 @@ def _pieces(array: Array) -> Chunks:
         yield data[start : start + PIECE].tobytes()
 
 
-def _layout(source: Source) -> dict[str, tuple[str, list[int], int]]:
-    """Return the type, shape and bytes of every tensor by name, in the order of the file."""
-    shapes = {lens: list(source.document["shapes"][lens]) for lens in source.document.get("kept", ())}
-    maps = {f"map/{lens}": ("float32", shape, 4 * math.prod(shape)) for lens, shape in shapes.items()}
-    return maps | {
-        name: (str(array.dtype), list(array.shape), array.nbytes) for name, array in sorted(source.arrays.items())
-    }
-
-
 def write_safetensors(source: Source, path: Path) -> None:
     """Write the file of stream_safetensors, with the same errors."""
     save(stream_safetensors(source), path)
@@ -97,18 +88,22 @@ def write_safetensors(source: Source, path: Path) -> None:
 
 def stream_safetensors(source: Source) -> Chunks:
     """Yield a safetensors file, with a few heads in memory at a time. Raises Corrupt if the source is."""
+    shapes = {lens: list(source.document["shapes"][lens]) for lens in source.document.get("kept", ())}
+    small = dict(sorted(source.arrays.items()))
+    layout = {f"map/{lens}": ("float32", shape, 4 * math.prod(shape)) for lens, shape in shapes.items()}
+    layout |= {name: (str(array.dtype), list(array.shape), array.nbytes) for name, array in small.items()}
     header: dict[str, Any] = {"__metadata__": {"headscope": json.dumps(source.document, allow_nan=False)}}
     position = 0
-    for name, (dtype, shape, size) in _layout(source).items():
+    for name, (dtype, shape, size) in layout.items():
         header[name] = {"dtype": TYPES[dtype], "shape": shape, "data_offsets": [position, position + size]}
         position += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     yield struct.pack("<Q", len(text)) + text
-    for lens in source.document.get("kept", ()):
+    for lens in shapes:
         for block in _blocks(source, lens):
             yield from _pieces(block)
-    for _, array in sorted(source.arrays.items()):
+    for array in small.values():
         yield from _pieces(array)
 
 
@@ -118,7 +113,8 @@ def stream_npz(source: Source) -> Chunks:
     def write(archive: zipfile.ZipFile) -> Iterator[None]:
         for lens in source.document["kept"]:
             with archive.open(f"map/{lens}.npy", "w", force_zip64=True) as file:
-                _npy_header(file, tuple(source.document["shapes"][lens]))
+                shape = tuple(source.document["shapes"][lens])
+                np.lib.format.write_array_header_2_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
                 for block in _blocks(source, lens):
                     for piece in _pieces(block):
                         file.write(piece)
@@ -129,10 +125,6 @@ def stream_npz(source: Source) -> Chunks:
         _write_npy(archive, "headscope", np.array(json.dumps(source.document, allow_nan=False)))
 
     return zip_stream(write)
-
-
-def _npy_header(file: Any, shape: tuple[int, ...]) -> None:
-    np.lib.format.write_array_header_2_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
 
 
 def _write_npy(archive: zipfile.ZipFile, name: str, array: Array) -> None:

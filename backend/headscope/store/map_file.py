@@ -110,23 +110,17 @@ def read_heads(fill: Fill, shape: Shape, layers: slice, heads: slice, digests: l
     """Return some layers and heads of a map file as a map file of their own, verified. `fill` reads from the whole file. Raises Corrupt."""
     size = shape[2] * shape[3] * 4
     chosen_layers, chosen_heads = range(shape[0])[layers], range(shape[1])[heads]
-    count = len(chosen_heads)
-    start = header((len(chosen_layers), count, *shape[2:]))
-    file = memoryview(bytearray(len(start) + len(chosen_layers) * count * size))
+    run = len(chosen_heads) * size  # bytes of a layer's chosen heads, which are adjacent
+    start = header((len(chosen_layers), len(chosen_heads), *shape[2:]))
+    file = memoryview(bytearray(len(start) + len(chosen_layers) * run))
     file[: len(start)] = start
-    data = [
-        file[len(start) + place * size :][:size] for place in range(len(chosen_layers) * count)
-    ]  # [L' * H'] of Q * K float32
-    first = len(header(shape)) + chosen_heads.start * size
-    fill(
-        [
-            (first + layer * shape[1] * size, file[len(start) + i * count * size :][: count * size])
-            for i, layer in enumerate(chosen_layers)
-        ]
-    )
+    data, first = file[len(start) :], len(header(shape)) + chosen_heads.start * size
+    offsets = [first + layer * shape[1] * size for layer in chosen_layers]
+    fill([(offset, data[place * run :][:run]) for place, offset in enumerate(offsets)])
     expected = [digests[layer * shape[1] + head] for layer in chosen_layers for head in chosen_heads]
-    if any(hashlib.sha256(head).hexdigest() != digest for head, digest in zip(data, expected, strict=True)):
-        raise Corrupt
+    for place, digest in enumerate(expected):
+        if hashlib.sha256(data[place * size :][:size]).hexdigest() != digest:
+            raise Corrupt
     return file
 
 

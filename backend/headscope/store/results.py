@@ -63,15 +63,9 @@ class Stored:
 
     def map_file(self, lens: str, layers: slice, heads: slice, *, wait: bool = True) -> memoryview:
         """Return the same as a safetensors file with one tensor, `map`. Raises Corrupt, and without `wait` BlockingIOError rather than wait for a disk."""
-        shape = tuple(self.document["shapes"][lens])
-        id_, folder = self.manifest.id, self.manifest.folder
-        return read_heads(
-            lambda pieces: self.backend.fill(id_, folder, f"{lens}.safetensors", pieces, wait=wait),
-            shape,
-            layers,
-            heads,
-            self.manifest.digests["maps"][lens],
-        )
+        shape, entry = tuple(self.document["shapes"][lens]), self.manifest
+        fill = partial(self.backend.fill, entry.id, entry.folder, f"{lens}.safetensors", wait=wait)
+        return read_heads(fill, shape, layers, heads, entry.digests["maps"][lens])
 
     def verify(self) -> None:
         """Read everything, a few heads at a time. Raises Corrupt."""
