@@ -333,7 +333,7 @@ def test_export_is_everything(server: Server, document: dict[str, Any], kind: st
     path.write_bytes(answer.content)
     if kind == "safetensors":
         tensors: Any = load_file(path)
-        described = headscope.open(path).result
+        described = headscope.open(path)
         assert [token.text for token in described.tokens] == [token["text"] for token in document["tokens"]]
     else:
         with np.load(path) as archive:

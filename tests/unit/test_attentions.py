@@ -46,8 +46,8 @@ def test_the_same_as_an_analysis_of_the_model(tiny: Model, ids: Any) -> None:
     a = headscope.analyze(tiny, token_ids=chosen, lenses=("weights", "rollout"), measures=measures)
     b = from_attentions(theirs.attentions, a.tokens, lenses=("weights", "rollout"), measures=measures)
     assert b.tokens == a.tokens
-    assert b.result.causal == a.result.causal
-    np.testing.assert_array_equal(b.result.keys, a.result.keys)
+    assert b.causal == a.causal
+    np.testing.assert_array_equal(b.keys, a.keys)
     for lens in ("weights", "rollout"):
         np.testing.assert_allclose(b.maps[lens], a.maps[lens], atol=2e-5)
     for name in measures:
@@ -65,8 +65,8 @@ def test_windows_of_a_real_model_are_found(ids: Any) -> None:
     chosen = ids(20)
     a = headscope.analyze(model, token_ids=chosen)
     b = from_attentions(eager(model, {"input_ids": torch.tensor([chosen])}).attentions, a.tokens)
-    np.testing.assert_array_equal(b.result.keys, a.result.keys)
-    np.testing.assert_array_equal(b.result.keys[0], np.minimum(np.arange(20) + 1, 5))
+    np.testing.assert_array_equal(b.keys, a.keys)
+    np.testing.assert_array_equal(b.keys[0], np.minimum(np.arange(20) + 1, 5))
 
 
 @pytest.mark.parametrize("rule", ["all", "prefix", "window", "around"])
@@ -79,8 +79,8 @@ def test_values_give_effective_attention(rule: str, groups: int) -> None:
     for layer in range(LAYERS):
         expected = projected(A[layer], V[layer].repeat(HEADS // groups, 0), allowed)
         assert relative(a.maps["effective"][layer], expected) < 1e-5
-    np.testing.assert_array_equal(a.result.keys, np.broadcast_to(allowed.sum(-1), (LAYERS, N)))
-    assert a.result.causal == (rule == "prefix")
+    np.testing.assert_array_equal(a.keys, np.broadcast_to(allowed.sum(-1), (LAYERS, N)))
+    assert a.causal == (rule == "prefix")
     assert a.measures["null_share"]["weights"].shape == (LAYERS, HEADS)
 
 
@@ -103,7 +103,7 @@ def test_scattered_zeros_hide_nothing() -> None:
     for layer in A:
         layer[:, 3, 7] = 0
         layer /= layer.sum(-1, keepdims=True)
-    assert (from_attentions(A, names()).result.keys == N).all()
+    assert (from_attentions(A, names()).keys == N).all()
 
 
 @pytest.mark.parametrize("form", ["numpy", "batch", "torch", "lists", "stacked", "half", "gradient"])
@@ -152,7 +152,7 @@ def test_cross_attention_names_its_keys() -> None:
     A = weights(n=4, keys=7)
     a = from_attentions(A, names(4), key_tokens=[f"key{i}" for i in range(7)])
     assert a.maps["weights"].shape == (LAYERS, HEADS, 4, 7)
-    assert a.result.kind == "cross"
+    assert a.kind == "cross"
     with pytest.raises(InvalidRequest, match="key_tokens"):
         from_attentions(A, names(4))
     with pytest.raises(Unsupported):

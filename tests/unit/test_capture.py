@@ -55,7 +55,7 @@ def test_tiny_models_are_exact(tiny: Model, ids: Ids, n: int) -> None:
     theirs = eager(tiny, inputs)
     causal = tiny.facts.kind == "decoder"
     allowed = np.tril(np.ones((n, n), bool)) if causal else np.ones((n, n), bool)
-    assert a.result.causal is causal or n == 1
+    assert a.causal is causal or n == 1
     np.testing.assert_allclose(a.logits, theirs.logits[0].numpy(), atol=1e-4)
     for layer, (expected, values) in enumerate(zip(theirs.attentions, values_of(tiny, inputs), strict=True)):
         np.testing.assert_allclose(a.maps["weights"][layer], expected[0].numpy(), atol=1e-5)
@@ -107,7 +107,7 @@ def test_sliding_window_is_seen(ids: Ids) -> None:
     outside = ~np.tril(np.ones((24, 24), bool)) | np.tril(np.ones((24, 24), bool), -5)
     assert not a.maps["weights"][..., outside].any()
     assert not a.maps["effective"][..., outside].any()
-    assert a.result.keys.max() == 5
+    assert a.keys.max() == 5
 
 
 def test_blocks_of_heads_change_nothing(tiny: Model, ids: Ids, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_blocks_of_heads_change_nothing(tiny: Model, ids: Ids, monkeypatch: pyte
         np.testing.assert_allclose(parts.maps[lens], maps, atol=1e-6)
     for name, by_lens in whole.measures.items():
         np.testing.assert_allclose(parts.measures[name]["weights"], by_lens["weights"], atol=1e-5)
-    np.testing.assert_array_equal(parts.result.tiles["weights"]["tiles"], whole.result.tiles["weights"]["tiles"])
+    np.testing.assert_array_equal(parts.tiles["weights"]["tiles"], whole.tiles["weights"]["tiles"])
 
 
 def test_selection_of_layers_and_heads(tiny: Model, ids: Ids) -> None:

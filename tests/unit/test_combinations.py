@@ -229,7 +229,7 @@ def test_every_lens_is_right(case: tuple[Model, Kind], mechanism: str, seed: int
     lenses = [{"name": name, "pad_to": PAD} if name == "effective-published" else name for name in able]
     specials = 1 if model.facts.kind == "vision" else 0
     a = headscope.analyze(model, **taken, mechanism=parameters(mechanism, model, specials), lenses=lenses, measures=())
-    maps, layers = expected(model, a.result.request, able)
+    maps, layers = expected(model, a.request, able)
     for lens in able:
         if lens == "max-entropy":
             is_most_even(a.maps[lens], layers)

@@ -218,7 +218,7 @@ def test_without_maps(minilm: Model) -> None:
     kept = headscope.analyze(minilm, "The cat sat on the mat.", measures=("entropy",))
     light = headscope.analyze(minilm, "The cat sat on the mat.", measures=("entropy",), maps=False)
     assert light.maps == {}
-    np.testing.assert_array_equal(light.result.tiles["effective"]["tiles"], kept.result.tiles["effective"]["tiles"])
+    np.testing.assert_array_equal(light.tiles["effective"]["tiles"], kept.tiles["effective"]["tiles"])
     np.testing.assert_array_equal(light.measures["entropy"]["weights"], kept.measures["entropy"]["weights"])
 
 

@@ -46,7 +46,7 @@ def test_null_share_is_what_the_difference_says(tiny: Model) -> None:
     np.testing.assert_allclose(a.measures["null_share_rows"]["weights"], lost / norms, atol=1e-5)
     leverage = a.measures["leverage"]["weights"]
     assert leverage.shape == (3, 4, 50)
-    np.testing.assert_allclose(leverage.sum(-1), a.result.notes["effective"]["rank"], atol=1e-3)
+    np.testing.assert_allclose(leverage.sum(-1), a.notes["effective"]["rank"], atol=1e-3)
 
 
 def supported(model: Model, needs: tuple[str, ...]) -> bool:
@@ -74,7 +74,7 @@ def test_every_lens_keeps_its_promises(tiny: Model, name: str) -> None:
     found = a.maps[name]
     assert found.shape == (3, 4 if lens.of == "heads" else 1, 20, 20)
     assert found.dtype == np.float32
-    undefined = a.result.notes.get(name, {}).get("undefined", np.zeros(1))
+    undefined = a.notes.get(name, {}).get("undefined", np.zeros(1))
     assert np.isnan(found).all(-1).sum() == undefined.sum()
     found = np.nan_to_num(found, nan=0.0)
     assert np.isfinite(found).all()

@@ -216,14 +216,19 @@ def _finish(
     encoded, setting = one.encoded, one.setting
     axes = (setting.axes.queries, setting.axes.keys)
     result = reader.result(one.task.request, setting.kind, *axes, one.recipe.chosen[0].width, number)
-    result.warnings = [*encoded.warnings, *find_warnings(result, one.recipe.missing, trained)]
-    result.full_text, result.target_text = encoded.text, encoded.target_text
-    result.generated, result.grid, result.picture = encoded.generated, encoded.grid, encoded.picture
-    result.logits = logits
     seconds = {**shares, "forward": one.seconds + shares["forward"]}
     seconds["total"] = sum(seconds[name] for name in ("forward", "lenses", "write"))
-    result.timing_ms = {name: round(spent * 1e3, 1) for name, spent in seconds.items()}
-    return result
+    return replace(
+        result,
+        warnings=[*encoded.warnings, *find_warnings(result, one.recipe.missing, trained)],
+        timing_ms={name: round(spent * 1e3, 1) for name, spent in seconds.items()},
+        logits=logits,
+        full_text=encoded.text,
+        target_text=encoded.target_text,
+        generated=encoded.generated,
+        grid=encoded.grid,
+        picture=encoded.picture,
+    )
 
 
 def _logits(output: Any, row: int) -> Array:

@@ -75,7 +75,7 @@ POINTERS = {"mechanism": "/mechanism", "lens": "/lenses", "measure": "/measures"
 MechanismChoice: Any = _choices("mechanism", MECHANISMS)
 # None means the one that the model was trained with.
 MechanismWish: Any = MechanismChoice | None
-_MECHANISM: TypeAdapter[Any] = TypeAdapter(MechanismChoice)
+MECHANISM: TypeAdapter[Any] = TypeAdapter(MechanismChoice)
 LensChoice: Any = _choices("lens", LENSES)
 MeasureChoice: Any = _choices("measure", MEASURES)
 LensChoices: Any = Annotated[list[LensChoice], AfterValidator(lambda chosen: canonical("lens", chosen, list(LENSES)))]
@@ -249,7 +249,7 @@ class AnalysisRequest(BaseModel):
 
 def settled(mechanism: Any, trained: Mapping[str, Any]) -> Any:
     """Return the chosen mechanism, or the one that the model was trained with if it is None."""
-    return _MECHANISM.validate_python(dict(trained)) if mechanism is None else mechanism
+    return MECHANISM.validate_python(dict(trained)) if mechanism is None else mechanism
 
 
 def with_stored_image(request: AnalysisRequest, read: Callable[[str], bytes | None]) -> AnalysisRequest:

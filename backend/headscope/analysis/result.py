@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self
 
 import torch
+from pydantic import TypeAdapter
 
 from ..core.arrays import Array
 from ..core.attention import Kind, ResultWarning
@@ -17,6 +18,8 @@ from .request import AnalysisRequest
 Shape = tuple[int, int, int, int]
 # Prefix of an array's flat name -> the field of Result that holds it.
 GROUPS = {"tile": "tiles", "measure": "measures", "note": "notes"}
+# Parsers of the parts of a document.
+TOKENS, GRID = TypeAdapter(list[Token]), TypeAdapter[Grid | None](Grid | None)
 
 
 class MapSink(Protocol):
@@ -44,14 +47,14 @@ class MemorySink:
         self.maps[lens][layer, head : head + block.shape[0]] = block
 
 
-@dataclass
+@dataclass(frozen=True)
 class Result:
     """Everything about an analysis but the maps themselves. `layers` and `heads` are the indices along axes L and H."""
 
     request: AnalysisRequest
     kind: Kind
     tokens: list[Token]  # along axis Q
-    key_tokens: list[Token]  # along axis K
+    key_tokens: list[Token]  # along axis K: different from `tokens` only in cross-attention
     layers: list[int]
     heads: list[int]
     head_width: int
@@ -60,17 +63,16 @@ class Result:
     shapes: dict[str, Shape] = field(default_factory=dict)  # of every lens that was read
     tiles: dict[str, dict[str, Array]] = field(default_factory=dict)  # lens -> tiles, scale, offset
     measures: dict[str, dict[str, Array]] = field(default_factory=dict)  # measure -> lens -> values
-    notes: dict[str, dict[str, Array]] = field(
-        default_factory=dict
-    )  # lens -> rank, condition, identical, undefined: each [L, H]
-    warnings: list[ResultWarning] = field(default_factory=list)
+    # lens -> rank, condition, identical, undefined: each [L, H]
+    notes: dict[str, dict[str, Array]] = field(default_factory=dict)
+    warnings: list[ResultWarning] = field(default_factory=list)  # caveats to consider when reading the maps
     timing_ms: dict[str, float] = field(default_factory=dict)
-    logits: Array | None = None
+    logits: Array | None = None  # [Q, vocabulary], if they were kept
     full_text: str | None = None  # the text that token offsets refer to, with what the model generated
     target_text: str | None = None  # the same for the decoder of an encoder-decoder
     generated: int = 0  # tokens at the end that the model generated
-    grid: Grid | None = None  # how an image was cut into tokens
-    picture: Array | None = None  # uint8 [height, width, 3], the image as the model sees it
+    grid: Grid | None = None  # how an image was cut into tokens: rows and columns of patches, and their sizes in pixels
+    picture: Array | None = None  # uint8 [height, width, 3], the image as the model sees it, scaled and cropped
 
     @property
     def shape(self) -> Shape:
@@ -124,27 +126,17 @@ class Result:
             if group in GROUPS:
                 name, _, part = rest.partition("/")
                 groups[GROUPS[group]].setdefault(name, {})[part] = array
-        tokens, copied = _tokens(document["tokens"]), ("kind", "layers", "heads", "head_width", "causal")
+        tokens, copied = TOKENS.validate_python(document["tokens"]), ("kind", "layers", "heads", "head_width", "causal")
         return cls(
             request=AnalysisRequest.model_validate(document["request"]),
             tokens=tokens,
-            key_tokens=_tokens(document["key_tokens"]) if document["key_tokens"] else tokens,
+            key_tokens=TOKENS.validate_python(document["key_tokens"]) if document["key_tokens"] else tokens,
             keys=arrays["keys"],
-            grid=_grid(document["grid"]),
+            grid=GRID.validate_python(document["grid"]),
             picture=arrays.get("picture"),
             shapes={lens: (a, b, c, d) for lens, (a, b, c, d) in document["shapes"].items()},
-            warnings=[ResultWarning(w["code"], w["message"], w["lens"]) for w in document["warnings"]],
+            warnings=[ResultWarning(**warning) for warning in document["warnings"]],
             logits=arrays.get("logits"),
             **{name: document[name] for name in (*copied, "full_text", "target_text", "generated", "timing_ms")},
             **groups,
         )
-
-
-def _tokens(described: list[dict[str, Any]]) -> list[Token]:
-    return [Token(**{**token, "box": tuple(token["box"]) if token["box"] else None}) for token in described]
-
-
-def _grid(described: dict[str, Any] | None) -> Grid | None:
-    if described is None:
-        return None
-    return Grid(described["rows"], described["columns"], tuple(described["patch"]), tuple(described["size"]))

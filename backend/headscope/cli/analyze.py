@@ -139,7 +139,7 @@ def _means(a: headscope.Analysis) -> dict[str, dict[str, Any]]:
 
 def _print_heads(a: headscope.Analysis, *, words: bool) -> None:
     """Print one line per head with a column per measure, then one line per layer for measures of whole layers."""
-    shape, milliseconds = f"{len(a.layers)} layers × {len(a.heads)} heads", a.result.timing_ms["total"]
+    shape, milliseconds = f"{len(a.layers)} layers × {len(a.heads)} heads", a.timing_ms["total"]
     click.echo(f"{a.model}: {len(a.tokens)} tokens, {shape}, {milliseconds:.0f} ms")
     for warning in a.warnings:
         click.echo(f"{warning.lens or 'model'}: {warning.message}")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psutil
-from pydantic import ValidationError
 
 from .. import figures
 from ..analysis import pipeline
@@ -16,21 +15,18 @@ from ..analysis.reader import Progress
 from ..analysis.result import MemorySink, Result
 from ..core import words
 from ..core.arrays import Array
-from ..core.attention import ResultWarning
 from ..core.lazy import go
-from ..core.tokens import Token
 from ..errors import InvalidRequest
 from ..models import loading
 from ..models.catalog import NAME, Catalog
 from ..models.images import pack
 from ..models.loading import Model
-from ..models.tokens import Grid
 from ..query import Interpretation, SearchResult, SearchSpace, SentenceContext, existing_heads, find, understand
 from ..settings import Settings
 from ..store import export
 from ..studies.request import Against, StudyRequest
 from ..studies.runner import run_study
-from .arguments import Method, choice, choices, invalid_request, number, numbers, request_of
+from .arguments import Method, choice, choices, number, numbers, request_of, validating
 from .study import GIVEN, Data, Study, read_dataset
 
 # Longest name of a model in a study; what tells two models of one name apart fits behind it.
@@ -46,11 +42,10 @@ class GroupedMaps:
     keys: list[str]
 
 
-@dataclass(frozen=True)
-class Analysis:
-    """The analysis of one input by one model. Immutable; `id` is derived from its content."""
+@dataclass(frozen=True, kw_only=True)
+class Analysis(Result):
+    """The analysis of one input by one model. Immutable; `id` is derived from its content. See Result for the other attributes."""
 
-    result: Result
     maps: Mapping[str, Array]  # lens -> [L, H, Q, K] float32
     compute_id: Callable[[], str] = field(repr=False)  # hashing a model's weights takes seconds
 
@@ -62,67 +57,17 @@ class Analysis:
     @property
     def model(self) -> str:
         """Name of the model."""
-        return self.result.request.model
+        return self.request.model
 
     @property
     def mechanism(self) -> dict[str, Any]:
         """Name and parameters of the mechanism."""
-        return dict(self.result.request.mechanism.model_dump())
-
-    @property
-    def tokens(self) -> list[Token]:
-        """The tokens of the input."""
-        return self.result.tokens
-
-    @property
-    def key_tokens(self) -> list[Token]:
-        """The tokens along the key axis: different from `tokens` only in cross-attention."""
-        return self.result.key_tokens
+        return dict(self.request.mechanism.model_dump())
 
     @property
     def text(self) -> str | None:
         """The text that the offsets of the (encoder's) tokens refer to; with `generate`, it ends with the generated text."""
-        return self.result.full_text
-
-    @property
-    def generated(self) -> int:
-        """Number of generated tokens, which are the last ones."""
-        return self.result.generated
-
-    @property
-    def grid(self) -> Grid | None:
-        """Rows and columns of patches of an image, and their sizes in pixels."""
-        return self.result.grid
-
-    @property
-    def picture(self) -> Array | None:
-        """The image as the model sees it, scaled and cropped: uint8 [height, width, 3]."""
-        return self.result.picture
-
-    @property
-    def measures(self) -> dict[str, dict[str, Array]]:
-        """Measure -> lens -> values, in the shape that the measure declares."""
-        return self.result.measures
-
-    @property
-    def layers(self) -> list[int]:
-        """Indices of the layers along axis L."""
-        return self.result.layers
-
-    @property
-    def heads(self) -> list[int]:
-        """Indices of the heads along axis H."""
-        return self.result.heads
-
-    @property
-    def warnings(self) -> list[ResultWarning]:
-        """Caveats to consider when reading the maps."""
-        return self.result.warnings
-
-    @property
-    def logits(self) -> Array | None:
-        """Logits [Q, vocabulary] of the model; None without keep_logits=True."""
-        return self.result.logits
+        return self.full_text
 
     def by(self, groups: Literal["word"] | Sequence[Sequence[int]] = "word") -> GroupedMaps:
         """Return the maps with tokens grouped: summed over the keys of a group, averaged over its queries.
@@ -155,19 +100,10 @@ class Analysis:
         [(0, 2), (0, 5)]
         """
         shape = (len(self.layers), len(self.heads))
-        scales = (tile["scale"] for tile in self.result.tiles.values())
+        scales = (tile["scale"] for tile in self.tiles.values())
         computed = {name: list(by_lens) for name, by_lens in self.measures.items()}
-        return find(
-            SearchSpace(
-                self.layers,
-                self.heads,
-                existing_heads(scales, shape),
-                computed,
-                lambda measure, of: self.measures[measure][of],
-                lens,
-            ),
-            where,
-        )
+        exists, values = existing_heads(scales, shape), lambda measure, of: self.measures[measure][of]
+        return find(SearchSpace(self.layers, self.heads, exists, computed, values, lens), where)
 
     def ask(self, sentence: str) -> Interpretation:
         """Interpret a query or a sentence in plain English, or return a question if it is ambiguous. Raises InvalidQuery."""
@@ -184,17 +120,16 @@ class Analysis:
         'head of layer 4'
         """
         declared = figures.find_figure(name)
-        try:
+        with validating():
             chosen = declared.params.model_validate(params)
-        except ValidationError as error:
-            raise invalid_request(error) from None
-        numbers = export.Flat(self.result.to_document(), self.result.to_arrays())
+        numbers = export.Flat(self.to_document(), self.to_arrays())
         return go.Figure(declared.build(numbers, chosen, theme).figure())
 
     @property
     def source(self) -> export.Source:
         """The whole analysis, in the form that exports take."""
-        return _MemorySource(self)
+        logits = {} if self.logits is None else {"logits": self.logits}
+        return export.Flat({**self.to_document(), "id": self.id}, {**self.to_arrays(), **logits}, self.maps)
 
     def save(self, path: str | Path) -> None:
         """Save everything as a safetensors file with the document as metadata, to be read by headscope.open."""
@@ -294,22 +229,7 @@ def analyze(
     # The digest of files is computed on demand; a model in memory may change, so its digest is computed now.
     digest = None if model.source else model.digest
     result = pipeline.run(model, request, sink, limit=limit, progress=progress, keep_logits=keep_logits)
-    return Analysis(result, sink.maps, lambda: result.request.key(digest or model.digest))
-
-
-class _MemorySource:
-    """The source of exports for an analysis in memory."""
-
-    def __init__(self, a: Analysis) -> None:
-        self.document: dict[str, Any] = {**a.result.to_document(), "id": a.id}
-        self.arrays: dict[str, Array] = a.result.to_arrays()
-        self._maps = a.maps
-        if a.logits is not None:
-            self.arrays["logits"] = a.logits
-
-    def maps(self, lens: str, layers: slice, heads: slice) -> Array:
-        """Return a slice of the maps, float32 [L', H', Q, K]."""
-        return self._maps[lens][layers, heads]
+    return Analysis(**vars(result), maps=sink.maps, compute_id=lambda: result.request.key(digest or model.digest))
 
 
 def open(path: str | Path) -> Analysis:  # noqa: A001 - the interface's name
@@ -319,11 +239,8 @@ def open(path: str | Path) -> Analysis:  # noqa: A001 - the interface's name
         result, id_ = Result.from_document(described, tensors), str(described.get("id", ""))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidRequest("This file was not written by Headscope.") from error
-    return Analysis(
-        result,
-        {name.removeprefix("map/"): array for name, array in tensors.items() if name.startswith("map/")},
-        lambda: id_,
-    )
+    maps = {name.removeprefix("map/"): array for name, array in tensors.items() if name.startswith("map/")}
+    return Analysis(**vars(result), maps=maps, compute_id=lambda: id_)
 
 
 def study(
@@ -359,7 +276,7 @@ def study(
     """
     first = load(model)
     second, variant = _second_variant(first, mechanism, against, against_mechanism)
-    try:
+    with validating():
         request = StudyRequest(
             dataset=str(dataset) if isinstance(dataset, (str, Path)) else GIVEN,
             model=first.name[:NAME_LENGTH],
@@ -377,8 +294,6 @@ def study(
         )
         models = [first, second][: len(request.variants)]
         request = request.settled([each.facts.mechanism for each in models])
-    except ValidationError as error:
-        raise invalid_request(error) from None
     summary, id_ = run_study(
         models,
         read_dataset(dataset, columns, bad_rows),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from operator import index
 from typing import Any
 
@@ -19,21 +20,23 @@ def request_of(
     mechanism: Method | None, lenses: Iterable[Method], measures: Iterable[Method], **fields: Any
 ) -> AnalysisRequest:
     """Return the request. Raises InvalidRequest if a value is of the wrong type."""
-    try:
+    with validating():
         return AnalysisRequest(
             mechanism=choice(mechanism),
             lenses=choices(lenses, "lenses"),
             measures=choices(measures, "measures"),
             **fields,
         )
+
+
+@contextmanager
+def validating() -> Iterator[None]:
+    """Raise InvalidRequest, with the first problem as one sentence, for values that pydantic rejects."""
+    try:
+        yield
     except ValidationError as error:
-        raise invalid_request(error) from None
-
-
-def invalid_request(error: ValidationError) -> InvalidRequest:
-    """Return the first problem as one sentence."""
-    first = error.errors()[0]
-    return InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.")
+        first = error.errors()[0]
+        raise InvalidRequest(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}.") from None
 
 
 def choice(method: Method | None) -> Any:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..core.alignment import align, check_enough, select_aligned
 from ..core.arrays import Array
 from ..errors import InvalidRequest, Unknown
 from ..lenses import LENSES
 from ..measures.compare import COMPARISONS
-
-if TYPE_CHECKING:
-    from .analysis import Analysis
+from .analysis import Analysis
 
 
 def compare(a: Analysis, b: Analysis, lens: str = "weights") -> dict[str, Array]:

@@ -113,10 +113,11 @@ def from_attentions(
         _feed(_layer(given, index, rule), reader)
     width = given.values[0].shape[-1] if given.values else 0
     result = reader.result(request, given.kind, given.axes.queries, given.axes.keys, width)
-    result.warnings = [*_warn_of_padding(given), *find_warnings(result, missing)]
-    result.timing_ms = {"total": round((time.perf_counter() - started) * 1e3, 1)}
+    warnings = [*_warn_of_padding(given), *find_warnings(result, missing)]
+    timing = {"total": round((time.perf_counter() - started) * 1e3, 1)}
+    result = replace(result, warnings=warnings, timing_ms=timing)
     id_ = result.request.key(f"{given.digest()} {causal}")
-    return Analysis(result, sink.maps, lambda: id_)
+    return Analysis(**vars(result), maps=sink.maps, compute_id=lambda: id_)
 
 
 def _validate(
@@ -304,11 +305,8 @@ def _parse_pieces(pieces: Sequence[str]) -> tuple[Token, ...]:
     for piece in pieces:
         text = piece.removeprefix(JOINED).lstrip("".join(OPENING)) or piece
         special, punctuation = SPECIAL.fullmatch(piece) is not None, is_punctuation(text)
-        joined = (
-            not opens
-            and not punctuation
-            and (piece.startswith(JOINED) if not marked else not piece.startswith(OPENING))
-        )
+        continues = not piece.startswith(OPENING) if marked else piece.startswith(JOINED)
+        joined = continues and not opens and not punctuation
         word += not special and not joined
         start += start > 0 and not joined and not special
         kind: TokenKind = "special" if special else "punct" if punctuation else "word"

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from ..core.lazy import go
 from ..errors import InvalidRequest
 from ..figures import Theme
@@ -20,7 +18,7 @@ from ..studies.data.dataset import BadRows, Dataset, Row
 from ..studies.results import finding, tables
 from ..studies.results.summary import StudySummary
 from ..studies.results.table_files import ResultTable
-from .arguments import invalid_request
+from .arguments import validating
 
 # What a study can be made of: the name of a file, or the inputs themselves.
 Data = str | Path | Iterable[Any]
@@ -60,10 +58,8 @@ class Study(StudySummary):
         Raises Unknown, InvalidRequest, NotReady for what the study lacks, or Unsupported.
         """
         figure = find_figure(name)
-        try:
+        with validating():
             checked = figure.params.model_validate(params)
-        except ValidationError as error:
-            raise invalid_request(error) from None
         return go.Figure(figure.build(self, checked, theme).figure())
 
     @property

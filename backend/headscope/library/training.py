@@ -7,18 +7,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 
-from ..analysis.request import MechanismChoice, check_capabilities
+from ..analysis.request import MECHANISM, check_capabilities
 from ..capture import AttentionSites, PatchedModule, examine
 from ..errors import Unsupported
 from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
 from ..mechanisms.pasta import PASTA, PastaPass
 from ..models.loading import Model, wrap
-from .arguments import invalid_request
-
-CHOICE: TypeAdapter[Any] = TypeAdapter(MechanismChoice)
+from .arguments import validating
 
 
 def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: Collection[int] = ()) -> None:
@@ -31,10 +28,8 @@ def attend_by(module: Any, mechanism: str | Mapping[str, Any], *, special_ids: C
     >>> model = headscope.load("minilm")
     >>> headscope.attend_by(model.module, {"name": "hopfield", "alpha": 0.5})
     """
-    try:
-        choice = CHOICE.validate_python(mechanism if isinstance(mechanism, str) else dict(mechanism))
-    except ValidationError as error:
-        raise invalid_request(error) from None
+    with validating():
+        choice = MECHANISM.validate_python(mechanism if isinstance(mechanism, str) else dict(mechanism))
     declared = MECHANISMS[choice.name]
     model, sites = _examine(module)
     check_capabilities([declared], sites.missing("self"))

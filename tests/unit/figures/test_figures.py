@@ -39,7 +39,7 @@ def analysis(minilm: headscope.Model) -> headscope.Analysis:
 def rows(analysis: headscope.Analysis, name: str, **params: Any) -> list[dict[str, str]]:
     """The figure's table."""
     figure = FIGURES[name]
-    held = Flat(analysis.result.to_document(), analysis.result.to_arrays())
+    held = Flat(analysis.to_document(), analysis.to_arrays())
     return list(csv.DictReader(io.StringIO(figure.build(held, figure.params(**params)).csv())))
 
 
