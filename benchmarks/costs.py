@@ -122,8 +122,9 @@ def _analysis(
         request = request.model_copy(update={"lenses": []})
     sites, encoded = examine(model), model.encode(token_ids=ids)
     chosen, axes = sites.of("self"), encoded.axes("self")
-    planned = plan(request, {site.layer: site.heads for site in chosen}, len(ids), len(ids))
-    setting = PassContext(tuple(site.heads for site in chosen), model.width, "self", chosen[0].causal, axes)
+    heads = {site.layer: site.heads for site in chosen}
+    planned = plan(request, heads, len(ids), len(ids))
+    setting = PassContext(heads, model.width, axes)
 
     def run() -> None:
         # Thumbnails are counted elsewhere.

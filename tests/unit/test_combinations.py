@@ -112,8 +112,8 @@ def expected(model: Model, request: AnalysisRequest, lenses: list[str]) -> tuple
     sites = examine(model)
     missing, chosen, encoded = sites.missing(request.kind), sites.of(request.kind), model.encode(**request.input)
     everything = frozenset({"projection", "residual", "hidden", "replay"} - set(missing))
-    heads, numbers = tuple(site.heads for site in chosen), tuple(site.layer for site in chosen)
-    setting = PassContext(heads, model.width, chosen[0].kind, chosen[0].causal, encoded.axes(chosen[0].kind), numbers)
+    heads = {site.layer: site.heads for site in chosen}
+    setting = PassContext(heads, model.width, encoded.axes(chosen[0].kind))
     mechanism, maps, layers = (
         MECHANISMS[request.mechanism.name],
         {lens: list[Array]() for lens in lenses},

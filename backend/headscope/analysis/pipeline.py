@@ -66,7 +66,7 @@ def run_many(
     """
     outcomes: dict[int, Outcome] = {}
     groups: dict[Any, dict[int, _Prepared]] = {}
-    recipes = _Recipes(model)
+    recipes = dict[tuple[int, ...], _Recipe]()
     for place, task in enumerate(tasks):
         prepared = _prepare(model, recipes, task, limit)
         if isinstance(prepared, Exception):
@@ -95,24 +95,16 @@ class _Recipe:
     missing: dict[str, str]
 
 
-class _Recipes:
-    """A cache of recipes: the inputs of a study share one, which is made and checked once."""
-
-    def __init__(self, model: Model) -> None:
-        self._model, self._known = model, dict[tuple[int, ...], _Recipe]()
-
-    def of(self, request: AnalysisRequest) -> _Recipe:
-        """Return the recipe of a request. Raises the errors of examine and check_capabilities."""
-        parts = tuple([id(value) for name, value in request if name not in TEXT])
-        if parts not in self._known:
-            self._known[parts] = self._make(request.settled(self._model.facts.mechanism))
-        return self._known[parts]
-
-    def _make(self, request: AnalysisRequest) -> _Recipe:
-        sites = examine(self._model, request.dtype)
-        chosen, missing = sites.of(request.kind), {**sites.missing(request.kind), **self._model.missing}
+def _recipe_of(model: Model, known: dict[tuple[int, ...], _Recipe], request: AnalysisRequest) -> _Recipe:
+    """Return the recipe of a request, made and checked once for all inputs of a study. Raises the errors of examine and check_capabilities."""
+    parts = tuple([id(value) for name, value in request if name not in TEXT])
+    if parts not in known:
+        request = request.settled(model.facts.mechanism)
+        sites = examine(model, request.dtype)
+        chosen, missing = sites.of(request.kind), {**sites.missing(request.kind), **model.missing}
         check_capabilities(request.methods, missing)
-        return _Recipe(request.recipe(""), request.mechanism, sites, chosen, missing)
+        known[parts] = _Recipe(request.recipe(""), request.mechanism, sites, chosen, missing)
+    return known[parts]
 
 
 @dataclass(frozen=True)
@@ -127,11 +119,13 @@ class _Prepared:
     seconds: float  # spent on preparation
 
 
-def _prepare(model: Model, recipes: _Recipes, task: AnalysisTask, limit: int | None) -> _Prepared | Exception:
+def _prepare(
+    model: Model, recipes: dict[tuple[int, ...], _Recipe], task: AnalysisTask, limit: int | None
+) -> _Prepared | Exception:
     """Tokenize the input and check that the analysis is possible and fits; return the error if not."""
     started = time.perf_counter()
     try:
-        recipe = recipes.of(task.request)
+        recipe = _recipe_of(model, recipes, task.request)
         if task.request.mechanism is None:
             task = replace(task, request=task.request.model_copy(update={"mechanism": recipe.mechanism}))
         encoded, first = model.encode(**task.request.input), recipe.chosen[0]
@@ -140,8 +134,7 @@ def _prepare(model: Model, recipes: _Recipes, task: AnalysisTask, limit: int | N
         if limit is not None:
             memory.check(plan, limit)
         task.progress(0.0, "forward", f"layer 1 of {recipe.chosen[-1].layer + 1}")
-        layers = tuple(heads)
-        setting = PassContext(tuple(heads.values()), model.width, first.kind, first.causal, axes, layers, model.vectors)
+        setting = PassContext(heads, model.width, axes, model.vectors)
         return _Prepared(task, recipe, encoded, plan, setting, time.perf_counter() - started)
     except INPUT_ERRORS as error:
         return error
@@ -214,8 +207,8 @@ def _finish(
 ) -> Result:
     """Return the result of one input, with its share of the pass in seconds."""
     encoded, setting = one.encoded, one.setting
-    axes = (setting.axes.queries, setting.axes.keys)
-    result = reader.result(one.task.request, setting.kind, *axes, one.recipe.chosen[0].width, number)
+    axes, site = (setting.axes.queries, setting.axes.keys), one.recipe.chosen[0]
+    result = reader.result(one.task.request, site.kind, *axes, site.width, number)
     seconds = {**shares, "forward": one.seconds + shares["forward"]}
     seconds["total"] = sum(seconds[name] for name in ("forward", "lenses", "write"))
     return replace(

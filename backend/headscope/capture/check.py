@@ -22,7 +22,7 @@ from .forward import capture, forward_options, returned_weights
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .recording import CaptureSpec
 from .sites import AttentionSites, Site
-from .trace import TOLERANCE, Trace, describe_site, is_close, tolerance, trace_modules
+from .trace import TOLERANCE, Trace, block_of, describe_site, is_close, tolerance, trace_modules
 
 # Model -> dtype -> the module's structure when it was examined, and the result.
 _known: WeakKeyDictionary[Model, dict[str, tuple[Any, AttentionSites]]] = WeakKeyDictionary()
@@ -118,7 +118,7 @@ def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, 
     if not is_close(main_output(ours), main_output(theirs), max(10 * TOLERANCE, 2 * tolerance(model.module.dtype))):
         raise ModelNotExact("Capturing its attention changes this model's output.")
     with torch.inference_mode(), evaluating(model.module):
-        sites = [describe_site(site, trace, index, model.module) for index, site in enumerate(sites)]
+        sites = [describe_site(site, trace, index) for index, site in enumerate(sites)]
     return _replayable(model, encoded, AttentionSites(tuple(sites), captured=True))
 
 
@@ -127,17 +127,12 @@ def _matched(
 ) -> list[Site]:
     """Return a site for every call of the attention function, matched by its weights [H, Q, K] with those that eager attention returned."""
     names = {id(part): name for name, part in model.module.named_modules()}
+    lists = {name for name, part in model.module.named_modules() if isinstance(part, torch.nn.ModuleList)}
     left = {kind: list(maps) for kind, maps in expected.items()}
     limit, sites = tolerance(model.module.dtype), list[Site]()
     for event, ours in zip(trace.attention, weights, strict=True):
-        kind = next(
-            (
-                k
-                for k, maps in left.items()
-                if maps and maps[0].shape[1:] == ours.shape and is_close(ours, maps[0][0], limit)
-            ),
-            None,
-        )
+        matching = (kind for kind, maps in left.items() if maps and is_close(ours, maps[0][0], limit))
+        kind = next(matching, None)
         if kind is None:
             raise ModelNotExact(
                 f"The weights captured in attention call {len(sites)} differ from those that the model itself returns."
@@ -151,31 +146,24 @@ def _matched(
         if keys.rule == "mask":
             missing["bidirectional"] = "Its layers mask distant tokens."
         causal = keys.rule != "all" and kind != "cross" and not bool(keys.allowed(*ours.shape[1:]).triu(1).any())
-        sites.append(
-            Site(kind, 0, ours.shape[0], call.value.shape[-1], causal, names.get(id(call.module)), missing=missing)
-        )
+        name = names.get(id(call.module))
+        block = block_of(str(name), lists)
+        sites.append(Site(kind, 0, ours.shape[0], call.value.shape[-1], causal, name, block, missing=missing))
     if any(left.values()):
         raise ModelNotExact("Some layers of this model attend in a way that cannot be captured.")
-    return _numbered(
-        sites, {name for name, part in model.module.named_modules() if isinstance(part, torch.nn.ModuleList)}
-    )
+    return _numbered(sites)
 
 
-def _numbered(sites: list[Site], lists: set[str]) -> list[Site]:
+def _numbered(sites: list[Site]) -> list[Site]:
     """Number the sites by their layer's index in the model, which may skip layers that do not attend; in order where layers are shared."""
     numbers: dict[Kind, list[int]] = {}
     for site in sites:
-        parts = str(site.module).split(".")
-        place = next((int(parts[i + 1]) for i in range(len(parts) - 1) if ".".join(parts[: i + 1]) in lists), -1)
-        numbers.setdefault(site.kind, []).append(place)
-    rising = {kind: found[0] >= 0 and all(a < b for a, b in pairwise(found)) for kind, found in numbers.items()}
-    counted: dict[Kind, int] = {}
-    result = []
-    for site in sites:
-        count = counted.get(site.kind, 0)
-        counted[site.kind] = count + 1
-        result.append(replace(site, layer=numbers[site.kind][count] if rising[site.kind] else count))
-    return result
+        numbers.setdefault(site.kind, []).append(int(site.block.rpartition(".")[2]) if site.block else -1)
+    for kind, found in numbers.items():
+        if found[0] < 0 or any(a >= b for a, b in pairwise(found)):
+            numbers[kind] = list(range(len(found)))
+    upcoming = {kind: iter(found) for kind, found in numbers.items()}
+    return [replace(site, layer=next(upcoming[site.kind])) for site in sites]
 
 
 def _replayable(model: Model, encoded: Encoded, sites: AttentionSites) -> AttentionSites:
@@ -183,11 +171,12 @@ def _replayable(model: Model, encoded: Encoded, sites: AttentionSites) -> Attent
     missing: dict[int, str] = {}
     limit = max(10 * TOLERANCE, 2 * tolerance(model.module.dtype))
     for kind in dict.fromkeys(site.kind for site in sites.all):
-        if any("hidden" in site.missing for site in sites.of(kind)):
+        by_layer = {site.layer: site for site in sites.of(kind)}
+        if any("hidden" in site.missing for site in by_layer.values()):
             continue
 
-        def run_again(layer: Layer, kind: Kind = kind) -> None:
-            site, stream = sites.at(kind, layer.index), layer.stream
+        def run_again(layer: Layer, by_layer: dict[int, Site] = by_layer) -> None:
+            site, stream = by_layer[layer.index], layer.stream
             try:
                 if stream.replay is None or stream.after is None:
                     raise ModelNotExact("no stream")
@@ -197,9 +186,8 @@ def _replayable(model: Model, encoded: Encoded, sites: AttentionSites) -> Attent
             except Exception:  # noqa: BLE001 - a layer may raise anything about a batch
                 missing[id(site)] = "Its layers cannot be run again on their own."
 
-        capture(
-            model, encoded, sites, CaptureSpec(lambda layer: None, run_again, frozenset({"hidden", "replay"})), kind
-        )
+        spec = CaptureSpec(lambda layer: None, run_again, frozenset({"hidden", "replay"}))
+        capture(model, encoded, sites, spec, kind)
     replayable = [
         replace(site, missing={**site.missing, "replay": missing[id(site)]}) if id(site) in missing else site
         for site in sites.all

@@ -243,28 +243,31 @@ def _without_unselected(indices: Tensor, mask: Tensor | None, keys: int) -> Tens
     return mask[..., :keys].masked_fill(unselected, False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min)
 
 
-def plain_attention(query: Tensor, key: Tensor, value: Tensor, arguments: dict[str, Any]) -> Tensor:
-    """Attention of a whole batch without recording: query [B, H, Q, D'] -> output [B, Q, H, D]."""
-    per_group = query.shape[1] // key.shape[1]
-    # [B, G, K, D] -> [B, H, K, D]
-    key, value = key.repeat_interleave(per_group, dim=1), value.repeat_interleave(per_group, dim=1)
-    logits = query @ key.mT * arguments["scaling"]  # [B, H, Q, K]
-    if arguments["softcap"] is not None:
-        logits = (logits / arguments["softcap"]).tanh() * arguments["softcap"]
-    if arguments["bias"] is not None:
-        logits = logits + arguments["bias"][..., : key.shape[2]]
-    mask = arguments["mask"]
-    if mask is not None:
-        mask = mask[..., : key.shape[2]]
-        logits = logits.masked_fill(~mask, torch.finfo(logits.dtype).min) if mask.dtype == torch.bool else logits + mask
-    if arguments["sink"] is None:
-        weights = logits.softmax(-1)
-    else:
-        # [H] -> [B, H, Q, 1]
-        sink = arguments["sink"].reshape(1, logits.shape[1], -1, 1).expand(logits.shape[0], -1, logits.shape[2], 1)
-        weights = torch.cat([logits, sink], dim=-1).softmax(-1)[..., :-1]
-    output: Tensor = (weights @ value).transpose(1, 2)  # [B, H, Q, D] -> [B, Q, H, D]
-    return output
+def blocked_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
+    """Return where attention of a batch is blocked [B, 1 or H, Q, K], and what is added to its scores; `mask` is additive or bool."""
+    added = None if bias is None else bias[..., :keys]
+    if mask is None:
+        return None, added
+    allowed, rest = split_mask(mask[..., :keys])
+    blocked = None if bool(allowed.all()) else ~allowed
+    return blocked, added if rest is None else rest if added is None else added + rest
+
+
+def batch_scores(
+    layer: int, query: Tensor, key: Tensor, arguments: dict[str, Any], blocked: Tensor | None, bias: Tensor | None
+) -> Scores:
+    """Return the scores of a whole batch: query [B, H, Q, D'], key [B, G, K, D']."""
+    heads = query.shape[1]
+    key = for_each_head(key, heads)
+    sink = None if arguments["sink"] is None else arguments["sink"].reshape(heads, -1, 1)  # [H] -> [H, 1, 1]
+    scaling, softcap = float(arguments["scaling"]), arguments["softcap"]
+    return Scores(layer, tuple(range(heads)), query, key, scaling, softcap, bias, blocked, sink)
+
+
+def for_each_head(tensor: Tensor, heads: int) -> Tensor:
+    """Repeat keys or values of a batch for every query head that reads them: [B, G, K, D] -> [B, H, K, D]."""
+    group = heads // tensor.shape[1]
+    return tensor if group == 1 else tensor.repeat_interleave(group, dim=1)
 
 
 # Both need the same name: without a mask function, transformers silently passes no mask.

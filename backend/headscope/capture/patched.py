@@ -12,8 +12,8 @@ from torch import Tensor
 from ..core.attention import Kind
 from ..core.tokens import Axes
 from ..errors import Unsupported
-from ..mechanisms.base import Pass, PassContext, Scores
-from .interface import NAME, PATCH, implementation_of, is_recording, split_mask
+from ..mechanisms.base import Pass, PassContext
+from .interface import NAME, PATCH, batch_scores, blocked_and_bias, for_each_head, implementation_of, is_recording
 from .sites import AttentionSites, Site
 
 Begin = Callable[[PassContext], Pass]
@@ -40,14 +40,7 @@ class PatchedModule:
         self._special_ids = torch.tensor(sorted(special_ids), dtype=torch.long)
         self._chosen = sites.of(kind)
         self._modules = dict(module.named_modules())
-        self._setting = PassContext(
-            heads=tuple(site.heads for site in self._chosen),
-            width=width,
-            kind=self._chosen[0].kind,
-            causal=self._chosen[0].causal,
-            axes=Axes((), ()),
-            layers=tuple(site.layer for site in self._chosen),
-        )
+        self._setting = PassContext({site.layer: site.heads for site in self._chosen}, width, Axes((), ()))
         self._pass, self._upcoming, self._blocks = PLAIN, iter(sites.all), iter(self._chosen)
         self._mask: tuple[Any, Any, Tensor | None, Tensor | None] = (None, None, None, None)
 
@@ -99,17 +92,12 @@ class PatchedModule:
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, rest: dict[str, Any]) -> Tensor:
         """Compute the attention of a batch: query [B, H, Q, D'], key and value [B, G, K, D] -> output [B, Q, H, D]."""
         site = self._next_site(module)
-        per_group = query.shape[1] // key.shape[1]
-        if per_group > 1:  # [B, G, K, D] -> [B, H, K, D]
-            key, value = key.repeat_interleave(per_group, dim=1), value.repeat_interleave(per_group, dim=1)
         blocked, bias = self._masked(rest["mask"], rest["bias"], key.shape[2])
-        sink = None if rest["sink"] is None else rest["sink"].reshape(query.shape[1], -1, 1)  # [H, 1, 1]
-        heads = tuple(range(query.shape[1]))
-        scores = Scores(site.layer, heads, query, key, float(rest["scaling"]), rest["softcap"], bias, blocked, sink)
+        scores = batch_scores(site.layer, query, key, rest, blocked, bias)
         pass_ = self._pass if any(site is one for one in self._chosen) else PLAIN
-        weights = pass_.attend(scores)
-        weights = torch.nn.functional.dropout(weights, rest["dropout"], module.training)
-        return pass_.leave(site.layer, heads, weights @ value).transpose(1, 2).contiguous()  # [B, Q, H, D]
+        weights = torch.nn.functional.dropout(pass_.attend(scores), rest["dropout"], module.training)
+        output = weights @ for_each_head(value, query.shape[1])  # [B, H, Q, D]
+        return pass_.leave(site.layer, scores.heads, output).transpose(1, 2).contiguous()  # [B, Q, H, D]
 
     def _next_site(self, module: Any) -> Site:
         site = next(self._upcoming, None)
@@ -121,14 +109,9 @@ class PatchedModule:
         return site
 
     def _masked(self, mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
-        """Return where attention is blocked [B, 1 or H, Q, K], and the bias. The last answer is cached: most layers share one mask."""
+        """Return `blocked_and_bias`. The last answer is cached: most layers share one mask."""
         if (mask is not self._mask[0] or bias is not self._mask[1]) or mask is None:
-            blocked, added = None, None if bias is None else bias[..., :keys]
-            if mask is not None:
-                allowed, rest = split_mask(mask[..., :keys])
-                blocked = None if bool(allowed.all()) else ~allowed
-                added = added if rest is None else rest if added is None else added + rest
-            self._mask = (mask, bias, blocked, added)
+            self._mask = (mask, bias, *blocked_and_bias(mask, bias, keys))
         return self._mask[2:]
 
 

@@ -16,7 +16,7 @@ from ..errors import HeadscopeError, NonFinite, Unsupported
 from ..mechanisms.base import Pass, Scores
 from ..models.tokens import Encoded
 from .affine import offset
-from .interface import AttentionCall, plain_attention
+from .interface import AttentionCall, batch_scores, blocked_and_bias, for_each_head
 from .projection_factors import projection_factors
 from .sites import AttentionSites, Site, head_weights, norm_at, split_projection
 
@@ -278,7 +278,9 @@ class Recording:
         target, outputs = self._replaying
         if module is target:
             return outputs.transpose(1, 2)  # [B, H, Q, D] -> [B, Q, H, D]
-        return plain_attention(query, key, value, rest)
+        blocked, bias = blocked_and_bias(rest["mask"], rest["bias"], key.shape[2])
+        weights = PLAIN.attend(batch_scores(0, query, key, rest, blocked, bias))
+        return (weights @ for_each_head(value, query.shape[1])).transpose(1, 2)  # [B, H, Q, D] -> [B, Q, H, D]
 
 
 def all_finite(numbers: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.attention import Kind, Norm
 from ..core.declarations import CAPABILITIES
-from ..errors import ModelNotExact, Unknown, Unsupported
+from ..errors import ModelNotExact, Unsupported
 from ..models.support import by_mask
 from .affine import matrix
 
@@ -89,13 +89,6 @@ class AttentionSites:
             missing["equal-heads"] = "Its layers have different numbers of heads."
         missing |= by_mask(cross=sites[0].kind == "cross", causal=any(site.causal for site in sites))
         return {need: reason for need, reason in missing.items() if need in CAPABILITIES}
-
-    def at(self, kind: Kind, layer: int) -> Site:
-        """Return the site of a layer. Raises Unknown."""
-        for site in self.of(kind):
-            if site.layer == layer:
-                return site
-        raise Unknown("layer", f"The model does not attend in layer {layer}.", pointer="/layers")
 
 
 def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:

@@ -82,11 +82,10 @@ def trace_modules(module: Any) -> Iterator[Trace]:
             handle.remove()
 
 
-def describe_site(site: Site, trace: Trace, index: int, module: Any) -> Site:
+def describe_site(site: Site, trace: Trace, index: int) -> Site:
     """Add to the site the modules around it that the trace shows, and why others are missing."""
     event = trace.attention[index]
-    lists = {name for name, part in module.named_modules() if isinstance(part, torch.nn.ModuleList)}
-    site = replace(site, block=_block(str(site.module), lists), missing=dict(site.missing))
+    site = replace(site, missing=dict(site.missing))
     later = trace.attention[index + 1].place if index + 1 < len(trace.attention) else len(trace.events)
     earlier = trace.attention[index - 1].place if index else 0
     for find in (_with_projection, _with_residual, _with_bilinear, _with_hidden):
@@ -213,7 +212,7 @@ def _with_hidden(site: Site, trace: Trace, attention: AttentionEvent, span: tupl
     return site
 
 
-def _block(name: str, lists: set[str]) -> str | None:
+def block_of(name: str, lists: set[str]) -> str | None:
     """Return the layer that a module belongs to: the outermost element of a module list on its path."""
     parts = name.split(".")
     for length in range(1, len(parts)):

@@ -59,15 +59,14 @@ def _uniform(scores: Scores, place: int, weights: Tensor) -> Tensor:
     """Return 1 / |K_i| on the keys that query i may see and 0 on the others, shaped like weights [Q, K]."""
     if scores.blocked is None:
         return torch.full_like(weights, 1 / weights.shape[-1])
-    allowed = ~scores.blocked[
-        ..., place % scores.blocked.shape[-3], :, :
-    ]  # [Q, K]; one mask for all heads, or one each
+    masks = scores.blocked.shape[-3]  # one for all heads, or one each
+    allowed = ~scores.blocked[..., place % masks, :, :]  # [Q, K]
     return (allowed / allowed.sum(-1, keepdim=True)).to(weights.dtype)
 
 
 def begin(params: AblateParams, context: PassContext) -> Pass:
     """Return the pass without these heads. Raises InvalidRequest for heads that the model does not have, and if no head of a layer is left to scale."""
-    heads = context.heads_of
+    heads = context.heads
     off: defaultdict[int, set[int]] = defaultdict(set)
     for name in params.heads:
         layer, head = map(int, name.split("."))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.attention import Kind
 from ..core.declarations import Declaration
 from ..core.lazy import Tensor, torch
 from ..core.tokens import Axes
@@ -75,27 +74,17 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class PassContext:
-    """What a mechanism knows before the forward pass: heads of every layer, model width, kind of attention, whether it is causal, and the tokens.
+    """What a mechanism knows before the forward pass: the number of heads of every layer with attention, by its index, the model's width, and the tokens.
 
-    `layers` are the indices of the layers with attention, for models in which some layers have none; None stands for 0, 1, 2, ... `vectors` [layers, specials, d]
-    are those of a model tuned by vectors at special tokens. In training each row of a batch has its own tokens, so `axes` are empty; if needed, `special`
-    [B, S] are the positions of the special tokens.
+    `vectors` [layers, specials, d] are those of a model tuned by vectors at special tokens. In training each row of a batch has its own tokens, so `axes` are
+    empty; if needed, `special` [B, S] are the positions of the special tokens.
     """
 
-    heads: tuple[int, ...]
+    heads: Mapping[int, int]
     width: int
-    kind: Kind
-    causal: bool
     axes: Axes
-    layers: tuple[int, ...] | None = None
     vectors: list[list[list[float]]] | None = None
     special: Tensor | None = None
-
-    @property
-    def heads_of(self) -> dict[int, int]:
-        """Number of heads of every layer with attention, by the layer's index."""
-        numbers = range(len(self.heads)) if self.layers is None else self.layers
-        return dict(zip(numbers, self.heads, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

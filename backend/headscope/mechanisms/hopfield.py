@@ -70,13 +70,14 @@ class _Hopfield(Pass):
 
 def begin(params: HopfieldParams, context: PassContext) -> Pass:
     """Return the pass with scores h_l = alpha h_(l-1) + (1 - alpha) logits_l. Raises Unsupported if layers differ in their number of heads."""
-    if len(set(context.heads)) > 1:
+    counts = set(context.heads.values())
+    if len(counts) > 1:
         raise Unsupported(
             "Hopfield attention carries the scores of every head to the next layer, but the layers of this model differ in their number of heads. "
             "Choose another mechanism.",
             pointer="/mechanism",
         )
-    return _Hopfield(params, context.heads[0] if context.heads else 0)
+    return _Hopfield(params, max(counts, default=0))
 
 
 HOPFIELD = Mechanism(

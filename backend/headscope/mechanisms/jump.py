@@ -86,14 +86,13 @@ def jump_layers(numbers: Sequence[int]) -> frozenset[int]:
 
 def begin(params: JumpParams, context: PassContext) -> Pass:
     """Return the pass that mixes the scores of the chosen heads. Raises InvalidRequest for layers or heads that the model does not have."""
-    heads_of = context.heads_of
-    layers = jump_layers(tuple(heads_of)) if params.layers is None else frozenset(params.layers)
-    if not layers <= heads_of.keys():
+    layers = jump_layers(tuple(context.heads)) if params.layers is None else frozenset(params.layers)
+    if not layers <= context.heads.keys():
         raise InvalidRequest(
             "This model has no such layer for jump attention, or the layer has no attention. Layers are counted from 0.",
             pointer="/mechanism/layers",
         )
-    counts = [heads_of[layer] for layer in layers]
+    counts = [context.heads[layer] for layer in layers]
     heads = range(0, max(counts, default=0), 2) if params.heads is None else params.heads
     if params.heads and counts and max(params.heads) >= min(counts):
         raise InvalidRequest(

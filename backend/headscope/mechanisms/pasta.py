@@ -53,7 +53,7 @@ def begin(params: PastaParams, context: PassContext) -> Pass:
     vectors_by_layer = _vectors(params, context)
     if not vectors_by_layer and not params.layers:
         return Pass()
-    layers, places = _layers(params.layers, len(vectors_by_layer), list(context.heads_of)), _places(context)
+    layers, places = _layers(params.layers, len(vectors_by_layer), list(context.heads)), _places(context)
     specials = places.shape[-1]
     for vectors in vectors_by_layer:
         if len(vectors) != specials and params.vectors is None:

@@ -16,9 +16,9 @@ def tokens(n: int, special: tuple[int, ...] = (0,)) -> tuple[Token, ...]:
     )
 
 
-def setting(heads=(4, 4, 4), width=8, n=5, special=(0,), causal=False, layers=None) -> PassContext:
+def setting(heads=(4, 4, 4), width=8, n=5, special=(0,), layers=None) -> PassContext:
     axes = Axes(tokens(n, special), tokens(n, special))
-    return PassContext(heads=tuple(heads), width=width, kind="self", causal=causal, axes=axes, layers=layers)
+    return PassContext(dict(zip(layers or range(len(heads)), heads, strict=True)), width, axes)
 
 
 def blocked(n: int, rule: str) -> torch.Tensor | None:
