@@ -79,15 +79,6 @@ def check_trained(facts: Facts) -> None:
         )
 
 
-def check_generation(facts: Facts) -> None:
-    """Raise Unsupported for a model that cannot generate with the mechanism that it was trained with."""
-    if facts.mechanism["name"] != "softmax":
-        raise Unsupported(
-            f"This model was trained with {MECHANISMS[facts.mechanism['name']].title}, but texts can be continued with softmax only. Omit generate.",
-            pointer="/generate",
-        )
-
-
 def check_input(facts: Facts, given: InputKind) -> None:
     """Raise InvalidRequest or Unsupported for an input that this kind of model does not take. Only the first bytes of an image are checked."""
     if facts.kind == "vision":
@@ -102,8 +93,11 @@ def check_input(facts: Facts, given: InputKind) -> None:
         raise Unsupported("This model takes text. Choose a vision model for an image.", pointer="/image")
     if given.generate is not None and facts.kind == "encoder":
         raise Unsupported("This model cannot continue a text: only decoders can. Omit generate.", pointer="/generate")
-    if given.generate is not None:
-        check_generation(facts)
+    if given.generate is not None and facts.mechanism["name"] != "softmax":
+        raise Unsupported(
+            f"This model was trained with {MECHANISMS[facts.mechanism['name']].title}, but texts can be continued with softmax only. Omit generate.",
+            pointer="/generate",
+        )
     if given.target_ids is not None and facts.kind != "encoder-decoder":
         raise InvalidRequest("Only encoder-decoder models take target_ids.", pointer="/target_ids")
     needs_target = given.kind in ("decoder", "cross") and facts.family not in LISTENING
