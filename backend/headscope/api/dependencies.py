@@ -1,27 +1,22 @@
-"""Dependencies that routes share: the service, the visitor, ids that the visitor may read, and reading results."""
+"""Dependencies that routes share: the service, the visitor, analyses and studies that the visitor may read, and parts of them."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Annotated, Any, Literal, TypeVar, cast
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import Depends, Path, Request
 
-from ..errors import InvalidRequest, NotReady, QueueFull, Unknown
+from ..errors import InvalidRequest, NotReady, Unknown
 from ..jobs import JobKind
 from ..lenses import LENSES
-from ..server.service import Service, read_or_recompute, unknown_job
+from ..server.service import Service, unknown_job
 from ..store import Stored
-from .error_responses import raises
 from .middleware.access import Visitor
-
-T = TypeVar("T")
-# How long a request waits for a corrupt result to be computed again.
-RECOMPUTE_SECONDS = 60.0
-# The `responses` of routes that call `read`.
-READS = raises(NotReady, QueueFull)
+from .middleware.metrics import PREFIX
+from .resources import Resource
 
 
 async def _service(request: Request) -> Service:
@@ -38,26 +33,34 @@ VisitorDep = Annotated[Visitor, Depends(_visitor)]
 ID: dict[str, Any] = {"pattern": "^[0-9a-f]{32}$"}
 
 
-def _readable(kind: JobKind, parameter: str, description: str) -> Any:
-    """Return a dependency: an id that the visitor may read. Raises Unknown, the same whether or not it exists."""
+async def _kind(request: Request) -> JobKind:
+    return "study" if request.scope["path"].startswith(f"{PREFIX}/studies") else "analysis"
 
-    async def check(
+
+KindDep = Annotated[JobKind, Depends(_kind)]
+
+
+def _resource(parameter: str, description: str) -> Any:
+    """Return a dependency: an analysis or study that the visitor may read. Raises Unknown, the same whether or not it exists."""
+
+    async def find(
+        request: Request,
         service: ServiceDep,
         visitor: VisitorDep,
+        kind: KindDep,
         id_: str = Path(alias=parameter, json_schema_extra=ID, description=description),
-    ) -> str:
+    ) -> Resource:
         if re.fullmatch(ID["pattern"], id_) is None:
             raise unknown_job(kind)
         if not visitor.opens(id_) and not await asyncio.to_thread(visitor.may_read, service.database, id_):
             raise unknown_job(kind)
-        return id_
+        return Resource(request, service, visitor, kind, id_)
 
-    return Depends(check)
+    return Depends(find)
 
 
-AnalysisId = Annotated[str, _readable("analysis", "id", "Id of the analysis.")]
-OtherId = Annotated[str, _readable("analysis", "other", "Id of the other analysis; may be the same.")]
-StudyId = Annotated[str, _readable("study", "id", "Id of the study.")]
+ResourceDep = Annotated[Resource, _resource("id", "Id of the analysis or study.")]
+OtherDep = Annotated[Resource, _resource("other", "Id of the other analysis; may be the same.")]
 
 
 def limit_by(kind: Literal["uploads", "exports", "comparisons"]) -> Any:
@@ -68,18 +71,6 @@ def limit_by(kind: Literal["uploads", "exports", "comparisons"]) -> Any:
             yield
 
     return Depends(hold)
-
-
-async def read(service: Service, id_: str, reader: Callable[[Stored], T], kind: JobKind = "analysis") -> T:
-    """Call `reader` on a finished analysis or study in a thread. A corrupt result is computed again first. Raises Unknown or NotReady."""
-    for _ in range(2):
-        result = await service.limiters.results.run(
-            lambda: read_or_recompute(service, id_, lambda stored: (reader(stored),), kind)
-        )
-        if result is not None:
-            return result[0]
-        await service.watcher.ended(id_, RECOMPUTE_SECONDS)
-    raise NotReady("The stored result was corrupt and is being computed again. Try again in a moment.")
 
 
 def parse_slice(axis: str, text: str | None, numbers: Sequence[int]) -> slice:

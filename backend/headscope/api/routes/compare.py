@@ -15,10 +15,11 @@ from ...core.tokens import Token
 from ...errors import InvalidRequest
 from ...lenses import LENSES
 from ...measures.compare import COMPARISONS
-from ...server.service import Service
 from ...store import Stored
-from ..dependencies import READS, AnalysisId, OtherId, ServiceDep, check_kept, heads_of, limit_by, parse_slice, read
+from ..dependencies import OtherDep, ResourceDep, check_kept, heads_of, limit_by, parse_slice
 from ..documents.arrays import to_lists
+from ..http.conditional import READS
+from ..resources import Resource
 from ..schemas.results import AlignedTokens, ComparedAnalyses, TokenPair
 
 router = APIRouter(prefix="/analyses/{id}/compare/{other}", tags=["results"], responses=READS)
@@ -31,7 +32,7 @@ ALL = slice(None)
 class _Side:
     """One of the two analyses: its lens, and the runs of its tokens that have a counterpart in the other."""
 
-    id: str
+    analysis: Resource
     document: dict[str, Any]
     lens: str
     queries: list[range]
@@ -41,21 +42,20 @@ class _Side:
     def heads(self) -> list[int]:
         return heads_of(self.document, self.lens)
 
-    async def maps(self, service: Service, layer: slice, heads: slice = ALL) -> Array:
+    async def maps(self, layer: slice, heads: slice = ALL) -> Array:
         """Read the maps [H, V, W] of one layer, so that only two layers are in memory at a time."""
 
         def read_maps(stored: Stored) -> Array:
             maps: Array = stored.maps(self.lens, layer, heads)[0]
             return select_aligned(maps, self.queries, self.keys)
 
-        return await read(service, self.id, read_maps)
+        return await self.analysis.read(read_maps)
 
 
 @router.get("", dependencies=[limit_by("comparisons")])
 async def compare(
-    id_: AnalysisId,
-    other: OtherId,
-    service: ServiceDep,
+    analysis: ResourceDep,
+    other: OtherDep,
     lens: Annotated[str, Query(max_length=100, description="Lens of the first analysis.")] = "weights",
     other_lens: Annotated[
         str | None, Query(max_length=100, description="Lens of the other analysis; the same by default.")
@@ -70,30 +70,36 @@ async def compare(
     Both analyses must have the same layers and heads. Alternatively, `layer` and `head` compare one head of the first analysis with every head of the
     other. If the tokens differ, maps are compared by word, over the words that both have. The divergence is null for signed lenses.
     """
-    sides, by = await _sides(service, (id_, other), (lens, other_lens or lens))
-    if layer is None and head is None:
-        _check_same_heads(*sides)
-        rows = [await _compare_layer(service, *sides, i) for i in range(len(sides[1].document["layers"]))]
-    elif layer is None or head is None:
+    (first, second), by = await _sides((analysis, other), (lens, other_lens or lens))
+    single = None
+    if layer is not None and head is not None:
+        layers = parse_slice("layer", str(layer), first.document["layers"])
+        single = await first.maps(layers, parse_slice("head", str(head), first.heads))  # [1, V, W]
+    elif layer is not None or head is not None:
         raise InvalidRequest("A single head needs both layer and head. Send both, or neither.", pointer="/head")
     else:
-        rows = await _compare_head(service, *sides, layer, head)
+        _check_same_heads(first, second)
+    rows = []
+    for i in range(len(second.document["layers"])):
+        theirs = await second.maps(slice(i, i + 1))  # [H, V, W]
+        ours = await first.maps(slice(i, i + 1)) if single is None else np.broadcast_to(single, theirs.shape)
+        rows.append(await _compare_maps(first, second, ours, theirs))
     values = {name: [to_lists(row[name]) for row in rows] for name in rows[0]}
     return ComparedAnalyses(
-        lens=sides[0].lens,
-        other_lens=sides[1].lens,
+        lens=first.lens,
+        other_lens=second.lens,
         by=by,
-        layer_numbers=sides[1].document["layers"],
-        head_numbers=sides[1].heads,
+        layer_numbers=second.document["layers"],
+        head_numbers=second.heads,
         cosine=values["cosine"],
         js_divergence=values.get("js_divergence"),
     )
 
 
 @router.get("/tokens")
-async def aligned_tokens(id_: AnalysisId, other: OtherId, service: ServiceDep) -> AlignedTokens:
+async def aligned_tokens(analysis: ResourceDep, other: OtherDep) -> AlignedTokens:
     """Align the tokens of two analyses: token by token if their tokenisation agrees, otherwise by word, over the words that both have."""
-    queries, keys = _align(*[await read(service, each, lambda stored: stored.document) for each in (id_, other)])
+    queries, keys = _align(*[await each.read(lambda stored: stored.document) for each in (analysis, other)])
     return AlignedTokens(
         by=_by(queries, keys),
         share=min(queries.share, keys.share),
@@ -102,44 +108,25 @@ async def aligned_tokens(id_: AnalysisId, other: OtherId, service: ServiceDep) -
     )
 
 
-async def _sides(service: Service, ids: tuple[str, str], lenses: tuple[str, str]) -> tuple[tuple[_Side, _Side], By]:
+async def _sides(analyses: tuple[Resource, Resource], lenses: tuple[str, str]) -> tuple[tuple[_Side, _Side], By]:
     """Return both sides and the units they are compared by. Raises InvalidRequest if too few tokens have a counterpart."""
     first, second = [
-        await read(service, id_, partial(_checked_document, lens)) for id_, lens in zip(ids, lenses, strict=True)
+        await analysis.read(partial(_checked_document, lens)) for analysis, lens in zip(analyses, lenses, strict=True)
     ]
     queries, keys = _align(first, second)
     check_enough(queries, keys)
     sides = (
-        _Side(ids[0], first, lenses[0], [pair.tokens for pair in queries.pairs], [pair.tokens for pair in keys.pairs]),
-        _Side(ids[1], second, lenses[1], [pair.others for pair in queries.pairs], [pair.others for pair in keys.pairs]),
+        _Side(analyses[0], first, lenses[0], *([pair.tokens for pair in each.pairs] for each in (queries, keys))),
+        _Side(analyses[1], second, lenses[1], *([pair.others for pair in each.pairs] for each in (queries, keys))),
     )
     return sides, _by(queries, keys)
 
 
-async def _compare_layer(service: Service, first: _Side, other: _Side, i: int) -> dict[str, Array]:
-    """Compare the i-th layers; each comparison is [H]."""
-    layer = slice(i, i + 1)
-    return await _compare_maps(
-        service, first, other, await first.maps(service, layer), await other.maps(service, layer)
-    )
-
-
-async def _compare_head(service: Service, first: _Side, other: _Side, layer: int, head: int) -> list[dict[str, Array]]:
-    """Compare one head with every head of the other analysis; per layer, each comparison is [H]."""
-    layers = parse_slice("layer", str(layer), first.document["layers"])
-    single = await first.maps(service, layers, parse_slice("head", str(head), first.heads))  # [1, V, W]
-    rows = []
-    for i in range(len(other.document["layers"])):
-        maps = await other.maps(service, slice(i, i + 1))  # [H, V, W]
-        rows.append(await _compare_maps(service, first, other, np.broadcast_to(single, maps.shape), maps))
-    return rows
-
-
-async def _compare_maps(service: Service, first: _Side, other: _Side, a: Array, b: Array) -> dict[str, Array]:
+async def _compare_maps(first: _Side, other: _Side, a: Array, b: Array) -> dict[str, Array]:
     """Compute every comparison that is defined; for signed lenses, only those that allow negative entries."""
     signed = any(LENSES[side.lens].signed for side in (first, other))
     comparisons = {name: comparison for name, comparison in COMPARISONS.items() if comparison.signed or not signed}
-    return await service.limiters.results.run(
+    return await first.analysis.service.limiters.results.run(
         lambda: {name: comparison(a, b).astype(np.float32) for name, comparison in comparisons.items()}
     )
 

@@ -12,14 +12,15 @@ from starlette.responses import Response, StreamingResponse
 
 from ...core.streams import PIECE, Chunks
 from ...errors import Unknown
-from ...jobs import JobKind
 from ...lenses import LENSES
 from ...server.service import Service
 from ...store import Stored, export
 from ...studies.results import headvis
-from ..dependencies import READS, AnalysisId, ServiceDep, check_kept, limit_by, read
+from ..dependencies import ResourceDep, check_kept, limit_by
 from ..documents.standalone import stream_page
 from ..error_responses import media
+from ..http.conditional import READS
+from ..resources import Resource
 from ..schemas.models import ModelCard
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=READS)
@@ -42,7 +43,7 @@ MEDIA = {
     dependencies=[limit_by("exports")],
 )
 async def export_file(
-    id_: AnalysisId, service: ServiceDep, format_: Annotated[Format, Query(alias="format")] = "safetensors"
+    analysis: ResourceDep, format_: Annotated[Format, Query(alias="format")] = "safetensors"
 ) -> Response:
     """Export the analysis as one file. `html` is a self-contained page with the viewer; `csv` and `parquet` have one row per entry of every map; `headvis` is a
     zip file for HeadVis and requires the measures head_roles, qk_distance, entropy and max_activation.
@@ -52,15 +53,13 @@ async def export_file(
         "npz": export.stream_npz,
         "parquet": partial(export.stream_parquet, by_layer=BY_LAYER),
         "csv": partial(export.stream_csv, by_layer=BY_LAYER),
-        "html": partial(_stream_page, service, id_),
+        "html": partial(_stream_page, analysis),
         "headvis": _stream_headvis,
     }
-    return await send_file(service, id_, streams[format_], format_)
+    return await send_file(analysis, streams[format_], format_)
 
 
-async def send_file(
-    service: Service, id_: str, stream: Callable[[Stored], Chunks], format_: str, kind: JobKind = "analysis"
-) -> Response:
+async def send_file(resource: Resource, stream: Callable[[Stored], Chunks], format_: str) -> Response:
     """Send the stream of an analysis or study as an attachment, without writing it to the server's disk.
 
     The result is verified first. If it is removed while it is sent, the connection closes early. Raises what read() raises, and what `stream` raises
@@ -72,12 +71,12 @@ async def send_file(
         chunks = stream(stored)
         return chain([next(chunks)], chunks)
 
-    chunks = await read(service, id_, start, kind)
+    chunks = await resource.read(start)
     suffix = "-headvis.zip" if format_ == "headvis" else f".{format_}"
     return StreamingResponse(
-        _iterate_body(service, chunks),
+        _iterate_body(resource.service, chunks),
         media_type=MEDIA.get(format_, BINARY),
-        headers={"Content-Disposition": f'attachment; filename="headscope-{id_[:8]}{suffix}"'},
+        headers={"Content-Disposition": f'attachment; filename="headscope-{resource.id[:8]}{suffix}"'},
     )
 
 
@@ -102,8 +101,8 @@ def _stream_headvis(stored: Stored) -> Chunks:
     return headvis.stream(headvis.summary_of_analysis(stored))
 
 
-def _stream_page(service: Service, id_: str, stored: Stored) -> Chunks:
-    return stream_page(id_, stored, _find_card(service, stored.document["request"]["model"]))
+def _stream_page(analysis: Resource, stored: Stored) -> Chunks:
+    return stream_page(analysis.id, stored, _find_card(analysis.service, stored.document["request"]["model"]))
 
 
 def _find_card(service: Service, model: str) -> list[ModelCard]:

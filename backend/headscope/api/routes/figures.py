@@ -16,17 +16,16 @@ from ...figures import FIGURES, Figure, Theme, find_figure
 from ...figures.images import MEDIA, ImageFormat, Renderer
 from ...figures.plotly_script import load_script
 from ...figures.studies import STUDY_FIGURES, StudyFigure
-from ...jobs import JobKind
-from ...server.service import Service
 from ...store import Stored
 from ...studies.results.summary import StudySummary
-from ..dependencies import AnalysisId, ServiceDep
+from ..dependencies import ResourceDep
 from ..documents.methods import describe
 from ..error_responses import media, raises
-from ..http.conditional import CONDITIONAL, serve_result
+from ..http.conditional import CONDITIONAL
 from ..http.negotiation import accepts_gzip
 from ..http.paging import Cursor, Limit, paginate
 from ..http.response_cache import ResponseCache
+from ..resources import Resource
 from ..schemas.common import Page
 from ..schemas.methods import FigureSchema, PlotlyFigure
 
@@ -66,38 +65,36 @@ def figures(limit: Limit = 100, cursor: Cursor = 0) -> Page[FigureSchema]:
 
 
 @router.get("/figures/{figure}", responses=RESPONSES, response_class=Response)
-async def figure(
-    id_: AnalysisId, figure: str, request: Request, service: ServiceDep, style: Annotated[Style, Query()]
-) -> Response:
+async def figure(analysis: ResourceDep, figure: str, style: Annotated[Style, Query()]) -> Response:
     """Draw a figure of the analysis from the measures that it reads. Further query parameters are those of the figure (see /figures).
 
     JSON is a plotly figure whose layout.meta.sentence describes it in words. PNG has 3 pixels per px.
     """
-    return await draw_figure(request, service, id_, find_figure(figure), style)
+    return await draw_figure(analysis, find_figure(figure), style)
 
 
-async def draw_figure(
-    request: Request, service: Service, id_: str, figure: AnyFigure, style: Style, kind: JobKind = "analysis"
-) -> Response:
+async def draw_figure(resource: Resource, figure: AnyFigure, style: Style) -> Response:
     """Respond with a figure of an analysis or study; its own parameters are taken from the query."""
-    params = parse_params(figure, request)
+    params = parse_params(figure, resource.request)
 
     def draw(stored: Stored) -> Response:
-        numbers: Any = StudySummary(stored.document, stored.arrays) if kind == "study" else stored
+        numbers: Any = StudySummary(stored.document, stored.arrays) if resource.kind == "study" else stored
         drawing = figure.build(numbers, params, style.theme)
         if style.format == "csv":
             return Response(drawing.csv(), media_type=CSV)
         return Response(json.dumps(drawing.figure(), allow_nan=False), media_type="application/json")
 
-    response = await serve_result(request, service, id_, style.format, draw, whole=style.format == "json", kind=kind)
+    response = await resource.respond(style.format, draw, whole=style.format == "json")
     if style.format == "json" or response.status_code == 304:
         return response
     if style.format != "csv":
-        async with service.limiters.pictures.slot():
-            response.body = await _render(request, response, style.format, style.width, style.height)
+        async with resource.service.limiters.pictures.slot():
+            response.body = await _render(resource.request, response, style.format, style.width, style.height)
         response.headers["Content-Length"] = str(len(response.body))
         response.headers["Content-Type"] = MEDIA[style.format]
-    response.headers["Content-Disposition"] = f'attachment; filename="headscope-{id_[:8]}-{figure.name}.{style.format}"'
+    response.headers["Content-Disposition"] = (
+        f'attachment; filename="headscope-{resource.id[:8]}-{figure.name}.{style.format}"'
+    )
     return response
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from ...core.tokens import Token
 from ...query import SearchSpace, SentenceContext, existing_heads, find, understand
 from ...query.grammar import MAX_CHARACTERS
 from ...store import Stored
-from ..dependencies import AnalysisId, ServiceDep, check_lens
-from ..http.conditional import CONDITIONAL, serve_json
+from ..dependencies import ResourceDep, check_lens
+from ..http.conditional import CONDITIONAL
 from ..schemas.queries import Asked, FoundHeads
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIONAL)
@@ -20,9 +20,7 @@ router = APIRouter(prefix="/analyses/{id}", tags=["results"], responses=CONDITIO
 
 @router.get("/heads", responses={200: {"model": FoundHeads}}, response_class=Response)
 async def heads(
-    id_: AnalysisId,
-    request: Request,
-    service: ServiceDep,
+    analysis: ResourceDep,
     where: Annotated[
         str, Query(description=f"The query, at most {MAX_CHARACTERS} characters; empty for all heads.")
     ] = "",
@@ -36,14 +34,12 @@ async def heads(
         check_lens(stored, lens)
         return FoundHeads.model_validate(find(search_space_of(stored, lens), where), from_attributes=True)
 
-    return await serve_json(request, service, id_, search)
+    return await analysis.respond_json(search)
 
 
 @router.get("/ask", responses={200: {"model": Asked}}, response_class=Response)
 async def ask(
-    id_: AnalysisId,
-    request: Request,
-    service: ServiceDep,
+    analysis: ResourceDep,
     q: Annotated[
         str, Query(description=f"A query, or a sentence in plain English: at most {MAX_CHARACTERS} characters.")
     ],
@@ -53,7 +49,7 @@ async def ask(
     def interpret(stored: Stored) -> Asked:
         return Asked.model_validate(understand(q, context_of(stored.document)), from_attributes=True)
 
-    return await serve_json(request, service, id_, interpret)
+    return await analysis.respond_json(interpret)
 
 
 def search_space_of(stored: Stored, lens: str) -> SearchSpace:

@@ -1,90 +1,153 @@
-"""What the routes of analyses and of studies share: submit, list, show, follow and cancel a job."""
+"""What analyses and studies have in common as jobs: submit, list, follow and cancel."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, NamedTuple
 
-from fastapi import Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse
 
 from ...errors import Unknown
-from ...jobs import Job, JobKind
+from ...jobs import ChunkState, Job, JobKind
 from ...server.service import Service
-from ..http.paging import parse_time
-from ..middleware.access import Visitor
-from ..schemas.analyses import AnalysisDocument, AnalysisItem
+from ...store import Stored
+from ...store.map_file import Corrupt
+from ..dependencies import KindDep, ResourceDep, ServiceDep, VisitorDep
+from ..documents import analyses, studies
+from ..error_responses import media
+from ..http.negotiation import LastEvent
+from ..http.paging import JobLimit, TimeCursor, parse_time
+from ..resources import Resource
+from ..schemas.analyses import AnalysisDocument, AnalysisItem, Event
 from ..schemas.common import Page
-from ..schemas.studies import StudyDocument, StudyItem
+from ..schemas.studies import StudyDocument, StudyEvent, StudyItem
 
-Document = TypeVar("Document", AnalysisDocument, StudyDocument)
-Item = TypeVar("Item", AnalysisItem, StudyItem)
+router = APIRouter()
+
+DELETED: dict[int | str, dict[str, Any]] = {204: {"description": "It was deleted."}}
+EVENTS = media("text/event-stream")
 
 
-@dataclass(frozen=True)
-class JobRoutes(Generic[Document, Item]):
-    """The implementation of the routes of one kind of job. The functions that build its documents may block."""
+class JobDocuments(NamedTuple):
+    """The documents of one kind of job. The functions may block."""
 
-    kind: JobKind
-    prefix: str
     event: type[BaseModel]
-    to_document: Callable[[Service, str], Document]
-    to_item: Callable[[Service, Job], Item]
+    to_document: Callable[[Service, str], Any]
+    to_item: Callable[[Service, Job], Any]
     to_event: Callable[[Service, Job], BaseModel]
 
-    async def submit(
-        self, service: Service, response: Response, seconds: float, enqueue: Callable[[], Awaitable[str]]
-    ) -> Document:
-        """Enqueue a job, wait for it for up to `seconds`, and return its document. `enqueue` returns its id and may be called twice."""
-        id_ = await enqueue()
-        if seconds and not await asyncio.to_thread(service.results.has, id_):
-            await service.watcher.ended(id_, seconds)
-            response.headers["Preference-Applied"] = f"wait={seconds:g}"
-        try:
-            document = await self.show(service, id_)
-        except Unknown:  # the index listed a result that has been removed
-            await enqueue()
-            document = await self.show(service, id_)
-        response.headers["Location"] = f"{self.prefix}/{id_}"
-        response.status_code = 202 if document.status in ("queued", "running") else 200
-        return document
 
-    async def list_page(self, service: Service, visitor: Visitor, limit: int, cursor: str | None) -> Page[Item]:
-        """Return a page of the visitor's jobs, newest first."""
+async def submit(
+    service: Service, kind: JobKind, response: Response, seconds: float, enqueue: Callable[[], Awaitable[str]]
+) -> Any:
+    """Enqueue a job, wait for it for up to `seconds`, and return its document. `enqueue` returns its id and may be called twice."""
+    id_ = await enqueue()
+    if seconds and not await asyncio.to_thread(service.results.has, id_):
+        await service.watcher.ended(id_, seconds)
+        response.headers["Preference-Applied"] = f"wait={seconds:g}"
+    try:
+        document = await _show(service, kind, id_)
+    except Unknown:  # the index listed a result that has been removed
+        await enqueue()
+        document = await _show(service, kind, id_)
+    response.headers["Location"] = document.links["self"]
+    response.status_code = 202 if document.status in ("queued", "running") else 200
+    return document
 
-        def page() -> Page[Item]:
-            jobs = service.database.page(limit, parse_time(cursor), visitor.owner, self.kind)
-            items = [self.to_item(service, job) for job in jobs]
-            return Page(items=items, next=repr(jobs[-1].created) if len(jobs) == limit else None)
 
-        return await asyncio.to_thread(page)
+@router.get("/analyses", tags=["analyses"], response_model=Page[AnalysisItem])
+@router.get("/studies", tags=["studies"], response_model=Page[StudyItem])
+async def recent(
+    kind: KindDep, service: ServiceDep, visitor: VisitorDep, limit: JobLimit = 50, cursor: TimeCursor = None
+) -> Page[Any]:
+    """List your analyses or studies, newest first."""
 
-    async def show(self, service: Service, id_: str) -> Document:
-        """Return the document of a job or its result. Raises Unknown."""
-        return await asyncio.to_thread(self.to_document, service, id_)
+    def page() -> Page[Any]:
+        jobs = service.database.page(limit, parse_time(cursor), visitor.owner, kind)
+        items = [DOCUMENTS[kind].to_item(service, job) for job in jobs]
+        return Page(items=items, next=repr(jobs[-1].created) if len(jobs) == limit else None)
 
-    async def cancel(self, service: Service, visitor: Visitor, id_: str) -> Response:
-        """Cancel a queued or running job (202), or delete an ended one (204)."""
-        if not await asyncio.to_thread(service.cancel, id_, visitor.owner, self.kind):
-            return Response(status_code=204)
-        return JSONResponse((await self.show(service, id_)).model_dump(mode="json"), 202)
+    return await asyncio.to_thread(page)
 
-    async def follow(self, service: Service, id_: str, after: int) -> EventSourceResponse:
-        """Stream the events after version `after` of a job. Raises Unknown."""
-        await asyncio.to_thread(service.find_or_recompute, id_, self.kind)
-        return EventSourceResponse(self._stream(service, id_, after), ping=15, send_timeout=30)
 
-    async def _stream(self, service: Service, id_: str, after: int) -> AsyncIterator[ServerSentEvent]:
-        sent = False
-        async for job in service.watcher.changes(id_, after):
-            sent = True
-            event = await asyncio.to_thread(self.to_event, service, job)
-            yield ServerSentEvent(event.model_dump_json(), event="progress", id=str(job.version))
-        if not sent:  # the job is gone, or all of its events were sent before
-            document = await self.show(service, id_)
-            last = self.event(**document.model_dump(include=set(self.event.model_fields)))
-            yield ServerSentEvent(last.model_dump_json(), event="progress", id=str(after))
+@router.delete("/analyses/{id}", tags=["analyses"], status_code=202, response_model=AnalysisDocument, responses=DELETED)
+@router.delete("/studies/{id}", tags=["studies"], status_code=202, response_model=StudyDocument, responses=DELETED)
+async def delete(job: ResourceDep) -> Response:
+    """Cancel a queued or running analysis or study (202), or delete an ended one (204). One that other users also requested is only removed for you (204)."""
+    if not await asyncio.to_thread(job.service.cancel, job.id, job.visitor.owner, job.kind):
+        return Response(status_code=204)
+    return JSONResponse((await _show(job.service, job.kind, job.id)).model_dump(mode="json"), 202)
+
+
+@router.get("/analyses/{id}/events", tags=["analyses"], responses=EVENTS, response_class=EventSourceResponse)
+@router.get("/studies/{id}/events", tags=["studies"], responses=EVENTS, response_class=EventSourceResponse)
+async def events(job: ResourceDep, after: LastEvent) -> EventSourceResponse:
+    """Stream progress as server-sent events named `progress`. The last one has a final status. Send `Last-Event-ID` to resume."""
+    await asyncio.to_thread(job.service.find_or_recompute, job.id, job.kind)
+    return EventSourceResponse(_stream(job, after), ping=15, send_timeout=30)
+
+
+async def _stream(resource: Resource, after: int) -> AsyncIterator[ServerSentEvent]:
+    """Yield the events after version `after` of a job."""
+    service, documents, sent = resource.service, DOCUMENTS[resource.kind], False
+    async for job in service.watcher.changes(resource.id, after):
+        sent = True
+        event = await asyncio.to_thread(documents.to_event, service, job)
+        yield ServerSentEvent(event.model_dump_json(), event="progress", id=str(job.version))
+    if not sent:  # the job is gone, or all of its events were sent before
+        document = await _show(service, resource.kind, resource.id)
+        last = documents.event(**document.model_dump(include=set(documents.event.model_fields)))
+        yield ServerSentEvent(last.model_dump_json(), event="progress", id=str(after))
+
+
+async def _show(service: Service, kind: JobKind, id_: str) -> Any:
+    """Return the document of a job or its result. Raises Unknown."""
+    return await asyncio.to_thread(DOCUMENTS[kind].to_document, service, id_)
+
+
+def describe_analysis(service: Service, id_: str, job: Job | None, stored: Stored | None) -> AnalysisDocument:
+    """Return the document of an analysis. A corrupt file that is only read for the document is computed again."""
+    try:
+        return analyses.to_document(id_, job, stored, service.queue_position(job) if job else None)
+    except Corrupt:
+        service.recompute(id_)
+        return analyses.to_document(id_, service.database.get(id_), None)
+
+
+def describe_study(service: Service, id_: str) -> StudyDocument:
+    """Return the document of a study. Raises Unknown."""
+    job, stored = service.find_or_recompute(id_, "study")
+    return studies.to_document(id_, job, stored, *(_chunks_and_position(service, job) if job and not stored else ()))
+
+
+def _chunks(service: Service, job: Job) -> list[ChunkState]:
+    return [] if job.terminal else service.database.chunks(job.id)
+
+
+def _chunks_and_position(service: Service, job: Job) -> tuple[list[ChunkState], int | None]:
+    """Return the chunks of a study, and the number of jobs ahead of its first chunk if none has started."""
+    chunks = _chunks(service, job)
+    first = min(chunks, key=studies.chunk_number, default=None)
+    if first is None or any(chunk.status != "queued" for chunk in chunks):
+        return chunks, None
+    return chunks, service.queue_position(service.database.get(first.id) or job)
+
+
+DOCUMENTS: dict[JobKind, JobDocuments] = {
+    "analysis": JobDocuments(
+        Event,
+        to_document=lambda service, id_: describe_analysis(service, id_, *service.find_or_recompute(id_)),
+        to_item=lambda _, job: analyses.to_item(job),
+        to_event=lambda service, job: analyses.to_event(job, service.queue_position(job)),
+    ),
+    "study": JobDocuments(
+        StudyEvent,
+        to_document=describe_study,
+        to_item=lambda service, job: studies.to_item(job, _chunks(service, job)),
+        to_event=lambda service, job: studies.to_event(job, *_chunks_and_position(service, job)),
+    ),
+}

@@ -9,7 +9,7 @@ from math import prod
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, BeforeValidator
 from starlette.responses import Response
 from starlette.types import Scope
@@ -26,10 +26,10 @@ from ...query.search import TOKEN_AXES, token_mean
 from ...server.limiters import MemoryLimiter
 from ...store import Stored
 from ...store.map_file import values_of
-from ..dependencies import AnalysisId, ServiceDep, check_kept, check_lens, heads_of, parse_slice
+from ..dependencies import ResourceDep, check_kept, check_lens, heads_of, parse_slice
 from ..documents.arrays import encode_image, pool_tiles, quantise
 from ..error_responses import media
-from ..http.conditional import CONDITIONAL, question_of, respond_with_etag, serve_json, serve_result
+from ..http.conditional import CONDITIONAL, question_of, respond_with_etag
 from ..http.grouping import By, Groups, KeyGroups, parse_grouping
 from ..http.tensors import MEDIA, Format, check_size, choose_format, encode, preferred_format
 from ..middleware.reads import ReadRequest, ResultReader
@@ -103,17 +103,15 @@ class MapSlice(BaseModel):
 
 
 @router.get("/maps/{lens}", responses=TENSOR, response_class=Response)
-async def maps(
-    id_: AnalysisId, lens: str, request: Request, service: ServiceDep, part: Annotated[MapSlice, Query()]
-) -> Response:
+async def maps(analysis: ResourceDep, lens: str, part: Annotated[MapSlice, Query()]) -> Response:
     """Return `map` [L', H', Q', K']; undefined rows are NaN (null in JSON). With by=word or groups, query and key count words or groups.
 
     With dtype=uint8, the response also has `scale`, `offset` and `max_error` [L', H']: value = offset + scale * byte, with an error of at most max_error; and
     `undefined` uint8 [L', H', Q'], which is 1 for undefined rows (0 in the map).
     """
-    format_ = choose_format(request, part.format)
-    reader = partial(part.respond, service.limiters.memory, lens, format_)
-    return await serve_result(request, service, id_, format_, reader, computed=part.is_computed(format_))
+    format_ = choose_format(analysis.request, part.format)
+    reader = partial(part.respond, analysis.service.limiters.memory, lens, format_)
+    return await analysis.respond(format_, reader, computed=part.is_computed(format_))
 
 
 ROUTE = router.routes[-1]
@@ -145,10 +143,8 @@ def _convert(values: Array, dtype: str, signed: bool) -> dict[str, Array]:
 
 @router.get("/grid/{lens}", responses=TENSOR, response_class=Response)
 async def grid(
-    id_: AnalysisId,
+    analysis: ResourceDep,
     lens: str,
-    request: Request,
-    service: ServiceDep,
     tile: Annotated[int, Query(ge=1, le=32, description="Maximum size of a thumbnail, in cells.")] = 32,
     format_: FormatQuery = None,
 ) -> Response:
@@ -157,32 +153,30 @@ async def grid(
     value = offset + scale * byte, with `scale` and `offset` [L, H], NaN for heads that a layer does not have. Undefined rows count as 0; their number is in
     `maps.{lens}.undefined` of the analysis. H is 1 for lenses with one map per layer.
     """
-    format_ = choose_format(request, format_)
+    format_ = choose_format(analysis.request, format_)
 
     def tiles(stored: Stored) -> Response:
         check_lens(stored, lens)
         parts = {part: stored.arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}
         return encode({**parts, "tiles": pool_tiles(parts["tiles"], tile, LENSES[lens].signed)}, format_)
 
-    return await serve_result(request, service, id_, format_, tiles)
+    return await analysis.respond(format_, tiles)
 
 
 @router.get("/image", responses=media("image/png"), response_class=Response)
-async def image(id_: AnalysisId, request: Request, service: ServiceDep) -> Response:
+async def image(analysis: ResourceDep) -> Response:
     """Return the image as the model sees it, scaled and cropped, as PNG. The boxes of patches refer to its pixels."""
 
     def respond(stored: Stored) -> Response:
         return Response(encode_image(stored), media_type="image/png")
 
-    return await serve_result(request, service, id_, "png", respond)
+    return await analysis.respond("png", respond)
 
 
 @router.get("/edges/{lens}", response_model=Edges)
 async def edges(
-    id_: AnalysisId,
+    analysis: ResourceDep,
     lens: str,
-    request: Request,
-    service: ServiceDep,
     layer: Annotated[int, Query(ge=0, le=100_000)],
     head: Annotated[int, Query(ge=0, le=100_000)],
     rule: RuleQuery = "mass",
@@ -213,15 +207,13 @@ async def edges(
         ]
         return Edges(edges=selected, total=len(pairs))
 
-    return await serve_json(request, service, id_, select)
+    return await analysis.respond_json(select)
 
 
 @router.get("/measures/{measure}", responses={200: {"model": MeasureValues, **TENSOR[200]}}, response_class=Response)
 async def measures(
-    id_: AnalysisId,
+    analysis: ResourceDep,
     measure: str,
-    request: Request,
-    service: ServiceDep,
     lens: Annotated[str, Query(max_length=100, description="Lens of the measure.")] = "weights",
     layer: SliceQuery = None,
     head: SliceQuery = None,
@@ -234,7 +226,7 @@ async def measures(
     """Return `values` in the shape that the measure declares; NaN (null in JSON) where undefined. `columns` and `units` describe the entries of axis C."""
     if unit is not None and measure != "entropy":
         raise InvalidRequest("Only the measure entropy has a choice of units. Omit unit.", pointer="/unit")
-    format_ = choose_format(request, format_)
+    format_ = choose_format(analysis.request, format_)
 
     def select(stored: Stored) -> Response:
         check_measure(stored, measure, lens)
@@ -253,7 +245,7 @@ async def measures(
         metadata |= _describe_axes(MEASURES[measure], axes, values, format_)
         return encode({"values": values}, format_, metadata)
 
-    return await serve_result(request, service, id_, format_, select)
+    return await analysis.respond(format_, select)
 
 
 def _describe_axes(measure: Measure, axes: Sequence[str], values: Array, format_: Format) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from fastapi import Path as InPath
 from pydantic import Field
 from starlette.responses import Response, StreamingResponse
@@ -14,9 +14,9 @@ from ...figures.studies import STUDY_FIGURES, build_table, find_figure
 from ...store import Stored, export
 from ...studies.results import finding, headvis, table_files
 from ...studies.results.summary import StudySummary
-from ..dependencies import READS, ServiceDep, StudyId, limit_by
+from ..dependencies import ResourceDep, limit_by
 from ..error_responses import media
-from ..http.conditional import CONDITIONAL, serve_json, serve_result
+from ..http.conditional import CONDITIONAL, READS
 from ..schemas.common import Page
 from ..schemas.queries import FoundHeads
 from ..schemas.studies import Example, StudyHead
@@ -40,9 +40,7 @@ def summary_of(stored: Stored) -> StudySummary:
 
 @router.get("/heads", responses={**CONDITIONAL, 200: {"model": FoundHeads}}, response_class=Response)
 async def heads(
-    id_: StudyId,
-    request: Request,
-    service: ServiceDep,
+    study: ResourceDep,
     where: Annotated[str, Query(description="The query; empty for all heads.")] = "",
     lens: Lens = "weights",
     variant: Variant = 0,
@@ -52,16 +50,14 @@ async def heads(
     def search(stored: Stored) -> FoundHeads:
         return FoundHeads.model_validate(finding.find(summary_of(stored), where, lens, variant), from_attributes=True)
 
-    return await serve_json(request, service, id_, search, "study")
+    return await study.respond_json(search)
 
 
 @router.get("/heads/{layer}/{head}", responses={**CONDITIONAL, 200: {"model": StudyHead}}, response_class=Response)
 async def head(
-    id_: StudyId,
+    study: ResourceDep,
     layer: Index,
     head: Index,
-    request: Request,
-    service: ServiceDep,
     lens: Lens = "weights",
     variant: Variant = 0,
 ) -> Response:
@@ -70,14 +66,12 @@ async def head(
     def describe(stored: Stored) -> StudyHead:
         return StudyHead.model_validate(finding.head(summary_of(stored), layer, head, lens, variant))
 
-    return await serve_json(request, service, id_, describe, "study")
+    return await study.respond_json(describe)
 
 
 @router.get("/examples", responses={**CONDITIONAL, 200: {"model": Page[Example]}}, response_class=Response)
 async def examples(
-    id_: StudyId,
-    request: Request,
-    service: ServiceDep,
+    study: ResourceDep,
     row: Annotated[
         list[Row] | None,
         Query(max_length=100, description="Rows of the source; by default, the evenly drawn sample."),
@@ -89,40 +83,36 @@ async def examples(
         summary = summary_of(stored)
         return Page[Example](items=[Example(**summary.example(number)) for number in (row or summary.sample())])
 
-    return await serve_json(request, service, id_, show, "study")
+    return await study.respond_json(show)
 
 
 @router.get("/figures/{figure}", responses=figures.RESPONSES, response_class=Response)
-async def figure(
-    id_: StudyId, figure: str, request: Request, service: ServiceDep, style: Annotated[figures.Style, Query()]
-) -> Response:
+async def figure(study: ResourceDep, figure: str, style: Annotated[figures.Style, Query()]) -> Response:
     """Draw a figure of the study. Further query parameters are those of the figure (see /figures), such as variant and lens.
 
     JSON is a plotly figure whose layout.meta.sentence describes it in words. PNG has 3 pixels per px.
     """
-    return await figures.draw_figure(request, service, id_, find_figure(figure), style, "study")
+    return await figures.draw_figure(study, find_figure(figure), style)
 
 
 @router.get("/tables/{table}", responses={**CONDITIONAL, **TABLES}, response_class=Response)
 async def table(
-    id_: StudyId,
+    study: ResourceDep,
     table: str,
-    request: Request,
-    service: ServiceDep,
     format_: Annotated[
         table_files.TableFormat, Query(alias="format", description="The LaTeX table requires booktabs.")
     ] = "json",
 ) -> Response:
     """Return a table of the study: heads, inputs, failed, or the data of a figure. Further query parameters are those of the figure."""
-    params = figures.parse_params(STUDY_FIGURES[table], request).model_dump() if table in STUDY_FIGURES else {}
+    params = figures.parse_params(STUDY_FIGURES[table], study.request).model_dump() if table in STUDY_FIGURES else {}
 
     def write(stored: Stored) -> Response:
         content = build_table(summary_of(stored), table, params)
         return Response(table_files.WRITERS[format_](content), media_type=table_files.MEDIA[format_])
 
-    response = await serve_result(request, service, id_, format_, write, kind="study", whole=format_ == "json")
+    response = await study.respond(format_, write, whole=format_ == "json")
     if format_ != "json":
-        name = f"headscope-{id_[:8]}-{table}.{table_files.SUFFIXES[format_]}"
+        name = f"headscope-{study.id[:8]}-{table}.{table_files.SUFFIXES[format_]}"
         response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 
@@ -134,8 +124,7 @@ async def table(
     dependencies=[limit_by("exports")],
 )
 async def export_file(
-    id_: StudyId,
-    service: ServiceDep,
+    study: ResourceDep,
     format_: Annotated[Literal["safetensors", "headvis"], Query(alias="format")] = "safetensors",
     variant: Variant = 0,
 ) -> Response:
@@ -144,6 +133,6 @@ async def export_file(
     def stream(stored: Stored) -> Chunks:
         if format_ == "headvis":
             return headvis.stream(summary_of(stored), variant)
-        return export.stream_safetensors(export.Flat({**stored.document, "id": id_}, stored.arrays))
+        return export.stream_safetensors(export.Flat({**stored.document, "id": study.id}, stored.arrays))
 
-    return await send_file(service, id_, stream, format_, "study")
+    return await send_file(study, stream, format_)

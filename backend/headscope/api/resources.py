@@ -1,0 +1,69 @@
+"""A finished or unfinished analysis or study that a request names, and responses that are read from its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from ..errors import NotReady
+from ..jobs import JobKind
+from ..server.service import Service, read_or_recompute
+from ..store import Stored
+from .http.conditional import NO_CACHE, question_of, respond_with_etag
+from .middleware.access import Visitor
+from .middleware.reads import record_read
+
+T = TypeVar("T")
+# How long a request waits for a corrupt result to be computed again.
+RECOMPUTE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """An analysis or study that the visitor may read, and the request that names it."""
+
+    request: Request
+    service: Service
+    visitor: Visitor
+    kind: JobKind
+    id: str
+
+    async def read(self, reader: Callable[[Stored], T]) -> T:
+        """Call `reader` on the result in a thread. A corrupt result is computed again first. Raises Unknown or NotReady."""
+        for _ in range(2):
+            result = await self.service.limiters.results.run(
+                lambda: read_or_recompute(self.service, self.id, lambda stored: (reader(stored),), self.kind)
+            )
+            if result is not None:
+                return result[0]
+            await self.service.watcher.ended(self.id, RECOMPUTE_SECONDS)
+        raise NotReady("The stored result was corrupt and is being computed again. Try again in a moment.")
+
+    async def respond(
+        self, format_: str, make: Callable[[Stored], Response], *, computed: bool = True, whole: bool = True
+    ) -> Response:
+        """Respond with what `make` returns for the result, or with 304 if the client has it. Raises as read() does.
+
+        `computed`: whether the response takes longer than reading it from a disk; otherwise it is cached only if the store is remote.
+        `whole`: whether the route returns the response unchanged; otherwise it is not kept in this process.
+        """
+        question, if_none_match = question_of(self.request.scope), self.request.headers.get("if-none-match", "")
+
+        def respond(stored: Stored) -> Response:
+            cache = self.service.cache if computed or stored.remote else NO_CACHE
+            response = respond_with_etag(stored, question, format_, if_none_match, make, cache)
+            record_read(self.request, self.id, stored, response if whole and response.status_code == 200 else None)
+            return response
+
+        return await self.read(respond)
+
+    async def respond_json(self, make: Callable[[Stored], BaseModel]) -> Response:
+        """Respond with the JSON of what `make` returns for the result. Otherwise as respond()."""
+        return await self.respond(
+            "json", lambda stored: Response(make(stored).model_dump_json(), media_type="application/json")
+        )
