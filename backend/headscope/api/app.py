@@ -109,7 +109,7 @@ def _add_middleware(app: FastAPI, service: Service, accounts: Accounts, settings
         route=maps.ROUTE,
     )
     app.add_middleware(LargeResponseMiddleware, room=service.limiters.memory)
-    app.add_middleware(BodyLimitMiddleware, limits=limits)
+    app.add_middleware(BodyLimitMiddleware, limits=limits, memory=service.limiters.bodies)
     app.add_middleware(AccessMiddleware, accounts=accounts, shared=service.database.shared)
     app.add_middleware(SecurityMiddleware, hosts=settings.allowed_hosts, limits=limits)
     app.add_middleware(MetricsMiddleware, registry=app.state.registry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import Depends, Path, Request
@@ -106,9 +106,14 @@ def check_kept(stored: Stored, lens: str) -> None:
 
 def check_lens(stored: Stored, lens: str) -> None:
     """Raise Unknown unless the lens exists and the analysis includes it."""
-    if lens not in LENSES:
-        raise Unknown("lens", f"This lens does not exist. Choose one of: {', '.join(LENSES)}.", pointer="/lens")
+    check_name("lens", lens, LENSES)
     if lens not in stored.document["lenses"]:
         raise Unknown(
             "lens", "This analysis does not include that lens. Send its request with the lens added.", pointer="/lens"
         )
+
+
+def check_name(what: str, name: str, known: Mapping[str, object]) -> None:
+    """Raise Unknown unless the name is known; `what` is a word such as lens, and the query parameter."""
+    if name not in known:
+        raise Unknown(what, f"This {what} does not exist. Choose one of: {', '.join(known)}.", pointer=f"/{what}")

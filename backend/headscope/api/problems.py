@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from .. import logs
 from ..errors import HeadscopeError, InvalidRequest, StorageFull
 from ..stores import FULL
 from .middleware.metrics import route_template
@@ -86,16 +87,17 @@ def make_problem(
     detail: str,
     *,
     errors: Sequence[dict[str, str]] = (),
-    request_id: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return a problem document as a response."""
     document = {"type": f"/problems/{code}", "title": title, "status": status, "detail": detail, "code": code}
-    sent = dict(headers or {})
-    if status in CLOSING:
-        sent["Connection"] = "close"
-    content = {**document, "request_id": request_id, "errors": list(errors)}
-    return JSONResponse(content, status, sent, media_type=MEDIA)
+    return _respond({**document, "errors": list(errors)}, status, headers or {})
+
+
+def _respond(document: Mapping[str, object], status: int, headers: Mapping[str, str]) -> Response:
+    closing = {"Connection": "close"} if status in CLOSING else {}
+    content = {**document, "request_id": logs.request_id() or None}
+    return JSONResponse(content, status, {**headers, **closing}, media_type=MEDIA)
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -109,17 +111,12 @@ def add_handlers(app: FastAPI) -> None:
 async def handle_error(request: Request, error: Exception) -> Response:
     """Respond to a HeadscopeError."""
     assert isinstance(error, HeadscopeError)  # noqa: S101 - registered for this type
-    document = error.problem()
     if error.status >= 500:
-        logger.error("%s: %s", error.code, error.detail, extra={"request_id": request.scope.get("request_id")})
+        logger.error("%s: %s", error.code, error.detail)
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if error.status in CLOSING:
-        headers["Connection"] = "close"
-    return JSONResponse(
-        {**document, "request_id": request.scope.get("request_id")}, error.status, headers, media_type=MEDIA
-    )
+    return _respond(error.problem(), error.status, headers)
 
 
 async def _handle_invalid(request: Request, error: Exception) -> Response:
@@ -137,14 +134,7 @@ async def _handle_invalid(request: Request, error: Exception) -> Response:
     first = items[0] if items else {"pointer": "", "message": "The request is invalid."}
     message = f"{first['pointer'].lstrip('/') or 'The request'}: {first['message']}"
     status = 400 if any(detail["type"] == "json_invalid" for detail in details) else 422
-    return make_problem(
-        status,
-        "invalid-request",
-        InvalidRequest.title,
-        message,
-        errors=items,
-        request_id=request.scope.get("request_id"),
-    )
+    return make_problem(status, "invalid-request", InvalidRequest.title, message, errors=items)
 
 
 def _describe(detail: dict[str, Any], body: Any) -> dict[str, str]:
@@ -185,9 +175,7 @@ async def handle_http_error(request: Request, error: Exception) -> Response:
     declared = request.app.openapi()["paths"].get(route_template(request.scope)) if error.status_code == 405 else None
     if declared:
         headers["Allow"] = ", ".join(method.upper() for method in declared)
-    return make_problem(
-        error.status_code, code, title, detail, request_id=request.scope.get("request_id"), headers=headers
-    )
+    return make_problem(error.status_code, code, title, detail, headers=headers)
 
 
 async def _handle_full_disk(request: Request, error: Exception) -> Response:
@@ -199,7 +187,7 @@ async def _handle_full_disk(request: Request, error: Exception) -> Response:
     raise error
 
 
-def make_internal_error(request_id: str) -> Response:
+def make_internal_error() -> Response:
     """Return the response to an unexpected exception."""
     detail = "The server failed to process this request. Look for its request id in the server's log."
-    return make_problem(500, HeadscopeError.code, HeadscopeError.title, detail, request_id=request_id)
+    return make_problem(500, HeadscopeError.code, HeadscopeError.title, detail)

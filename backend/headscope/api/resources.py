@@ -12,8 +12,9 @@ from starlette.responses import Response
 
 from ..errors import NotReady
 from ..jobs import JobKind
-from ..server.service import Service, read_or_recompute
+from ..server.service import Service
 from ..store import Stored
+from ..store.map_file import Corrupt
 from .http.conditional import NO_CACHE, question_of, respond_with_etag
 from .middleware.access import Visitor
 from .middleware.reads import record_read
@@ -36,12 +37,10 @@ class Resource:
     async def read(self, reader: Callable[[Stored], T]) -> T:
         """Call `reader` on the result in a thread. A corrupt result is computed again first. Raises Unknown or NotReady."""
         for _ in range(2):
-            result = await self.service.limiters.results.run(
-                lambda: read_or_recompute(self.service, self.id, lambda stored: (reader(stored),), self.kind)
-            )
-            if result is not None:
-                return result[0]
-            await self.service.watcher.ended(self.id, RECOMPUTE_SECONDS)
+            try:
+                return await self.service.limiters.results.run(lambda: self.service.read(self.id, self.kind, reader))
+            except Corrupt:
+                await self.service.watcher.ended(self.id, RECOMPUTE_SECONDS)
         raise NotReady("The stored result was corrupt and is being computed again. Try again in a moment.")
 
     async def respond(

@@ -9,6 +9,7 @@ import stat
 import tempfile
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,10 @@ class Datasets:
 
     def __init__(self, settings: Settings, files: Blobs, database: JobDatabase) -> None:
         self._settings, self._files, self._database = settings, files, database
-        self._bounds = ReadLimits(
+        limits = ReadLimits(
             settings.dataset_memory_bytes, settings.dataset_seconds, settings.dataset_bytes, settings.text_bytes
         )
+        self._read = partial(read_sandboxed, limits=limits, folder=files.staging)
 
     @property
     def staging(self) -> Path:
@@ -75,7 +77,7 @@ class Datasets:
         if isinstance(dataset, InlineData):
             dataset = self._add_inline(dataset, owner)
         with self._open(dataset, owner) as (path, name, format_):
-            return dataset, self._read(path, name, format_, columns, bad_rows=bad_rows)
+            return dataset, self._read(path, name, format=format_, columns=columns, bad_rows=bad_rows)
 
     def identify(self, dataset: str, owner: str | None) -> tuple[Hashable, dict[str, Any] | None]:
         """Return a fingerprint of a data set's content (None for the hub), and the description of an uploaded file (else None). Raises Unknown."""
@@ -166,29 +168,8 @@ class Datasets:
                     if path.name.lower().endswith(suffixes) and (found := _file_below(root, name)):
                         yield f"{root.name}/{name}", found[1]
 
-    def _read(
-        self,
-        path: Path,
-        name: str,
-        format_: str | None,
-        columns: Columns,
-        *,
-        bad_rows: BadRows = "skip",
-        max_rows: int | None = None,
-    ) -> Dataset:
-        return read_sandboxed(
-            path,
-            name,
-            self._bounds,
-            folder=self.staging,
-            max_rows=max_rows,
-            format=format_,
-            columns=columns,
-            bad_rows=bad_rows,
-        )
-
     def _describe(self, path: Path, name: str, format_: str | None, columns: Columns, id_: str) -> dict[str, Any]:
-        dataset = self._read(path, name, format_, columns, max_rows=SAMPLE)
+        dataset = self._read(path, name, format=format_, columns=columns, max_rows=SAMPLE)
         sample = [_shorten(row.as_dict()) for row in dataset.rows]
         return {**dataset.report(), "id": id_, "bytes": path.stat().st_size, "sample": sample}
 

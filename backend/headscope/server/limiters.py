@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from ..errors import TooManyRequests
+from ..errors import ServerBusy, TooManyRequests
 from ..jobs import LOCAL
 
 T = TypeVar("T")
@@ -77,18 +77,18 @@ class Limiter:
 
 
 class MemoryLimiter:
-    """A limit on the bytes of large responses in memory: `total`, and `each` per client. Bytes count until the response is sent."""
+    """A limit on bytes in memory: `total`, and `each` per client. Safe to use from any thread."""
 
     def __init__(self, total: int, each: int) -> None:
         self._total, self._each = total, each
         self._lock, self._taken = threading.Lock(), Counter[str]()
-        self._answer: ContextVar[Counter[str]] = ContextVar("answer")
+        self._request: ContextVar[Counter[str]] = ContextVar("request")
 
     @contextmanager
-    def answer(self) -> Iterator[None]:
-        """Release on exit the bytes that were taken for this response, also in threads."""
+    def request(self) -> Iterator[None]:
+        """Release on exit the bytes that were taken for this request, also in threads."""
         taken = Counter[str]()
-        self._answer.set(taken)
+        self._request.set(taken)
         try:
             yield
         finally:
@@ -96,13 +96,17 @@ class MemoryLimiter:
                 self._taken -= taken
 
     def take(self, size: int) -> None:
-        """Reserve bytes before they are allocated. Raises TooManyRequests."""
+        """Reserve bytes before they are allocated. Raises TooManyRequests above the client's limit, and ServerBusy above the total."""
         name = client.get()
         with self._lock:
-            if self._taken[name] + size > self._each or self._taken.total() + size > self._total:
-                raise TooManyRequests("Too many large responses are being sent. Read them, then try again.")
+            if self._taken[name] + size > self._each:
+                raise TooManyRequests(
+                    "Your other requests or their responses are still in transfer. Wait for them, then try again."
+                )
+            if self._taken.total() + size > self._total:
+                raise ServerBusy("The server is busy with too many large requests. Try again in a few seconds.")
             self._taken[name] += size
-            self._answer.get()[name] += size
+            self._request.get()[name] += size
 
 
 class Limiters:
@@ -121,7 +125,9 @@ class Limiters:
         self.exports = Limiter(total=16, each=4, waiting=4)
         # Each holds all head maps of two layers in memory.
         self.comparisons = Limiter(total=2, each=1)
-        # Head maps and other arrays; at least the size of the largest response.
+        # Request bodies that are received completely before their route runs.
+        self.bodies = MemoryLimiter(total=128 * MIB, each=64 * MIB)
+        # Head maps and other arrays until the response is sent; at least the size of the largest response.
         self.memory = MemoryLimiter(total=256 * MIB, each=160 * MIB)
         # Each starts a browser, which takes about 300 MB.
         self.pictures = Limiter(total=1, each=1, waiting=8)

@@ -241,6 +241,18 @@ class Service:
             )
         return stored
 
+    def read(self, id_: str, kind: JobKind, reader: Callable[[Stored], T]) -> T:
+        """Call `reader` on a finished analysis or study. Raises Unknown, NotReady, or Corrupt if it is being computed again."""
+        try:
+            return reader(self.get_result(id_, kind))
+        except Corrupt:
+            self.recompute(id_)
+            raise
+        except NotReady:
+            if self.is_recomputing(id_):
+                raise Corrupt from None
+            raise
+
     def recompute(self, id_: str) -> None:
         """Quarantine a corrupt result and compute it again. Raises Unknown if its request is not known, BrokerUnavailable if nothing can be queued."""
         with self._repairing:  # only one of many concurrent readers queues it
@@ -268,18 +280,6 @@ class Service:
 def unknown_job(kind: JobKind) -> Unknown:
     """Return the error for an analysis or study that does not exist, or no longer."""
     return Unknown(kind, f"There is no {kind} of that id, or it was evicted. Send the request again.")
-
-
-def read_or_recompute(service: Service, id_: str, read: Callable[[Stored], T], kind: JobKind = "analysis") -> T | None:
-    """Apply `read` to a finished analysis or study. Return None while a corrupt one is being computed again."""
-    try:
-        return read(service.get_result(id_, kind))
-    except Corrupt:
-        service.recompute(id_)
-    except NotReady:
-        if not service.is_recomputing(id_):
-            raise
-    return None
 
 
 def create_engine(settings: Settings) -> Engine:

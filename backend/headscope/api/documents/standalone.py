@@ -27,11 +27,10 @@ from ...measures import MEASURES
 from ...mechanisms import MECHANISMS
 from ...store.export import Source
 from ..schemas.common import Page
-from ..schemas.methods import DeclarationSchema, LensSchema, MeasureSchema
+from ..schemas.methods import DeclarationSchema, LensSchema, MeasureSchema, describe
 from ..schemas.models import ModelCard
 from .analyses import to_document
 from .arrays import encode_image, quantise
-from .methods import describe
 
 _API = Path(__file__).resolve().parents[1]
 

@@ -22,8 +22,3 @@ def paginate(items: Sequence[T], limit: int, cursor: int) -> Page[T]:
     """Return the page that starts at offset `cursor`."""
     end = cursor + limit
     return Page(items=list(items[cursor:end]), next=str(end) if end < len(items) else None)
-
-
-def parse_time(cursor: str | None) -> float:
-    """Return the time (s since 1970) before which jobs are listed."""
-    return float(cursor) if cursor else float("inf")

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...errors import HeadscopeError, RequestTimeout, ServerBusy, TooManyRequests
+from ...errors import HeadscopeError, RequestTimeout
+from ...server.limiters import MemoryLimiter
 from ...settings import Settings
 from ..http.json_structure import check_structure
 from ..problems import handle_error, handle_http_error
-from .access import Visitor
 
-MIB = 1024 * 1024
 # Largest body, in bytes, of a route that BodyLimits does not name.
 OTHER_BYTES = 64 * 1024
 SIGN_IN_BYTES = 1024
 # Time for a body to arrive: a base, and one second per received bytes.
 BODY_SECONDS = 10.0
 BYTES_PER_SECOND = 16 * 1024
-# Bytes of all bodies in memory, in total and per visitor.
-BODY_MEMORY = (128 * MIB, 64 * MIB)
 # Larger bodies are checked in a thread, one at a time.
 QUICK_BYTES = 64 * 1024
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -58,60 +52,20 @@ class BodyLimits:
         return self.routes.get(path, OTHER_BYTES)
 
 
-class BodyMemory:
-    """A counter of the bytes of request bodies, `total` and `each` per visitor. Safe to use from any thread."""
-
-    def __init__(self, total: int, each: int) -> None:
-        self._total, self._each = total, each
-        self._bytes: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def reserve(self, visitor: str) -> Iterator[Callable[[int], None]]:
-        """Yield a function that reserves bytes for a request of this visitor; they are released on exit.
-
-        The function raises TooManyRequests above the visitor's limit and ServerBusy above the total.
-        """
-        reserved = 0
-
-        def take(count: int) -> None:
-            nonlocal reserved
-            self._take(visitor, count)
-            reserved += count
-
-        try:
-            yield take
-        finally:
-            with self._lock:
-                self._bytes -= Counter({visitor: reserved})
-
-    def _take(self, visitor: str, count: int) -> None:
-        with self._lock:
-            if self._bytes[visitor] + count > self._each:
-                raise TooManyRequests(
-                    "Your other requests are still being received. Wait for their responses, then try again."
-                )
-            if self._bytes.total() + count > self._total:
-                raise ServerBusy("The server is receiving too many requests. Try again in a few seconds.")
-            self._bytes[visitor] += count
-
-
 class BodyLimitMiddleware:
     """ASGI middleware inside the access check: bodies are only read from known visitors."""
 
-    def __init__(self, app: ASGIApp, *, limits: BodyLimits) -> None:
-        self._app, self._limits = app, limits
-        self._bodies = BodyMemory(*BODY_MEMORY)
+    def __init__(self, app: ASGIApp, *, limits: BodyLimits, memory: MemoryLimiter) -> None:
+        self._app, self._limits, self._memory = app, limits, memory
         self._checking = asyncio.Semaphore(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        visitor: Visitor | None = scope["visitor"]
-        with self._bodies.reserve(visitor.client if visitor else "") as take:
+        with self._memory.request():
             try:
-                receive = await self._receive_body(scope, receive, take)
+                receive = await self._receive_body(scope, receive)
             except (HeadscopeError, HTTPException) as error:
                 handle = handle_error if isinstance(error, HeadscopeError) else handle_http_error
                 response = await handle(Request(scope), error)
@@ -121,7 +75,7 @@ class BodyLimitMiddleware:
             else:
                 await self._app(scope, receive, send)
 
-    async def _receive_body(self, scope: Scope, receive: Receive, take: Callable[[int], None]) -> Receive:
+    async def _receive_body(self, scope: Scope, receive: Receive) -> Receive:
         """Return the application's `receive`: it replays a body that was received and checked, or streams a file.
 
         Raises RequestTimeout, TooManyRequests, ServerBusy, InvalidRequest, HTTPException if the body is too large, or ClientDisconnect.
@@ -133,7 +87,7 @@ class BodyLimitMiddleware:
             return body.receive
         pieces = []
         async for piece in body:
-            take(len(piece))
+            self._memory.take(len(piece))
             pieces.append(piece)
         received = b"".join(pieces)
         await self._check(received)

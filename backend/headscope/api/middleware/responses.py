@@ -15,7 +15,7 @@ class LargeResponseMiddleware:
         self._app, self._room = app, room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._room.answer():
+        with self._room.request():
             await self._app(scope, receive, _split(send))
 
 

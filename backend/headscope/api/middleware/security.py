@@ -84,7 +84,7 @@ class SecurityMiddleware:
 
         rejection = self._reject(scope, headers)
         if rejection is not None:
-            response = make_problem(*rejection, request_id=scope["request_id"])
+            response = make_problem(*rejection)
             await response(scope, receive, send_secured)
             return
         # Range requests are not supported; dropping the header avoids parsing thousands of ranges.
@@ -92,10 +92,10 @@ class SecurityMiddleware:
         try:
             await self._app(scope, receive, send_secured)
         except Exception:  # handled here and not by Starlette, so that the response has the security headers
-            logger.exception("unexpected", extra={"request_id": scope["request_id"]})
+            logger.exception("unexpected")
             if started:
                 raise
-            await make_internal_error(scope["request_id"])(scope, receive, send_secured)
+            await make_internal_error()(scope, receive, send_secured)
 
     def _reject(self, scope: Scope, headers: Headers) -> Rejection | None:
         """Return why a request is rejected; None if it may pass."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
+import anyio
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as InPath
 from starlette.requests import ClientDisconnect
@@ -25,9 +25,6 @@ from ..schemas.common import Page
 from ..schemas.studies import DatasetDocument, DatasetItem
 
 router = APIRouter(prefix="/datasets", tags=["studies"])
-
-# Bytes of an upload that are buffered in memory.
-PIECE = 1024 * 1024
 
 DatasetName = Annotated[
     str, InPath(alias="id", max_length=1000, description="Id of a data set, `folder/file`, or `hub:org/name/file`.")
@@ -64,7 +61,10 @@ async def create(
     with tempfile.TemporaryDirectory(dir=datasets.staging) as folder:
         path = Path(folder) / "upload"
         try:
-            await _receive(request.stream(), path)
+            with storing():
+                async with await anyio.open_file(path, "wb") as file:
+                    async for piece in request.stream():
+                        await file.write(piece)
         except ClientDisconnect:
             raise InvalidDataset("The upload was interrupted. Send the file again.", pointer="/dataset") from None
         document = await service.limiters.datasets.run(lambda: datasets.add(path, name, format_, owner))
@@ -124,18 +124,6 @@ async def delete(dataset: DatasetName, service: ServiceDep, visitor: VisitorDep)
     """Delete an uploaded data set. Its studies are kept."""
     await asyncio.to_thread(service.datasets.delete, dataset, visitor.owner)
     return Response(status_code=204)
-
-
-async def _receive(pieces: AsyncIterator[bytes], path: Path) -> None:
-    """Write a body to disk while it is received. Raises StorageFull."""
-    with storing(), path.open("wb") as file:
-        buffer = bytearray()
-        async for piece in pieces:
-            buffer += piece
-            if len(buffer) >= PIECE:
-                await asyncio.to_thread(file.write, bytes(buffer))
-                buffer.clear()
-        await asyncio.to_thread(file.write, bytes(buffer))
 
 
 def _to_document(dataset: dict[str, Any]) -> DatasetDocument:

@@ -15,10 +15,9 @@ from ...mechanisms import MECHANISMS
 from ...models import support
 from ...models.facts import Facts
 from ..dependencies import ServiceDep
-from ..documents.methods import describe
 from ..http.paging import Cursor, Limit, paginate
 from ..schemas.common import Page
-from ..schemas.methods import DeclarationSchema, LensSchema, MeasureSchema
+from ..schemas.methods import DeclarationSchema, LensSchema, MeasureSchema, describe
 from ..schemas.models import KindDetail, ModelCard, ModelDetail, Support
 
 router = APIRouter(tags=["what there is"])

@@ -19,7 +19,6 @@ from ...figures.studies import STUDY_FIGURES, StudyFigure
 from ...store import Stored
 from ...studies.results.summary import StudySummary
 from ..dependencies import ResourceDep
-from ..documents.methods import describe
 from ..error_responses import media, raises
 from ..http.conditional import CONDITIONAL
 from ..http.negotiation import accepts_gzip
@@ -27,7 +26,7 @@ from ..http.paging import Cursor, Limit, paginate
 from ..http.response_cache import ResponseCache
 from ..resources import Resource
 from ..schemas.common import Page
-from ..schemas.methods import FigureSchema, PlotlyFigure
+from ..schemas.methods import FigureSchema, PlotlyFigure, describe
 
 router = APIRouter(prefix="/analyses/{id}", tags=["results"])
 declared = APIRouter(tags=["what there is"])

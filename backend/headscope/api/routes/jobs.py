@@ -20,7 +20,7 @@ from ..dependencies import KindDep, ResourceDep, ServiceDep, VisitorDep
 from ..documents import analyses, studies
 from ..error_responses import media
 from ..http.negotiation import LastEvent
-from ..http.paging import JobLimit, TimeCursor, parse_time
+from ..http.paging import JobLimit, TimeCursor
 from ..resources import Resource
 from ..schemas.analyses import AnalysisDocument, AnalysisItem, Event
 from ..schemas.common import Page
@@ -67,7 +67,7 @@ async def recent(
     """List your analyses or studies, newest first."""
 
     def page() -> Page[Any]:
-        jobs = service.database.page(limit, parse_time(cursor), visitor.owner, kind)
+        jobs = service.database.page(limit, float(cursor or "inf"), visitor.owner, kind)
         items = [DOCUMENTS[kind].to_item(service, job) for job in jobs]
         return Page(items=items, next=repr(jobs[-1].created) if len(jobs) == limit else None)
 

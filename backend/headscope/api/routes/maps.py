@@ -26,7 +26,7 @@ from ...query.search import TOKEN_AXES, token_mean
 from ...server.limiters import MemoryLimiter
 from ...store import Stored
 from ...store.map_file import values_of
-from ..dependencies import ResourceDep, check_kept, check_lens, heads_of, parse_slice
+from ..dependencies import ResourceDep, check_kept, check_lens, check_name, heads_of, parse_slice
 from ..documents.arrays import encode_image, pool_tiles, quantise
 from ..error_responses import media
 from ..http.conditional import CONDITIONAL, question_of, respond_with_etag
@@ -259,12 +259,8 @@ def _describe_axes(measure: Measure, axes: Sequence[str], values: Array, format_
 
 def check_measure(stored: Stored, measure: str, lens: str) -> None:
     """Raise Unknown or Unsupported unless the analysis includes the measure for the lens."""
-    if measure not in MEASURES:
-        raise Unknown(
-            "measure", f"This measure does not exist. Choose one of: {', '.join(MEASURES)}.", pointer="/measure"
-        )
-    if lens not in LENSES:
-        raise Unknown("lens", f"This lens does not exist. Choose one of: {', '.join(LENSES)}.", pointer="/lens")
+    check_name("measure", measure, MEASURES)
+    check_name("lens", lens, LENSES)
     if measure not in stored.document["measures"]:
         raise Unknown(
             "measure",

@@ -105,13 +105,19 @@ class Summary(Spread):
     columns: dict[str, ColumnSpread]
 
 
-class AnalysisDocument(Strict):
-    """An analysis in any state. Fields that only a finished analysis has are empty until then."""
+class Event(Strict):
+    """The data of a server-sent event of an analysis."""
 
     id: str
     status: Status
     progress: Progress
     attempts: int
+    error: Problem | None
+
+
+class AnalysisDocument(Event):
+    """An analysis in any state. Fields that only a finished analysis has are empty until then."""
+
     batch: str | None
     model: str
     mechanism: MechanismSchema
@@ -150,7 +156,6 @@ class AnalysisDocument(Strict):
     warnings: list[WarningSchema]
     timing_ms: dict[str, float]
     links: dict[str, str]
-    error: Problem | None
 
 
 class AnalysisItem(Strict):
@@ -164,16 +169,6 @@ class AnalysisItem(Strict):
     text_pair: str | None
     image: Annotated[str | None, Field(description="SHA-256 of the image file as it was sent.")]
     created: float
-
-
-class Event(Strict):
-    """The data of a server-sent event of an analysis."""
-
-    id: str
-    status: Status
-    progress: Progress
-    attempts: int
-    error: Problem | None
 
 
 class BatchInput(Strict):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from ...core.declarations import Declaration
 
 
 class DeclarationSchema(BaseModel):
@@ -62,3 +65,11 @@ class PlotlyFigure(BaseModel):
 
     data: list[dict[str, Any]]
     layout: dict[str, Any]
+
+
+Schema = TypeVar("Schema", bound=DeclarationSchema)
+
+
+def describe(methods: Mapping[str, Declaration], schema: type[Schema], **more: str) -> list[Schema]:
+    """Describe every method by its schema, with `more` fields."""
+    return [schema.model_validate({**method.describe(), **more}) for method in methods.values()]

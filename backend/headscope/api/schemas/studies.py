@@ -65,13 +65,19 @@ class FailedInput(Strict):
     detail: str
 
 
-class StudyDocument(Strict):
-    """A study in any state. Fields that only a finished study has are empty until then."""
+class StudyEvent(Strict):
+    """The data of a server-sent event of a study."""
 
     id: str
     status: Status
     progress: StudyProgress
     attempts: int
+    error: Problem | None
+
+
+class StudyDocument(StudyEvent):
+    """A study in any state. Fields that only a finished study has are empty until then."""
+
     request: Annotated[
         dict[str, Any],
         Field(description="The request; data that was sent with it is replaced by the id of its data set."),
@@ -95,7 +101,6 @@ class StudyDocument(Strict):
     created: float | None
     finished: float | None
     links: dict[str, str]
-    error: Problem | None
 
 
 class StudyItem(Strict):
@@ -109,16 +114,6 @@ class StudyItem(Strict):
     lenses: list[str]
     measures: list[str]
     created: float
-
-
-class StudyEvent(Strict):
-    """The data of a server-sent event of a study."""
-
-    id: str
-    status: Status
-    progress: StudyProgress
-    attempts: int
-    error: Problem | None
 
 
 class Example(Strict):
