@@ -58,7 +58,6 @@ ROUTERS = (
     datasets.router,
     studies.router,
     study_results.router,
-    figures.declared,
 )
 
 
@@ -100,7 +99,7 @@ def create(settings: Settings, *, tokens: bool = False) -> FastAPI:
 
 def _add_middleware(app: FastAPI, service: Service, accounts: Accounts, settings: Settings) -> None:
     """Add the middleware, from the innermost to the outermost."""
-    limits = BodyLimits.of(settings, PREFIX)
+    limits = BodyLimits(settings)
     app.add_middleware(
         ReadCacheMiddleware,
         service=service,

@@ -31,7 +31,9 @@ Column = tuple[str, list[Any]]
 
 @click.command()
 @click.argument("text", required=False)
-@click.option("--pair", help="A second text, for models that read pairs; the decoder's text of an encoder-decoder.")
+@click.option(
+    "--pair", "text_pair", help="A second text, for models that read pairs; the decoder's text of an encoder-decoder."
+)
 @click.option(
     "--image",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -63,7 +65,7 @@ Column = tuple[str, list[Any]]
 @JSON
 def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool, words: bool, **options: Any) -> None:
     """Analyse TEXT ("-" reads standard input) or an image, and print a summary of every head."""
-    request, given = _request(**options), dict(parse_parameter(param) for param in params)
+    request, given = _request(options), dict(parse_parameter(param) for param in params)
     if not Path(model).expanduser().is_dir():
         Catalog(Settings(hub="any")).locate(model, pointer=None)  # fails before torch is loaded
     with progress_bar(quiet=as_json) as progress:
@@ -83,31 +85,20 @@ def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool
         _print_heads(a, words=words)
 
 
-def _request(
-    text: str | None,
-    pair: str | None,
-    image: Path | None,
-    mechanism: dict[str, Any] | None,
-    lenses: tuple[dict[str, Any], ...],
-    measures: tuple[dict[str, Any], ...],
-    generate: int | None,
-    **rest: Any,
-) -> dict[str, Any]:
+def _request(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options as arguments of headscope.analyze. Exactly one of text and image is required."""
-    if (text is None) == (image is None):
+    text, generate = options["text"], options["generate"]
+    if (text is None) == (options["image"] is None):
         raise click.UsageError("Give either a TEXT, or an image with --image.")
     text = sys.stdin.read() if text == "-" else text
     if text is not None:
         check_text(text)
     return {
+        **options,
         "text": text,
-        "text_pair": pair,
-        "image": image,
-        "mechanism": mechanism,
-        "lenses": lenses or ("weights", "effective"),
-        "measures": measures or ("entropy", "null_share"),
+        "lenses": options["lenses"] or ("weights", "effective"),
+        "measures": options["measures"] or ("entropy", "null_share"),
         "generate": None if generate is None else {"max_new_tokens": generate},
-        **rest,
     }
 
 

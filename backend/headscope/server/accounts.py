@@ -11,7 +11,8 @@ import re
 import secrets
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator, MutableSequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -71,26 +72,21 @@ class Accounts:
             )
         token = secrets.token_urlsafe(TOKEN_BYTES)
 
-        def added(accounts: tuple[Account, ...]) -> tuple[Account, ...]:
+        with self._edit() as accounts:
             if any(account.name == name for account in accounts):
                 raise InvalidRequest(
                     "There is already a user of that name. Revoke its token first, or choose another name."
                 )
-            return (*accounts, Account(name, _digest(token), time.time()))
-
-        self._change(added)
+            accounts.append(Account(name, _digest(token), time.time()))
         return token
 
     def revoke(self, name: str) -> None:
         """Revoke a user's access immediately. Its analyses are kept for a new user of the same name. Raises Unknown."""
-
-        def without(accounts: tuple[Account, ...]) -> tuple[Account, ...]:
-            kept = tuple(account for account in accounts if account.name != name)
+        with self._edit() as accounts:
+            kept = [account for account in accounts if account.name != name]
             if kept == accounts:
                 raise Unknown("user", "There is no user of that name. `headscope token list` lists the users.")
-            return kept
-
-        self._change(without)
+            accounts[:] = kept
 
     def _version(self) -> Version | None:
         try:
@@ -111,14 +107,16 @@ class Accounts:
             raise _unreadable()
         return found
 
-    def _change(self, change: Callable[[tuple[Account, ...]], Iterable[Account]]) -> None:
-        """Replace the file by one with the changed users, under a lock. Raises AccountsUnreadable."""
+    @contextmanager
+    def _edit(self) -> Iterator[MutableSequence[Account]]:
+        """Provide the users for a change, under a lock, and then replace the file. Raises AccountsUnreadable."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with self._path.with_suffix(".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                accounts = [asdict(account) for account in change(self.list())]
-                self._replace(json.dumps({"tokens": accounts}, indent=1).encode())
+                accounts = [*self.list()]
+                yield accounts
+                self._replace(json.dumps({"tokens": [asdict(account) for account in accounts]}, indent=1).encode())
         except OSError:
             raise AccountsUnreadable(
                 "The file of access tokens cannot be written. Run this command as the user that runs the server."

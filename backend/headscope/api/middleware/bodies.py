@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -16,6 +15,7 @@ from ...server.limiters import MemoryLimiter
 from ...settings import Settings
 from ..http.json_structure import check_structure
 from ..problems import handle_error, handle_http_error
+from .metrics import PREFIX
 
 # Largest body, in bytes, of a route that BodyLimits does not name.
 OTHER_BYTES = 64 * 1024
@@ -28,28 +28,23 @@ QUICK_BYTES = 64 * 1024
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-@dataclass(frozen=True, slots=True)
 class BodyLimits:
     """The largest request body in bytes, by path. `files` are the paths that accept an unparsed file."""
 
-    routes: Mapping[str, int]
-    files: frozenset[str]
+    files = frozenset({f"{PREFIX}/datasets"})
 
-    @classmethod
-    def of(cls, settings: Settings, prefix: str) -> BodyLimits:
-        """Return the limits of all routes that accept a body."""
-        routes = {
-            "session": SIGN_IN_BYTES,
-            "analyses": settings.image_body_bytes,
-            "analyses/batch": settings.image_body_bytes,
-            "studies": settings.body_bytes,
-            "datasets": settings.dataset_bytes,
+    def __init__(self, settings: Settings) -> None:
+        self._routes = {
+            f"{PREFIX}/session": SIGN_IN_BYTES,
+            f"{PREFIX}/analyses": settings.image_body_bytes,
+            f"{PREFIX}/analyses/batch": settings.image_body_bytes,
+            f"{PREFIX}/studies": settings.body_bytes,
+            f"{PREFIX}/datasets": settings.dataset_bytes,
         }
-        return cls({f"{prefix}/{path}": limit for path, limit in routes.items()}, frozenset({f"{prefix}/datasets"}))
 
     def largest(self, path: str) -> int:
         """Return the largest body of a request to this path, in bytes."""
-        return self.routes.get(path, OTHER_BYTES)
+        return self._routes.get(path, OTHER_BYTES)
 
 
 class BodyLimitMiddleware:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Annotated, Literal
@@ -102,12 +103,7 @@ def _stream_headvis(stored: Stored) -> Chunks:
 
 
 def _stream_page(analysis: Resource, stored: Stored) -> Chunks:
-    return stream_page(analysis.id, stored, _find_card(analysis.service, stored.document["request"]["model"]))
-
-
-def _find_card(service: Service, model: str) -> list[ModelCard]:
-    """Return the catalog's description of a model; empty if it has been removed from the catalog."""
-    try:
-        return [ModelCard(**service.catalog.describe(model))]
-    except Unknown:
-        return []
+    models = []
+    with suppress(Unknown):  # it has been removed from the catalog
+        models.append(ModelCard(**analysis.service.catalog.describe(stored.document["request"]["model"])))
+    return stream_page(analysis.id, stored, models)

@@ -16,6 +16,7 @@ from ...figures import FIGURES, Figure, Theme, find_figure
 from ...figures.images import MEDIA, ImageFormat, Renderer
 from ...figures.plotly_script import load_script
 from ...figures.studies import STUDY_FIGURES, StudyFigure
+from ...figures.studies import find_figure as find_study_figure
 from ...store import Stored
 from ...studies.results.summary import StudySummary
 from ..dependencies import ResourceDep
@@ -24,12 +25,10 @@ from ..http.conditional import CONDITIONAL
 from ..http.negotiation import accepts_gzip
 from ..http.paging import Cursor, Limit, paginate
 from ..http.response_cache import ResponseCache
-from ..resources import Resource
 from ..schemas.common import Page
 from ..schemas.methods import FigureSchema, PlotlyFigure, describe
 
-router = APIRouter(prefix="/analyses/{id}", tags=["results"])
-declared = APIRouter(tags=["what there is"])
+router = APIRouter()
 page = APIRouter(include_in_schema=False)
 
 AnyFigure = Figure | StudyFigure
@@ -56,29 +55,26 @@ RESPONSES = {
 }
 
 
-@declared.get("/figures")
+@router.get("/figures", tags=["what there is"])
 def figures(limit: Limit = 100, cursor: Cursor = 0) -> Page[FigureSchema]:
     """List the figures of analyses and of studies."""
     described = describe(FIGURES, FigureSchema, of="analysis") + describe(STUDY_FIGURES, FigureSchema, of="study")
     return paginate(described, limit, cursor)
 
 
-@router.get("/figures/{figure}", responses=RESPONSES, response_class=Response)
-async def figure(analysis: ResourceDep, figure: str, style: Annotated[Style, Query()]) -> Response:
-    """Draw a figure of the analysis from the measures that it reads. Further query parameters are those of the figure (see /figures).
+@router.get("/analyses/{id}/figures/{figure}", tags=["results"], responses=RESPONSES, response_class=Response)
+@router.get("/studies/{id}/figures/{figure}", tags=["studies"], responses=RESPONSES, response_class=Response)
+async def figure(resource: ResourceDep, figure: str, style: Annotated[Style, Query()]) -> Response:
+    """Draw a figure of the analysis or study. Further query parameters are those of the figure (see /figures).
 
     JSON is a plotly figure whose layout.meta.sentence describes it in words. PNG has 3 pixels per px.
     """
-    return await draw_figure(analysis, find_figure(figure), style)
-
-
-async def draw_figure(resource: Resource, figure: AnyFigure, style: Style) -> Response:
-    """Respond with a figure of an analysis or study; its own parameters are taken from the query."""
-    params = parse_params(figure, resource.request)
+    declared: AnyFigure = find_study_figure(figure) if resource.kind == "study" else find_figure(figure)
+    params = parse_params(declared, resource.request)
 
     def draw(stored: Stored) -> Response:
         numbers: Any = StudySummary(stored.document, stored.arrays) if resource.kind == "study" else stored
-        drawing = figure.build(numbers, params, style.theme)
+        drawing = declared.build(numbers, params, style.theme)
         if style.format == "csv":
             return Response(drawing.csv(), media_type=CSV)
         return Response(json.dumps(drawing.figure(), allow_nan=False), media_type="application/json")
@@ -92,7 +88,7 @@ async def draw_figure(resource: Resource, figure: AnyFigure, style: Style) -> Re
         response.headers["Content-Length"] = str(len(response.body))
         response.headers["Content-Type"] = MEDIA[style.format]
     response.headers["Content-Disposition"] = (
-        f'attachment; filename="headscope-{resource.id[:8]}-{figure.name}.{style.format}"'
+        f'attachment; filename="headscope-{resource.id[:8]}-{declared.name}.{style.format}"'
     )
     return response
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from ...core.streams import Chunks
-from ...figures.studies import STUDY_FIGURES, build_table, find_figure
+from ...figures.studies import STUDY_FIGURES, build_table
 from ...store import Stored, export
 from ...studies.results import finding, headvis, table_files
 from ...studies.results.summary import StudySummary
@@ -84,15 +84,6 @@ async def examples(
         return Page[Example](items=[Example(**summary.example(number)) for number in (row or summary.sample())])
 
     return await study.respond_json(show)
-
-
-@router.get("/figures/{figure}", responses=figures.RESPONSES, response_class=Response)
-async def figure(study: ResourceDep, figure: str, style: Annotated[figures.Style, Query()]) -> Response:
-    """Draw a figure of the study. Further query parameters are those of the figure (see /figures), such as variant and lens.
-
-    JSON is a plotly figure whose layout.meta.sentence describes it in words. PNG has 3 pixels per px.
-    """
-    return await figures.draw_figure(study, find_figure(figure), style)
 
 
 @router.get("/tables/{table}", responses={**CONDITIONAL, **TABLES}, response_class=Response)
