@@ -53,13 +53,22 @@ def check_services(settings: Settings) -> Iterator[Finding]:
         broker = yield from _check_redis("broker", "HEADSCOPE_REDIS_URL", settings.redis_url, _check_broker)
     if broker:
         yield _check_clock(broker)
-        yield _check_workers(settings)
+        yield _run("workers", lambda: _check_workers(settings))
     if settings.cache_url:
         cache = yield from _check_redis("cache", "HEADSCOPE_CACHE_URL", settings.cache_url, _check_cache)
     if broker and cache:
         yield _check_separate(broker, cache)
-    if settings.store_url:
-        yield _check_store(settings.store_url)
+    url = settings.store_url
+    if url:
+        yield _run("store", lambda: _check_store(url))
+
+
+def _run(name: str, check: Callable[[], str]) -> Finding:
+    """Return the result of a check that returns the state, or raises HeadscopeError."""
+    try:
+        return Finding(name, True, check())
+    except HeadscopeError as error:
+        return Finding(name, False, error.detail)
 
 
 def refuse_evicting_broker(settings: Settings) -> None:
@@ -167,32 +176,19 @@ def _check_clock(broker: Facts) -> Finding:
     return Finding("clock", skew <= SKEW_SECONDS, wrong if skew > SKEW_SECONDS else "synchronised with the broker's")
 
 
-def _check_workers(settings: Settings) -> Finding:
+def _check_workers(settings: Settings) -> str:
     database = stores.job_database(settings)
     try:
         devices = Counter(state.worker.device for state in database.workers())
-    except HeadscopeError as error:
-        return Finding("workers", False, error.detail)
     finally:
         database.close()
-    shown = ", ".join(f"{number} on {device}" for device, number in sorted(devices.items()))
-    return Finding(
-        "workers",
-        bool(devices),
-        shown or "No worker has sent a heartbeat in the last minute. Start one: headscope worker",
-    )
+    if not devices:
+        raise HeadscopeError("No worker has sent a heartbeat in the last minute. Start one: headscope worker")
+    return ", ".join(f"{number} on {device}" for device, number in sorted(devices.items()))
 
 
-def _check_store(url: str) -> Finding:
-    try:
-        _write_and_read(url)
-    except HeadscopeError as error:
-        return Finding("store", False, error.detail)
-    return Finding("store", True, "readable and writable")
-
-
-def _write_and_read(url: str) -> None:
-    """Write, read and delete a small file. Raises HeadscopeError."""
+def _check_store(url: str) -> str:
+    """Write, read and delete a small file."""
     content = uuid.uuid4().hex
     try:
         files, root = fsspec.url_to_fs(url)
@@ -208,6 +204,7 @@ def _write_and_read(url: str) -> None:
         raise HeadscopeError(
             "The store does not return what is written to it. Set HEADSCOPE_STORE_URL to another store."
         )
+    return "readable and writable"
 
 
 def _check_tokens(settings: Settings) -> Finding:
