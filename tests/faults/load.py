@@ -98,18 +98,22 @@ class Client:
     def follow(self, servers: Callable[[], Sequence[Server]], turn: int, stop: threading.Event) -> None:
         """Send the request and follow it, after a fault at the next server, until it is done or patience ends. An accepted job is sent again only if it failed or is unknown."""
         deadline = time.monotonic() + self.patience
+
+        def is_over() -> bool:
+            return self.status == "done" or time.monotonic() > deadline or stop.is_set()
+
         with httpx.Client(timeout=30, trust_env=False, headers=servers()[0].headers) as http:
-            while self.status != "done" and time.monotonic() < deadline and not stop.is_set():
+            while not is_over():
                 known = servers()
                 try:
-                    self._ask(http, f"http://{known[turn % len(known)].url}{API}/{kind(self.body)}")
+                    self._ask(http, f"http://{known[turn % len(known)].url}{API}/{kind(self.body)}", is_over)
                 except (httpx.TransportError, json.JSONDecodeError):
                     self.hangups += 1
                 if self.status != "done":
                     turn += 1
                     stop.wait(AGAIN)
 
-    def _ask(self, http: httpx.Client, url: str) -> None:
+    def _ask(self, http: httpx.Client, url: str, is_over: Callable[[], bool]) -> None:
         if not self.id:
             answer = http.post(url, json=self.body)
             if not self._welcome(answer):
@@ -120,6 +124,8 @@ class Client:
                 self.id = "" if stream.status_code == 404 else self.id
                 return
             for line in stream.iter_lines():
+                if is_over():
+                    return
                 if line.startswith("id: "):
                     version = line[4:]
                 if line.startswith("data: "):
