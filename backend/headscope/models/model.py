@@ -98,9 +98,8 @@ class Model:
         """Number of token ids in the embedding. Raises Unsupported for models without one."""
         try:
             embedding = self.module.get_input_embeddings()
-        except (
-            NotImplementedError
-        ):  # the only error of transformers here; some models return None, or a module without a matrix
+        # The only error that transformers raises here. Some models return None instead, or a module without a matrix.
+        except NotImplementedError:
             embedding = None
         if (weight := getattr(embedding, "weight", None)) is not None:
             return int(weight.shape[0])
