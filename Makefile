@@ -113,6 +113,7 @@ $(VENV)/.tools: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) uv "$(NODE)" "$(TORCH)"
 	@touch $@
 
+# Where Python may not write bytecode, every process would compile the package anew: 0.3 s of each server's start.
 $(VENV)/.serve: pyproject.toml constraints.txt hatch_build.py | $(VENV)/.tools
 	$(UV) --editable . || $(PIP) --editable .
 	$(BIN)/python -m compileall -q backend

@@ -16,23 +16,17 @@ from tests.support.server import Program, Server
 # Several tests run at a time, and each may start processes that compute: threads of one that wait for a core keep the others' from theirs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What takes longest. It runs first, so that no process is left alone with a long file at the end; pytest-xdist hands out files in this order.
-FIRST = ("browser", "sweep", "test_benchmarks.py", "docs", "test_cli_study.py", "api")
-# What waits more than it computes, for a heartbeat to be late or a server to start. One file of it comes before every three of the others.
-WAITING = ("faults", "attacks", "deploy")
+FIRST = ("faults", "browser", "attacks", "sweep", "test_benchmarks.py", "deploy", "docs", "test_cli_study.py", "api")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort files of tests by FIRST, with the files of WAITING spread among them; within a file the order stays."""
-    parts = {item.path: item.path.relative_to(Path(__file__).parent).parts[0] for item in items}
-    waiting = [path for part in WAITING for path in parts if parts[path] == part]
-    others = sorted(
-        parts.keys() - set(waiting),
-        key=lambda path: (FIRST.index(parts[path]) if parts[path] in FIRST else len(FIRST), path),
-    )
-    place = {path: 4.0 * index for index, path in enumerate(waiting)} | {
-        path: index * 4 / 3 + 1 for index, path in enumerate(others)
-    }
-    items.sort(key=lambda item: place[item.path])
+    """Sort folders and files of tests by FIRST; within one the order stays."""
+
+    def place(item: pytest.Item) -> int:
+        part = item.path.relative_to(Path(__file__).parent).parts[0]
+        return FIRST.index(part) if part in FIRST else len(FIRST)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

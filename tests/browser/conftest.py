@@ -15,7 +15,7 @@ from tests.support.models import HOPFIELD, tiny_model, tiny_twin
 from tests.support.server import Server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`deep`, whose analysis takes seconds, so that a person can watch, cancel, or lose it; one with an encoder and a decoder, one of images, one that writes on; and
     two twins, of other weights so that their maps differ to the eye.
@@ -30,7 +30,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
     """A real server with MiniLM, which every installation has."""
     with Server(tmp_path_factory.mktemp("browser") / "home", models, prewarm=True) as running:
