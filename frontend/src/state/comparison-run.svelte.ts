@@ -10,7 +10,9 @@ type ComparisonChoice = Pick<Selection, 'with' | 'than' | 'thanparams' | 'compar
 
 /** What else has to be analysed, as one string; empty if nothing has. */
 export const comparisonKey = ({ with: what, than, thanparams, compare }: ComparisonChoice): string =>
-  compare === 'off' || what === 'lens' || than.trim() === '' ? '' : JSON.stringify([what, than, thanparams])
+  compare === 'off' || what === 'lens' || what === 'head' || than.trim() === ''
+    ? ''
+    : JSON.stringify([what, than, thanparams])
 
 /** The trained mechanisms of models, and what the other model supports, if known. */
 interface KnownModels {

@@ -11,6 +11,8 @@ export interface ComparisonSide {
   head: Head
   /** What distinguishes it from the other side. */
   name: string
+  /** The field that chooses its head, if it may differ from the open one: in another model, or in the same analysis. */
+  picks?: 'twin' | 'than'
 }
 
 const LONGEST = 22

@@ -114,12 +114,18 @@ export class Comparison {
   /** Similarity of one head to every head of the other side. */
   matches(lens: string, head: Head): Likeness | undefined {
     void this.#arrivals
-    return this.#likeness.peek(`${lens} ${headName(head)}`)
+    return this.#likeness.peek(`${lens} ${headName(this.#at(lens, head))}`)
   }
 
   wantMatches(lens: string, head: Head): void {
     if (this.refusal || !this.#here(lens, lens)) return
-    this.#want(`${lens} ${headName(head)}`, ({ matches }) => matches(this.one.id, this.other.id, lens, head))
+    const at = this.#at(lens, head)
+    this.#want(`${lens} ${headName(at)}`, ({ matches }) => matches(this.one.id, this.other.id, lens, at))
+  }
+
+  /** A lens with one map per layer has the same map for all heads. */
+  #at(lens: string, { layer, head }: Head): Head {
+    return { layer, head: this.one.maps[lens]?.by_layer ? 0 : head }
   }
 
   /** Thumbnails are not compared. */

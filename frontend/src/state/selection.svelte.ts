@@ -30,9 +30,9 @@ const FIELDS = {
   lensparams: text(),
   other: text(),
   compare: choice('off', 'side', 'difference'),
-  /** What the analysis is compared with: another of its lenses, or an analysis with another mechanism, model or text. */
-  with: choice('lens', 'mechanism', 'model', 'text'),
-  /** The other mechanism or model by name, or the other text. */
+  /** What the open map is compared with: another lens, another head, or an analysis with another mechanism, model or text. */
+  with: choice('lens', 'mechanism', 'model', 'text', 'head'),
+  /** The other mechanism or model by name, the other text, or the other head such as `4.5`. */
   than: text(),
   /** Parameters of the other mechanism, as JSON. */
   thanparams: text(),
@@ -225,11 +225,21 @@ export class Selection extends addressFields(FIELDS) {
 
   /** The address that shows this view to anyone with the key. */
   linkTo(analysis: string, share: string): string {
-    return `#${this.encode({ ...DETERMINED, ...ALONE, analysis, share })}`
+    return `#${this.encode({ ...DETERMINED, ...(this.with === 'head' ? {} : ALONE), analysis, share })}`
   }
 
   openHead(head: Head, history: History = 'step'): void {
-    this.set({ head: headName(head), heads: '' }, history)
+    const name = headName(head)
+    // Opening the head of the comparison swaps the two.
+    const swapped = this.with === 'head' && this.than === name && this.texts.head ? { than: this.texts.head } : {}
+    this.set({ head: name, heads: '', ...swapped }, history)
+  }
+
+  /** Compare the open head with another one, or end that comparison. */
+  compareHeads(): void {
+    const on = this.with === 'head' && this.compare !== 'off'
+    const compare = on ? 'off' : this.compare === 'off' ? 'side' : this.compare
+    this.set({ compare, with: 'head', than: this.with === 'head' ? this.than : '', thanparams: '', twin: '' }, 'push')
   }
 
   /** Add a head to those that are open, or remove it. */

@@ -3,6 +3,7 @@ import { fixedSource } from '../../gallery/source'
 import type { Request, Token } from '../../src/lib/data/analysis'
 import { leastAlike, mostAlike, pairAxis, pairedMap, pairedTokens, type TokenPair } from '../../src/lib/maths/alignment'
 import type { Matrix } from '../../src/lib/maths/matrix'
+import { otherHead } from '../../src/lib/maths/merge'
 import { ComparisonRun, comparisonKey, comparisonRequest } from '../../src/state/comparison-run.svelte'
 import { nameSides } from '../../src/state/comparison-side'
 import { LinkedPointer } from '../../src/state/linked-pointer.svelte'
@@ -175,5 +176,23 @@ describe('names', () => {
     ])
     expect(nameSides(one, jump, catalogue)).toEqual(['Softmax', 'Jump (order 2)'])
     expect(nameSides(one, text, catalogue)).toEqual(['“…the river bank.”', '“…the sandy bank.”'])
+  })
+})
+
+describe('two heads of one analysis', () => {
+  const analysis = { layers: 2, heads: 3, subset: null }
+
+  it('takes another selected head, otherwise a neighbour, otherwise the only head', () => {
+    const open = { layer: 1, head: 2 }
+    expect(otherHead(open, [open, { layer: 0, head: 0 }], analysis)).toEqual({ layer: 0, head: 0 })
+    expect(otherHead(open, [], analysis)).toEqual({ layer: 1, head: 1 })
+    expect(otherHead({ layer: 0, head: 0 }, [], { layers: 1, heads: 1, subset: null })).toEqual({ layer: 0, head: 0 })
+  })
+
+  it('needs no second analysis, so a shared link keeps it', () => {
+    const chosen = new Selection('head=3.1&with=head&than=4.5&compare=side')
+    expect(comparisonKey(chosen)).toBe('')
+    expect(chosen.linkTo('abc', 'key')).toContain('with=head&than=4.5')
+    expect(new Selection('with=model&than=vit&compare=side').linkTo('abc', 'key')).not.toContain('than')
   })
 })

@@ -35,6 +35,11 @@ export function neighbours({ layer, head }: Head, analysis: Pick<Analysis, 'laye
   return [...along, ...across].filter((near) => near.layer >= 0 && near.head >= 0 && includesHead(analysis, near))
 }
 
+/** A head to compare the open one with: another selected one, otherwise a neighbour. */
+export function otherHead(open: Head, selected: readonly Head[], analysis: Parameters<typeof neighbours>[1]): Head {
+  return selected.find((head) => !sameHead(head, open)) ?? neighbours(open, analysis)[0] ?? open
+}
+
 /** Add a head to the selection, or remove it. */
 export function toggleHead(heads: readonly Head[], head: Head): Head[] {
   const rest = heads.filter((other) => !sameHead(other, head))

@@ -29,6 +29,7 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
       ['\u2190 \u2191 \u2192 \u2193', 'another head; with Shift, select several'],
       ['[  ]', 'previous lens, next lens'],
       ['c', 'compare: off, side by side, difference'],
+      ['v', 'versus: compare with another head; Shift with a click or arrow chooses it'],
       ['h', 'history of analyses'],
       ['e', 'tour of the lenses'],
       ['Ctrl+Z', 'undo; Ctrl+Shift+Z redo'],
