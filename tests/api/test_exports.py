@@ -50,7 +50,8 @@ def made(n: int = 5, texts: list[str] | None = None, heads: tuple[int, ...] = (0
         "layers": [4, 7],
         "heads": list(heads),
         "measures": {"entropy": {"weights": [LAYERS, len(heads), n]}},
-        "tokens": [{"text": text} for text in texts or [f"t{i}" for i in range(n)]],
+        "causal": False,
+        "tokens": [{"text": text, "kind": "word"} for text in texts or [f"t{i}" for i in range(n)]],
         "key_tokens": None,
     }
     arrays = {**tiles, **scales, "measure/entropy/weights": np.full((LAYERS, len(heads), n), np.nan, np.float32)}
@@ -88,6 +89,7 @@ def test_page_holds_everything_exactly(tmp_path: Path, viewer: Path) -> None:
     assert found["/analysis"] == b'{"a": "</script>"}'
     for lens, shape in SHAPES.items():
         assert load(found[f"/grid/{lens}"])["tiles"].shape[:2] == shape
+        assert load(found[f"/grid/{lens}/without"])["tiles"].shape[:2] == shape
         for layer in range(LAYERS):
             np.testing.assert_array_equal(
                 load(found[f"/maps/{lens}/{layer}"])["map"], source.all[lens][layer : layer + 1]

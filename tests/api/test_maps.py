@@ -19,6 +19,7 @@ from headscope.api.routes.maps import MapSlice
 from headscope.errors import BudgetExceeded
 from headscope.server.limiters import Limiters
 from tests.support.cluster import both_deployments
+from tests.support.maps import slow_sinks
 from tests.support.server import Server, eventually
 
 pytestmark = both_deployments
@@ -209,6 +210,33 @@ def test_grid_is_max_pooled(server: Server, document: dict[str, Any], lens: str,
                 for j, (left, right) in enumerate(spans):
                     largest = np.abs(whole[:, :, top:bottom, left:right]).max((2, 3))
                     assert np.allclose(np.abs(shown[:, :, i, j]), largest, atol=1.01 * grid["scale"].max())
+
+
+@pytest.mark.parametrize("without", ["special", "sinks", "both"])
+def test_grid_without_special_tokens_and_sinks(server: Server, document: dict[str, Any], without: str) -> None:
+    """Keys that are left out count as 0, the others keep their largest entry, and no scale is that of a key left out."""
+    special = {place for place, token in enumerate(document["tokens"]) if token["kind"] == "special"}
+    for lens in LENSES:
+        whole = fetch(server, document, f"maps/{lens}")["map"]
+        grid = fetch(server, document, f"grid/{lens}", without=without)
+        assert grid["tiles"].shape == fetch(server, document, f"grid/{lens}")["tiles"].shape
+        for layer, head in np.ndindex(whole.shape[:2]):
+            one = whole[layer, head].astype(np.float64)
+            sinks = set() if without == "special" else set(slow_sinks(one, document["causal"]))
+            left = sinks | (special if without != "sinks" else set())
+            assert set(np.flatnonzero(grid["without"][layer, head])) == left
+            rest = one * [key not in left for key in range(one.shape[1])]
+            shown = grid["offset"][layer, head] + grid["scale"][layer, head] * grid["tiles"][layer, head]
+            assert len(one) <= 32  # so that a cell is an entry
+            assert np.allclose(shown, rest, atol=grid["scale"][layer, head])
+            assert grid["scale"][layer, head] <= np.abs(rest).max() / 120 + 1e-30
+
+
+def test_no_thumbnails_without_keys_from_thumbnails(server: Server) -> None:
+    """Only whole maps can be drawn without some keys."""
+    small = server.analyse(model="bert", text=TEXT, maps=False)
+    assert problem(server, small, "grid/weights", without="both")[1] == "not-ready"
+    assert problem(server, small, "grid/weights", without="all") == (422, "invalid-request")
 
 
 def naive_edges(weights: np.ndarray, rule: str, k: int, mass: float, value: float) -> set[tuple[int, int]]:

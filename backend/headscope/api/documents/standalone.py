@@ -31,6 +31,7 @@ from ..schemas.methods import DeclarationSchema, LensSchema, MeasureSchema, desc
 from ..schemas.models import ModelCard
 from .analyses import to_document
 from .arrays import encode_image, quantise
+from .thumbnails import draw_without
 
 _API = Path(__file__).resolve().parents[1]
 
@@ -126,6 +127,8 @@ def _arrays(stored: Source) -> Iterator[tuple[str, bytes]]:
             f"/grid/{lens}",
             to_safetensors({part: arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}),
         )
+    for lens in document["kept"]:
+        yield f"/grid/{lens}/without", to_safetensors(draw_without(stored, lens, "both"))
     for measure, lenses in document["measures"].items():
         for lens in lenses:
             yield (

@@ -44,7 +44,15 @@ MEDIA = {
     dependencies=[limit_by("exports")],
 )
 async def export_file(
-    analysis: ResourceDep, format_: Annotated[Format, Query(alias="format")] = "safetensors"
+    analysis: ResourceDep,
+    format_: Annotated[Format, Query(alias="format")] = "safetensors",
+    view: Annotated[
+        str,
+        Query(
+            max_length=4_000,
+            description="For html: what the page shows first, as in its address, such as head=4.5&lens=effective.",
+        ),
+    ] = "",
 ) -> Response:
     """Export the analysis as one file. `html` is a self-contained page with the viewer; `csv` and `parquet` have one row per entry of every map; `headvis` is a
     zip file for HeadVis and requires the measures head_roles, qk_distance, entropy and max_activation.
@@ -54,7 +62,7 @@ async def export_file(
         "npz": export.stream_npz,
         "parquet": partial(export.stream_parquet, by_layer=BY_LAYER),
         "csv": partial(export.stream_csv, by_layer=BY_LAYER),
-        "html": partial(_stream_page, analysis),
+        "html": partial(_stream_page, analysis, view),
         "headvis": _stream_headvis,
     }
     return await send_file(analysis, streams[format_], format_)
@@ -102,8 +110,8 @@ def _stream_headvis(stored: Stored) -> Chunks:
     return headvis.stream(headvis.summary_of_analysis(stored))
 
 
-def _stream_page(analysis: Resource, stored: Stored) -> Chunks:
+def _stream_page(analysis: Resource, view: str, stored: Stored) -> Chunks:
     models = []
     with suppress(Unknown):  # it has been removed from the catalog
         models.append(ModelCard(**analysis.service.catalog.describe(stored.document["request"]["model"])))
-    return stream_page(analysis.id, stored, models)
+    return stream_page(analysis.id, stored, models, view)

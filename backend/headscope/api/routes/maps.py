@@ -25,9 +25,10 @@ from ...measures.concentration import Unit, convert
 from ...query.search import TOKEN_AXES, token_mean
 from ...server.limiters import MemoryLimiter
 from ...store import Stored
-from ...store.map_file import values_of
+from ...store.map_file import BLOCK, values_of
 from ..dependencies import ResourceDep, check_kept, check_lens, check_name, heads_of, parse_slice
 from ..documents.arrays import encode_image, pool_tiles, quantise
+from ..documents.thumbnails import Without, draw_without
 from ..error_responses import media
 from ..http.conditional import CONDITIONAL, question_of, respond_with_etag
 from ..http.grouping import By, Groups, KeyGroups, parse_grouping
@@ -45,6 +46,8 @@ FormatQuery = Annotated[Format | None, Query(alias="format", description="Overri
 RuleQuery = Annotated[edge_rules.Rule, BeforeValidator(lambda rule: rule.replace(" ", "+"))]
 TENSOR = media(*MEDIA.values())
 MAX_EDGES = 20_000
+# Copies of a block of maps, some in float64, while thumbnails are drawn from them.
+COPIES = 6
 # Larger maps are read and verified in a thread.
 QUICK_BYTES = 256 * 1024
 MAPS_PATH = re.compile(r"/maps/([a-z-]+)")
@@ -146,16 +149,26 @@ async def grid(
     analysis: ResourceDep,
     lens: str,
     tile: Annotated[int, Query(ge=1, le=32, description="Maximum size of a thumbnail, in cells.")] = 32,
+    without: Annotated[
+        Without | None, Query(description="Keys that do not count: special tokens, sinks, or both.")
+    ] = None,
     format_: FormatQuery = None,
 ) -> Response:
     """Return one thumbnail per head: `tiles` uint8 [L, H, t, t'] with t = min(tile, queries), t' = min(tile, keys). A cell is its entry of largest magnitude.
 
     value = offset + scale * byte, with `scale` and `offset` [L, H], NaN for heads that a layer does not have. Undefined rows count as 0; their number is in
     `maps.{lens}.undefined` of the analysis. H is 1 for lenses with one map per layer.
+
+    With `without`, which requires stored maps, some keys count as 0, and `without` uint8 [L, H, K] is 1 for these. A sink of a head is a key that receives more
+    than 30 % of the attention of the queries that can see it; in a causal map, at least half of the queries must see it.
     """
     format_ = choose_format(analysis.request, format_)
 
     def tiles(stored: Stored) -> Response:
+        if without is not None:
+            check_kept(stored, lens)
+            analysis.service.limiters.memory.take(min(4 * prod(stored.document["shapes"][lens]), BLOCK) * COPIES)
+            return encode(draw_without(stored, lens, without, tile), format_)
         check_lens(stored, lens)
         parts = {part: stored.arrays[f"tile/{lens}/{part}"] for part in ("tiles", "scale", "offset")}
         return encode({**parts, "tiles": pool_tiles(parts["tiles"], tile, LENSES[lens].signed)}, format_)
