@@ -176,6 +176,12 @@ class Unauthorized(HeadscopeError):
     code, status, title = "unauthorized", 401, "Access token required"
 
 
+class Forbidden(HeadscopeError):
+    """The visitor may not do this on this server, or nobody may do it over REST."""
+
+    code, status, title = "forbidden", 403, "Not allowed"
+
+
 class AccountsUnreadable(HeadscopeError):
     """The access tokens cannot be read, so every request is rejected."""
 

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.api.users import users
 from tests.support.hub import Hub
 from tests.support.models import tiny_model
-from tests.support.server import Server, environment
+from tests.support.server import API, Server, environment, eventually
 from tests.support.studies import asked, done, ended, submit
 
 # Files beside the weights that must never be downloaded.
@@ -26,7 +28,7 @@ def module_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A hub with a valid model, one with pickles and code beside it, one with only pickles, and one that requires code."""
     top = tmp_path_factory.mktemp("hub")
     good = tiny_model(top / "org" / "tiny")
-    for name in ("mixed", "pickled", "coded", "large", "late"):
+    for name in ("mixed", "pickled", "coded", "large", "late", "added", "dropped"):
         shutil.copytree(good, top / "org" / name)
     for name in ("mixed", "pickled"):
         for file in UNWANTED:
@@ -77,6 +79,79 @@ def test_it_is_said_how_much_has_come(open_server: Server, hub: Hub) -> None:
     finally:
         hub.released.set()
     assert open_server.ended(id_)["status"] == "done"
+
+
+def download(server: Server, model: str) -> dict[str, Any]:
+    """What the model's document says about its download, once that has ended; empty if nothing is left to say."""
+
+    def look() -> dict[str, Any] | None:
+        said = server.get(f"/models/{model}").json()["download"]
+        return None if said and said["status"] in ("queued", "running") else {"ended": said}
+
+    ended: dict[str, Any] = eventually(look, f"the download of {model}")["ended"] or {}
+    return ended
+
+
+def test_added_and_removed(open_server: Server, hub: Hub) -> None:
+    """A model is downloaded without an analysis, reports its progress, is listed, and is removed from the cache."""
+    hub.held, model = "model.safetensors", "org/added"
+    hub.released.clear()
+    try:
+        answer = open_server.client.post(f"{API}/models", json={"model": model})
+        assert (answer.status_code, answer.headers["location"]) == (202, f"{API}/models/{model}")
+        detail = r"\d+ MB of \d+ MB downloaded"
+        eventually(
+            lambda: re.fullmatch(detail, open_server.get(f"/models/{model}").json()["download"]["detail"]), "progress"
+        )
+    finally:
+        hub.held = None
+        hub.released.set()
+    assert download(open_server, model) == {}
+    found = open_server.get(f"/models/{model}").json()
+    assert (found["local"], found["removable"], found["layers"], found["hub"]) == (True, True, 2, model)
+    assert found["parameters"] * 4 < found["bytes"] < found["parameters"] * 4 + 20_000
+    assert model in [one["name"] for one in open_server.get("/models").json()["items"]]
+    assert open_server.client.post(f"{API}/models", json={"model": model}).status_code == 200
+
+    assert open_server.client.delete(f"{API}/models/{model}").status_code == 204
+    assert not open_server.get(f"/models/{model}").json()["local"]
+    assert model not in [one["name"] for one in open_server.get("/models").json()["items"]]
+    assert open_server.client.delete(f"{API}/models/{model}").json()["code"] == "unknown-model"
+
+
+def test_a_download_is_cancelled(open_server: Server, hub: Hub) -> None:
+    """A cancelled download stops and leaves no model; the next one succeeds."""
+    hub.held, model = "model.safetensors", "org/dropped"
+    hub.released.clear()
+    try:
+        open_server.client.post(f"{API}/models", json={"model": model})
+        eventually(lambda: open_server.get(f"/models/{model}").json()["download"]["detail"], "progress")
+        answer = open_server.client.delete(f"{API}/models/{model}")
+        assert (answer.status_code, answer.json()["download"]) == (202, None)
+    finally:
+        hub.held = None
+        hub.released.set()
+    again = open_server.client.post(f"{API}/models", json={"model": model}, headers={"Prefer": "wait=50"})
+    assert (again.status_code, again.json()["local"]) == (200, True)
+
+
+def test_a_download_that_fails(open_server: Server, hub: Hub) -> None:
+    """The document says why it failed, until the failure is dismissed; pickles are not added; folders are not removed."""
+    for model, code in (("org/pickled", "unsafe-weights"), ("org/missing", "model-unavailable")):
+        open_server.client.post(f"{API}/models", json={"model": model})
+        assert download(open_server, model)["error"]["code"] == code
+        assert open_server.client.delete(f"{API}/models/{model}").json()["download"] is None
+    folder = open_server.client.delete(f"{API}/models/bert")
+    assert (folder.status_code, folder.json()["code"]) == (403, "forbidden")
+
+
+def test_users_add_and_do_not_remove(hub: Hub, tmp_path: Path, models: Path) -> None:
+    """On a server with users each may add a model; removing is left to the administrator."""
+    with users(tmp_path / "home", models, hub="any", HF_ENDPOINT=hub.url) as lab:
+        added = lab.ada.post(f"{API}/models", json={"model": "org/tiny"}, headers={"Prefer": "wait=50"})
+        assert (added.status_code, added.json()["removable"]) == (200, False)
+        removed = lab.emmy.delete(f"{API}/models/org/tiny")
+        assert (removed.status_code, removed.json()["code"]) == (403, "forbidden")
 
 
 def test_what_is_not_safe_or_not_there(open_server: Server, hub: Hub) -> None:

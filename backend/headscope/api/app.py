@@ -35,6 +35,7 @@ from .routes import (
     jobs,
     maps,
     metrics,
+    models,
     session,
     shares,
     studies,
@@ -46,6 +47,7 @@ from .static_files import serve_page
 THREADS = 32
 ROUTERS = (
     session.router,
+    models.router,
     declarations.router,
     analyses.router,
     jobs.router,

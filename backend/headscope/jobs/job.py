@@ -24,8 +24,8 @@ TRIM_JOBS = 1_000
 GONE_SECONDS = 60.0
 
 Problem = dict[str, Any]
-# A study is computed in chunks, which are jobs of its batch.
-JobKind = Literal["analysis", "study", "chunk"]
+# A study is computed in chunks, which are jobs of its batch. A download puts a model into the hub's cache and has no result.
+JobKind = Literal["analysis", "study", "chunk", "download"]
 
 
 @dataclass(frozen=True, slots=True)

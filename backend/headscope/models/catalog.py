@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..core.lazy import LazyModule, huggingface_hub
+from ..core.lazy import LazyModule
 from ..errors import CorruptModel, HeadscopeError, InvalidRequest, ModelUnavailable, Unknown
 from ..settings import Settings
-from . import facts, safety, support, trained_mechanism
+from . import facts, hub_cache, safety, support, trained_mechanism
 
 # Not an attribute of huggingface_hub before it is imported.
 hub_utils = LazyModule("huggingface_hub.utils")
@@ -30,17 +30,29 @@ NOT_HERE = "This model is not part of this installation. It comes with a clone o
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A model and the location of its files: a local `folder`, or the `hub`. With neither it is not available."""
+    """A model and the location of its files: a local `folder`, which may be `in_cache` of the hub, or the `hub`. With neither it is not available."""
 
     name: str
     folder: Path | None
     hub: str | None = None
     revision: str = "main"
 
+    in_cache: bool = False
+
     @property
     def bytes(self) -> int:
         """Size of the weights in the folder, 0 if there is none."""
         return sum(path.stat().st_size for path in self.folder.glob("*.safetensors")) if self.folder else 0
+
+    @property
+    def parameters(self) -> int | None:
+        """Number of the weights in the folder, None if there is none or its files cannot be read."""
+        if self.folder is None:
+            return None
+        try:
+            return sum(safety.count_weights(path) for path in safety.weight_files(self.folder))
+        except (HeadscopeError, OSError):
+            return None
 
     def digest(self) -> str:
         """Return the SHA-256 of everything that determines results: weights, configuration and tokenizer files; before download, of the hub id."""
@@ -100,6 +112,21 @@ class Catalog:
         local = [config.parent.name for root in self._roots for config in sorted(root.glob("*/config.json"))]
         return list(dict.fromkeys([*listed, *filter(self._local, local)]))
 
+    def listed(self) -> list[str]:
+        """Return the names of all available models and, if any hub id is allowed, of those in the hub's cache that Headscope supports."""
+        names = self.names()
+        if self._settings.hub != "any":
+            return names
+        known = {entry.get("hub") for entry in self._entries.values()}
+        return names + [id_ for id_ in hub_cache.ids() if id_ not in known and self._is_usable(id_)]
+
+    def _is_usable(self, id_: str) -> bool:
+        """Return whether a model of the hub's cache is complete and supported."""
+        if not HUB_ID.fullmatch(id_) or not _is_hub_id(id_):
+            return False
+        card = self.describe(id_)
+        return bool(card["local"] and card["available"])
+
     def _offers(self, name: str) -> bool:
         """Return whether a model of the catalogue is on the hub, in a model folder, or beside the catalogue."""
         entry = self._entries[name]
@@ -123,7 +150,7 @@ class Catalog:
                 "This server allows only models of its catalogue. Start it with HEADSCOPE_HUB=any to allow any hub id.",
                 pointer=pointer,
             )
-        return Located(name, _cached(name, "main"), name)
+        return _on_hub(name, name, "main")
 
     def locate_folder(self, folder: Path) -> Located:
         """Locate a model in any local folder: for the library and the command line, never for requests."""
@@ -162,10 +189,14 @@ class Catalog:
         card: dict[str, Any] = {
             "name": name,
             "title": entry.get("title", name),
-            "description": entry.get("description", "A model in a folder of this server."),
+            "description": entry.get("description") or _describe_location(located),
             "license": entry.get("license"),
+            "hub": located.hub,
             "default": bool(entry.get("default")),
             "local": located.folder is not None,
+            "removable": located.in_cache,
+            "parameters": located.parameters or entry.get("parameters"),
+            "bytes": located.bytes or entry.get("bytes"),
             "available": True,
             "reason": None,
             "family": "",
@@ -192,18 +223,22 @@ class Catalog:
         return [other for other in alike if other != name and self._offers(other)]
 
 
+def _describe_location(located: Located) -> str:
+    return "A model of the hub." if located.hub else "A model in a folder of this server."
+
+
 def _located(name: str, entry: Mapping[str, Any]) -> Located:
     """Locate a model of the catalogue: in the folder that its entry names, or else on the hub."""
     hub, revision = entry.get("hub"), str(entry.get("revision", "main"))
     folder = _catalog_file().parent / str(entry.get("folder", name))
-    if "folder" in entry and _is_whole(folder):
+    if "folder" in entry and hub_cache.is_whole(folder):
         return Located(name, folder, hub, revision)
-    return Located(name, _cached(hub, revision), hub, revision) if hub else Located(name, None)
+    return _on_hub(name, hub, revision) if hub else Located(name, None)
 
 
-def _is_whole(folder: Path) -> bool:
-    """Return whether the folder has a configuration and weights, unlike an incomplete download or checkout."""
-    return (folder / "config.json").is_file() and any(folder.glob("*.safetensors"))
+def _on_hub(name: str, hub: str, revision: str) -> Located:
+    folder = hub_cache.find(hub, revision)
+    return Located(name, folder, hub, revision, in_cache=folder is not None)
 
 
 def _holds_model(folder: Path, base: Path) -> bool:
@@ -223,18 +258,6 @@ def _is_hub_id(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _cached(hub: str, revision: str) -> Path | None:
-    """Return the folder of a model in the hub's local cache, None if it is missing or incomplete."""
-    try:
-        found = huggingface_hub.snapshot_download(
-            hub, revision=revision, allow_patterns=list(safety.ALLOWED), local_files_only=True
-        )
-    except (OSError, ValueError):
-        return None
-    folder = Path(found)
-    return folder if _is_whole(folder) else None
 
 
 def _catalog_file() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -140,8 +141,21 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
+def count_weights(path: Path) -> int:
+    """Return the number of floating-point numbers in a safetensors file. Raises CorruptModel or OSError."""
+    try:
+        return sum(math.prod(one["shape"]) for one in _read_header(path) if str(one["dtype"]).startswith(("F", "BF")))
+    except (KeyError, TypeError):
+        raise CorruptModel("A weight file of the model is damaged.") from None
+
+
 def check_header(path: Path) -> None:
     """Raise CorruptModel unless the safetensors header describes exactly the bytes that follow it."""
+    _read_header(path)
+
+
+def _read_header(path: Path) -> list[dict[str, Any]]:
+    """Return the description of every tensor in a safetensors file. Raises CorruptModel."""
     size = path.stat().st_size
     try:
         with path.open("rb") as file:
@@ -149,11 +163,10 @@ def check_header(path: Path) -> None:
             if length > min(LARGEST_HEADER, size - 8):
                 raise ValueError
             header = json.loads(file.read(length))
-            end = max(
-                (tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"), default=0
-            )
-            if 8 + length + end != size:
+            tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
+            if 8 + length + max((tensor["data_offsets"][1] for tensor in tensors), default=0) != size:
                 raise ValueError
+            return tensors
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, struct.error):
         raise CorruptModel("A weight file of the model is damaged or truncated. Download the model again.") from None
 

@@ -21,6 +21,7 @@ from ..store import Cache, Maintenance, Stored
 from ..store.map_file import Corrupt
 from .admission import Admission
 from .datasets import Datasets
+from .downloads import Downloads
 from .limiters import Limiters
 from .studies import Studies
 
@@ -59,6 +60,11 @@ class Service:
         self.studies = Studies(
             settings, self._admission, self.datasets, self.results, self.inputs, self.database, self.jobs.wake
         )
+        self.downloads = Downloads(settings, self.catalog, self.database, self._wake)
+
+    def _wake(self) -> None:
+        self.jobs.wake()
+        self.watcher.poke()
 
     def _build_jobs(self) -> Embedded | Cluster:
         """Return what runs jobs: a child process, or the workers of a cluster."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import time
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from ..analysis.request import AnalysisRequest, with_stored_image
 from ..capture import examine
 from ..errors import Cancelled, CorruptModel, HeadscopeError, OutOfMemory, StorageFull
 from ..jobs import Job, Problem, ProgressReporter
-from ..models import loading
+from ..models import loading, safety
 from ..models.catalog import Catalog, Located
 from ..models.loading import Model
 from ..settings import Settings
@@ -97,7 +98,7 @@ class AnalysisEngine:
 
         def report_download(done: int, total: int) -> None:
             # Always reported: the wait after the last bytes may be long.
-            detail = f"{located.name}, {memory.size(done)} of {memory.size(total)} downloaded"
+            detail = f"{located.name}, {_downloaded(done, total)}"
             progress(0.0, "loading", detail, force=True)
 
         progress(0.0, "loading", f"{located.name}, {memory.size(located.bytes)}" if located.folder else located.name)
@@ -114,6 +115,8 @@ class AnalysisEngine:
 
         An error of one job does not affect the others.
         """
+        if jobs[0].kind == "download":
+            return {job.id: self._download(job, reporter) for job in jobs}
         if jobs[0].kind != "analysis":
             return {job.id: self._run_study_job(job, reporter) for job in jobs}
         problems = dict[str, Problem | None]()
@@ -129,6 +132,25 @@ class AnalysisEngine:
                     tasks += [task] if task else []
                     problems[job.id] = None
             return problems | (self._analyse(tasks, reporter) if tasks else {})
+
+    def _download(self, job: Job, reporter: ProgressReporter) -> Problem | None:
+        """Download a model into the hub's cache and check its files; return the problem, or None."""
+        _log_start(job)
+        progress = _Progress(reporter, job.id)
+
+        def report(done: int, total: int) -> None:
+            # Always reported: the wait after the last bytes may be long.
+            progress(done / total if total else 0.0, "loading", _downloaded(done, total), force=True)
+
+        try:
+            located = self._catalog.locate(json.loads(job.payload)["model"])
+            self._catalog.check(located)
+            folder = located.folder or loading.fetch(located, report)
+            safety.check(folder)
+            self._catalog.check(self._catalog.locate(located.name))
+        except EXPECTED as error:
+            return _log_end(job, error)
+        return _log_end(job, None)
 
     def _run_study_job(self, job: Job, reporter: ProgressReporter) -> Problem | None:
         """Compute a chunk of a study, or merge all chunks; return the problem, or None."""
@@ -195,6 +217,10 @@ class AnalysisEngine:
         model = request.model if request.model in self._catalog.names() else "other"
         for name, value in seconds.items():
             reporter.observe(f"{name}_seconds", {"model": model, "lens": next(iter(request.lens_names), "none")}, value)
+
+
+def _downloaded(done: int, total: int) -> str:
+    return f"{memory.size(done)} of {memory.size(total)} downloaded"
 
 
 def _log_start(job: Job) -> None:

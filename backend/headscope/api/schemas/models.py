@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ...core.attention import Kind, ModelKind
-from .common import MechanismSchema, Strict
+from .common import MechanismSchema, Problem, Status, Strict
 
 
 class Support(Strict):
@@ -28,8 +28,14 @@ class ModelCard(Strict):
     title: str
     description: str
     license: str | None
+    hub: str | None = Field(description="Its id on the hub, null if it comes from a folder only.")
     default: bool
     local: bool
+    removable: bool = Field(
+        description="Whether you may remove it: it is in the hub's cache, and the server has no users."
+    )
+    parameters: int | None = Field(description="Number of weights; rounded until the model is on the server.")
+    bytes: int | None = Field(description="Size of its weights on disk; until then, of the download, rounded.")
     available: bool
     reason: str | None
     family: str
@@ -55,8 +61,25 @@ class KindDetail(Strict):
     measures: list[Support]
 
 
+class AddModel(Strict):
+    """A model to download."""
+
+    model: str = Field(min_length=1, max_length=200, description="Catalogue name or hub id.")
+
+
+class Download(Strict):
+    """The unfinished or failed download of a model: `fraction` is from 0 to 1, `detail` says how much has arrived."""
+
+    status: Status
+    fraction: float
+    detail: str
+    error: Problem | None
+
+
 class ModelDetail(ModelCard):
-    """A model and the methods it supports."""
+    """A model and the methods it supports; `download` is null unless a download is under way or has failed."""
+
+    download: Download | None = None
 
     lenses: list[Support]
     mechanisms: list[Support]
