@@ -193,3 +193,50 @@ def test_table_round_trips(server: Server, analysis: str) -> None:
     )
     exact = server.get(f"/analyses/{analysis}/maps/weights?layer=5&format=json").json()["map"]
     assert (values[5] == np.array(exact, np.float32)[0]).all()
+
+
+def test_a_cell_is_part_of_link_undo_and_file(
+    browser: Browser, server: Server, visits: Callable[..., Visit], tmp_path: Path
+) -> None:
+    """A pinned cell of a zoomed map: a link shows it to others, undo takes it back, and the exported page opens with it."""
+    first = visits()
+    first.open(address(text=TEXT, head="4.5", lens="effective", special="mark"))
+    cells = first.page.get_by_role("application", name="Cells of the heat map of head 4.5")
+    cells.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "Enter", "+"):
+        cells.press(key)
+    expect(first.page).to_have_url(re.compile("pins=q3\\+k2.*zoom=[0-9.+]+"))
+    cells.blur()
+
+    def shown(visit: Visit) -> tuple[str, bool]:
+        return visit.page.locator(".readout").inner_text(), visit.page.get_by_role(
+            "button", name="whole map"
+        ).is_visible()
+
+    seen = shown(first)
+    assert "exactly" in seen[0]
+    assert seen[1]
+    second = visits()
+    second.open(first.page.url.removeprefix(first.root + "/"))
+    comes_to(lambda: shown(second), seen)
+    assert picture(second.image("Heat map of head 4.5")) == picture(first.image("Heat map of head 4.5"))
+
+    first.page.get_by_role("button", name="download").click()
+    with first.page.expect_download() as download:
+        first.page.get_by_role("link", name="web page").click()
+    file = tmp_path / "view.html"
+    download.value.save_as(file)
+    alone = Alone(browser, file)
+    alone.open()
+    comes_to(lambda: shown(alone), seen)
+    expect(alone.page.get_by_role("combobox", name="Lens")).to_have_value("effective")
+    expect(alone.page.get_by_label("Special tokens and sinks")).to_have_value("mark")
+    alone.close()
+
+    first.page.bring_to_front()
+    for gone in ("zoom", "pins"):
+        first.page.keyboard.press("Control+z")
+        expect(first.page).not_to_have_url(re.compile(f"{gone}="))
+    expect(first.page.locator(".readout")).to_contain_text("Point at a cell")
+    second.submit(TEXT + " And more.")
+    expect(second.page).not_to_have_url(re.compile("pins="))

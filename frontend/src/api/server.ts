@@ -132,7 +132,8 @@ export function server(key = ''): Source {
       return (values as unknown[]).flat(3) as (number | null)[]
     },
 
-    exportUrl: (id, format) => PREFIX + of(id, ['export'], { format }),
+    exportUrl: (id, format, view) =>
+      PREFIX + of(id, ['export'], format === 'html' && view ? { format, view } : { format }),
   })
 }
 

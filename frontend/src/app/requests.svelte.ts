@@ -16,7 +16,6 @@ import { EXAMPLES } from '../lib/text/examples'
 import { type ComparisonRun, comparisonKey } from '../state/comparison-run.svelte'
 import { buildInput } from '../state/input'
 import type { Live } from '../state/live.svelte'
-import type { Pointer } from '../state/pointer.svelte'
 import type { Selection } from '../state/selection.svelte'
 import type { OpenAnalysis, Session } from '../state/session.svelte'
 
@@ -24,7 +23,6 @@ interface PageState {
   selection: Selection
   session: Session
   comparisonRun: ComparisonRun
-  pointer: Pointer
   live: Live
   /** Additional measures that parts of the page need. */
   needs: () => readonly string[]
@@ -136,9 +134,12 @@ export class Requests {
     if (next) this.setLens(next.name)
   }
 
-  /** Request what the address says; the same request again only if the reader insists (`again`). `live`: while typing. */
-  async analyse(again = false, live = false): Promise<void> {
-    const { selection, session, comparisonRun, pointer } = this.#parts
+  /**
+   * Request what the address says; the same request again only if the reader insists (`again`). `live`: while typing. `asGiven`: pins and
+   * zoom are of the requested text already.
+   */
+  async analyse(again = false, live = false, asGiven = false): Promise<void> {
+    const { selection, session, comparisonRun } = this.#parts
     selection.leave()
     // Without the catalogue nothing can be requested; `show` does it once it is loaded.
     if (!session.catalogue) return
@@ -154,7 +155,9 @@ export class Requests {
     const before = this.#shown?.analysis
     const done = await session.submit(wanted, lens, live, second && (() => comparisonRun.ask(second, lens, live)))
     if (done) {
-      if (!hasSameTokens(before, this.#shown?.analysis)) pointer.clear()
+      // Of the first text, the address says what is pinned.
+      if (before && !asGiven && !hasSameTokens(before, this.#shown?.analysis))
+        selection.set({ pins: '', zoom: '' }, 'replace')
     } else if (this.#asked === key) this.#asked = ''
     if (done && this.upload) this.#keepImage()
   }
@@ -214,7 +217,7 @@ export class Requests {
   /** Show what the address says: a shared analysis, or a request of the reader's own. */
   async show(): Promise<void> {
     const { selection } = this.#parts
-    if (!selection.shared) return this.analyse()
+    if (!selection.shared) return this.analyse(false, false, true)
     const shown = await this.#read(selection.shared)
     if (!shown) return
     selection.adopt(shown.analysis, this.#ownOf(shown.analysis.model))
@@ -231,7 +234,6 @@ export class Requests {
   async #read(id: string): Promise<OpenAnalysis | undefined> {
     this.forget()
     if (!(await this.#parts.session.read(id, this.lens))) return undefined
-    this.#parts.pointer.clear()
     return this.#shown
   }
 

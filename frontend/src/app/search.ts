@@ -38,15 +38,13 @@ export function connectSearch({ search, selection, pointer, shown, reasons, anal
       if (!view || selection.find !== text) return
       selection.set(choicesOf(view.parts), 'replace')
       const { queries, keys } = tokensOf(view.parts)
-      if (queries.length + keys.length > 0) pointer.clear()
-      for (const query of queries) pointer.pin(query, null, true)
-      for (const key of keys) pointer.pin(null, key, true)
+      if (queries.length + keys.length > 0) pointer.put({ queries, keys, box: null }, 'replace')
       complete()
     },
 
     /** Reset what a part of a sentence has set. */
     drop(part: SearchPart): void {
-      if (part.slot === 'query' || part.slot === 'key') pointer.clear()
+      if (part.slot === 'query' || part.slot === 'key') pointer.clear('replace')
       selection.set(withoutChoice(part), 'replace')
       complete()
     },

@@ -1,6 +1,9 @@
 /** Choices that live in the address, declared as a table of fields: their names, initial texts, types and parsers. */
 import { type Head, parseHead, parseHeads } from '../lib/data/analysis'
+import type { Highlight } from '../lib/maths/highlight'
+import type { Window } from '../lib/maths/raster'
 import { decodeFragment, encodeFragment } from '../lib/net/fragment'
+import { parsePins, parseZoom } from '../lib/text/pins'
 
 /** One field. In the address it is text, and absent while it has its initial text. */
 interface Field<T> {
@@ -34,6 +37,12 @@ export const integer = (initial: string, low: number, high: number): Field<numbe
 }
 
 export const head = (): Field<Head | undefined> => ({ initial: '', parse: parseHead })
+
+/** Pinned tokens and a rectangle. */
+export const pinned = (): Field<Highlight> => ({ initial: '', parse: parsePins })
+
+/** The visible part of a map. */
+export const zoomed = (): Field<Window> => ({ initial: '', parse: parseZoom })
 
 /** Two heads or more, or none. */
 export const headList = (most: number): Field<Head[]> => ({

@@ -1,5 +1,7 @@
 /** The pointer, shared by every figure: hovering or pinning in one highlights all. */
 import { type Box, type Highlight, isNothing, litKeys, litQueries, NOTHING, type Spot } from '../lib/maths/highlight'
+import { clipPins, writePins } from '../lib/text/pins'
+import type { Selection } from './selection.svelte'
 
 const toggled = (list: readonly number[], item: number) =>
   list.includes(item) ? list.filter((other) => other !== item) : [...list, item]
@@ -7,8 +9,14 @@ const toggled = (list: readonly number[], item: number) =>
 export class Pointer {
   query = $state<number | null>(null)
   key = $state<number | null>(null)
-  /** What a click or a rectangle has pinned. */
-  pins = $state.raw<Highlight>(NOTHING)
+  /** What a click or a rectangle has pinned, which the address contains. */
+  readonly pins: Highlight = $derived.by(() => clipPins(this.selection.pins, this.size()))
+
+  /** `size`: numbers of queries and keys on screen. */
+  constructor(
+    private readonly selection: Pick<Selection, 'pins' | 'set'>,
+    private readonly size: () => readonly [number, number],
+  ) {}
 
   /** The head pointed at, in the grid or in a figure. */
   spot = $state.raw<Spot | null>(null)
@@ -39,25 +47,30 @@ export class Pointer {
     const more = (list: readonly number[], item: number | null) => (item === null ? list : toggled(list, item))
     const change = add ? more : only
     const box = add ? this.pins.box : null
-    this.pins = { queries: change(this.pins.queries, query), keys: change(this.pins.keys, key), box }
+    this.put({ queries: change(this.pins.queries, query), keys: change(this.pins.keys, key), box })
   }
 
   /** Pin a rectangle of the map and nothing else. */
   select(box: Box): void {
-    this.pins = { ...NOTHING, box }
+    this.put({ ...NOTHING, box })
   }
 
   /** Pin these tokens, on both sides, and nothing else. */
   hold(tokens: readonly number[]): void {
-    this.pins = { queries: tokens, keys: tokens, box: null }
+    this.put({ queries: tokens, keys: tokens, box: null })
   }
 
   get pinned(): boolean {
     return !isNothing(this.pins)
   }
 
-  clear(): void {
-    this.pins = NOTHING
+  /** Pin exactly this. */
+  put(pins: Highlight, history: 'step' | 'replace' = 'step'): void {
+    this.selection.set({ pins: writePins(pins) }, history)
+  }
+
+  clear(history: 'step' | 'replace' = 'step'): void {
+    this.put(NOTHING, history)
     this.leave()
   }
 }

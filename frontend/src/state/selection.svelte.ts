@@ -5,7 +5,19 @@ import { pickParams, replaceParams } from '../lib/data/params'
 import { MOST_HEADS, sameHead, toggleHead } from '../lib/maths/merge'
 import { writeFragment } from '../lib/net/fragment'
 import { writeIds } from '../lib/text/ids'
-import { addressFields, choice, flag, head, headList, integer, number, type Texts, text } from './fields.svelte'
+import {
+  addressFields,
+  choice,
+  flag,
+  head,
+  headList,
+  integer,
+  number,
+  pinned,
+  type Texts,
+  text,
+  zoomed,
+} from './fields.svelte'
 
 const FIELDS = {
   model: text(),
@@ -64,6 +76,9 @@ const FIELDS = {
   unit: choice('pieces', 'words'),
   /** What the strongest colour of a map stands for: the largest value of its head, of each row, or of all heads. */
   range: choice('head', 'row', 'all'),
+  /** What is pinned, and the visible part of the map. */
+  pins: pinned(),
+  zoom: zoomed(),
   /** Names of the figures that are open, with commas, and whether they are drawn by layer or for the heads of one. */
   figures: text(),
   spread: choice('layer', 'head'),
@@ -71,6 +86,8 @@ const FIELDS = {
   analysis: text(),
   share: text(),
 }
+/** Characters that the server accepts. */
+const LONGEST_VIEW = 4000
 type Patch = Partial<Texts<typeof FIELDS>>
 
 /** What a shared analysis determines itself; the other fields are how to look at it. */
@@ -91,6 +108,8 @@ const DETERMINED = {
 /** A key opens one analysis; what it is compared with would be another. */
 const ALONE = { with: 'lens', than: '', thanparams: '', twin: '' } satisfies Patch
 const NOT_SHARED = { analysis: '', share: '' } satisfies Patch
+/** What refers to the tokens of one text. */
+const OF_TOKENS = { pins: '', zoom: '' } satisfies Patch
 /** A new input is read whole again. */
 const INPUT = ['text', 'pair', 'ids', 'targets'] as const
 /** `step` adds a history entry, unless the same fields changed a moment ago. */
@@ -169,7 +188,8 @@ export class Selection extends addressFields(FIELDS) {
     const push = history === 'push' || (history === 'step' && this.#begins(patch))
     if (push) this.settle()
     const other = INPUT.some((name) => name in patch && patch[name] !== this.texts[name])
-    Object.assign(this.texts, other ? { most: '' } : {}, patch)
+    // What the page fills in, such as the first example, keeps what a link points at.
+    Object.assign(this.texts, other ? { most: '', ...(history === 'replace' ? {} : OF_TOKENS) } : {}, patch)
     if (push) this.#write('pushState')
     else this.#later ??= setTimeout(() => this.settle(), ADDRESS_MS)
   }
@@ -215,7 +235,7 @@ export class Selection extends addressFields(FIELDS) {
 
   /** Choose an earlier analysis again. */
   recall(analysis: Analysis, own: Method, lens: string): void {
-    this.set({ ...NOT_SHARED, ...describe(analysis, own), lens }, 'push')
+    this.set({ ...NOT_SHARED, ...OF_TOKENS, ...describe(analysis, own), lens }, 'push')
   }
 
   /** From now on requests are the reader's own. */
@@ -226,6 +246,13 @@ export class Selection extends addressFields(FIELDS) {
   /** The address that shows this view to anyone with the key. */
   linkTo(analysis: string, share: string): string {
     return `#${this.encode({ ...DETERMINED, ...(this.with === 'head' ? {} : ALONE), analysis, share })}`
+  }
+
+  /** The view of an analysis as it opens from a file of its own, which has nothing to compare it with but its lenses. */
+  get exported(): string {
+    const alone = { ...DETERMINED, ...NOT_SHARED, ...(this.with === 'lens' ? {} : { ...ALONE, compare: 'off' }) }
+    const view = this.encode(alone)
+    return view.length <= LONGEST_VIEW ? view : this.encode({ ...alone, pins: '', find: '' })
   }
 
   openHead(head: Head, history: History = 'step'): void {

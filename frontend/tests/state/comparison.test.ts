@@ -148,7 +148,7 @@ describe('two analyses', () => {
     await submitted
     const comparison = session.shown!.comparison!
     expect(comparison.refusal).toBe('')
-    const pointer = new Pointer()
+    const pointer = new Pointer(new Selection(), () => [9, 9])
     const there = new LinkedPointer(pointer, () => comparison.links)
     pointer.hover(3, 4)
     expect([there.lit.queries, there.lit.keys]).toEqual([[4], [5]])

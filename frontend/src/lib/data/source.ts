@@ -81,7 +81,8 @@ export interface Source {
   overview(id: string, measure: string, lens: string, signal: AbortSignal): Promise<(number | null)[][]>
   /** The values of one head along its tokens, or a single number. */
   measure(id: string, measure: string, lens: string, head: Head, signal: AbortSignal): Promise<(number | null)[]>
-  exportUrl(id: string, format: string): string | null
+  /** `view`: for a page, what it shows first, as in the address. */
+  exportUrl(id: string, format: string, view: string): string | null
 }
 
 /** A problem reported by the source; `message` is shown to the reader. */
