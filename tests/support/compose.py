@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,9 @@ class Stack:
         """Return a command of Headscope that overrides the constants."""
         if not self._constants:
             return words
+        for name in self._constants:
+            module, constant = name.split(".")
+            getattr(import_module(f"headscope.jobs.{module}"), constant)  # a misspelt name would change nothing
         modules = "".join(f"import headscope.jobs.{name.split('.')[0]}\n" for name in self._constants)
         values = "".join(f"headscope.jobs.{name} = {value}\n" for name, value in self._constants.items())
         return [sys.executable, "-c", f"{modules}{values}from headscope.cli.main import main\nmain()", *words[1:]]

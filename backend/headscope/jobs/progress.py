@@ -104,8 +104,8 @@ class DatabaseReporter:
         self._paused_until = 0.0
 
     def begin(self, runs: Mapping[str, int]) -> None:
-        """Start runs of jobs, given by id."""
-        self._runs = dict(runs)
+        """Start runs of jobs, given by id. They have just been claimed, so the broker is available again."""
+        self._runs, self._paused_until = dict(runs), 0.0
 
     def progress(self, id_: str, fraction: float, stage: str, detail: str) -> bool:
         wanted = True
