@@ -131,6 +131,22 @@ def test_importing_the_server_loads_no_torch() -> None:
     assert shown.strip() == "[]"
 
 
+def test_importing_the_engine_leaves_cuda_alone() -> None:
+    """A process that imports the engine does not ask for a GPU: children that were forked after that could not use one."""
+    code = """
+import torch
+asked = []
+for module, names in ((torch.cuda, ("is_available", "device_count", "init", "_lazy_init")), (torch.accelerator, ("is_available", "device_count"))):
+    for name in names:
+        setattr(module, name, lambda *_, name=name: asked.append(name))
+torch.cuda.is_available()
+import headscope.worker.engine
+print(asked)
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "['is_available']"  # that of the test itself
+
+
 def test_importing_the_library_loads_no_heavy_package() -> None:
     """A fresh interpreter that imports headscope has none of the packages in memory that take long to load."""
     heavy = ("celery", "fastapi", "plotly", "redis", "torch", "transformers")

@@ -31,7 +31,9 @@ def staging(server: Server) -> list[Path]:
 
 
 def test_killed_worker_costs_nothing_but_time(new_server: Start) -> None:
-    """SIGKILL during a job: it is done on its second attempt and ends once; the next job is not affected. Nor is one after an idle kill.
+    """SIGKILL during a job: it is done on its second attempt and ends once; the next job is not affected.
+
+    Nor is one after an idle kill, or after one of the process that forks workers.
 
     The files of the first attempt are removed before the second one ends.
     """
@@ -50,7 +52,10 @@ def test_killed_worker_costs_nothing_but_time(new_server: Start) -> None:
     assert (server.metric("worker_losses_total"), server.metric("forward_passes_total")) == (1, 2)
     server.kill_child()
     assert server.analyse(**{**QUICK, "text": "Another one."})["status"] == "done"
-    accounted(server, 3)
+    (forks,) = server.forks()
+    forks.kill()
+    assert server.analyse(**{**QUICK, "text": "One more."})["status"] == "done"
+    accounted(server, 4)
 
 
 def test_poison_job_fails_after_three_workers(new_server: Start) -> None:

@@ -185,8 +185,12 @@ class Server(Program):
 
     def children(self) -> list[psutil.Process]:
         """The worker processes it has now."""
+        return [child for forks in self.forks() for child in forks.children()]
+
+    def forks(self) -> list[psutil.Process]:
+        """The process that worker processes are forked from."""
         found = psutil.Process(self.process.pid).children()
-        return [child for child in found if "spawn_main" in " ".join(_cmdline(child))]
+        return [child for child in found if "forkserver" in " ".join(_cmdline(child))]
 
     def child(self) -> psutil.Process:
         """The worker process, once there is one."""

@@ -21,7 +21,7 @@ class JustTooLate(Future[Any]):
 
 def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
     database = SqliteJobDatabase(tmp_path / "jobs.db")
-    embedded = Embedded(database, lambda: None, (), job_seconds=30, cancel_seconds=1)
+    embedded = Embedded(database, lambda: None, (), job_seconds=30, cancel_seconds=1, modules=[])
     database.enqueue([Work("a", "{}")])
     late = JustTooLate()
     jobs = database.claim(Worker("embedded"))

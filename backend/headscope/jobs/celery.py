@@ -27,7 +27,7 @@ from .worker_process import WorkerProcess
 logger = logging.getLogger("headscope.jobs")
 
 TASK = "headscope.work"
-# A child that is not ready after this long (s) is replaced; it imports torch and loads the default model first.
+# A child that is not ready after this long (s) is replaced; it loads the default model first.
 START_SECONDS = 300.0
 # Time between the soft and the hard limit of a job, in s.
 GRACE_SECONDS = 10.0
@@ -101,7 +101,7 @@ def _kombu(url: str) -> str:
 
 
 def serve(app: Celery, worker_process: WorkerProcess) -> int:
-    """Run a worker until it is stopped; return the exit status. This process never loads torch: jobs run in a child, which can be killed alone."""
+    """Run a worker until it is stopped; return the exit status. Jobs run in a child, which can be killed alone."""
 
     @app.task(name=TASK, bind=True)  # type: ignore[untyped-decorator]
     def work(task: Task) -> None:

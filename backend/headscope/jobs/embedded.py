@@ -1,4 +1,4 @@
-"""The embedded deployment: one dispatcher thread and one spawned child, whose crashes and hangs leave the server running."""
+"""The embedded deployment: one dispatcher thread and one child process, whose crashes and hangs leave the server running."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ logger = logging.getLogger("headscope.jobs")
 
 POLL_SECONDS = 0.05
 NAME = "embedded"
+# A child is forked from a process that imports its modules once, so replacing one takes milliseconds instead of the seconds that torch needs.
+CONTEXT = multiprocessing.get_context("forkserver")
 # How often old jobs are removed, in s.
 TRIM_SECONDS = 60.0
 
@@ -33,8 +35,9 @@ Outcome = tuple[Problems, Worker]
 class Embedded:
     """A queue whose jobs run one after another in a child process.
 
-    `engine(*arguments)`, a module-level function, is called once in every new child. The dispatcher thread calls `on_change` after every change, and
-    `discard_ended` after every run, whose child may have been killed. With `prewarm` the child loads the default model before the first job.
+    `engine(*arguments)`, a module-level function, is called once in every new child; `modules` are imported before children are forked.
+    The dispatcher thread calls `on_change` after every change, and `discard_ended` after every run, whose child may have been killed.
+    With `prewarm` the child loads the default model before the first job.
     """
 
     def __init__(
@@ -45,12 +48,14 @@ class Embedded:
         *,
         job_seconds: float,
         cancel_seconds: float,
+        modules: list[str],
         prewarm: bool = False,
         on_change: Callable[[], None] = lambda: None,
         discard_ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._database, self._on_change, self._discard_ended = database, on_change, discard_ended
         self._engine, self._arguments, self._prewarm = engine, arguments, prewarm
+        self._modules = modules
         self._job_seconds, self._cancel_seconds = job_seconds, cancel_seconds
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._pool: ProcessPoolExecutor | None = None
@@ -209,13 +214,14 @@ class Embedded:
 
     def _start_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            ours, theirs = multiprocessing.get_context("spawn").Pipe()
+            CONTEXT.set_forkserver_preload(self._modules)
+            ours, theirs = CONTEXT.Pipe()
             self._reporter = ServerReporter(ours)
             self._pool = ProcessPoolExecutor(
                 1,
-                mp_context=multiprocessing.get_context("spawn"),
+                mp_context=CONTEXT,
                 initializer=_child_main,
-                initargs=(os.getpid(), theirs, self._engine, self._arguments),
+                initargs=(theirs, self._engine, self._arguments),
             )
         return self._pool
 
@@ -257,14 +263,15 @@ def _work(jobs: list[Job]) -> Outcome:
     return problems, Worker(NAME, warm=_Child.engine.warm, most_tokens=_Child.engine.most_tokens, pid=os.getpid())
 
 
-def _child_main(parent: int, connection: Connection, engine: Callable[..., Engine], arguments: tuple[Any, ...]) -> None:
+def _child_main(connection: Connection, engine: Callable[..., Engine], arguments: tuple[Any, ...]) -> None:
     """Set up a new child, which ignores Ctrl-C and exits with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def exit_with_parent() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
+        server = multiprocessing.parent_process()
+        if server is not None:
+            server.join()
+            os._exit(1)
 
     threading.Thread(target=exit_with_parent, name="follow-parent", daemon=True).start()
     _Child.reporter, _Child.engine = PipeReporter(connection), engine(*arguments)

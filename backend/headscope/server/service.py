@@ -76,6 +76,7 @@ class Service:
                 (settings,),
                 job_seconds=settings.job_seconds,
                 cancel_seconds=settings.cancel_seconds,
+                modules=[ENGINE],
                 prewarm=settings.prewarm,
                 on_change=self.watcher.poke,
                 discard_ended=self._discard_ended,
@@ -288,9 +289,13 @@ def unknown_job(kind: JobKind) -> Unknown:
     return Unknown(kind, f"There is no {kind} of that id, or it was evicted. Send the request again.")
 
 
+# The module of the engine; importing it leaves CUDA uninitialised, so processes can be forked afterwards.
+ENGINE = "headscope.worker.engine"
+
+
 def create_engine(settings: Settings) -> Engine:
     """Create the engine that runs jobs, in the process that runs them."""
-    from ..worker.engine import AnalysisEngine  # loads torch and transformers, which the server's process never does
+    from ..worker.engine import AnalysisEngine  # imports torch and transformers, which the server's process never does
 
-    logs.configure(settings.log_format, settings.log_level)  # not inherited by a spawned process
+    logs.configure(settings.log_format, settings.log_level)  # not inherited from the server
     return AnalysisEngine(settings)
