@@ -2,7 +2,7 @@
 import { type Analysis, type Head, headName, type Method } from '../lib/data/analysis'
 import { sameMethod } from '../lib/data/mechanism'
 import { pickParams, replaceParams } from '../lib/data/params'
-import { MOST_HEADS, sameHead, toggleHead } from '../lib/maths/merge'
+import { MOST_SELECTED, sameHead, toggleHead } from '../lib/maths/merge'
 import { writeFragment } from '../lib/net/fragment'
 import { writeIds } from '../lib/text/ids'
 import {
@@ -59,9 +59,9 @@ const FIELDS = {
   sort: text('layer'),
   /** Whether the patterns of heads are marked. */
   classes: flag(),
-  /** Several heads that are merged into one map, and how. */
-  heads: headList(MOST_HEADS),
-  merge: choice('mean', 'max'),
+  /** Several heads, merged into one map or each in a small one. */
+  heads: headList(MOST_SELECTED),
+  merge: choice('mean', 'max', 'each'),
   scale: choice('sqrt', 'linear', 'log'),
   /** Which connections the graph draws, and the bound of each rule. */
   rule: choice('mass', 'top-k', 'value'),

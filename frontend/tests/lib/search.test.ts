@@ -14,7 +14,7 @@ import {
 } from '../../src/lib/data/search'
 import { classCounts } from '../../src/lib/drawing/classes'
 import type { Matrix } from '../../src/lib/maths/matrix'
-import { MOST_HEADS, mergeMaps, toggleHead } from '../../src/lib/maths/merge'
+import { MOST_SELECTED, mergeMaps, toggleHead } from '../../src/lib/maths/merge'
 import { formatAmount } from '../../src/lib/text/words'
 import { type GridLayout, headAt, placeOf } from '../../src/marks/grid-painter'
 import { HeadSearch } from '../../src/state/search.svelte'
@@ -137,8 +137,8 @@ describe('several heads as one', () => {
     const [a, b] = parseHeads('1.2 3.4')
     expect(toggleHead([a], b)).toEqual([a, b])
     expect(toggleHead([a, b], a)).toEqual([b])
-    const many = Array.from({ length: MOST_HEADS }, (_, head) => ({ layer: 0, head }))
-    expect(toggleHead(many, b)).toHaveLength(MOST_HEADS)
+    const many = Array.from({ length: MOST_SELECTED }, (_, head) => ({ layer: 0, head }))
+    expect(toggleHead(many, b)).toHaveLength(MOST_SELECTED)
     expect(headTitle({ ...a, among: { heads: [a, b], how: 'max' } })).toBe('maximum of 2 heads')
   })
 })

@@ -5,7 +5,10 @@ import { type Matrix, rounding } from './matrix'
 
 export type Merge = 'mean' | 'max'
 
-/** More would exhaust the browser's memory at long texts. */
+/** As many as an address may name. */
+export const MOST_SELECTED = 240
+
+/** The most heads that are merged: more would exhaust the browser's memory at long texts. */
 export const MOST_HEADS = 16
 
 /** The mean of the maps, or the entry of largest magnitude, cell by cell; NaN if one of them has no reading. */
@@ -43,5 +46,5 @@ export function otherHead(open: Head, selected: readonly Head[], analysis: Param
 /** Add a head to the selection, or remove it. */
 export function toggleHead(heads: readonly Head[], head: Head): Head[] {
   const rest = heads.filter((other) => !sameHead(other, head))
-  return rest.length < heads.length ? rest : [...heads, head].slice(-MOST_HEADS)
+  return rest.length < heads.length ? rest : [...heads, head].slice(-MOST_SELECTED)
 }

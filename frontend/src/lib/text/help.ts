@@ -27,6 +27,7 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
       ['/', 'go to the text; Enter analyses it, Shift+Enter adds a line'],
       ['f', 'find heads'],
       ['\u2190 \u2191 \u2192 \u2193', 'another head; with Shift, select several'],
+      ['m', 'selected heads: one small map each, or merged'],
       ['[  ]', 'previous lens, next lens'],
       ['c', 'compare: off, side by side, difference'],
       ['v', 'versus: compare with another head; Shift with a click or arrow chooses it'],
