@@ -14,13 +14,15 @@ import { resolveMechanism, trainedMechanism } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
 import { EXAMPLES } from '../lib/text/examples'
 import { type ComparisonRun, comparisonKey } from '../state/comparison-run.svelte'
-import { buildInput } from '../state/input'
+import { buildInput, type Input } from '../state/input'
+import type { InputDraft } from '../state/input-draft.svelte'
 import type { Live } from '../state/live.svelte'
 import type { Selection } from '../state/selection.svelte'
 import type { OpenAnalysis, Session } from '../state/session.svelte'
 
 interface PageState {
   selection: Selection
+  draft: InputDraft
   session: Session
   comparisonRun: ComparisonRun
   live: Live
@@ -29,6 +31,9 @@ interface PageState {
 }
 
 type Patch = Parameters<Selection['set']>[0]
+
+/** What a picture depends on, part by part, in words that a message can begin with. */
+type Dependencies = Record<'Model' | 'Mechanism' | 'Input' | 'Attention' | 'Lens' | 'Comparison', string>
 
 /** Always computed; other lenses and measures when they are chosen. */
 const BASE = ['weights', 'effective']
@@ -42,6 +47,12 @@ export class Requests {
   upload = $state('')
   /** The last request, as one string. */
   #asked = ''
+  /** What the pictures on screen depend on. */
+  #drawn = $state.raw<Dependencies>()
+  /** Measures that are added to the analysis on screen, whose pictures stay as they are; empty during other runs. */
+  adding = $state.raw<readonly string[]>([])
+  /** A request is being put together. */
+  #preparing = $state(false)
   /** The text on screen comes from typing, so that further typing replaces its history entry. */
   #typing = false
   readonly #parts: PageState
@@ -73,6 +84,25 @@ export class Requests {
   readonly other: string = $derived.by(() =>
     this.#firstOf([this.#parts.selection.other, ...BASE, ...this.lenses.map(({ name }) => name)], this.lens),
   )
+  /** What the controls say that the pictures on screen do not show; undefined if they show all of it. */
+  readonly changed: keyof Dependencies | undefined = $derived.by(() => {
+    const { session, draft, selection } = this.#parts
+    if (!session.shown || !this.#drawn) return undefined
+    const kind = this.card?.kind ?? 'encoder'
+    const now = this.#dependencies(
+      draft.input(kind, this.upload),
+      selection.with === 'text' ? draft.than : selection.than,
+    )
+    const [drawn, { analysis, second }] = [this.#drawn, session.shown]
+    // Without a comparison on screen, or in the controls, the pictures do not depend on it.
+    if (!second || selection.compare === 'off') now.Comparison = drawn.Comparison
+    const differs = (Object.keys(now) as (keyof Dependencies)[]).find((part) => now[part] !== drawn[part])
+    return differs ?? (analysis.lenses.includes(this.lens) || this.lens === '' ? undefined : 'Lens')
+  })
+  /** Nothing is on its way to the screen, so that what changed waits for the reader. */
+  readonly waiting: boolean = $derived.by(
+    () => this.changed !== undefined && !this.#preparing && !this.#parts.live.pending && !this.#parts.session.busy,
+  )
 
   constructor(parts: PageState) {
     this.#parts = parts
@@ -96,10 +126,31 @@ export class Requests {
     return measures.filter(({ name }) => this.#measured.has(name))
   }
 
+  #dependencies(input: Input | undefined, than = this.#parts.selection.than): Dependencies {
+    const { selection } = this.#parts
+    return {
+      Model: this.model,
+      Mechanism: JSON.stringify([this.mechanism.name, Object.entries(this.mechanism.params).sort()]),
+      Input: input ? JSON.stringify(input) : '',
+      Attention: selection.kind,
+      Lens: selection.lensparams,
+      Comparison: comparisonKey({
+        with: selection.with,
+        compare: selection.compare,
+        thanparams: selection.thanparams,
+        than,
+      }),
+    }
+  }
+
+  #input(): Input | undefined {
+    return buildInput(this.#parts.selection, this.card?.kind ?? 'encoder', this.upload)
+  }
+
   /** Undefined if the input is incomplete. */
   #request(): Request | undefined {
     const { selection } = this.#parts
-    const input = buildInput(selection, this.card?.kind ?? 'encoder', this.upload)
+    const input = this.#input()
     if (!input) return undefined
     const compared = selection.compare === 'off' ? '' : selection.other
     const read = this.lenses.filter(({ name }) => BASE.includes(name) || name === this.lens || name === compared)
@@ -143,18 +194,24 @@ export class Requests {
     selection.leave()
     // Without the catalogue nothing can be requested; `show` does it once it is loaded.
     if (!session.catalogue) return
+    this.#preparing = true
     await session.learn(this.model)
     const wanted = this.#request()
+    const second = wanted && (await comparisonRun.request(wanted, selection, session))
+    this.#preparing = false
     if (!wanted) return
-    const second = await comparisonRun.request(wanted, selection, session)
     // If not all lenses fitted, another lens is another request.
     const key = JSON.stringify([wanted, second, this.#shown && isIncomplete(this.#shown.analysis) ? this.lens : ''])
     if (key === this.#asked && !again) return
     this.#asked = key
     const { lens } = this
     const before = this.#shown?.analysis
+    const asked = this.#dependencies(this.#input())
+    this.adding = this.#additions(wanted, asked)
     const done = await session.submit(wanted, lens, live, second && (() => comparisonRun.ask(second, lens, live)))
+    if (!session.busy) this.adding = []
     if (done) {
+      this.#drawn = asked
       // Of the first text, the address says what is pinned.
       if (before && !asGiven && !hasSameTokens(before, this.#shown?.analysis))
         selection.set({ pins: '', zoom: '' }, 'replace')
@@ -162,11 +219,25 @@ export class Requests {
     if (done && this.upload) this.#keepImage()
   }
 
+  /** The measures that this request adds, if it changes nothing else. */
+  #additions({ lenses, measures }: Request, asked: Dependencies): string[] {
+    const now = this.#shown?.analysis
+    if (!now || JSON.stringify(asked) !== JSON.stringify(this.#drawn)) return []
+    if (!lenses.every(({ name }) => now.lenses.includes(name))) return []
+    return measures.filter((name) => !now.measures.includes(name))
+  }
+
   /** From now on the address names the image, which is not uploaded again. */
   #keepImage(): void {
     this.upload = ''
     this.#asked = ''
     this.#parts.selection.set({ image: this.#shown?.analysis.image ?? '' }, 'push')
+    this.#settle()
+  }
+
+  /** What is selected describes the analysis on screen. */
+  #settle(): void {
+    this.#drawn = this.#dependencies(this.#input())
   }
 
   choose = (patch: Patch): void => {
@@ -222,13 +293,16 @@ export class Requests {
     if (!shown) return
     selection.adopt(shown.analysis, this.#ownOf(shown.analysis.model))
     if (this.lens !== shown.lens) selection.set({ lens: shown.lens }, 'replace')
+    this.#settle()
   }
 
   /** Reopen an earlier analysis and describe it in the address. */
   async recall({ id }: Pick<Analysis, 'id'>): Promise<void> {
     this.endTyping()
     const shown = await this.#read(id)
-    if (shown) this.#parts.selection.recall(shown.analysis, this.#ownOf(shown.analysis.model), shown.lens)
+    if (!shown) return
+    this.#parts.selection.recall(shown.analysis, this.#ownOf(shown.analysis.model), shown.lens)
+    this.#settle()
   }
 
   async #read(id: string): Promise<OpenAnalysis | undefined> {

@@ -17,6 +17,8 @@ interface AnalysisContext {
   find: (text: string) => void
   /** Reset what a part of a sentence has set. */
   drop: (part: SearchPart) => void
+  /** How far the run is that adds this measure to the analysis on screen; empty if none does. */
+  adding: (measure: string) => string
 }
 export const [getAnalysisContext, setAnalysisContext] = createContext<AnalysisContext>()
 

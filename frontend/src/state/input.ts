@@ -4,10 +4,12 @@ import { readGenerate } from '../lib/data/generation'
 import { parseIds } from '../lib/text/ids'
 import type { Selection } from './selection.svelte'
 
-type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens'>
+export type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens'>
+
+type InputFields = Pick<Selection, 'text' | 'pair' | 'ids' | 'targets' | 'image' | 'generate' | 'most'>
 
 /** `upload` is an image that the source does not keep yet. Undefined if the input is incomplete. */
-export function buildInput(selection: Selection, kind: ModelKind, upload = ''): Input | undefined {
+export function buildInput(selection: InputFields, kind: ModelKind, upload = ''): Input | undefined {
   const { text, pair, image } = selection
   if (kind === 'vision') return upload || image ? { text: '', textPair: '', image: upload || image } : undefined
   const ids = parseIds(selection.ids)

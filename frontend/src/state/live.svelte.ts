@@ -9,6 +9,8 @@ const PAUSE_MS = 50
 
 export class Live {
   on = $state(false)
+  /** A text has been typed that is about to be analysed. */
+  pending = $state(false)
   #timer: ReturnType<typeof setTimeout> | undefined
 
   /** `home` is where the work is done. On a shared cluster live analysis is off until the reader turns it on. */
@@ -27,11 +29,16 @@ export class Live {
   typed(text: string, pair: string, run: () => void): void {
     this.stop()
     if (!this.on || text.trim() === '' || !isShort(text, pair)) return
-    this.#timer = setTimeout(run, PAUSE_MS)
+    this.pending = true
+    this.#timer = setTimeout(() => {
+      this.pending = false
+      run()
+    }, PAUSE_MS)
   }
 
   /** Drop the pending run. */
   stop(): void {
+    this.pending = false
     clearTimeout(this.#timer)
   }
 }

@@ -34,6 +34,14 @@ export class Maps {
     private readonly about: () => Pick<Analysis, 'maps'> | undefined = () => undefined,
   ) {}
 
+  /** Take over the maps of an earlier analysis of the same input through these lenses, so that nothing is read or painted twice. */
+  inherit(former: Maps, lenses: readonly string[]): void {
+    const passes = (key: string) => lenses.includes(key.split(' ')[0])
+    this.#grids.inherit(former.#grids, passes)
+    this.#maps.inherit(former.#maps, passes)
+    for (const [key, map] of former.#thumbnails) if (passes(key)) this.#thumbnails.set(key, map)
+  }
+
   /** A lens with one map per layer has the same map for all heads. */
   #at(lens: string, head: Head): Head {
     return this.about()?.maps[lens]?.by_layer ? { layer: head.layer, head: 0 } : head

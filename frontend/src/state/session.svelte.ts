@@ -1,5 +1,5 @@
 /** A reader's session: the catalogue, the current run, and the analysis on screen. */
-import type { Analysis, KindSupport, Request, Run } from '../lib/data/analysis'
+import { type Analysis, type KindSupport, type Request, type Run, sharedLenses } from '../lib/data/analysis'
 import { type Changes, findChanges, type Snapshot } from '../lib/data/changes'
 import { firstThatFits, smallerRequests, withLeftOut } from '../lib/data/fitting'
 import { type Catalogue, type Source, SourceError } from '../lib/data/source'
@@ -20,7 +20,11 @@ interface Ticket {
 
 const OURS: Ticket = { cancelled: false, ours: true, live: false }
 
-type Submit = (signal: AbortSignal) => Promise<Analysis>
+interface Submit {
+  /** What is requested; undefined for an existing analysis. */
+  request?: Request
+  send: (signal: AbortSignal) => Promise<Analysis>
+}
 
 /** What is on screen. It is replaced as a whole, so that all of it is from the same analysis. */
 export interface OpenAnalysis {
@@ -28,6 +32,8 @@ export interface OpenAnalysis {
   maps: Maps
   /** The lens it was opened with. */
   lens: string
+  /** What was requested; undefined for an existing analysis. */
+  request?: Request | undefined
   /** The other analysis of a comparison; undefined if two lenses of this one are compared. */
   second?: OpenAnalysis | undefined
   comparison?: Comparison
@@ -87,16 +93,16 @@ export class Session {
   ): Promise<boolean> {
     mark('submit')
     // A live run is not aborted until its id is known, so that it can be forgotten.
-    const ask =
-      (one: Request): Submit =>
-      (signal) =>
-        this.source.submit(one, live ? new AbortController().signal : signal)
+    const ask = (one: Request): Submit => ({
+      request: one,
+      send: (signal) => this.source.submit(one, live ? new AbortController().signal : signal),
+    })
     return this.#run([request, ...smallerRequests(request, lens)].map(ask), lens, { ...OURS, live }, beside)
   }
 
   /** Show an existing analysis, through another lens if it lacks this one; returns whether it is on screen. */
   async read(id: string, lens: string): Promise<boolean> {
-    const ask: Submit = (signal) => this.source.analysis(id, signal)
+    const ask: Submit = { send: (signal) => this.source.analysis(id, signal) }
     const done = await this.#run([ask], lens, { ...OURS, ours: false })
     if (done && this.shown) this.#name(this.shown.analysis)
     return done
@@ -218,7 +224,7 @@ export class Session {
   }
 
   async #show(signal: AbortSignal, ask: Submit, lens: string, ticket: Ticket): Promise<OpenAnalysis | undefined> {
-    const answer = await ask(signal)
+    const answer = await ask.send(signal)
     const reading = new AbortController()
     if (!ticket.live) this.#liveRuns.keep(answer.id)
     // A finished analysis existed before and is kept.
@@ -242,12 +248,13 @@ export class Session {
       if (this.shown?.maps === maps) this.fail(error)
     }
     const maps: Maps = new Maps(this.source, run.id, failed, reading.signal, () => about)
+    if (ask.request && this.shown?.request) maps.inherit(this.shown.maps, sharedLenses(this.shown.request, ask.request))
     const opened = answer.lenses.includes(lens) ? lens : (answer.lenses[0] ?? lens)
     // The first picture needs the document and one grid, fetched in parallel.
     const document = run === answer ? answer : this.source.analysis(run.id, signal)
     const [analysis] = await Promise.all([document, maps.firstGrid(opened)])
     about = analysis
-    return { analysis, maps, lens: opened }
+    return { analysis, maps, lens: opened, request: ask.request }
   }
 
   async #follow(first: Run, signal: AbortSignal): Promise<Run> {

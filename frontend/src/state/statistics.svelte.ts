@@ -34,9 +34,11 @@ export class Statistics {
 
 export const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error))
 
-/** Loads one figure; the previous one stays until the new one has arrived. */
+/** Loads one figure; the previous one stays, as stale, until the new one has arrived. */
 export class FigureLoader {
   figure = $state.raw<PlotlyFigure>()
+  /** What the figure is about. */
+  about = $state('')
   error = $state('')
   #task: (id: string, asked: FigureRequest) => Promise<PlotlyFigure | undefined>
 
@@ -47,13 +49,15 @@ export class FigureLoader {
     this.#task = latest((signal, id: string, asked: FigureRequest) => figures.draw(id, asked, signal))
   }
 
-  async ask(id: string, asked: FigureRequest): Promise<void> {
+  async ask(id: string, asked: FigureRequest, about: string): Promise<void> {
     try {
       const figure = await this.#task(id, asked)
       if (!figure) return
       this.figure = figure
+      this.about = about
       this.error = ''
     } catch (error) {
+      this.figure = undefined
       this.error = this.fail(error)
     }
   }

@@ -64,6 +64,25 @@ describe('Session', () => {
     expect(it.shown?.analysis.text).toBe('Four.')
   })
 
+  it('keeps the maps of lenses that a request leaves as they are, and of no others', async () => {
+    const read: string[] = []
+    const source = fixedSource()
+    const grid: Source['grid'] = (id, lens, ...rest) => {
+      read.push(lens)
+      return source.grid(id, lens, ...rest)
+    }
+    const it = new Session({ ...source, grid })
+    await it.submit(request, 'weights')
+    const map = it.shown?.maps.grid('weights')
+    await it.submit({ ...request, measures: ['entropy', 'rank'] }, 'weights')
+    expect(it.shown?.maps.grid('weights')).toBe(map)
+    expect(read).toEqual(['weights'])
+    const other = { ...request, lenses: [{ name: 'weights', params: { of: 2 } }] }
+    for (const changed of [other, { ...request, text: 'Four.' }, { ...request, model: 'other' }])
+      await it.submit(changed, 'weights')
+    expect(read).toEqual(['weights', 'weights', 'weights', 'weights'])
+  })
+
   it('shows the last of two submissions, whichever ends first', async () => {
     const it = session({}, 30)
     const [first, second] = [it.submit(request, 'weights'), it.submit({ ...request, text: 'Four.' }, 'weights')]

@@ -221,6 +221,17 @@ export interface Request {
   maps?: false
 }
 
+/** The lenses whose maps are the same in the answers to both requests: those read with the same parameters, if the input and the model are the same. */
+export function sharedLenses(one: Request, other: Request): string[] {
+  const but = ({ lenses: _, measures: __, ...input }: Request) => JSON.stringify(input)
+  if (but(one) !== but(other)) return []
+  const read = new Set(one.lenses.map((lens) => JSON.stringify(lens)))
+  return other.lenses.filter((lens) => read.has(JSON.stringify(lens))).map(({ name }) => name)
+}
+
+/** What the maps of the answer depend on. */
+export const readingKey = ({ measures: _, ...reading }: Request): string => JSON.stringify(reading)
+
 /** Whether a lens gives one map per layer instead of one per head. */
 export const readsLayers = ({ axes }: Declaration) => axes[1] === '1'
 

@@ -32,6 +32,15 @@ export class Cache<T> {
     return this.#settled.get(key)
   }
 
+  /** Take over the answers of another cache that have arrived and whose keys pass. */
+  inherit(other: Cache<T>, passes: (key: string) => boolean): void {
+    for (const [key, value] of other.#settled) {
+      if (!passes(key) || this.#entries.has(key)) continue
+      this.#entries.set(key, Promise.resolve(value))
+      this.#settled.set(key, value)
+    }
+  }
+
   clear(): void {
     this.#entries.clear()
     this.#settled.clear()

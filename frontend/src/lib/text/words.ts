@@ -1,5 +1,5 @@
 /** Sentences about a head: every number in the right column. */
-import type { Analysis, Declaration, Token } from '../data/analysis'
+import type { Analysis, Declaration, Run, Token } from '../data/analysis'
 import type { Axis } from '../maths/axis'
 import { type Matrix, topIndices } from '../maths/matrix'
 import { duration, percent, plural, short } from './format'
@@ -90,6 +90,13 @@ const STAGES: Record<string, string> = {
   done: 'Fetching the maps',
 }
 
+/** Where the size of the analysis is shown otherwise: the pictures do not show what the controls say. */
+export function changeSentence(what: string, tooLong: boolean, failed: boolean): string {
+  if (failed) return 'Showing the previous analysis'
+  const typed = what === 'Text' || what === 'Token ids'
+  return `${what} changed${tooLong ? ', too long for live' : ''}. Press ${typed ? 'Enter' : 'Analyse'} to analyse`
+}
+
 /** `elapsed` in ms since the request. */
 export function progressSentence(
   stage: string,
@@ -104,6 +111,16 @@ export function progressSentence(
   const left = fraction > 0.05 && fraction < 1 && elapsed > 1500 ? (elapsed * (1 - fraction)) / fraction : 0
   const time = left > 1000 ? `, about ${Math.ceil(left / 1000)} s left` : ''
   return `${what}${place}${time}. Escape cancels.`
+}
+
+/** Shorter runs show no message, as it would only flash. */
+const PATIENCE_MS = 200
+
+/** The progress of a run; empty at first. `elapsed` in ms since the request. */
+export function runSentence({ progress, attempts }: Run, elapsed: number): string {
+  if (elapsed <= PATIENCE_MS) return ''
+  const { stage, detail, position, fraction } = progress
+  return attemptsSentence(attempts) + progressSentence(stage, detail, position, fraction, elapsed)
 }
 
 /** Whether values are shares, 0 to 1 without a unit, shown as percentages. */

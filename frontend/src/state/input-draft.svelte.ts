@@ -1,0 +1,45 @@
+/** What is typed into the input boxes and may not have been analysed yet. An example or the back button replaces it. */
+import type { ModelKind } from '../lib/data/analysis'
+import { parseIds } from '../lib/text/ids'
+import { buildInput, type Input } from './input'
+import type { Selection } from './selection.svelte'
+
+export class InputDraft {
+  readonly #selection: Selection
+  text = $derived.by(() => this.#selection.text)
+  pair = $derived.by(() => this.#selection.pair)
+  ids = $derived.by(() => this.#selection.ids)
+  targets = $derived.by(() => this.#selection.targets)
+  /** The other text of a comparison. */
+  than = $derived.by(() => this.#selection.than)
+  /** Whether token ids are entered instead of a text. */
+  byIds = $derived.by(() => this.#selection.ids !== '')
+  /** The ids with which the boxes were filled. */
+  #filled = ''
+
+  constructor(selection: Selection) {
+    this.#selection = selection
+  }
+
+  /** Switch to token ids, at first those of the text on screen. */
+  enterIds(ids: string, targets: string): void {
+    this.byIds = true
+    if (this.ids) return
+    this.ids = ids
+    this.targets = targets
+    this.#filled = ids + targets
+  }
+
+  /** The input as it would be submitted now; undefined if it is incomplete. `upload` is an image that the source does not keep yet. */
+  input(kind: ModelKind, upload: string): Input | undefined {
+    const { text, pair, image, generate, most, ids } = this.#selection
+    const chosen = { text, pair, ids: '', targets: '', image, generate, most }
+    if (kind === 'vision') return buildInput(chosen, kind, upload)
+    if (this.byIds) {
+      // Boxes that are as they were filled hold the ids of the text on screen.
+      if (ids === '' && this.ids + this.targets === this.#filled) return buildInput(chosen, kind)
+      return parseIds(this.ids) && buildInput({ ...chosen, ids: this.ids, targets: this.targets }, kind)
+    }
+    return this.text.trim() === '' ? undefined : buildInput({ ...chosen, text: this.text, pair: this.pair }, kind)
+  }
+}
