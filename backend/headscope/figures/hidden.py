@@ -25,7 +25,7 @@ def draw_ratio(data: FigureData, params: NoParams, palette: Palette) -> Drawing:
         "line": {"color": palette.more, "width": 1.5},
         "marker": {"size": 7, "color": palette.more},
         "customdata": [[layer, None] for layer in layers],
-        "hovertemplate": "After layer %{customdata[0]}<br>residual ratio %{y:.3g}<extra></extra>",
+        "hovertemplate": "After layer %{customdata[0]}<br>residual ratio %{y:.3~r}<extra></extra>",
     }
     return Drawing(
         [line],

@@ -40,7 +40,7 @@ def draw(data: FigureData, params: RankFigureParams, palette: Palette) -> Drawin
             "line": {"width": 0},
         },
         "customdata": rows_by_head(layers, heads),
-        "hovertemplate": "Head %{customdata[0]}.%{customdata[1]}<br>%{y:.3g} dimensions<extra></extra>",
+        "hovertemplate": "Head %{customdata[0]}.%{customdata[1]}<br>%{y:.3~r} dimensions<extra></extra>",
     }
     ends = [end for place in range(len(layers)) for end in (place - 0.45, place + 0.45, None)]
     levels = [level for middle in to_json(middles) for level in (middle, middle, None)]

@@ -15,6 +15,7 @@ FONT = (
 )
 # Maximum labels on an axis, so that they fit into 390 px; more are thinned out.
 MAX_LABELS = 12
+SUPERSCRIPTS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def log_axis(palette: Palette, title: str, values: Any) -> dict[str, Any]:
     ticks = log_ticks(values)
     ends = [float(np.log10(tick)) for tick in (ticks[0] * 0.95, ticks[-1] * 1.05)]
     scale = value_axis(palette, title, type="log", tickvals=ticks, range=ends)
-    return scale | {"ticktext": [f"{tick:g}" for tick in ticks]}
+    return scale | {"ticktext": [format_number(tick) for tick in ticks]}
 
 
 def log_ticks(values: Any) -> list[float]:
@@ -170,8 +171,18 @@ def head_dots(values: Any, layers: Sequence[int], heads: Sequence[int], spread: 
 
 
 def format_number(number: float) -> str:
-    """Format a number for a sentence."""
-    return "not defined" if not np.isfinite(number) else f"{number:.3g}"
+    """Format a number for a sentence: three significant digits, a real minus sign, and a power of ten if its decimals would be mostly zeros."""
+    if not np.isfinite(number):
+        return "not defined"
+    mantissa, power = f"{number:.2e}".split("e")
+    if number == 0 or -3 <= int(power) < 9:
+        return _trim(f"{float(f'{number:.3g}'):.6f}")
+    factor = {"1": "", "\u22121": "\u2212"}.get(_trim(mantissa), f"{_trim(mantissa)}\u00b7")
+    return f"{factor}10{str(int(power)).translate(SUPERSCRIPTS)}"
+
+
+def _trim(decimals: str) -> str:
+    return decimals.rstrip("0").rstrip(".").replace("-", "\u2212")
 
 
 def describe_values(what: str, names: Sequence[int | str], numbers: Sequence[float], of: str) -> str:

@@ -79,7 +79,7 @@ def _bar(
         "marker": {"color": colour, "line": {"width": 0}},
         "error_y": {"type": "data", "symmetric": False, **whiskers, "color": palette.ink, "thickness": 1, "width": 3},
         "customdata": [[None, None, *to_json([low, high], 3)] for low, high in zip(lows, highs, strict=True)],
-        "hovertemplate": f"{name}, %{{x}}<br>mean %{{y:.3g}}<br>quartiles of heads %{{customdata[2]}} to %{{customdata[3]}}<extra></extra>",
+        "hovertemplate": f"{name}, %{{x}}<br>mean %{{y:.3~r}}<br>quartiles of heads %{{customdata[2]}} to %{{customdata[3]}}<extra></extra>",
     }
 
 

@@ -117,6 +117,6 @@ def draw_violins(several: Sequence[Violin | None], palette: Palette, says: str) 
         "mode": "markers",
         "marker": {"size": 7, "color": palette.paper, "line": {"color": palette.ink, "width": 1.5}},
         "customdata": [[*violin.about, violin.label, *to_json([violin.low, violin.high], 3)] for _, violin in drawn],
-        "hovertemplate": f"%{{customdata[2]}}<br>median %{{y:.3g}}<br>{says} %{{customdata[3]}} to %{{customdata[4]}}<extra></extra>",
+        "hovertemplate": f"%{{customdata[2]}}<br>median %{{y:.3~r}}<br>{says} %{{customdata[3]}} to %{{customdata[4]}}<extra></extra>",
     }
     return [outline, bar, dots]

@@ -200,10 +200,6 @@ export function paintHeadings(
   if (!layered) context.fillText('head \u2192', left, top - 26)
 }
 
-/** At most three characters, as cells hold no more. */
-export const asPercent = (value: number) => Math.round(100 * value).toString()
-export const asNumber = (value: number) => value.toFixed(Math.abs(value) < 9.95 ? 1 : 0).replace('-', '\u2212')
-
 function paintValue(
   context: DrawingContext,
   [x, y, cell]: [number, number, number],

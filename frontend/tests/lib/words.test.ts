@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Token } from '../../src/lib/data/analysis'
 import { tokenAxis, wordAxis } from '../../src/lib/maths/axis'
-import { percent, short, weight } from '../../src/lib/text/format'
+import { cellNumber, cellPercent, float32, percent, short, tabular, weight } from '../../src/lib/text/format'
 import { labelStep, shorten, tokenLabel } from '../../src/lib/text/labels'
 import {
   attemptsSentence,
@@ -97,6 +97,42 @@ describe('numbers and labels', () => {
     expect(weight(0)).toBe('0')
     expect(short(0.027341)).toBe('0.027')
     expect(percent(0.043)).toBe('4.3\u00a0%')
+  })
+
+  it('write small numbers in one way, and only 0 as 0', () => {
+    expect([7.2e-5, -7.2e-5, 1e-6, 0].map(weight)).toEqual([
+      '7.2\u00b710\u207b\u2075',
+      '\u22127.2\u00b710\u207b\u2075',
+      '10\u207b\u2076',
+      '0',
+    ])
+    expect([6e-4, -0.0444, 1234, 2e12].map(short)).toEqual([
+      '6\u00b710\u207b\u2074',
+      '\u22120.044',
+      '1230',
+      '2\u00b710\u00b9\u00b2',
+    ])
+    expect(float32(Math.fround(1.5e-7))).toBe('1.50000005\u00b710\u207b\u2077')
+    expect([1.25e-5, -0.0123456, Number.NaN].map(tabular)).toEqual([
+      '1.25\u00b710\u207b\u2075',
+      '\u22120.012346',
+      'NaN',
+    ])
+    expect([0, 1e-4, -1e-4, 0.999].map(percent)).toEqual([
+      '0\u00a0%',
+      '<0.1\u00a0%',
+      '>\u22120.1\u00a0%',
+      '99.9\u00a0%',
+    ])
+    expect([0, 0.003, 0.5, 0.997, 1].map(cellPercent)).toEqual(['0', '<1', '50', '>99', '100'])
+    expect([0, 0.001, 0.03, -0.5, 9.94, 12.3].map(cellNumber)).toEqual([
+      '0',
+      '\u22480',
+      '.03',
+      '\u22120.5',
+      '9.9',
+      '12',
+    ])
   })
 
   it('thin out before they touch', () => {

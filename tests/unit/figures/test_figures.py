@@ -19,7 +19,7 @@ import headscope
 import headscope.figures
 from headscope import FIGURES
 from headscope.errors import InvalidRequest, NotReady, Unknown, Unsupported
-from headscope.figures.theme import PALETTES
+from headscope.figures.theme import PALETTES, format_number
 from headscope.figures.violin import POINTS, density
 from headscope.measures import MEASURES
 from headscope.store.export import Flat
@@ -257,3 +257,20 @@ def alike(one: Any, other: Any) -> bool:
 def test_figures_of_the_gallery_are_what_is_drawn() -> None:
     """Else: .venv/bin/python -m tests.unit.figures.fixed"""
     assert alike(json.loads(fixed.FILE.read_text("utf-8")), json.loads(json.dumps(fixed.drawn())))
+
+
+def test_numbers_of_sentences_are_written_in_one_way() -> None:
+    """Three digits, a real minus sign, and powers of ten instead of e-notation."""
+    numbers = [0, 1, -0.25, 12345, 0.00123, 7.29e-5, -1e-6, 1.234e9, float("nan")]
+    written = [
+        "0",
+        "1",
+        "\u22120.25",
+        "12300",
+        "0.00123",
+        "7.29\u00b710\u207b\u2075",
+        "\u221210\u207b\u2076",
+        "1.23\u00b710\u2079",
+        "not defined",
+    ]
+    assert [format_number(number) for number in numbers] == written

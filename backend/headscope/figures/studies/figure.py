@@ -16,7 +16,7 @@ from ..figure import Drawing, LensParams
 from ..theme import PALETTES, Palette, Theme
 
 # The second line of a tooltip, if the interval is the third and fourth entry of customdata.
-INTERVAL_TIP = "<br>95 % interval %{customdata[2]:.3g} to %{customdata[3]:.3g}"
+INTERVAL_TIP = "<br>95 % interval %{customdata[2]:.3~r} to %{customdata[3]:.3~r}"
 # Names of special tokens in titles and legends.
 CLS, SEP = "[CLS] or first", "[SEP]"
 

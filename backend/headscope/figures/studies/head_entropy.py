@@ -74,7 +74,7 @@ def _draw_dots(found: Means, layers: Sequence[int], heads: Sequence[int], colour
         "showlegend": False,
         "marker": {"size": 5, "color": colour, "line": {"width": 0}},
         "customdata": rows_by_head(layers, heads, *found.interval(), digits=3),
-        "hovertemplate": f"Head %{{customdata[0]}}.%{{customdata[1]}}<br>{what} %{{y:.3g}}{INTERVAL_TIP}<extra></extra>",
+        "hovertemplate": f"Head %{{customdata[0]}}.%{{customdata[1]}}<br>{what} %{{y:.3~r}}{INTERVAL_TIP}<extra></extra>",
     }
 
 

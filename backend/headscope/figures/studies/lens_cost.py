@@ -37,7 +37,7 @@ def draw_lens_cost(study: StudySummary, params: NoParams, palette: Palette) -> D
         "x": to_json(times),
         "marker": {"color": [palette.muted if name.startswith("forward") else palette.more for name in names]},
         "customdata": [[None, None, *to_json([row[4]], 4)] for row in rows],
-        "hovertemplate": "%{y}<br>%{x:.3g} ms per input, %{customdata[2]:.2f} of the forward pass<extra></extra>",
+        "hovertemplate": "%{y}<br>%{x:.3~r} ms per input, %{customdata[2]:.2f} of the forward pass<extra></extra>",
     }
     down = {**axis(palette, ""), "autorange": "reversed", "ticks": "", "showline": False}
     return Drawing(

@@ -44,7 +44,7 @@ def draw_line(
         "line": {"color": colour, "width": 1.5},
         "marker": {"size": 6, "color": colour},
         "customdata": [[layer, None, *to_json(ends, 3)] for layer, *ends in zip(layers, low, high, strict=True)],
-        "hovertemplate": f"{name}, layer %{{customdata[0]}}<br>{what} %{{y:.3g}} (%{{customdata[2]:.3g}} to %{{customdata[3]:.3g}})<extra></extra>",
+        "hovertemplate": f"{name}, layer %{{customdata[0]}}<br>{what} %{{y:.3~r}} (%{{customdata[2]:.3~r}} to %{{customdata[3]:.3~r}})<extra></extra>",
     }
     return [band, dots]
 

@@ -118,7 +118,7 @@ def _draw_map(palette: Palette, values: Array, names: list[str], layer: int, hea
         "zmax": high,
         "colorscale": color_scale(palette, low),
         "customdata": [[[layer, head, row, query, key] for key in names] for query in names],
-        "hovertemplate": "%{customdata[3]} to %{customdata[4]}<br>%{z:.3g}<extra></extra>",
+        "hovertemplate": "%{customdata[3]} to %{customdata[4]}<br>%{z:.3~r}<extra></extra>",
     }
 
 

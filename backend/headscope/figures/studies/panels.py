@@ -100,7 +100,7 @@ def head_grid(
         "showscale": False,
         "customdata": by_layer,
         "hoverongaps": False,
-        "hovertemplate": f"Head %{{customdata[0]}}.%{{customdata[1]}}<br>{what} %{{z:.3g}}{INTERVAL_TIP}<extra></extra>",
+        "hovertemplate": f"Head %{{customdata[0]}}.%{{customdata[1]}}<br>{what} %{{z:.3~r}}{INTERVAL_TIP}<extra></extra>",
     }
 
 

@@ -157,7 +157,7 @@ def _draw_marks(
         "y": to_json(values),
         "marker": {"symbol": symbol, "size": 9, "color": palette.less, "line": {"color": palette.less, "width": 2}},
         "customdata": [[layer, None] for layer in layers],
-        "hovertemplate": f"Layer %{{customdata[0]}}<br>{name} %{{y:.3g}}<extra></extra>",
+        "hovertemplate": f"Layer %{{customdata[0]}}<br>{name} %{{y:.3~r}}<extra></extra>",
     }
 
 

@@ -1,30 +1,75 @@
-/** Format numbers for people: a few digits, a real minus sign, and units. */
+/** Format numbers for people: a few digits, a real minus sign, powers of ten for small ones, and units. */
 const minus = (text: string) => text.replace('-', '\u2212')
 
-/** One decimal where whole numbers would round to 0 or 100, or lose half of the value. */
+/** One decimal where whole numbers would round to 0 or 100, or lose half of the value; never 0 for what is not. */
 export function percent(share: number): string {
   const size = Math.abs(share)
+  if (size > 0 && size < 5e-4) return share > 0 ? '<0.1\u00a0%' : '>\u22120.1\u00a0%'
   const fine = (size > 0 && size < 0.1) || (size > 0.99 && size < 0.9995)
   return `${minus((100 * share).toFixed(fine ? 1 : 0))}\u00a0%`
+}
+
+/** A number with so many significant digits, and a power of ten if its decimals would be mostly zeros: `7.2·10⁻⁵`. */
+export function powerOfTen(value: number, digits: number): string {
+  const [mantissa, power] = value.toExponential(digits - 1).split('e')
+  const raised = Array.from(String(Number(power)), (sign) => SUPERSCRIPTS[sign]).join('')
+  const before = { 1: '', '-1': '\u2212' }[Number(mantissa)] ?? `${minus(String(Number(mantissa)))}\u00b7`
+  return `${before}10${raised}`
+}
+
+const SUPERSCRIPTS: Record<string, string> = {
+  '-': '\u207b',
+  0: '\u2070',
+  1: '\u00b9',
+  2: '\u00b2',
+  3: '\u00b3',
+  4: '\u2074',
+  5: '\u2075',
+  6: '\u2076',
+  7: '\u2077',
+  8: '\u2078',
+  9: '\u2079',
+}
+
+/** Significant digits without trailing zeros. */
+function significant(value: number, digits: number, least: number): string {
+  const size = Math.abs(value)
+  if (!Number.isFinite(value)) return minus(String(value))
+  if ((size > 0 && size < least) || size >= 1e9) return powerOfTen(value, digits)
+  return minus(Number(value.toPrecision(digits)).toString())
 }
 
 /** Four decimals where they are significant, powers of ten below. */
 export function weight(value: number): string {
   if (value === 0) return '0'
-  const size = Math.abs(value)
-  if (size < 1e-4) return minus(value.toExponential(1).replace(/e([+-]?)(\d+)/, '\u00b710^$1$2'))
-  return minus(value.toFixed(4))
+  return Math.abs(value) < 1e-4 ? powerOfTen(value, 2) : minus(value.toFixed(4))
 }
 
 /** As many digits as tell adjacent float32 values apart. */
-export const float32 = (value: number) => minus(Number(value.toPrecision(9)).toString())
+export const float32 = (value: number) => significant(value, 9, 1e-6)
 
-/** For legends and cells: at most three significant digits, no trailing zeros. */
+/** For legends and sentences: at most three significant digits, one below a thousandth. */
 export function short(value: number): string {
-  if (value === 0) return '0'
   const size = Math.abs(value)
-  if (size < 1e-3) return minus(value.toExponential(0))
-  return minus(Number(value.toPrecision(size >= 100 ? 3 : 2)).toString())
+  return significant(value, size < 1e-3 ? 1 : size >= 100 ? 3 : 2, 1e-3)
+}
+
+/** For cells of tables, which hold numbers as text. */
+export const tabular = (value: number) => significant(value, 5, 1e-4)
+
+/** A share for a cell of three characters. No share between 0 and 1 is rounded to either. */
+export function cellPercent(share: number): string {
+  const rounded = Math.round(100 * share)
+  if (rounded === 0 && share !== 0) return share > 0 ? '<1' : '>\u22121'
+  return rounded === 100 && share < 1 ? '>99' : minus(String(rounded))
+}
+
+/** A number for a cell of three characters or little more. Only 0 is written as 0. */
+export function cellNumber(value: number): string {
+  const size = Math.abs(value)
+  if (size === 0 || size >= 9.95) return minus(value.toFixed(0))
+  if (size >= 0.095) return minus(value.toFixed(1))
+  return size < 0.005 ? '\u22480' : minus(value.toFixed(2).replace('0.', '.'))
 }
 
 export function bytes(count: number): string {
