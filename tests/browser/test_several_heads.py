@@ -60,3 +60,36 @@ def test_pages_of_small_maps(visit: Visit) -> None:
     expect(visit.page.get_by_text("13–21 of 21")).to_be_visible()
     visit.page.get_by_role("button", name="Previous page of heads").press("Enter")
     expect(visit.image("Small map of head 0.0")).to_be_visible()
+
+
+def test_heads_like_the_open_one(visit: Visit, server: Server) -> None:
+    """Listed by a key in the order of the interface's numbers; a click opens one, and the list follows; in the address."""
+    visit.open(address(text=SENTENCE, head="3.1"))
+    identity = analysed(server, text=SENTENCE)
+
+    def nearest(layer: int, head: int, by: str) -> list[str]:
+        query = {"layer": layer, "head": head}
+        found = server.get(f"/analyses/{identity}/compare/{identity}", params=query).json()[by]
+        ranked = sorted(
+            ((-1 if by == "cosine" else 1) * value, i, j)
+            for i, row in enumerate(found)
+            for j, value in enumerate(row)
+            if (i, j) != (layer, head)
+        )
+        return [f"{i}.{j}" for _, i, j in ranked[:8]]
+
+    visit.page.keyboard.press("l")
+    names = visit.page.get_by_role("list", name="Similar heads").get_by_role("button", name=re.compile("^Open head"))
+    expect(names).to_have_text(nearest(3, 1, "cosine"))
+    check(visit)
+    visit.page.get_by_role("radio", name="Jensen-Shannon").check(force=True)
+    expect(names).to_have_text(nearest(3, 1, "js_divergence"))
+    first = nearest(3, 1, "js_divergence")[0]
+    names.first.press("Enter")
+    expect(visit.page.get_by_role("heading", name=f"Heads like {first}")).to_be_visible()
+    layer, head = map(int, first.split("."))
+    expect(names).to_have_text(nearest(layer, head, "js_divergence"))
+    visit.page.reload()
+    expect(names).to_have_text(nearest(layer, head, "js_divergence"))
+    visit.page.get_by_role("button", name="Compare with head 3.1").click()
+    expect(visit.image("Heat map of head 3.1")).to_be_visible()

@@ -74,6 +74,8 @@ const FIELDS = {
   graph: choice('', 'columns', 'rows', 'arcs', 'image'),
   /** Tokens one by one, or the pieces of a word together. */
   unit: choice('pieces', 'words'),
+  /** The heads most similar to the open one are listed, by this number. */
+  like: choice('', 'cosine', 'divergence'),
   /** What the strongest colour of a map stands for: the largest value of its head, of each row, or of all heads. */
   range: choice('head', 'row', 'all'),
   /** What is pinned, and the visible part of the map. */

@@ -37,6 +37,8 @@ export interface OpenAnalysis {
   /** The other analysis of a comparison; undefined if two lenses of this one are compared. */
   second?: OpenAnalysis | undefined
   comparison?: Comparison
+  /** This analysis compared with itself, if the source supports comparisons. */
+  itself?: Comparison | undefined
   /** Differences from the previous analysis, if that was a live run. */
   changes?: Changes | undefined
 }
@@ -156,7 +158,9 @@ export class Session {
     const { comparisons } = this.source
     const [one, other] = [shown.analysis, second?.analysis ?? shown.analysis]
     const alignment = comparisons && other.id !== one.id ? await comparisons.tokens(one.id, other.id) : null
-    return { ...shown, second, comparison: new Comparison(comparisons, one, other, alignment, this.fail) }
+    const comparison = new Comparison(comparisons, one, other, alignment, this.fail)
+    const itself = other === one ? comparison : new Comparison(comparisons, one, one, null, this.fail)
+    return { ...shown, second, comparison, itself: comparisons && itself }
   }
 
   #change(shown: OpenAnalysis, { live }: Ticket): void {

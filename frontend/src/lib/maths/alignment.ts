@@ -85,5 +85,29 @@ function findExtreme(
   return found
 }
 
+interface SimilarHead {
+  layer: number
+  head: number
+  cosine: number
+  divergence: number | null
+}
+
+/** The other heads with a number, most similar first: those of largest cosine, or of least divergence. Equal ones stay in order. */
+export function nearestHeads(
+  { cosine, divergence }: Likeness,
+  own: { layer: number; head: number },
+  by: 'cosine' | 'divergence',
+): SimilarHead[] {
+  const all = cosine.flatMap((row, layer) =>
+    row.flatMap((value, head): SimilarHead[] =>
+      value === null || (layer === own.layer && head === own.head)
+        ? []
+        : [{ layer, head, cosine: value, divergence: divergence?.[layer]?.[head] ?? null }],
+    ),
+  )
+  if (by === 'cosine') return all.sort((a, b) => b.cosine - a.cosine)
+  return all.sort((a, b) => (a.divergence ?? Infinity) - (b.divergence ?? Infinity))
+}
+
 export const leastAlike = (cosine: Likeness['cosine']) => findExtreme(cosine, -1)
 export const mostAlike = (cosine: Likeness['cosine']) => findExtreme(cosine, 1)

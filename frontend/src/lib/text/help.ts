@@ -26,6 +26,7 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
     lines: [
       ['/', 'go to the text; Enter analyses it, Shift+Enter adds a line'],
       ['f', 'find heads'],
+      ['l', 'list heads like the open one'],
       ['\u2190 \u2191 \u2192 \u2193', 'another head; with Shift, select several'],
       ['m', 'selected heads: one small map each, or merged'],
       ['[  ]', 'previous lens, next lens'],
