@@ -11,6 +11,7 @@ from playwright.sync_api import Browser
 
 from tests.browser.visit import Visit
 from tests.support.chromium import chromium
+from tests.support.hub import Hub
 from tests.support.models import HOPFIELD, tiny_model, tiny_twin
 from tests.support.server import Server
 
@@ -31,9 +32,19 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def server(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """A hub with one model, org/tiny."""
+    top = tmp_path_factory.mktemp("browser-hub")
+    tiny_model(top / "org" / "tiny")
+    with Hub(top) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory, models: Path, hub: Hub) -> Iterator[Server]:
     """A real server with MiniLM, which every installation has."""
-    with Server(tmp_path_factory.mktemp("browser") / "home", models, prewarm=True) as running:
+    home = tmp_path_factory.mktemp("browser") / "home"
+    with Server(home, models, prewarm=True, hub="any", HF_ENDPOINT=hub.url) as running:
         yield running
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from ..core.lazy import huggingface_hub
+from ..core.lazy import LazyModule, huggingface_hub
 from . import safety
 
+# Not an attribute of huggingface_hub before it is imported.
+hub_constants = LazyModule("huggingface_hub.constants")
 PREFIX = "models--"
 
 
@@ -38,7 +40,7 @@ def remove(hub: str) -> None:
 
 
 def _root() -> Path:
-    return Path(huggingface_hub.constants.HF_HUB_CACHE)
+    return Path(hub_constants.HF_HUB_CACHE)
 
 
 def is_whole(folder: Path) -> bool:

@@ -8,6 +8,7 @@ import { comparisons } from './compare'
 import { watchEvents } from './events'
 import { figures, listFigures } from './figures'
 import { call, getBytes, getJson, PREFIX, path } from './http'
+import { library } from './library'
 import { withOriginalIndices } from './original-indices'
 import { everyItem, type Page } from './pages'
 import { headQueries } from './search'
@@ -60,6 +61,7 @@ export function server(key = ''): Source {
     comparisons: comparisons(of),
     figures: figures(() => listFigures((query) => at(['figures'], query), 'analysis'), of),
     studies: studies(at),
+    ...(key ? {} : { library }),
 
     async catalogue() {
       const [known, lenses, mechanisms, measures] = await Promise.all([

@@ -16,10 +16,10 @@ export function handleFiles(requests: Requests, session: Session) {
     }
   }
 
-  /** An image needs a vision model: the chosen one, or the first that is available. */
+  /** An image needs a vision model: the chosen one, or the first on the server, or one of the hub. */
   function see(image: string): void {
-    const models = [requests.card, ...(session.catalogue?.models ?? [])]
-    const seeing = models.find((model) => model?.kind === 'vision' && model.available)
+    const able = (session.catalogue?.models ?? []).filter(({ kind, available }) => kind === 'vision' && available)
+    const seeing = able.find(({ name }) => name === requests.model) ?? able.find(({ local }) => local) ?? able[0]
     if (!seeing) {
       session.say(BLIND)
       return

@@ -2,6 +2,7 @@
 import { createContext } from 'svelte'
 import type { SearchPart } from '../lib/data/search'
 import type { Studies } from '../lib/data/studies'
+import type { ModelLibrary } from './model-library.svelte'
 import type { Pointer } from './pointer.svelte'
 import type { HeadSearch } from './search.svelte'
 import type { Selection } from './selection.svelte'
@@ -32,3 +33,6 @@ interface StudyContext {
   fail: (error: unknown) => string
 }
 export const [getStudyContext, setStudyContext] = createContext<StudyContext>()
+
+/** The sheet in which models are searched, added and removed. */
+export const [getModelLibrary, setModelLibrary] = createContext<ModelLibrary>()

@@ -79,6 +79,14 @@ export class Session {
     }
   }
 
+  /** Look up the models again after one was added or removed. */
+  async renew(model: string): Promise<void> {
+    await this.start()
+    const { [model]: _, ...rest } = this.support
+    this.support = rest
+    await this.learn(model)
+  }
+
   /** Look up what a model supports, once. */
   async learn(model: string): Promise<void> {
     if (model === '' || this.support[model]) return
@@ -116,6 +124,12 @@ export class Session {
     const known = { name: model, title: model, layers, heads, headWidth, description: '' }
     const kind = picture ? ('vision' as const) : ('encoder' as const)
     const unknown = {
+      family: '',
+      license: null,
+      hub: null,
+      parameters: null,
+      bytes: null,
+      removable: false,
       kind,
       maxTokens: null,
       available: true,

@@ -146,6 +146,16 @@ export interface Model {
   name: string
   title: string
   description: string
+  /** Architecture, such as `bert`; empty if unknown. */
+  family: string
+  license: string | null
+  /** Its id on the hub. */
+  hub: string | null
+  /** Number of weights, and their size in bytes; rounded until the model is on the server. */
+  parameters: number | null
+  bytes: number | null
+  /** This reader may remove it from the server. */
+  removable: boolean
   kind: ModelKind
   layers: number
   heads: number

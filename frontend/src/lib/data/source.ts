@@ -3,6 +3,7 @@ import type { Alignment, Likeness } from '../maths/alignment'
 import type { Matrix, Tiles } from '../maths/matrix'
 import type { Analysis, Declaration, Head, KindSupport, Model, Request, Run } from './analysis'
 import type { Figures } from './figures'
+import type { Library } from './models'
 import type { FoundHeads, SearchAnswer } from './search'
 import type { Shares } from './shares'
 import type { Studies } from './studies'
@@ -64,6 +65,8 @@ export interface Source {
   comparisons?: Comparisons
   figures?: Figures
   studies?: Studies
+  /** Models that can be added and removed. */
+  library?: Library
   catalogue(): Promise<Catalogue>
   /** What a model supports, for each kind of its attention; the default kind first. */
   support(model: string): Promise<KindSupport[]>
