@@ -5,7 +5,7 @@ import type { Palette } from '../lib/drawing/palette'
 import type { Scale } from '../lib/maths/scale'
 
 /** The figure that a picture belongs to. */
-export type Group = 'head' | 'heads'
+export type Group = 'head' | 'heads' | 'scatter'
 
 interface Layer {
   /** The opacity of a background. */

@@ -84,6 +84,10 @@ const FIELDS = {
   /** Names of the figures that are open, with commas, and whether they are drawn by layer or for the heads of one. */
   figures: text(),
   spread: choice('layer', 'head'),
+  /** The scatter of heads is open, with these two measures on its axes. */
+  scatter: flag(),
+  x: text('entropy'),
+  y: text('null_share'),
   /** A shared analysis, and the key to it. */
   analysis: text(),
   share: text(),
@@ -262,6 +266,15 @@ export class Selection extends addressFields(FIELDS) {
     // Opening the head of the comparison swaps the two.
     const swapped = this.with === 'head' && this.than === name && this.texts.head ? { than: this.texts.head } : {}
     this.set({ head: name, heads: '', ...swapped }, history)
+  }
+
+  /** Select heads, in place of those that are selected or in addition. One alone is opened. */
+  selectHeads(heads: readonly Head[], open: Head, more: boolean): void {
+    const all = more ? [...(this.heads.length > 0 ? this.heads : [open]), ...heads] : heads
+    const chosen = [...new Map(all.map((one) => [headName(one), one])).values()].slice(0, MOST_SELECTED)
+    if (chosen.length === 0) return
+    const last = chosen.find((one) => sameHead(one, open)) ?? chosen[0]
+    this.set({ head: headName(last), heads: chosen.length > 1 ? chosen.map(headName).join(' ') : '' }, 'push')
   }
 
   /** Compare the open head with another one, or end that comparison. */

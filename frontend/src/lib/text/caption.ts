@@ -19,8 +19,12 @@ export function caption({ analysis, name, model, lenses }: CaptionContext): stri
     keyTokens === tokens ? plural(tokens.length, 'token') : `${tokens.length} query and ${keyTokens.length} key tokens`
   const words = [analysis.text, analysis.textPair].filter(Boolean).map(quoted).join(' and ')
   const read = lenses.map(({ title }) => title.toLowerCase()).join(' and ')
+  const through =
+    lenses.length === 0
+      ? ''
+      : `; ${lenses.length === 1 ? 'lens' : 'lenses'}: ${read}${options(lensParams(analysis, lenses))}`
   const sentences = [
-    `${capital(name)} of ${model}, mechanism ${mechanism}${options(analysis.params)}; ${lenses.length === 1 ? 'lens' : 'lenses'}: ${read}${options(lensParams(analysis, lenses))}.`,
+    `${capital(name)} of ${model}, mechanism ${mechanism}${options(analysis.params)}${through}.`,
     `${capital(count)}${words ? `: ${words}` : ''}.`,
     ...[cutSentence(analysis)].filter(Boolean),
     ...warningsOf(
