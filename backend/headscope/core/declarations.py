@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -42,6 +43,8 @@ class Declaration:
     """The description of a mechanism, lens, measure or figure, from which the API, the page and the docs are generated.
 
     `doc` tells in one or two plain sentences what it is, `not_` what it is not. `range` is [low, high], None where unbounded. `needs` are names of CAPABILITIES.
+    `phrases` are other words for it, by which a search finds it, under "". A measure has them by column or class, `-column` for what its smallest values are
+    called (`local`: a small distance), and `column = 1` for a condition.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Declaration:
     unit: str = "1"
     range: tuple[float | None, float | None] = (None, None)
     needs: tuple[str, ...] = ()
+    phrases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """Return the declaration as plain JSON."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
     import redis as redis
+    import tokenizers as tokenizers
     import torch as torch
     import uvicorn as uvicorn
     from PIL import Image as Image
@@ -48,6 +49,7 @@ if not TYPE_CHECKING:
     pq = LazyModule("pyarrow.parquet")
     redis = LazyModule("redis")
     Tensor = Any  # for annotations, which nothing evaluates; elsewhere it is torch.Tensor
+    tokenizers = LazyModule("tokenizers")
     torch = LazyModule("torch")
     uvicorn = LazyModule("uvicorn")
 

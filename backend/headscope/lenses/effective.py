@@ -27,5 +27,6 @@ EFFECTIVE = Lens(
     citation="Sun & Marasović 2021, Effective Attention Sheds Light On Interpretability, sec. 2; Brunner et al. 2020",
     needs=("values",),
     signed=True,
+    phrases={"": ("effective",)},
     read=read,
 )

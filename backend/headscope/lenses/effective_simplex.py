@@ -40,5 +40,6 @@ EFFECTIVE_SIMPLEX = Lens(
     needs=("values",),
     signed=True,
     beyond=1,
+    phrases={"": ("simplex",)},
     read=read,
 )

@@ -43,5 +43,6 @@ MAX_ENTROPY = Lens(
     needs=("values", "distribution"),
     undefined="the computation did not converge",
     beyond=1,
+    phrases={"": ("maximum entropy lens",)},
     read=read,
 )

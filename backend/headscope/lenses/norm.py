@@ -40,5 +40,6 @@ NORM = Lens(
     unit="norm of hidden states",
     range=(0.0, None),
     needs=("values", "projection"),
+    phrases={"": ("norms", "norm based attention")},
     read=read,
 )

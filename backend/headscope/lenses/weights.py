@@ -21,5 +21,6 @@ WEIGHTS = Lens(
     citation="Vaswani et al. 2017, Attention Is All You Need, eq. 1",
     range=(0.0, 1.0),
     distribution=True,
+    phrases={"": ("raw weights", "raw attention", "attention weights", "raw", "plain attention")},
     read=read,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,11 +17,12 @@ from ..analysis.result import MemorySink, Result
 from ..core import words
 from ..core.arrays import Array
 from ..core.lazy import go
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, Unknown
 from ..models import loading
 from ..models.catalog import NAME, Catalog
 from ..models.images import pack
 from ..models.loading import Model
+from ..models.sentence_encoder import SentenceEncoder
 from ..query import Interpretation, SearchResult, SearchSpace, SentenceContext, existing_heads, find, understand
 from ..settings import Settings
 from ..store import export
@@ -31,6 +33,11 @@ from .study import GIVEN, Data, Study, read_dataset
 
 # Longest name of a model in a study; what tells two models of one name apart fits behind it.
 NAME_LENGTH = 190
+
+
+@cache
+def _encoder() -> SentenceEncoder:
+    return SentenceEncoder(Settings())
 
 
 @dataclass(frozen=True)
@@ -103,11 +110,17 @@ class Analysis(Result):
         scales = (tile["scale"] for tile in self.tiles.values())
         computed = {name: list(by_lens) for name, by_lens in self.measures.items()}
         exists, values = existing_heads(scales, shape), lambda measure, of: self.measures[measure][of]
-        return find(SearchSpace(self.layers, self.heads, exists, computed, values, lens), where)
+        return find(SearchSpace(self.layers, self.heads, exists, computed, values, lens, self._tiles_of), where)
 
     def ask(self, sentence: str) -> Interpretation:
         """Interpret a query or a sentence in plain English, or return a question if it is ambiguous. Raises InvalidQuery."""
-        return understand(sentence, SentenceContext(self.layers, self.heads, self.tokens, self.key_tokens))
+        context = SentenceContext(self.layers, self.heads, self.tokens, self.key_tokens)
+        return understand(sentence, context, _encoder())
+
+    def _tiles_of(self, lens: str) -> Mapping[str, Array]:
+        if lens not in self.tiles:
+            raise Unknown("lens", "This analysis does not include that lens.", pointer="/lens")
+        return self.tiles[lens]
 
     def figure(self, name: str, *, theme: figures.Theme = "light", **params: Any) -> Any:
         """Return a plotly figure of this analysis. headscope.FIGURES lists the figures, with their parameters and required measures.

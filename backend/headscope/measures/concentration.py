@@ -58,6 +58,28 @@ ENTROPY = Measure(
     range=(0.0, None),
     shape="L H Q",
     accepts=is_distribution,
+    phrases={
+        "": (
+            "diffuse",
+            "broad",
+            "spread attention over many tokens",
+            "uniform attention",
+            "flat",
+            "wide",
+            "spread out",
+            "attends broadly",
+            "perplexity",
+        ),
+        "-": (
+            "sharp",
+            "focused",
+            "peaked",
+            "narrow",
+            "concentrated",
+            "puts all attention on a single token",
+            "one-hot attention",
+        ),
+    },
     compute=entropy,
     looks=nothing,
 )
@@ -110,6 +132,9 @@ PARTICIPATION_RATIO = Measure(
     range=(1.0, None),
     shape="L H Q",
     accepts=is_of_heads,
+    phrases={
+        "": ("effective number of tokens attended to",),
+    },
     compute=_of(participation),
     looks=nothing,
 )
@@ -125,6 +150,9 @@ ABSOLUTE_ENTROPY = Measure(
     range=(0.0, None),
     shape="L H Q",
     accepts=is_of_heads,
+    phrases={
+        "": ("entropy of absolute values",),
+    },
     compute=_of(absolute_entropy),
     looks=nothing,
 )
@@ -138,6 +166,9 @@ NEGATIVE_SHARE = Measure(
     range=(0.0, 1.0),
     shape="L H Q",
     accepts=is_signed,
+    phrases={
+        "": ("negative", "negative entries", "negative weights"),
+    },
     compute=_of(negative_share),
     looks=nothing,
 )

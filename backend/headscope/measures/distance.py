@@ -54,6 +54,10 @@ QK_DISTANCE = Measure(
     units={"square": "tokens²", **dict.fromkeys(COLUMNS[2:], "1")},
     needs=("same-tokens",),
     accepts=is_distribution,
+    phrases={
+        "mean": ("distance", "attention distance", "long-range", "far away", "distant tokens", "long distance"),
+        "-mean": ("local", "attends locally", "nearby words", "short-range", "close neighbours", "neighbouring tokens"),
+    },
     compute=qk_distance,
     looks=nothing,
 )
@@ -67,6 +71,9 @@ MAX_ACTIVATION = Measure(
     range=(0.0, 1.0),
     shape="L H",
     accepts=is_distribution,
+    phrases={
+        "": ("largest single weight", "strongest single connection of the head"),
+    },
     compute=max_activation,
     looks=nothing,
 )

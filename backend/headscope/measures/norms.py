@@ -68,6 +68,19 @@ TOKEN_NORMS = Measure(
     columns=COLUMNS,
     accepts=only("norm"),
     reads=("norm",),
+    phrases={
+        "attention_punct": (
+            "punctuation",
+            "punctuation marks",
+            "commas and full stops",
+            "periods",
+            "full stops",
+            "commas and periods",
+            "commas",
+        ),
+        "norm_punct": ("norm of punctuation",),
+        "attention_other": ("ordinary words", "content words", "attention to normal tokens"),
+    },
     compute=token_norms,
     looks=looks,
 )

@@ -38,6 +38,17 @@ NULL_SHARE = Measure(
     shape="L H",
     needs=("values",),
     reads=("effective",),
+    phrases={
+        "": (
+            "redundant",
+            "wasted attention",
+            "no effect",
+            "without effect on the output",
+            "share that reaches nothing",
+            "lost share",
+        ),
+        "-": ("no attention is lost",),
+    },
     compute=share,
     looks=nothing,
 )
@@ -52,6 +63,9 @@ NULL_SHARE_ROWS = Measure(
     shape="L H Q",
     needs=("values",),
     reads=("effective",),
+    phrases={
+        "": ("null share of every query",),
+    },
     compute=share_rows,
     looks=nothing,
 )
@@ -66,6 +80,9 @@ LEVERAGE = Measure(
     shape="L H K",
     needs=("values",),
     reads=("effective",),
+    phrases={
+        "": ("weight that stays on its token",),
+    },
     compute=leverage,
     looks=nothing,
 )

@@ -293,6 +293,12 @@ PATTERNS = Measure(
     classes=CLASSES,
     needs=("same-tokens",),
     accepts=is_attention,
+    phrases={
+        "vertical": ("vertical stripes", "column pattern"),
+        "diagonal": ("diagonal stripes",),
+        "block": ("block pattern", "attends within its own sentence", "attends within a segment"),
+        "heterogeneous": ("heterogeneous pattern", "mixed pattern"),
+    },
     compute=compute,
     looks=looks,
 )

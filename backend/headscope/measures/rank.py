@@ -67,6 +67,11 @@ RANK = Measure(
     shape="L H C",
     accepts=is_of_heads,
     columns=("numerical", "stable", "effective", "participation"),
+    phrases={
+        "numerical": ("numerical rank",),
+        "stable": ("stable rank",),
+        "effective": ("effective rank",),
+    },
     compute=compute,
     looks=nothing,
 )

@@ -61,6 +61,10 @@ SINK = Measure(
     shape="L H C",
     columns=COLUMNS,
     accepts=is_on_weight_scale,
+    phrases={
+        "is_sink = 1": ("sink", "attention sink", "attention sinks"),
+        "value": ("sink strength", "sink score"),
+    },
     compute=compute,
     looks=special,
 )

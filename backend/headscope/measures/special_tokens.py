@@ -55,6 +55,30 @@ SPECIAL_TOKENS = Measure(
     shape="L H C",
     columns=COLUMNS,
     accepts=is_attention,
+    phrases={
+        "first": (
+            "[cls]",
+            "cls",
+            "attention to [cls]",
+            "start token",
+            "class token",
+            "[bos]",
+            "<s>",
+            "classification token",
+        ),
+        "separator": (
+            "[sep]",
+            "sep",
+            "attention to [sep]",
+            "the separator",
+            "end-of-sentence token",
+            "[eos]",
+            "</s>",
+            "end of the text",
+            "sentence end",
+        ),
+        "all": ("special tokens", "attention to [cls] and [sep]", "special symbols"),
+    },
     compute=attention,
     looks=nothing,
 )
@@ -89,6 +113,9 @@ SPECIAL_BROADCAST = Measure(
     shape="L H",
     needs=("kinds", "values", "projection"),
     reads=("norm",),
+    phrases={
+        "": ("special tokens pass on to other tokens", "output that comes from special tokens"),
+    },
     compute=broadcast,
     looks=special,
 )

@@ -128,7 +128,7 @@ TOKEN_TYPES = Measure(
     name="token_types",
     title="Attention by token type",
     doc="How much the first token (or every token) attends to each type of token: special ([CLS] and [SEP] also on their own), punctuation, whole words, pieces of words, "
-    "and the universal parts of speech where the request contains them.",
+    "and the universal parts of speech where the request contains them. By default the largest attention of the first token only.",
     not_="Not comparable between types with different numbers of tokens under the paper's `max`: the largest of many is larger. `mean` does not depend on the number, "
     "and times the number of tokens it is the factor over uniform attention.",
     citation="Sun & Marasović 2021, sec. 3.2 and fig. 1; after Kovaleva et al. 2019, sec. 4.4",
@@ -137,6 +137,21 @@ TOKEN_TYPES = Measure(
     shape="L H C",
     columns=COLUMNS,
     accepts=is_attention,
+    phrases={
+        "subword": ("pieces of words", "subwords", "word pieces", "word fragments"),
+        "word": ("whole words",),
+        "ADJ": ("adjectives",),
+        "ADP": ("prepositions",),
+        "ADV": ("adverbs",),
+        "AUX": ("auxiliary verbs",),
+        "CCONJ": ("conjunctions",),
+        "DET": ("determiners", "articles"),
+        "NOUN": ("nouns",),
+        "NUM": ("numerals", "numbers in the text"),
+        "PRON": ("pronouns",),
+        "PROPN": ("proper nouns", "names of people"),
+        "VERB": ("verbs",),
+    },
     compute=compute,
     looks=looks,
 )

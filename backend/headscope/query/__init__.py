@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from .english import Alternative, Interpretation, Question, RequestedView, SentenceContext, ViewPart, understand
+from .english import (
+    Alternative,
+    Encoder,
+    Interpretation,
+    Question,
+    RequestedView,
+    SentenceContext,
+    ViewPart,
+    known_phrases,
+    understand,
+)
 from .grammar import Query, measures_of, parse, write
 from .search import HeadMatch, SearchResult, SearchSpace, existing_heads, find
 
 __all__ = [
     "Alternative",
+    "Encoder",
     "HeadMatch",
     "Interpretation",
     "Query",
@@ -19,6 +30,7 @@ __all__ = [
     "ViewPart",
     "existing_heads",
     "find",
+    "known_phrases",
     "measures_of",
     "parse",
     "understand",

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import InvalidQuery
-from .terms import PLACES, Direction, PatternClass, Term, resolve
+from .terms import LIKE, PLACES, Direction, PatternClass, Term, resolve
 
 MAX_CHARACTERS = 500
 MAX_DEPTH = 20
 SIGNS = ("<", "<=", ">", ">=", "=", "!=")
 WORDS = ("and", "or", "not", "order", "by", "asc", "desc", "limit")
 TOKEN = re.compile(
-    r"(?P<number>-?(?:\d+(?:\.\d+)?|\.\d+)%?)(?![\w.])|(?P<name>[A-Za-z_]\w*(?:\+[A-Za-z]\w*)?(?:\.\w+)?(?:@[A-Za-z][\w-]*)?)|(?P<sign><=|>=|==|!=|[<>=()])",
+    r"(?P<number>-?(?:\d+(?:\.\d+)?|\.\d+)%?)(?![\w.])|(?P<name>[A-Za-z_]\w*(?:\+[A-Za-z]\w*)?(?:\.\w+){0,2}(?:@[A-Za-z][\w-]*)?)|(?P<sign><=|>=|==|!=|[<>=()])",
     re.ASCII,
 )
 
@@ -264,4 +264,4 @@ def measures_of(query: Query) -> list[str]:
     """Return the measures that a query needs, without duplicates."""
     terms = [*terms_of(query.where), *([query.order] if query.order else [])]
     names = ["patterns" if isinstance(term, PatternClass) else term.measure for term in terms]
-    return [name for name in dict.fromkeys(names) if name not in PLACES]
+    return [name for name in dict.fromkeys(names) if name not in (*PLACES, LIKE)]

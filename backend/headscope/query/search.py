@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidQuery, Unknown
 from ..measures import MEASURES
 from .grammar import And, Comparison, Condition, Not, Or, Query, parse, terms_of, write
-from .terms import CLASS, CLASSES, PLACES, Direction, PatternClass, Term, kinds
+from .terms import CLASS, CLASSES, LIKE, PLACES, Direction, PatternClass, Term, kinds
 
 Array = NDArray[Any]
 TOKEN_AXES = frozenset({"Q", "K"})
@@ -32,7 +32,8 @@ class SearchSpace:
     """The heads to search, and their measures.
 
     `layers` [L] and `heads` [H] are the model's indices of what was analysed, and `exists` [L, H] is whether a head exists. `computed` maps measures to their
-    lenses, and `values` returns a measure for a lens. Terms without a lens use `lens`.
+    lenses, and `values` returns a measure for a lens. `tiles` returns the thumbnails of a lens: `tiles`
+    [L, H, t, t] (bytes), `scale` and `offset` [L, H]. Terms without a lens use `lens`.
     """
 
     layers: Sequence[int]
@@ -41,6 +42,7 @@ class SearchSpace:
     computed: Mapping[str, Collection[str]]
     values: Callable[[str, str], Array]
     lens: str = "weights"
+    tiles: Callable[[str], Mapping[str, Array]] | None = None
 
 
 def existing_heads(scales: Iterable[Array], shape: tuple[int, int]) -> Array:
@@ -164,12 +166,32 @@ def _numbers(space: SearchSpace, term: Term) -> Array:
     """Return one number per head, [L, H] float; NaN where undefined."""
     if term.measure == "layer":
         return np.broadcast_to(np.asarray(space.layers, float)[:, None], space.exists.shape)
+    if term.measure == LIKE:
+        return _likeness(space, term)
     if term.measure == "head":
         return np.broadcast_to(np.asarray(space.heads, float), space.exists.shape)
     values = space.values(term.measure, _lens(space, term))
     if term.column:
         return values[..., MEASURES[term.measure].columns.index(term.column)]
     return token_mean(values, MEASURES[term.measure].shape.split())
+
+
+def _likeness(space: SearchSpace, term: Term) -> Array:
+    """Return the cosine between the thumbnail of a head's map and that of every other head, [L, H]; NaN for the head itself."""
+    layer, head = map(int, term.column.split("."))
+    if layer not in space.layers or head not in space.heads:
+        raise InvalidQuery(f"This analysis has no head {term.column}.", 0)
+    parts = space.tiles(term.lens or space.lens) if space.tiles else {}
+    if not parts or parts["tiles"].shape[:2] != space.exists.shape:
+        raise InvalidQuery(f"There are no maps of heads here that {term.name} could compare.", 0)
+    place = list(space.layers).index(layer), list(space.heads).index(head)
+    maps = parts["offset"][..., None, None] + parts["scale"][..., None, None] * parts["tiles"].astype(np.float64)
+    flat = np.nan_to_num(maps.reshape(*space.exists.shape, -1))
+    lengths = np.linalg.norm(flat, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosines: Array = flat @ flat[place] / (lengths * lengths[place])
+    cosines[place] = np.nan
+    return cosines
 
 
 def _lens(space: SearchSpace, term: Term) -> str:

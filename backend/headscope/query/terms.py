@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +14,8 @@ from ..measures import MEASURES
 from ..measures.base import Measure
 
 PLACES = ("layer", "head")
+# How alike the maps of a head and of another are: `like.3.1`.
+LIKE = "like"
 Direction = Literal["asc", "desc"]
 # The measure that classifies heads, and its column with the number of the class.
 CLASSES, CLASS = "patterns", "class"
@@ -84,6 +87,8 @@ def resolve(text: str, position: int) -> Term | PatternClass:
     if kind := match_name(name, kinds()):
         return PatternClass(kind[0], _check_lens(CLASSES, lens, position))
     stem, _, column = name.partition(".")
+    if stem.lower() == LIKE and (head := re.fullmatch(r"(\d+)\.(\d+)", column)):
+        return Term(LIKE, f"{int(head[1])}.{int(head[2])}", lens)
     measure = next(iter(match_name(stem, (*PLACES, *MEASURES))), "")
     if measure in PLACES and not (column or lens):
         return Term(measure)

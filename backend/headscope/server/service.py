@@ -16,6 +16,7 @@ from ..errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
 from ..jobs import LOCAL, Embedded, Engine, Job, JobKind, Limits, Watcher
 from ..jobs.cluster import Cluster
 from ..models.catalog import Catalog
+from ..models.sentence_encoder import SentenceEncoder
 from ..settings import Settings
 from ..store import Cache, Maintenance, Stored
 from ..store.map_file import Corrupt
@@ -48,7 +49,7 @@ class Service:
                 stores.uploads(settings),
             )
             self.database = stores.job_database(settings)
-        self.catalog = Catalog(settings)
+        self.catalog, self.encoder = Catalog(settings), SentenceEncoder(settings)
         self.cache, self.limiters = Cache(settings.cache_url), Limiters()
         self.datasets = Datasets(settings, uploads, self.database)
         self._maintenance = Maintenance(self.results, self.inputs, uploads)

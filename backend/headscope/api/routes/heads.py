@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from ...core.tokens import Token
-from ...query import SearchSpace, SentenceContext, existing_heads, find, understand
+from ...query import SearchSpace, SentenceContext, existing_heads, find, known_phrases, understand
 from ...query.grammar import MAX_CHARACTERS
 from ...store import Stored
 from ..dependencies import ResourceDep, check_lens
@@ -43,11 +44,25 @@ async def ask(
     q: Annotated[
         str, Query(description=f"A query, or a sentence in plain English: at most {MAX_CHARACTERS} characters.")
     ],
+    pinned: Annotated[
+        str,
+        Query(
+            pattern=r"^(\d{1,5}( \d{1,5})*)?$",
+            max_length=500,
+            description='Indices of the pinned tokens, which "it" means.',
+        ),
+    ] = "",
 ) -> Response:
-    """Interpret a query or a sentence about this analysis. The response is a view to show, or a question if the sentence is ambiguous or unknown."""
+    """Interpret a query or a sentence about this analysis. The response is a view to show, or a question if the sentence is ambiguous or unknown.
+
+    Phrases are understood by meaning, with the model MiniLM, which is loaded when this is first called; an empty `q` only prepares that.
+    """
+    encoder = analysis.service.encoder
+    encoder.prepare(known_phrases())
 
     def interpret(stored: Stored) -> Asked:
-        return Asked.model_validate(understand(q, context_of(stored.document)), from_attributes=True)
+        context = context_of(stored.document, [int(number) for number in pinned.split()])
+        return Asked.model_validate(understand(q, context, encoder), from_attributes=True)
 
     return await analysis.respond_json(interpret)
 
@@ -63,13 +78,15 @@ def search_space_of(stored: Stored, lens: str) -> SearchSpace:
         computed=document["measures"],
         values=lambda measure, of: arrays[f"measure/{measure}/{of}"],
         lens=lens,
+        tiles=lambda of: {part: arrays[f"tile/{of}/{part}"] for part in ("tiles", "scale", "offset")},
     )
 
 
-def context_of(document: dict[str, Any]) -> SentenceContext:
+def context_of(document: dict[str, Any], pinned: Sequence[int] = ()) -> SentenceContext:
     """Return the layers, heads and tokens of an analysis that sentences refer to."""
     tokens, keys = (
         [Token(**{**token, "box": None}) for token in document[side] or document["tokens"]]
         for side in ("tokens", "key_tokens")
     )
-    return SentenceContext(document["layers"], document["heads"], tokens, keys)
+    known = [number for number in pinned if number < len(tokens)]
+    return SentenceContext(document["layers"], document["heads"], tokens, keys, known)

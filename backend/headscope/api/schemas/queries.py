@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ...query.english.sentence import Slot
 from .common import Strict
 
 
@@ -31,11 +32,14 @@ class FoundHeads(Strict):
 class AskedPart(Strict):
     """One parsed part of a sentence, and the words it was parsed from.
 
-    where: a condition of the query. order: its sort key. limit: number of heads. lens: the lens to show; compare: a second lens beside it. measure:
-    the measure to colour heads by. head: the head to open. query, key: indices of tokens along that axis. chart: a measure, and a layer or head.
+    where: a condition of the query. order: its sort key. limit: number of heads. lens: the lens to show; compare, difference: a second lens beside it, or
+    subtracted from it. measure: the measure to colour heads by. head: the head to open, or `best`: the first that is found. pair: a second head beside it.
+    edge: `strongest`, the connection of the open head to pin. query, key: indices of tokens along that axis. chart: a measure, and a layer or head.
+    special: `hide`, `show` or `mark` special tokens. explain: a measure, class or lens. count: the number of heads found is the answer.
+    page: `reset`, `help`, `dark`, `light` or `measures`.
     """
 
-    slot: Literal["where", "order", "limit", "lens", "compare", "measure", "head", "query", "key", "chart"]
+    slot: Slot
     value: str
     said: str
 

@@ -1,4 +1,4 @@
-"""Plain English as a query, by a fixed grammar: rules consume the phrases that they know, and Headscope asks about the rest.
+"""Plain English as a query: a grammar takes heads, layers, tokens and numbers, and the rest is found by meaning among the phrases of the declarations.
 
 Ambiguous or unknown phrases are never guessed. They become a question whose choices are unambiguous sentences.
 """
@@ -9,7 +9,7 @@ import re
 
 from ...errors import InvalidQuery
 from ..grammar import MAX_CHARACTERS, clauses, measures_of, parse, write
-from .rules import interpret
+from .reading import interpret
 from .sentence import (
     Alternative,
     AmbiguousSentence,
@@ -20,12 +20,23 @@ from .sentence import (
     SentenceContext,
     ViewPart,
 )
+from .vocabulary import Encoder, known_phrases
 
-__all__ = ["Alternative", "Interpretation", "Question", "RequestedView", "SentenceContext", "ViewPart", "understand"]
+__all__ = [
+    "Alternative",
+    "Encoder",
+    "Interpretation",
+    "Question",
+    "RequestedView",
+    "SentenceContext",
+    "ViewPart",
+    "known_phrases",
+    "understand",
+]
 
 
-def understand(text: str, context: SentenceContext) -> Interpretation:
-    """Interpret a query or a sentence. Raises InvalidQuery for an invalid query."""
+def understand(text: str, context: SentenceContext, encoder: Encoder | None = None) -> Interpretation:
+    """Interpret a query or a sentence. Without an encoder only phrases that are known word by word are understood. Raises InvalidQuery for an invalid query."""
     if len(text) > MAX_CHARACTERS:
         raise InvalidQuery(f"A query or sentence has at most {MAX_CHARACTERS} characters.", MAX_CHARACTERS)
     try:
@@ -33,7 +44,7 @@ def understand(text: str, context: SentenceContext) -> Interpretation:
     except InvalidQuery as error:
         invalid_query = error
     try:
-        return Interpretation(interpret(Sentence(text, context)))
+        return Interpretation(interpret(Sentence(text, context), encoder))
     except AmbiguousSentence as ambiguous:
         # Text with operators is meant as a query, so its error helps more than a question about words.
         if re.search(r"[<>=()@#]", text) and not ambiguous.question.choices:

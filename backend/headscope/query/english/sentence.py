@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,21 +9,30 @@ from typing import Literal
 
 from ...core.tokens import Token
 from ..grammar import measures_of, parse, write
-from . import phrases
 
-Slot = Literal["where", "order", "limit", "lens", "compare", "measure", "head", "query", "key", "chart"]
+Slot = Literal[
+    "where", "order", "limit", "lens", "compare", "difference", "measure", "head", "pair", "edge",
+    "query", "key", "chart", "special", "explain", "count", "page",
+]  # fmt: skip
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+ORDINALS = (
+    *("first", "second", "third", "fourth", "fifth", "sixth"),
+    *("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
+)
 LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"} | {ord("‘"): "'", ord("’"): "'"}
+# Keeps the length of a text, unlike lower().
 LOWER |= {ord("“"): '"', ord("”"): '"', ord("–"): "-", ord("−"): "-"}
 
 
 @dataclass(frozen=True)
 class SentenceContext:
-    """The analysis that a sentence is about: layers and heads by the model's indices, and the tokens along both axes."""
+    """The analysis that a sentence is about: layers and heads by the model's indices, the tokens along both axes, and which queries the reader has pinned ("it")."""
 
     layers: Sequence[int]
     heads: Sequence[int]
     tokens: Sequence[Token]
     key_tokens: Sequence[Token]
+    pinned: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,9 @@ class ViewPart:
     """One part of a view, and the words that it was read from.
 
     where: a condition. order: `order by entropy desc`. limit: maximum number of heads. lens: its name. compare: the lens to compare with. measure: colours heads.
-    head: `8.10`. query, key: indices of attending or attended tokens. chart: a measure, and `layer` or `head`.
+    difference: the lens to subtract. head: `8.10`, or `best` for the first that is found. pair: the head beside it. edge: `strongest` of the open head.
+    query, key: indices of attending or attended tokens. chart: a measure, and `layer` or `head`. special: `hide`, `show` or `mark` special tokens.
+    explain: a measure, class or lens. count: the number of heads is asked for. page: `reset`, `help`, `dark`, `light` or `measures`.
     """
 
     slot: Slot
@@ -75,11 +85,11 @@ class Interpretation:
 
 
 class AmbiguousSentence(Exception):
-    """Raised with the question to ask about a sentence."""
+    """Raised with the question to ask about a sentence; a choice that is its own label is a string."""
 
-    def __init__(self, text: str, choices: Sequence[Alternative] = ()) -> None:
+    def __init__(self, text: str, choices: Sequence[Alternative | str] = ()) -> None:
         super().__init__(text)
-        self.question = Question(text, list(choices))
+        self.question = Question(text, [Alternative(one, one) if isinstance(one, str) else one for one in choices])
 
 
 @dataclass
@@ -90,6 +100,10 @@ class Sentence:
     context: SentenceContext
     matched: list[tuple[int, ViewPart]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    # What a measure is compared with, as `{} > 0.5`.
+    thresholds: list[tuple[re.Match[str], str]] = field(default_factory=list)
+    limit: int = 0
+    lowest: bool = False  # `the bottom 3`
 
     def __post_init__(self) -> None:
         self.lower = self.said.translate(LOWER)
@@ -97,12 +111,23 @@ class Sentence:
 
     def take(self, pattern: str) -> re.Match[str] | None:
         """Find the first match of a pattern as whole words, and blank it out."""
-        found = re.search(rf"(?<![\w.]){pattern}(?![\w%]|\.\w)", self.rest)
-        if found is not None and found[0]:
-            start, end = found.span()
-            self.rest = f"{self.rest[:start]}{'|' * (end - start)}{self.rest[end:]}"
-            return found
-        return None
+        found = next((found for found in self.find_all(pattern) if found[0]), None)
+        if found is not None:
+            self.blank(*found.span())
+        return found
+
+    def find_all(self, pattern: str) -> list[re.Match[str]]:
+        """Return all matches of a pattern as whole words. A space in it stands for any number of them."""
+        spaced = pattern.replace(" ?", "\\s*").replace(" ", "\\s+")
+        return list(re.finditer(rf"(?<![\w.]){spaced}(?![\w%]|\.\w)", self.rest))
+
+    def blank(self, start: int, end: int) -> None:
+        self.rest = f"{self.rest[:start]}{'|' * (end - start)}{self.rest[end:]}"
+
+    def shorten(self, found: re.Match[str], text: str) -> None:
+        """Replace a match by a shorter text, at its end."""
+        start, end = found.span()
+        self.rest = f"{self.rest[:start]}{text.rjust(end - start)}{self.rest[end:]}"
 
     def add(self, slot: Slot, value: str, found: re.Match[str]) -> None:
         """Add a part of the view that a match means."""
@@ -131,7 +156,7 @@ class Sentence:
     def index_of(self, what: str, found: re.Match[str], group: str | int) -> int:
         """Return the index of a layer or head. Asks if it is out of range."""
         text = found[group]
-        number = phrases.NUMBERS.index(text) if text in phrases.NUMBERS else int(text)
+        number = NUMBERS.index(text) if text in NUMBERS else int(text)
         known = self.context.layers if what == "layer" else self.context.heads
         if number not in known:
             sentence = (
@@ -146,7 +171,7 @@ class Sentence:
         known = self.context.layers if what == "layer" else self.context.heads
         if text == "last":
             return known[-1]
-        place = phrases.ORDINALS.index(text) if text in phrases.ORDINALS else int(text[:-2]) - 1
+        place = ORDINALS.index(text) if text in ORDINALS else int(text[:-2]) - 1
         if not 0 <= place < len(known):
             raise AmbiguousSentence(f"There are {len(known)} {what}s. Which one do you mean?")
         self.note(f"{what.capitalize()}s are counted from 0: the {text} is {what} {known[place]}.")
@@ -155,21 +180,6 @@ class Sentence:
     def note(self, sentence: str) -> None:
         if sentence not in self.notes:
             self.notes.append(sentence)
-
-    def reject_leftover(self) -> None:
-        """Ask about the first word that no rule has consumed."""
-        for found in re.finditer(r"[\w.+%'\[\]\"-]*\w[\w.+%'\[\]\"-]*|[<>=()@#]+", self.rest):
-            word = found[0].strip("'\".-")
-            if word in phrases.FILLERS or word == "":
-                continue
-            similar = difflib.get_close_matches(word, phrases.known_words(), n=3, cutoff=0.7)
-            choices = self.options(found, [other for other in similar if other != word])
-            advice = (
-                "Did you mean one of these?"
-                if choices
-                else "Rephrase it, or write a query such as vertical and entropy < 1."
-            )
-            raise AmbiguousSentence(f"This is not clear: {self.said[slice(*found.span())]}. {advice}", choices)
 
     def to_view(self) -> RequestedView:
         """Return the parts as a view."""
