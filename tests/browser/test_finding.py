@@ -70,11 +70,11 @@ def test_a_query_lights_heads_and_enter_opens_the_best(visit: Visit) -> None:
 
 def test_parts_are_changed_and_removed(visit: Visit) -> None:
     visit.open(address(text=TEXT))
-    find(visit, "previous token heads in the first three layers")
-    expect(parts(visit)).to_have_text(["head_roles.previous > 0.5", "layer <= 2"])
-    expect(parts(visit).first).to_have_attribute("title", re.compile("previous token heads"))
+    find(visit, "more than 50 % on the previous token in the first three layers")
+    expect(parts(visit)).to_have_text(["head_roles.previous > 50%", "layer <= 2"])
+    expect(parts(visit).first).to_have_attribute("title", re.compile("on the previous token"))
     parts(visit).first.click()
-    visit.page.get_by_role("textbox", name="Change head_roles.previous > 0.5").fill("head_roles.previous > 0")
+    visit.page.get_by_role("textbox", name="Change head_roles.previous > 50%").fill("head_roles.previous > 0")
     visit.page.keyboard.press("Enter")
     expect(box(visit)).to_have_value("head_roles.previous > 0 and layer <= 2")
     expect(parts(visit)).to_have_text(["head_roles.previous > 0", "layer <= 2"])
@@ -89,12 +89,12 @@ def test_parts_are_changed_and_removed(visit: Visit) -> None:
 
 def test_a_change_is_kept_by_the_next_though_neither_is_answered_yet(visit: Visit) -> None:
     visit.open(address(text=TEXT))
-    find(visit, "previous token heads in the first three layers")
-    expect(parts(visit)).to_have_text(["head_roles.previous > 0.5", "layer <= 2"])
+    find(visit, "more than 50 % on the previous token in the first three layers")
+    expect(parts(visit)).to_have_text(["head_roles.previous > 50%", "layer <= 2"])
     held = list[Route]()
     visit.page.route("**/ask*", lambda route: held.append(route))
     parts(visit).first.click()
-    visit.page.get_by_role("textbox", name="Change head_roles.previous > 0.5").fill("head_roles.previous > 0")
+    visit.page.get_by_role("textbox", name="Change head_roles.previous > 50%").fill("head_roles.previous > 0")
     visit.page.keyboard.press("Enter")
     expect(parts(visit)).to_have_text(["head_roles.previous > 0", "layer <= 2"])
     visit.page.get_by_role("button", name="Remove layer <= 2").click()
@@ -108,8 +108,8 @@ def test_a_change_is_kept_by_the_next_though_neither_is_answered_yet(visit: Visi
 
 def test_where_none_is_found_the_nearest_are_offered(visit: Visit) -> None:
     visit.open(address(text=TEXT, find="null_share > 0.999 and layer < 2"))
-    expect(visit.page.get_by_text("No head matches (0 of 72).")).to_be_visible()
-    visit.page.get_by_role("button", name="show the closest by null share").click()
+    expect(visit.page.get_by_text("No head matches. Relax or remove a condition")).to_be_visible()
+    visit.page.get_by_role("button", name="show the closest heads").click()
     expect(found(visit)).to_have_count(24)
     best = served(visit, "layer < 2 order by null_share desc")[0]
     comes_to(lambda: names(visit)[0], f"{best['layer']}.{best['head']}")
@@ -131,7 +131,8 @@ def test_what_is_not_certain_is_asked(visit: Visit) -> None:
     [
         ("entropy <", "a number is missing here. (At character 10.)"),
         ("<img src=x onerror=alert(1)>", "a number is missing here. (At character 1.)"),
-        ("heads that understand syntax", "This is not clear: understand"),
+        ("heads that understand syntax", "I don't understand “understand syntax”. Did you mean one of these?"),
+        ("which heads watch flowers", "I don't know the word “flowers”."),
     ],
 )
 def test_what_cannot_be_read_is_said(visit: Visit, said: str, sentence: str) -> None:
@@ -207,3 +208,82 @@ def test_several_heads_as_one(visit: Visit) -> None:
     visit.page.keyboard.press("ArrowRight")
     expect(heading(visit)).to_have_text("Head 4.7")
     expect(visit.head(2, 3)).to_have_attribute("aria-selected", "false")
+
+
+def test_sentences_are_done(visit: Visit) -> None:
+    """One visit: what is asked by meaning, counted, opened, compared, pinned, drawn, explained, hidden and reset."""
+    visit.open(address(text=TEXT))
+    # The menu of sentences, by keyboard.
+    visit.page.keyboard.press("f")
+    visit.page.keyboard.press("Tab")
+    visit.page.keyboard.press("Enter")
+    menu = visit.page.get_by_role("list", name="Sentences to try")
+    expect(menu.get_by_role("button")).to_have_count(12)
+    visit.page.keyboard.press("ArrowDown")
+    expect(menu.get_by_role("button", name="heads that ignore [SEP]")).to_be_focused()
+    visit.page.keyboard.press("Enter")
+    expect(menu).to_be_hidden()
+    expect(parts(visit)).to_have_text(["by special_tokens.separator, smallest first", "5"])
+    expect(found(visit)).to_have_count(5)
+    lowest = served(visit, "order by special_tokens.separator asc limit 5")
+    comes_to(lambda: names(visit), [f"{head['layer']}.{head['head']}" for head in lowest])
+
+    find(visit, "attention to punctuation over 30 %")
+    expect(parts(visit)).to_have_text(["token_norms.attention_punct > 30%"])
+    find(visit, "how many heads are vertical?")
+    expect(visit.page.get_by_text(re.compile(r"^\d+ of 72 heads are vertical:"))).to_be_visible()
+    count = len(served(visit, "vertical"))
+    expect(visit.page.get_by_text(f"{count} of 72 heads are vertical:")).to_be_visible()
+    find(visit, "sink heads")
+    expect(visit.page.get_by_text(re.compile(r"^\d+ of 72 heads are sinks:"))).to_be_visible()
+    count = len(served(visit, "sink.is_sink = 1"))
+    expect(visit.page.get_by_text(f"{count} of 72 heads are sinks:")).to_be_visible()
+    find(visit, "induction heads")
+    expect(visit.page.get_by_text("No head has a reading of head roles.induction here.")).to_be_visible()
+
+    find(visit, "open the sharpest head")
+    expect(found(visit)).to_have_count(1)
+    (best,) = served(visit, "order by entropy asc limit 1")
+    expect(heading(visit)).to_have_text(f"Head {best['layer']}.{best['head']}")
+    find(visit, "go to L4H5")
+    expect(heading(visit)).to_have_text("Head 4.5")
+    find(visit, "strongest edge in head 4.5")
+    expect(visit.page).to_have_url(re.compile("pins="))
+    recent = visit.page.request.get(f"{visit.root}/api/v1/analyses").json()["items"][0]["id"]
+    query = {"layer": 4, "head": 5, "rule": "top-k", "k": 1}
+    answer = visit.page.request.get(f"{visit.root}/api/v1/analyses/{recent}/edges/weights", params=query)
+    strongest = max(answer.json()["edges"], key=lambda edge: edge["weight"])
+    expect(visit.page).to_have_url(re.compile(f"pins=q{strongest['query']}[+]k{strongest['key']}"))
+
+    find(visit, "compare head 3.1 and 4.5")
+    expect(visit.page).to_have_url(re.compile("than=4.5"))
+    find(visit, "show the difference between weights and effective attention")
+    compare = visit.page.get_by_role("group", name="Compare")
+    expect(compare.get_by_role("radio", name="difference", exact=True)).to_be_checked()
+    find(visit, "hide special tokens")
+    expect(visit.page).to_have_url(re.compile("special=hide"))
+    find(visit, "what does entropy mean?")
+    expect(visit.page.locator("#find-answer")).to_contain_text("Entropy: How widely a query spreads its attention")
+    find(visit, "what does it look at")
+    expect(parts(visit)).to_have_text([f"kept ({strongest['query']})"])
+    find(visit, "switch to dark mode")
+    expect(visit.page.locator("html")).to_have_attribute("data-theme", "dark")
+    find(visit, "start over")
+    expect(visit.page).not_to_have_url(re.compile("special=|compare=|find="))
+    find(visit, "help")
+    expect(visit.page.get_by_role("dialog")).to_be_visible()
+
+
+def test_the_previous_answer_is_never_under_a_new_question(visit: Visit) -> None:
+    visit.open(address(text=TEXT))
+    find(visit, "heads 3.1 and 4.5")
+    expect(found(visit)).to_have_count(2)
+    held = list[Route]()
+    visit.page.route("**/ask*", lambda route: held.append(route))
+    find(visit, "compare")
+    answer = visit.page.locator("#find-answer")
+    expect(answer).to_have_text("Searching …")
+    expect(answer).to_have_attribute("aria-busy", "true")
+    expect(found(visit)).to_have_count(0)
+    visit.page.unroute("**/ask*")
+    expect(answer).to_contain_text("Compare what?")

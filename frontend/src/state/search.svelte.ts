@@ -32,6 +32,13 @@ export class HeadSearch {
   /** Measures that the analysis must have for the search. */
   needs = $state.raw<readonly string[]>([])
 
+  /** What the answer on screen is to. */
+  #text = ''
+  #expected: SearchView | undefined
+  /** The pinned queries when the sentence was typed, which "it" means. */
+  #pinned = ''
+  #prepared = false
+  #analysis: Analysis | undefined
   #asked = new Cache<SearchAnswer>(32)
   #found = new Cache<FoundHeads>(32)
   #task = latest((signal, analysis: Analysis, search: SearchInput) => this.#find(signal, analysis, search))
@@ -50,7 +57,8 @@ export class HeadSearch {
   )
 
   /** The view that a sentence asks for; undefined if it is ambiguous or cannot be understood. */
-  async understand(analysis: Analysis, text: string): Promise<SearchView | undefined> {
+  async understand(analysis: Analysis, text: string, pinned: readonly number[] = []): Promise<SearchView | undefined> {
+    this.#pinned = pinned.join(' ')
     try {
       return (await this.#ask(analysis.id, text)).view ?? undefined
     } catch {
@@ -60,6 +68,11 @@ export class HeadSearch {
 
   /** Returns whether measures have to be computed first, which `needs` then lists. */
   async follow(analysis: Analysis, search: SearchInput): Promise<boolean> {
+    this.#analysis = analysis
+    // An answer never stands under another question.
+    if (search.text !== this.#text) this.#show({ view: this.#expected })
+    this.#text = search.text
+    this.#expected = undefined
     if (!this.queries || (search.text === '' && readSort(search.sort).by !== 'measure')) {
       this.#task.stop()
       this.#show({})
@@ -77,7 +90,14 @@ export class HeadSearch {
 
   /** Show a changed query before its answer arrives. */
   expect(parts: SearchPart[]): void {
-    if (this.view) this.view = { ...this.view, parts }
+    if (this.view) this.view = this.#expected = { ...this.view, parts }
+  }
+
+  /** Load what sentences need to be understood, as one will probably be typed. */
+  prepare(): void {
+    if (this.#prepared || !this.#analysis) return
+    this.#prepared = true
+    void this.#ask(this.#analysis.id, '').catch(() => undefined)
   }
 
   /** What the search needs is not available. */
@@ -110,7 +130,8 @@ export class HeadSearch {
   }
 
   #ask(id: string, text: string): Promise<SearchAnswer> {
-    return this.#asked.get(`${id} ${text}`, () => this.queries!.ask(id, text))
+    const pinned = /\b(it|this|that)\b/i.test(text) ? this.#pinned : ''
+    return this.#asked.get(`${id} ${pinned}, ${text}`, () => this.queries!.ask(id, text, pinned))
   }
 
   #show({

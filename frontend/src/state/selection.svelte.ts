@@ -261,6 +261,13 @@ export class Selection extends addressFields(FIELDS) {
     return view.length <= LONGEST_VIEW ? view : this.encode({ ...alone, pins: '', find: '' })
   }
 
+  /** Look at the same analysis and head as at first. */
+  reset(): void {
+    const kept = new Set([...Object.keys(DETERMINED), ...Object.keys(NOT_SHARED), 'head'])
+    const initial = Object.entries(FIELDS).flatMap(([name, { initial }]) => (kept.has(name) ? [] : [[name, initial]]))
+    this.set(Object.fromEntries(initial), 'replace')
+  }
+
   openHead(head: Head, history: History = 'step'): void {
     const name = headName(head)
     // Opening the head of the comparison swaps the two.

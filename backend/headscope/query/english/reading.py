@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ...errors import ModelUnavailable
+from ...lenses import LENSES
 from ...measures import MEASURES
-from ..terms import columns_of, kinds
+from ..terms import CLASSES, columns_of, is_per_head, kinds
 from . import slots
 from .sentence import Alternative, AmbiguousSentence, RequestedView, Sentence, Slot, ViewPart
 from .topics import NEGATION, Topic, TopicReader, clause_of
@@ -36,7 +37,9 @@ class _Reading:
     def view(self) -> RequestedView:
         s = self.s
         if command := self._command():
-            return RequestedView("", [], [ViewPart(command.slot, command.value, s.said)], [])
+            titles = "; ".join(measure.title for measure in MEASURES.values() if is_per_head(measure))
+            notes = [f"Measures of heads: {titles}."] if command.value == "measures" else []
+            return RequestedView("", [], [ViewPart(command.slot, command.value, s.said)], notes)
         slots.read_words(s)
         self._read_role()
         slots.read_bounds(s)
@@ -96,7 +99,7 @@ class _Reading:
             self._attach(found, pattern, topics)
         if self.role == "explain":
             for topic in topics:
-                self._part("explain", topic.meaning.value.split(" ")[0], topic)
+                self._explain(topic)
             return
         for topic in topics:
             if topic.meaning.kind == "several":
@@ -112,6 +115,21 @@ class _Reading:
             self._count(numbers)
         else:
             self._rank(numbers)
+
+    def _explain(self, topic: Topic) -> None:
+        """Answer with the declaration of a measure, a class or a lens."""
+        name = topic.meaning.value.split(" ")[0]
+        self._part("explain", name, topic)
+        measure = CLASSES if name in kinds() else re.split(r"[.@]", name)[0]
+        if topic.meaning.kind != "lens" and measure not in MEASURES:
+            raise AmbiguousSentence(
+                "Explain what? Name a measure, a class of heads or a lens.",
+                ["what does entropy mean?", "what is a vertical head?"],
+            )
+        folder, declared = ("lenses", LENSES[name]) if topic.meaning.kind == "lens" else ("measures", MEASURES[measure])
+        self.s.note(f"{declared.title}: {declared.doc}")
+        self.s.note(declared.not_)
+        self.s.note(f"Source: {declared.citation}. More in docs/explanation/{folder}/{declared.name}.md.")
 
     def _attach(self, found: re.Match[str], pattern: str, topics: list[Topic]) -> None:
         """Give a threshold to the measure of its clause, the nearest before it, else after it."""

@@ -20,7 +20,24 @@ export interface FoundHeads {
   heads: FoundHead[]
 }
 
-export type Slot = 'where' | 'order' | 'limit' | 'lens' | 'compare' | 'measure' | 'head' | 'query' | 'key' | 'chart'
+export type Slot =
+  | 'where'
+  | 'order'
+  | 'limit'
+  | 'lens'
+  | 'compare'
+  | 'difference'
+  | 'measure'
+  | 'head'
+  | 'pair'
+  | 'edge'
+  | 'query'
+  | 'key'
+  | 'chart'
+  | 'special'
+  | 'explain'
+  | 'count'
+  | 'page'
 
 /** A part of a query, and the words of the sentence that it comes from. */
 export interface SearchPart {
@@ -51,6 +68,12 @@ export interface SearchAnswer {
 
 const QUERY: readonly Slot[] = ['where', 'order', 'limit']
 export const isQuery = ({ slot }: SearchPart) => QUERY.includes(slot)
+
+/** Done once, or answered in words: not a part that can be changed. */
+const DONE: readonly Slot[] = ['edge', 'explain', 'count', 'page']
+export const isChip = ({ slot, value }: SearchPart) => !DONE.includes(slot) && value !== BEST
+/** Instead of a head: the first that is found. */
+export const BEST = 'best'
 
 /** The order of heads: by layer, by rank in the query, or by a measure. */
 interface Sort {
@@ -87,8 +110,22 @@ export function valueText(name: string, value: number | string | null, measures:
   return declared ? formatAmount(declared, value) : short(value)
 }
 
-/** `5 of 72 heads, the largest null share first`. */
-export function countSentence({ heads, of, rankedBy, direction }: FoundHeads): string {
+/** What heads are that satisfy one condition, such as `sinks`. */
+function kindOf(parts: readonly SearchPart[]): string {
+  const [condition, ...more] = parts.filter(({ slot }) => slot === 'where').map(({ value }) => value)
+  if (more.length > 0 || condition === undefined) return ''
+  if (condition === 'sink.is_sink = 1') return 'sinks'
+  return /^[a-z+]+$/.test(condition) ? condition : ''
+}
+
+/** `5 of 72 heads, largest null share first`; `45 of 72 heads are sinks`. */
+export function countSentence(
+  { heads, of, rankedBy, direction }: FoundHeads,
+  parts: readonly SearchPart[] = [],
+): string {
+  const kind = kindOf(parts)
+  if (kind)
+    return `${heads.length} of ${plural(of, 'head')} ${heads.length === 1 ? `is ${kind.replace(/^sinks$/, 'a sink')}` : `are ${kind}`}`
   const count = heads.length === of ? `all ${plural(of, 'head')}` : `${heads.length} of ${plural(of, 'head')}`
   if (rankedBy === null || heads.length < 2) return count
   const name = rankedBy.replaceAll('_', ' ')
@@ -117,11 +154,14 @@ export function choicesOf(parts: readonly SearchPart[]): Record<string, string> 
 function choiceOf({ slot, value }: SearchPart): Record<string, string> {
   if (slot === 'lens') return { lens: value }
   if (slot === 'compare') return { compare: 'side', with: 'lens', other: value }
+  if (slot === 'difference') return { compare: 'difference', with: 'lens', other: value }
+  if (slot === 'pair') return { compare: 'side', with: 'head', than: value }
+  if (slot === 'special') return { special: value === 'hide' || value === 'mark' ? value : 'show' }
   const [measure, by] = value.split(' ')
   if (slot === 'measure') return { colour: measure }
   // Also opens a figure of the measure, if there is one.
   if (slot === 'chart') return { colour: measure, figures: measureOf(measure), spread: by }
-  return slot === 'head' ? { head: value, heads: '' } : {}
+  return slot === 'head' && value !== BEST ? { head: value, heads: '' } : {}
 }
 
 /** Whether the fields that a part has set still have its values; fields missing in `now` count as unchanged. */
@@ -131,7 +171,8 @@ export const isStillChosen = (part: SearchPart, now: Readonly<Record<string, str
 /** The fields that a part has set, reset. */
 export function withoutChoice({ slot }: SearchPart): Record<string, string> {
   if (slot === 'lens') return { lens: 'weights' }
-  if (slot === 'compare') return { compare: 'off' }
+  if (slot === 'compare' || slot === 'difference' || slot === 'pair') return { compare: 'off' }
+  if (slot === 'special') return { special: 'show' }
   if (slot === 'chart') return { colour: 'map', figures: '', spread: 'layer' }
   return slot === 'measure' ? { colour: 'map' } : {}
 }

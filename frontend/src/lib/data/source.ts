@@ -53,7 +53,8 @@ export interface Comparisons {
 
 /** Searches for heads by a query or a sentence, if the source supports them. */
 export interface HeadQueries {
-  ask(id: string, text: string): Promise<SearchAnswer>
+  /** `pinned`: the indices of the pinned queries, which "it" means. */
+  ask(id: string, text: string, pinned?: string): Promise<SearchAnswer>
   heads(id: string, query: string, lens: string): Promise<FoundHeads>
 }
 

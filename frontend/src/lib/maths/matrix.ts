@@ -149,3 +149,13 @@ export function topIndices(values: Float32Array, count: number): number[] {
   }
   return top
 }
+
+/** The largest entry by magnitude, in these rows or in all; undefined without a reading. */
+export function strongest(map: Matrix, rows: readonly number[] = []): { query: number; key: number } | undefined {
+  let best = -1
+  for (let at = 0; at < map.data.length; at++) {
+    if (rows.length > 0 && !rows.includes(Math.floor(at / map.cols))) continue
+    if (Math.abs(map.data[at]) > (best < 0 ? 0 : Math.abs(map.data[best]))) best = at
+  }
+  return best < 0 ? undefined : { query: Math.floor(best / map.cols), key: best % map.cols }
+}
