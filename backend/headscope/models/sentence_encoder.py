@@ -77,24 +77,22 @@ class SentenceEncoder:
     def _read_or_encode(self, texts: tuple[str, ...]) -> Floats:
         model = self._load()
         digest = hashlib.sha256(json.dumps([self._digest, *texts]).encode()).hexdigest()
-        path = self._settings.home / "phrases" / f"{digest[:32]}.npy"
-        try:
-            stored: Floats = np.load(path, allow_pickle=False)
-            if stored.shape == (len(texts), model.width):
-                return stored
-        except (OSError, ValueError):
-            pass
+        path = self._settings.home / "phrases" / f"{digest[:32]}.f32"
+        with suppress(OSError):
+            data = path.read_bytes()
+            if data[:32] == hashlib.sha256(data[32:]).digest():
+                return np.frombuffer(data, "<f4", offset=32).reshape(len(texts), model.width)
         found = model.encode(texts)
         _write(path, found)
         return found
 
 
 def _write(path: Path, array: Floats) -> None:
-    """Store an array, whole or not at all. A disk that is full or read-only costs only time."""
+    """Store an array behind its SHA-256, whole or not at all. A disk that is full or read-only costs only time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            np.save(file, array, allow_pickle=False)
+            file.write(hashlib.sha256(array.tobytes()).digest() + array.tobytes())
         Path(file.name).replace(path)
     except OSError:
         logger.warning("Embeddings of phrases could not be stored; the next start computes them again.")
