@@ -1,5 +1,6 @@
 /** Choices that live in the address, declared as a table of fields: their names, initial texts, types and parsers. */
 import { type Head, parseHead, parseHeads } from '../lib/data/analysis'
+import { type Notes, parseNotes } from '../lib/data/notes'
 import type { Highlight } from '../lib/maths/highlight'
 import type { Window } from '../lib/maths/raster'
 import { decodeFragment, encodeFragment } from '../lib/net/fragment'
@@ -52,6 +53,9 @@ export const headList = (most: number): Field<Head[]> => ({
     return heads.length > 1 ? heads : []
   },
 })
+
+/** Stars and notes on heads, as JSON. */
+export const notes = (): Field<Notes> => ({ initial: '', parse: parseNotes })
 
 type Table = Record<string, Field<unknown>>
 export type Texts<T extends Table> = Record<keyof T & string, string>

@@ -12,6 +12,7 @@ import {
   head,
   headList,
   integer,
+  notes,
   number,
   pinned,
   type Texts,
@@ -88,6 +89,8 @@ const FIELDS = {
   scatter: flag(),
   x: text('entropy'),
   y: text('null_share'),
+  /** Stars and notes on heads. */
+  notes: notes(),
   /** A shared analysis, and the key to it. */
   analysis: text(),
   share: text(),
@@ -205,6 +208,13 @@ export class Selection extends addressFields(FIELDS) {
     const same = what === this.#last.what && when - this.#last.when < ONE_STEP_MS
     this.#last = { what, when }
     return !same
+  }
+
+  /** Show what another address says, as a step. */
+  visit(fragment: string): void {
+    this.settle()
+    this.read(fragment)
+    this.#write('pushState')
   }
 
   /** Go back one step; at the beginning of the visit, stay. */

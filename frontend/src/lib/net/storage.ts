@@ -8,9 +8,15 @@ export function recall(key: string): string | null {
 }
 
 export function remember(key: string, value: string): void {
+  keep(key, value)
+}
+
+/** Store a value; false if there is no storage, as in private windows, or no room. */
+export function keep(key: string, value: string): boolean {
   try {
     localStorage.setItem(`headscope.${key}`, value)
+    return true
   } catch {
-    // Private windows have no storage.
+    return false
   }
 }

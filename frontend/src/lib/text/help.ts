@@ -29,6 +29,8 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
       ['l', 'list heads like the open one'],
       ['\u2190 \u2191 \u2192 \u2193', 'another head; with Shift, select several'],
       ['m', 'selected heads: one small map each, or merged'],
+      ['s  n', 'star the open head, write a note on it'],
+      ['o', 'sessions: save, open, export'],
       ['[  ]', 'previous lens, next lens'],
       ['c', 'compare: off, side by side, difference'],
       ['v', 'versus: compare with another head; Shift with a click or arrow chooses it'],
