@@ -306,6 +306,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     mechanism: request.mechanism.name,
     params: request.mechanism.params,
     kind: request.kind,
+    causal: false,
     lenses: request.lenses.map(({ name }) => name),
     measures: request.measures,
     layers: LAYERS,

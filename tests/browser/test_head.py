@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -183,6 +184,51 @@ def test_colours_span_what_is_chosen(visit: Visit, server: Server) -> None:
     every = load(server.get(f"/analyses/{id_}/maps/weights").content)["map"]
     largest = float(every.max())
     expect(span.locator("xpath=ancestor::figure")).to_contain_text(f"{float(f'{largest:.2g}'):g}")
+
+
+def test_special_tokens_and_sinks_are_out_of_the_way(visit: Visit, server: Server) -> None:
+    """Grey or left out, they count for no colour of map and grid; what is visible can have all colours; the readout counts their keys no more."""
+    id_ = server.analyse(model="minilm", text=SENTENCE)["id"]
+    whole = np.abs(load(server.get(f"/analyses/{id_}/maps/weights").content)["map"])
+    grid = load(server.get(f"/analyses/{id_}/grid/weights", params={"without": "both"}).content)
+    one, gone = whole[2, 9], grid["without"][2, 9].astype(bool)
+    n, kept = len(one), np.flatnonzero(~gone)
+    assert 2 <= gone.sum() <= 4
+    visit.open(address(text=SENTENCE, head="2.9")).painted("graph")
+    image, heads = visit.image("Heat map of head 2.9"), visit.page.get_by_role("grid", name="Heads").locator("xpath=..")
+    figure = visit.page.get_by_role("figure").filter(has=visit.page.get_by_label("Colour range"))
+
+    def reaches(largest: float) -> None:
+        expect(figure.locator(".ticks .last")).to_have_text(f"{float(f'{largest:.2g}'):g}")
+
+    reaches(one.max())
+    seen, seen_heads = [picture(image)], [picture(heads)]
+    choice = visit.page.get_by_label("Special tokens and sinks")
+    for special, largest in (("mark", one[:, kept].max()), ("hide", one[np.ix_(kept, kept)].max())):
+        choice.select_option(special)
+        reaches(largest)
+        seen.append(another_picture(image, *seen))
+        if special == "mark":
+            seen_heads.append(another_picture(heads, *seen_heads))
+    expect(image).to_have_accessible_description(re.compile(f"{len(kept)} tokens.*Without special tokens and sinks"))
+    figure.get_by_label("Colour range").select_option("all")
+    reaches(max(np.delete(whole[at], np.flatnonzero(grid["without"][at]), axis=1).max() for at in np.ndindex(6, 12)))
+    # A rectangle over everything: its sums are those of the tokens that are there.
+    cells = visit.page.get_by_role("application")
+    cells.focus()
+    cells.press("Home")
+    cells.press("Shift+End")
+    cells.blur()
+    value = one[kept[0], kept].sum()
+    expect(visit.page.locator(".readout")).to_contain_text(f"{value:.4f}")
+    cells.focus()
+    cells.press("+")
+    expect(visit.page).to_have_url(re.compile("zoom="))
+    figure.get_by_label("Colour range").select_option("visible")
+    left, top, size = (float(part) for part in re.findall(r"zoom=([^&]*)", visit.page.url)[0].split("+"))
+    rows, columns = (slice(floor(at * len(kept) + 1e-6), ceil((at + size) * len(kept) - 1e-6)) for at in (top, left))
+    reaches(one[np.ix_(kept, kept)][rows, columns].max())
+    assert n == len(kept) + gone.sum()
 
 
 def test_patches_over_their_image(visit: Visit, server: Server) -> None:

@@ -5,6 +5,7 @@ import type { Matrix, Tiles } from '../lib/maths/matrix'
 import { dequantise } from '../lib/maths/matrix'
 import { readSafetensors, type Tensor, tensor } from '../lib/net/safetensors'
 import { withOriginalIndices } from './original-indices'
+import { readTiles } from './tiles'
 import {
   readAnalysis,
   readDeclaration,
@@ -108,12 +109,8 @@ export function fileSource(answers: Responses): Source {
     recent: async () => [],
     analysis,
 
-    async grid(_id, lens): Promise<Tiles> {
-      const found = await tensors(`/grid/${lens}`)
-      const tiles = tensor(found, 'tiles')
-      const [layers, heads, rows, cols] = tiles.shape
-      const [scale, offset] = ['scale', 'offset'].map((name) => Float32Array.from(tensor(found, name).data))
-      return { bytes: Uint8Array.from(tiles.data), scale, offset, layers, heads, rows, cols }
+    async grid(_id, lens, without): Promise<Tiles> {
+      return readTiles(await tensors(`/grid/${lens}${without ? '/without' : ''}`))
     },
 
     async map(_id, lens, wanted) {

@@ -14,6 +14,7 @@ import { everyItem, type Page } from './pages'
 import { headQueries } from './search'
 import { shares } from './shares'
 import { studies } from './studies'
+import { readTiles } from './tiles'
 import {
   readAnalysis,
   readDeclaration,
@@ -104,12 +105,9 @@ export function server(key = ''): Source {
       return read(await getJson<WireAnalysis>(of(id), signal))
     },
 
-    async grid(id, lens, signal): Promise<Tiles> {
-      const tensors = readSafetensors(await getBytes(of(id, ['grid', lens], { tile: 32 }), signal))
-      const tiles = tensor(tensors, 'tiles')
-      const [layers, heads, rows, cols] = tiles.shape
-      const [scale, offset] = ['scale', 'offset'].map((name) => Float32Array.from(tensor(tensors, name).data))
-      return { bytes: Uint8Array.from(tiles.data), scale, offset, layers, heads, rows, cols }
+    async grid(id, lens, without, signal): Promise<Tiles> {
+      const query = without ? { tile: 32, without: 'both' } : { tile: 32 }
+      return readTiles(readSafetensors(await getBytes(of(id, ['grid', lens], query), signal)))
     },
 
     async map(id, lens, head, signal): Promise<Matrix> {

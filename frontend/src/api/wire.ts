@@ -116,6 +116,7 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     mechanism: name,
     params,
     kind: wire.kind,
+    causal: wire.causal,
     lenses: wire.lenses,
     measures: wire.measures,
     layers: extent(wire.layer_numbers),

@@ -26,6 +26,8 @@ export interface MapPicture {
   values: Matrix
   queries: readonly string[]
   keys: readonly string[]
+  /** Keys whose columns are grey, out of the scale. */
+  marked?: readonly boolean[]
   scale: Scale
   palette: Palette
   window: Window
@@ -71,11 +73,27 @@ export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture
   const pixels = new Uint32Array(image.data.buffer)
   rasterise(map, scale, tableFor(palette, scale.signed), pixels, [device, device], window, packHex(palette.muted))
   context.putImageData(image, Math.round(left * ratio), Math.round(top * ratio))
+  greyColumns(context, layout, picture)
   context.strokeStyle = palette.line
   context.lineWidth = 1
   context.strokeRect(left - 0.5, top - 0.5, side + 1, side + 1)
   if (side / Math.max(map.rows, map.cols) / window.size >= ROOM_FOR_VALUE && picture.values.exact)
     writeValues(context, layout, picture)
+}
+
+/** Thinner columns are left empty, as grey would hide their neighbours. */
+const LEAST_GREY = 1
+
+function greyColumns(context: DrawingContext, { left, top, side }: MapLayout, picture: MapPicture): void {
+  const { marked = [], map, window, palette } = picture
+  const pitch = side / map.cols / window.size
+  if (pitch < LEAST_GREY || marked.length !== map.cols) return
+  context.fillStyle = palette.line
+  for (const [k, is] of marked.entries()) {
+    const from = Math.max(0, (k / map.cols - window.left) * (side / window.size))
+    const to = Math.min(side, ((k + 1) / map.cols - window.left) * (side / window.size))
+    if (is && to > from) context.fillRect(left + from, top, to - from, side)
+  }
 }
 
 /** Pixels that a cell needs for a weight of four digits. */
@@ -96,7 +114,7 @@ function writeValues(context: DrawingContext, { left, top, side }: MapLayout, pi
       const x = along(k, map.cols, window.left, window, side)
       const at = q * map.cols + k
       if (x < -ROOM_FOR_VALUE || x > side + ROOM_FOR_VALUE || Number.isNaN(values.data[at])) continue
-      context.fillStyle = inkOn(table[colourIndex(map.data[at], scale)])
+      context.fillStyle = picture.marked?.[k] ? palette.muted : inkOn(table[colourIndex(map.data[at], scale)])
       context.fillText(weight(values.data[at]), left + x, top + y + 0.5)
     }
   }

@@ -14,7 +14,7 @@ const BYTES_KEPT = 64 * 2 ** 20
 export class Maps {
   /** Changes whenever a tensor arrives; reading through `#seen` subscribes a view to it. */
   #arrivals = $state(0)
-  #grids = new Cache<Tiles>(8)
+  #grids = new Cache<Tiles>(16)
   #maps = new Cache<Matrix>(MAPS_KEPT, BYTES_KEPT, ({ data }) => data.byteLength)
   /** The last map requested: numbers wait for it. */
   #latest: Promise<unknown> = Promise.resolve()
@@ -67,11 +67,22 @@ export class Maps {
 
   /** Throws, unlike the others, as the first paint depends on it. */
   firstGrid(lens: string): Promise<Tiles> {
-    return this.#grids.get(lens, () => this.source.grid(this.id, lens, this.signal))
+    return this.#grids.get(lens, () => this.source.grid(this.id, lens, false, this.signal))
   }
 
   grid(lens: string): Tiles | undefined {
     return this.#seen(this.#grids.peek(lens))
+  }
+
+  /** Thumbnails in which special tokens and sinks count as 0. */
+  gridWithout(lens: string): Tiles | undefined {
+    return this.#seen(this.#grids.peek(`${lens} without`))
+  }
+
+  wantGridWithout(lens: string): void {
+    const key = `${lens} without`
+    if (this.#grids.peek(key)) return
+    void this.#announce(this.#grids.get(key, () => this.source.grid(this.id, lens, true, this.signal)))
   }
 
   wantGrid(lens: string): void {

@@ -77,8 +77,8 @@ const FIELDS = {
   unit: choice('pieces', 'words'),
   /** The heads most similar to the open one are listed, by this number. */
   like: choice('', 'cosine', 'divergence'),
-  /** What the strongest colour of a map stands for: the largest value of its head, of each row, or of all heads. */
-  range: choice('head', 'row', 'all'),
+  /** What the strongest colour of a map stands for: the largest value of its head, of each row, of all heads, or of what is visible. */
+  range: choice('head', 'row', 'all', 'visible'),
   /** What is pinned, and the visible part of the map. */
   pins: pinned(),
   zoom: zoomed(),

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { random } from '../../gallery/maps'
-import { type Edges, findSinks, type Rule, selectEdges } from '../../src/lib/maths/edges'
+import { type Edges, type Rule, selectEdges } from '../../src/lib/maths/edges'
 import type { Matrix } from '../../src/lib/maths/matrix'
 
 const matrix = (rows: number[][]): Matrix => ({
@@ -89,11 +89,6 @@ describe('selectEdges', () => {
     const peaked = matrix(Array.from({ length: 40 }, () => Array.from({ length: 40 }, () => next() ** 30)))
     const ties = matrix(Array.from({ length: 40 }, () => Array.from({ length: 40 }, () => Math.round(4 * next()) / 4)))
     for (const map of [signed, peaked, ties]) expect(list(selectEdges(map, rule))).toEqual(slow(map, rule))
-  })
-
-  it('calls a key a sink when queries rest on it, whatever the size of the map', () => {
-    expect(findSinks(Float32Array.of(3, 1, 1, 1))).toEqual([true, false, false, false])
-    expect(findSinks(Float32Array.of(0, 0))).toEqual([false, false])
   })
 
   it('finds the same edges from either side', () => {

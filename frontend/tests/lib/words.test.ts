@@ -47,10 +47,10 @@ describe('sentences', () => {
     expect(nullShareSentence(0.612)).toBe('61\u00a0% of this map has no effect on the head\u2019s output.')
     expect(nullShareSentence(1e-9)).toBe('All of this map affects the output.')
     expect(entropySentence(Math.log(4), 12)).toBe('Entropy 1.4 nats: a query spreads over about 4 of 12 tokens.')
-    expect(leverageSentence([0.05, 0.5, 0.9, 0.4], tokens)).toBe(
+    expect(leverageSentence([0.05, 0.5, 0.9, 0.4], tokenAxis(tokens))).toBe(
       '90\u00a0% of the attention to \u201criver\u201d is effective, and 5.0\u00a0% of that to [CLS].',
     )
-    expect(leverageSentence([1, 1, 1, 1], tokens)).toBe('All attention to every token is effective.')
+    expect(leverageSentence([1, 1, 1, 1], tokenAxis(tokens))).toBe('All attention to every token is effective.')
   })
 
   it('names a habit only where it is one', () => {

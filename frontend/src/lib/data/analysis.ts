@@ -100,6 +100,8 @@ export interface Analysis extends Run {
   /** Parameters of the mechanism. */
   params: Record<string, unknown>
   kind: string
+  /** Whether queries see only themselves and earlier tokens. */
+  causal: boolean
   lenses: string[]
   measures: string[]
   /** Up to the last index that was analysed. */

@@ -79,7 +79,8 @@ export interface Source {
   /** The reader's history, latest first. */
   recent(): Promise<HistoryItem[]>
   analysis(id: string, signal: AbortSignal): Promise<Analysis>
-  grid(id: string, lens: string, signal: AbortSignal): Promise<Tiles>
+  /** `without`: special tokens and sinks count as 0. */
+  grid(id: string, lens: string, without: boolean, signal: AbortSignal): Promise<Tiles>
   map(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Matrix>
   /** One number per head, [L][H]; `measure.column` for a measure with several columns. */
   overview(id: string, measure: string, lens: string, signal: AbortSignal): Promise<(number | null)[][]>

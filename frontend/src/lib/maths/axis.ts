@@ -82,8 +82,12 @@ function regridded(map: Matrix, queries: Axis, keys: Axis): Matrix {
   return { data, rows, cols, exact: false }
 }
 
-const spanOn = (axis: Axis, span: Span | null): Span | null =>
-  span && [axis.of[span[0]], axis.of[Math.max(span[0], span[1] - 1)] + 1]
+/** The places of a span of tokens; an empty span if none of them has a place. */
+function spanOn(axis: Axis, span: Span | null): Span | null {
+  if (!span) return null
+  const found = Array.from(axis.of.subarray(...span)).filter((place) => place >= 0)
+  return found.length > 0 ? [Math.min(...found), Math.max(...found) + 1] : [0, 0]
+}
 const spanOff = (axis: Axis, span: Span | null): Span | null => span && [axis.start[span[0]], axis.start[span[1]]]
 
 /** Convert a highlight from tokens to places. */

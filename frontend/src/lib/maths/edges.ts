@@ -211,12 +211,3 @@ class Ranks {
 }
 
 const keyOf = (packed: number) => KEYS - 1 - (packed % KEYS)
-
-/** Keys that receive more than this share of weight on average are sinks (epsilon of the measure of that name). */
-const SINK = 0.3
-
-/** Keys that most queries attend to, by the mean magnitude they receive. */
-export const findSinks = (means: Float32Array): boolean[] => {
-  const total = means.reduce((sum, value) => sum + value, 0)
-  return Array.from(means, (value) => value > SINK * total)
-}

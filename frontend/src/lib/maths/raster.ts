@@ -35,6 +35,21 @@ export function moveWindow(window: Window, [x, y]: [number, number], cells: numb
   return windowAt(near(window.left, x), near(window.top, y), window.size, cells)
 }
 
+/** The first and the last (exclusive) of some cells that a window shows, from its start and size in fractions. */
+export const visibleCells = (cells: number, start: number, size: number): [number, number] => [
+  Math.max(0, Math.floor(start * cells + 1e-6)),
+  Math.min(cells, Math.ceil((start + size) * cells - 1e-6)),
+]
+
+/** The largest magnitude within a window. */
+export function visibleMax(map: Matrix, { top, left, size }: Window): number {
+  const [[q0, q1], [k0, k1]] = [visibleCells(map.rows, top, size), visibleCells(map.cols, left, size)]
+  let max = 0
+  for (let q = q0; q < q1; q++)
+    for (let at = q * map.cols + k0; at < q * map.cols + k1; at++) max = Math.max(max, Math.abs(map.data[at]) || 0)
+  return max
+}
+
 /** First and last (exclusive) cell under each pixel. All cells under a pixel are pooled. */
 export function cellSpans(cells: number, pixels: number, from: number, size: number): Int32Array {
   const bounds = new Int32Array(pixels * 2)

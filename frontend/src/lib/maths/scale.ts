@@ -1,7 +1,7 @@
 /** Map values to 256 colours. Unsigned maps use 0..255; signed maps are centred, 128 is exactly 0. */
 export type ScaleKind = 'linear' | 'sqrt' | 'log'
-/** What the last colour stands for: the largest magnitude of the head, of the row, or of all heads. */
-export type Range = 'head' | 'row' | 'all'
+/** What the last colour stands for: the largest magnitude of the head, of the row, of all heads, or of the visible part of the map. */
+export type Range = 'head' | 'row' | 'all' | 'visible'
 export interface Scale {
   kind: ScaleKind
   signed: boolean

@@ -2,6 +2,7 @@
 import type { Analysis, Token } from '../data/analysis'
 import type { Matrix } from '../maths/matrix'
 import { plural, short } from './format'
+import { isolate } from './names'
 
 const LONGEST_QUOTE = 160
 
@@ -68,7 +69,9 @@ const goesOn = (text: string, from: number) => /[\p{L}\p{N}]/u.test(Array.from(t
 
 function quoted(text: string): string {
   const letters = Array.from(text.replace(/\s+/g, ' ').trim())
-  return `\u201c${letters.length <= LONGEST_QUOTE ? letters.join('') : `${letters.slice(0, LONGEST_QUOTE).join('')}\u2026`}\u201d`
+  return isolate(
+    `\u201c${letters.length <= LONGEST_QUOTE ? letters.join('') : `${letters.slice(0, LONGEST_QUOTE).join('')}\u2026`}\u201d`,
+  )
 }
 
 const lensParams = ({ maps }: Analysis, lenses: CaptionContext['lenses']) =>

@@ -1,14 +1,12 @@
 /** Sentences about a head: every number in the right column. */
-import type { Analysis, Declaration, Run, Token } from '../data/analysis'
+import type { Analysis, Declaration, Run } from '../data/analysis'
 import type { Axis } from '../maths/axis'
 import { type Matrix, topIndices } from '../maths/matrix'
 import { duration, percent, plural, short } from './format'
-import { tokenLabel } from './labels'
-
-const quote = (token: Token | undefined) => named(tokenLabel(token), token?.kind === 'special')
+import { isolate, placeName } from './names'
 
 /** A label as it appears in a sentence. */
-const named = (label: string, special: boolean) => (special ? label : `\u201c${label}\u201d`)
+const named = (label: string, special: boolean) => isolate(special ? label : `\u201c${label}\u201d`)
 
 /** The mean weight on each key token, summed along an axis of tokens or words. Equal spellings are summed, as a repeated word is one thing attended to. */
 export function attentionSentence(means: Float32Array, { labels, special, of }: Axis): string {
@@ -68,12 +66,13 @@ export const entropySentence = (nats: number, tokens: number) =>
 
 const plurality = (count: number) => (count < 1.05 ? 'about 1' : `about ${short(count)}`)
 
-export function leverageSentence(leverage: readonly (number | null)[], tokens: readonly Token[]): string {
+export function leverageSentence(leverage: readonly (number | null)[], keys: Axis): string {
   const values = Float32Array.from(leverage, (value) => value ?? 0)
   const least = values.reduce((low, value, i) => (value < values[low] ? i : low), 0)
   const [most] = topIndices(values, 1)
   if (values[least] > 0.995) return 'All attention to every token is effective.'
-  return `${percent(values[most])} of the attention to ${quote(tokens[most])} is effective, and ${percent(values[least])} of that to ${quote(tokens[least])}.`
+  const quote = (key: number) => named(placeName(keys, keys.of[key]), keys.special[keys.of[key]])
+  return `${percent(values[most])} of the attention to ${quote(most)} is effective, and ${percent(values[least])} of that to ${quote(least)}.`
 }
 
 export function attemptsSentence(attempts: number): string {

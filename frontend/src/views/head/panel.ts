@@ -16,6 +16,8 @@ export interface Panel {
   /** The values that are coloured. */
   map: Matrix
   values: Matrix
+  /** Keys that are grey. */
+  marked: readonly boolean[]
   scale: Scale
   /** Largest magnitude of the values. */
   largest: number

@@ -1,0 +1,75 @@
+/** Which tokens are special or sinks, and how they are shown: as others, in grey, or not at all. */
+import type { Head } from '../lib/data/analysis'
+import type { Axis } from '../lib/maths/axis'
+import { groupMap } from '../lib/maths/axis'
+import type { Matrix } from '../lib/maths/matrix'
+import { areLeft, blankColumns, findSinks, keptPlaces, pickAxis, pickMap, placesOf } from '../lib/maths/sinks'
+import type { OpenAnalysis } from './session.svelte'
+
+type Axes = readonly [queries: Axis, keys: Axis]
+/** Which tokens, along queries and keys. */
+export interface SinkTokens {
+  queries: readonly boolean[]
+  keys: readonly boolean[]
+}
+
+const NONE: readonly boolean[] = []
+export const NO_SINKS: SinkTokens = { queries: NONE, keys: NONE }
+
+/** One side of a comparison. */
+interface Side {
+  shown: OpenAnalysis
+  lens: string
+  head: Head
+}
+
+/** The special tokens of sides with the same tokens, and the sinks of all of their maps. */
+export function sinkTokens(sides: readonly Side[]): SinkTokens {
+  const [{ analysis }] = sides.map(({ shown }) => shown)
+  const { tokens, keyTokens } = analysis
+  const found = sides.map((side) => sinksOf(side))
+  const keys = areLeft(
+    keyTokens,
+    keyTokens.map((_, k) => found.some((sinks) => sinks[k])),
+  )
+  return { queries: tokens === keyTokens ? keys : areLeft(tokens, NONE), keys }
+}
+
+/** Unknown until the map is there. */
+function sinksOf({ shown, lens, head }: Side): readonly boolean[] {
+  const map = shown.maps.map(lens, head)
+  return map?.exact ? findSinks(map, shown.analysis.causal) : NONE
+}
+
+export type Treatment = 'show' | 'mark' | 'hide'
+
+/** What is drawn along two axes. */
+export interface DrawnAxes {
+  axes: Axes
+  /** Which keys are grey. */
+  marked: readonly boolean[]
+  /** The map along these axes; `full` is a map along the axes before. */
+  draw: (full: Matrix) => Matrix
+  /** The same with 0 where keys are grey, so that they count for no scale. */
+  count: (drawn: Matrix) => Matrix
+}
+
+/** The axes with special tokens and sinks in grey, or without them. */
+export function drawnAxes(full: Axes, { queries, keys }: SinkTokens, how: Treatment): DrawnAxes {
+  const columns = how === 'show' ? NONE : placesOf(full[1], keys)
+  const same = full[0] === full[1]
+  const right = how === 'hide' ? keptPlaces(columns) : null
+  const left = how !== 'hide' ? null : same ? right : keptPlaces(placesOf(full[0], queries))
+  const across = pickAxis(full[1], right)
+  const marked = how === 'mark' ? columns : NONE
+  return {
+    axes: [same ? across : pickAxis(full[0], left), across],
+    marked,
+    draw: (map) => pickMap(how !== 'show' && !map.exact ? onPlaces(map, full) : map, left, right),
+    count: (map) => blankColumns(map, marked),
+  }
+}
+
+/** A thumbnail resampled to the places of the axes. */
+const onPlaces = (map: Matrix, full: Axes) =>
+  map.rows === full[0].labels.length && map.cols === full[1].labels.length ? map : groupMap(map, ...full)
