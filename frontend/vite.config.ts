@@ -1,5 +1,6 @@
 import { svelte } from '@sveltejs/vite-plugin-svelte'
 import { defineConfig } from 'vitest/config'
+import { version } from './package.json' with { type: 'json' }
 
 // HEADSCOPE_API names a running server for `vite dev`; otherwise the server itself serves the built page.
 const server = process.env.HEADSCOPE_API ?? 'http://127.0.0.1:8000'
@@ -16,6 +17,7 @@ const VIEWER = {
 
 export default defineConfig(({ mode }) => ({
   plugins: [svelte()],
+  define: { __VERSION__: JSON.stringify(version) },
   build: {
     target: 'es2022',
     // The Content-Security-Policy forbids inline scripts, and the page is one chunk: no preloading, no inlining.

@@ -1,0 +1,119 @@
+/** What is on screen as code: a Python script and a shell command that give the same maps. */
+import { type Analysis, type Head, headName } from '../data/analysis'
+
+/** One side of what is on screen: the map of a head, or of several, of an analysis through a lens. */
+export interface SnippetSide {
+  analysis: Analysis
+  lens: string
+  head: Head
+}
+
+type Json = string | number | boolean | null | readonly Json[] | { readonly [name: string]: Json }
+
+/** The request of an analysis through these lenses, as the interface takes it. */
+export function requestOf(analysis: Analysis, lenses: readonly string[]): Record<string, Json> {
+  const { tokens, keyTokens, generated, subset, kind, model } = analysis
+  const method = (name: string, params: Record<string, unknown>) => ({ name, ...(params as Record<string, Json>) })
+  return {
+    model,
+    ...inputOf(analysis),
+    ...(analysis.generate ? { generate: analysis.generate as Record<string, Json> } : {}),
+    ...(analysis.maxTokens ? { max_tokens: analysis.maxTokens } : {}),
+    ...(kind === 'self' || kind === '' ? {} : { kind }),
+    mechanism: method(analysis.mechanism, analysis.params),
+    lenses: lenses.map((name) => method(name, analysis.maps[name]?.params ?? {})),
+    measures: [],
+    ...(subset ? { layers: subset.layers, heads: subset.heads } : {}),
+  }
+
+  function inputOf({ image, text, textPair }: Analysis): Record<string, Json> {
+    if (image) return { image }
+    if (text) return { text, ...(textPair ? { text_pair: textPair } : {}) }
+    const crossed = keyTokens !== tokens
+    const first = crossed ? keyTokens : tokens.slice(0, tokens.length - generated)
+    const ids = (of: Analysis['tokens']) => of.map(({ id }) => id)
+    return { token_ids: ids(first), ...(crossed && !analysis.generate ? { target_ids: ids(tokens) } : {}) }
+  }
+}
+
+/** JSON as a literal of Python. */
+export function pythonLiteral(value: Json): string {
+  if (value === null) return 'None'
+  if (typeof value === 'boolean') return value ? 'True' : 'False'
+  if (typeof value !== 'object') return JSON.stringify(value)
+  if (Array.isArray(value)) return `[${value.map(pythonLiteral).join(', ')}]`
+  return `{${Object.entries(value)
+    .map(([name, item]) => `${JSON.stringify(name)}: ${pythonLiteral(item)}`)
+    .join(', ')}}`
+}
+
+const isLayered = ({ analysis, lens }: SnippetSide) => analysis.maps[lens]?.by_layer ?? false
+
+/** The map [Q, K] of a side, of an analysis in a variable of this name. */
+function pythonMap(side: SnippetSide, of: string): { lines: string[]; map: string } {
+  const at = ({ layer, head }: Head) => {
+    const places = side.analysis.subset
+      ? `${of}.layers.index(${layer}), ${of}.heads.index(${head})`
+      : `${layer}, ${isLayered(side) ? 0 : head}`
+    return `${of}.maps["${side.lens}"][${places}]`
+  }
+  const { among } = side.head
+  if (!among) return { lines: [], map: at(side.head) }
+  const lines = [`maps = np.stack([${among.heads.map(at).join(', ')}])`]
+  const merged = among.how === 'mean' ? 'maps.mean(0)' : 'np.take_along_axis(maps, abs(maps).argmax(0)[None], 0)[0]'
+  return { lines, map: merged }
+}
+
+/** A script that computes the map on screen as `attention`, and if two are compared the other one as `other`. `differ`: also their difference. */
+export function pythonSnippet(first: SnippetSide, second: SnippetSide | undefined, differ: boolean): string {
+  const one = second === undefined || second.analysis.id === first.analysis.id
+  const lenses = (sides: readonly SnippetSide[]) => [...new Set(sides.map(({ lens }) => lens))]
+  const analyses = one
+    ? [{ name: 'analysis', of: first.analysis, lenses: lenses(second ? [first, second] : [first]) }]
+    : [
+        { name: 'analysis', of: first.analysis, lenses: [first.lens] },
+        { name: 'another', of: second.analysis, lenses: [second.lens] },
+      ]
+  const mine = pythonMap(first, 'analysis')
+  const theirs = second && pythonMap(second, one ? 'analysis' : 'another')
+  const numpy = [mine, theirs].some((side) => side && side.lines.length > 0)
+  return `${[
+    ...(numpy ? ['import numpy as np', ''] : []),
+    'import headscope',
+    '',
+    ...analyses.flatMap(({ name, of, lenses }) => analyze(name, requestOf(of, lenses))),
+    ...mine.lines,
+    `attention = ${mine.map}  # ${titleOf(first)}: [Q, K], queries in rows`,
+    ...(theirs ? [...theirs.lines, `other = ${theirs.map}  # ${titleOf(second!)}`] : []),
+    ...(theirs && differ ? ['difference = other - attention'] : []),
+    `print(${theirs && differ ? 'difference' : 'attention'}.round(4))`,
+  ].join('\n')}\n`
+}
+
+const titleOf = ({ head, lens }: SnippetSide) =>
+  `${head.among ? `${head.among.how} of ${head.among.heads.map(headName).join(', ')}` : headName(head)}, ${lens}`
+
+function analyze(name: string, { model, image, ...rest }: Record<string, Json>): string[] {
+  const picture = image === undefined ? [] : ['    image="image.png",  # the file of the image that was analysed']
+  return [
+    `${name} = headscope.analyze(`,
+    `    ${pythonLiteral(model)},`,
+    ...picture,
+    ...Object.entries(rest).map(([field, value]) => `    ${field}=${pythonLiteral(value)},`),
+    ')',
+  ]
+}
+
+const shellQuoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
+
+/** A command that asks the server at `root` for the analysis, and then for the map as JSON. */
+export function curlSnippet({ analysis, lens, head }: SnippetSide, root: string): string {
+  const body = shellQuoted(JSON.stringify(requestOf(analysis, [lens])))
+  const one = analysis.maps[lens]?.by_layer ? `layer=${head.layer}` : `layer=${head.layer}&head=${head.head}`
+  return [
+    `id=$(curl --silent --fail ${shellQuoted(`${root}analyses`)} --header 'Content-Type: application/json' --header 'Prefer: wait=30' \\`,
+    `  --data ${body} | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
+    `curl --silent --fail ${shellQuoted(root)}"analyses/$id/maps/${lens}?${one}&format=json"`,
+    '',
+  ].join('\n')
+}
