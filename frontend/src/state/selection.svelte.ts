@@ -88,7 +88,7 @@ const FIELDS = {
   /** The scatter of heads is open, with these two measures on its axes. */
   scatter: flag(),
   x: text('entropy'),
-  y: text('null_share'),
+  y: text('qk_distance.mean'),
   /** Stars and notes on heads. */
   notes: notes(),
   /** A shared analysis, and the key to it. */
