@@ -4,6 +4,7 @@ import { CLASS_MARKS, type ClassMark } from '../lib/drawing/classes'
 import { type DrawingContext, ratioOf, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
 import { MONO, type Palette, tableFor } from '../lib/drawing/palette'
+import type { Box } from '../lib/drawing/visible'
 import { css, inkOn } from '../lib/maths/colour'
 import { ownScale, type Tiles, tileMatrix } from '../lib/maths/matrix'
 import { rasterise } from '../lib/maths/raster'
@@ -19,6 +20,34 @@ export interface GridLayout {
   order?: readonly Head[]
   /** The indices of rows and columns of a partial analysis. */
   subset?: Subset
+  /** The rows and columns that are on screen; absent if all are drawn. */
+  part?: GridPart
+}
+
+/** Rows and columns, each from the first to after the last. */
+export interface GridPart {
+  rows: readonly [number, number]
+  columns: readonly [number, number]
+}
+
+/** The cells within a box in pixels. */
+export function partWithin({ layers, heads, cell, gap }: GridLayout, box: Box): GridPart {
+  const clamp = (place: number, count: number) => Math.min(count, Math.max(0, place))
+  const span = (from: number, to: number, count: number): [number, number] => [
+    clamp(Math.floor(from / (cell + gap)), count),
+    clamp(Math.ceil(to / (cell + gap)), count),
+  ]
+  return { rows: span(box.top, box.bottom, layers), columns: span(box.left, box.right, heads) }
+}
+
+const drawnPart = ({ layers, heads, part }: GridLayout): GridPart => part ?? { rows: [0, layers], columns: [0, heads] }
+
+/** Left, top, width and height of the drawn cells, in pixels. */
+export function drawnBox(layout: GridLayout): [left: number, top: number, width: number, height: number] {
+  const { rows, columns } = drawnPart(layout)
+  const step = layout.cell + layout.gap
+  const length = ([from, to]: readonly [number, number]) => Math.max(0, (to - from) * step - layout.gap)
+  return [columns[0] * step, rows[0] * step, length(columns), length(rows)]
 }
 
 /** Row and column headings; empty if heads are sorted. */
@@ -42,11 +71,12 @@ export function placeOf(
 }
 
 function eachCell(layout: GridLayout, paint: (head: Head, x: number, y: number) => void): void {
+  const { rows, columns } = drawnPart(layout)
   const step = layout.cell + layout.gap
-  for (let row = 0; row < layout.layers; row++) {
-    for (let column = 0; column < layout.heads; column++) {
+  for (let row = rows[0]; row < rows[1]; row++) {
+    for (let column = columns[0]; column < columns[1]; column++) {
       const head = headAt(layout, row, column)
-      if (head) paint(head, column * step, row * step)
+      if (head) paint(head, (column - columns[0]) * step, (row - rows[0]) * step)
     }
   }
 }
@@ -55,8 +85,9 @@ export const gridWidth = ({ heads, cell, gap }: GridLayout) => heads * (cell + g
 export const gridHeight = ({ layers, cell, gap }: GridLayout) => layers * (cell + gap) - gap
 
 function prepare(canvas: Surface, layout: GridLayout): DrawingContext {
-  const context = fitCanvas(canvas, gridWidth(layout), gridHeight(layout))
-  context.clearRect(0, 0, gridWidth(layout), gridHeight(layout))
+  const [, , width, height] = drawnBox(layout)
+  const context = fitCanvas(canvas, width, height)
+  context.clearRect(0, 0, width, height)
   return context
 }
 

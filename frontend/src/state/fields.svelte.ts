@@ -1,5 +1,6 @@
 /** Choices that live in the address, declared as a table of fields: their names, initial texts, types and parsers. */
 import { type Head, parseHead, parseHeads } from '../lib/data/analysis'
+import { type LayerRange, parseLayers } from '../lib/data/layer-range'
 import { type Notes, parseNotes } from '../lib/data/notes'
 import type { Highlight } from '../lib/maths/highlight'
 import type { Window } from '../lib/maths/raster'
@@ -44,6 +45,9 @@ export const pinned = (): Field<Highlight> => ({ initial: '', parse: parsePins }
 
 /** The visible part of a map. */
 export const zoomed = (): Field<Window> => ({ initial: '', parse: parseZoom })
+
+/** A range of layers; undefined for all. */
+export const layerRange = (): Field<LayerRange | undefined> => ({ initial: '', parse: parseLayers })
 
 /** Two heads or more, or none. */
 export const headList = (most: number): Field<Head[]> => ({

@@ -12,6 +12,7 @@ import {
   head,
   headList,
   integer,
+  layerRange,
   notes,
   number,
   pinned,
@@ -58,6 +59,8 @@ const FIELDS = {
   find: text(),
   /** How heads are sorted: by layer, by rank, or by a measure, followed by `asc` if ascending. */
   sort: text('layer'),
+  /** The layers that the grid shows, such as `8-15`. */
+  layers: layerRange(),
   /** Whether the patterns of heads are marked. */
   classes: flag(),
   /** Several heads, merged into one map or each in a small one. */

@@ -1,0 +1,50 @@
+/** Which part of a scrolled element is on screen. */
+
+/** Edges in pixels from an element's own corner. */
+export interface Box {
+  left: number
+  top: number
+  right: number
+  bottom: number
+}
+
+/** Boxes grow to multiples of this, so that a scroll by a few pixels changes nothing. */
+const STEP = 96
+/** What is about to scroll into view counts as visible. */
+const MARGIN = 24
+
+/** The visible part, with a margin; `clips` are the boxes that an element whose corner is at (`left`, `top`) is seen through. */
+export function visibleBox({ left, top }: Pick<Box, 'left' | 'top'>, clips: readonly Box[]): Box {
+  const first = (edge: 'left' | 'top', from: number) =>
+    Math.floor((Math.max(...clips.map((clip) => clip[edge])) - from - MARGIN) / STEP) * STEP
+  const last = (edge: 'right' | 'bottom', from: number) =>
+    Math.ceil((Math.min(...clips.map((clip) => clip[edge])) - from + MARGIN) / STEP) * STEP
+  return { left: first('left', left), top: first('top', top), right: last('right', left), bottom: last('bottom', top) }
+}
+
+/** Report the visible part of an element at once, and whenever it changes by scrolling or resizing. Returns a function that stops. */
+export function watchVisible(element: HTMLElement, report: (box: Box) => void): () => void {
+  const holders: HTMLElement[] = []
+  for (let at = element.parentElement; at; at = at.parentElement)
+    if (getComputedStyle(at).overflow !== 'visible') holders.push(at)
+  let last = ''
+  const look = () => {
+    const screen = { left: 0, top: 0, right: innerWidth, bottom: innerHeight }
+    const box = visibleBox(element.getBoundingClientRect(), [
+      screen,
+      ...holders.map((at) => at.getBoundingClientRect()),
+    ])
+    const now = Object.values(box).join()
+    if (now !== last) report(box)
+    last = now
+  }
+  look()
+  const sizes = new ResizeObserver(look)
+  for (const at of [document.documentElement, element, ...holders]) sizes.observe(at)
+  // Scrolling does not bubble.
+  addEventListener('scroll', look, { capture: true, passive: true })
+  return () => {
+    sizes.disconnect()
+    removeEventListener('scroll', look, { capture: true })
+  }
+}

@@ -1,0 +1,88 @@
+"""A model of 2,304 heads: only what is on screen is drawn, and everything else is reached by keyboard, scrolling and a range of layers."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.browser.visit import Visit, address, comes_to
+
+MOST_NODES = 3000
+# Colours of the canvas below an element; none if the canvas does not reach there.
+BELOW = """(cell) => {
+  const canvas = cell.closest('.body').querySelector('canvas')
+  const [at, from] = [cell.getBoundingClientRect(), canvas.getBoundingClientRect()]
+  const ratio = canvas.width / from.width
+  const [left, top, side] = [at.left - from.left, at.top - from.top, at.width].map((length) => Math.round(length * ratio))
+  const copy = new OffscreenCanvas(side, side).getContext('2d', { willReadFrequently: true })
+  copy.drawImage(canvas, left, top, side, side, 0, 0, side, side)
+  const pixels = new Uint32Array(copy.getImageData(0, 0, side, side).data.buffer)
+  return pixels.every((pixel) => pixel >>> 24 === 255) ? new Set(pixels).size : 0
+}"""
+# Whether nothing covers the middle of an element and no edge cuts it off.
+SEEN = """(cell) => {
+  const { left, top, width, height } = cell.getBoundingClientRect()
+  return [0.1, 0.5, 0.9].every((part) => document.elementFromPoint(left + part * width, top + part * height) === cell)
+}"""
+
+
+def test_a_grid_of_many_heads(visit: Visit) -> None:
+    visit.open(address(model="large", text="One two three.", head="2.9"))
+    grid = visit.page.get_by_role("grid", name="Heads")
+    expect(grid).to_have_attribute("aria-rowcount", "48")
+    expect(grid).to_have_attribute("aria-colcount", "48")
+    keyboard = visit.page.keyboard
+
+    def focused(layer: int, head: int) -> None:
+        cell = visit.head(layer, head)
+        expect(cell).to_be_focused()
+        expect(cell).to_have_attribute("aria-colindex", str(head + 1))
+        expect(cell.locator("..")).to_have_attribute("aria-rowindex", str(layer + 1))
+        comes_to(lambda: cell.evaluate(SEEN), True)
+        comes_to(lambda: cell.evaluate(BELOW) > 1, True)
+        assert visit.page.evaluate("document.querySelectorAll('*').length") < MOST_NODES
+
+    expect(visit.head(40, 40)).to_have_count(0)
+    visit.head(2, 9).focus()
+    for key, layer, head in [
+        ("ArrowRight", 2, 10),
+        ("End", 2, 47),
+        ("PageDown", 47, 47),
+        ("ArrowUp", 46, 47),
+        ("Home", 46, 0),
+    ]:
+        keyboard.press(key)
+        focused(layer, head)
+    expect(visit.image("Heat map of head 46.0")).to_be_visible()
+
+    # Scrolled away, the focus stays where it was.
+    grid.evaluate("(element) => { element.closest('.holder').scrollTop = 0 }")
+    expect(visit.head(0, 0)).to_be_visible()
+    keyboard.press("ArrowRight")
+    focused(46, 1)
+
+
+def test_a_range_of_layers(visit: Visit) -> None:
+    visit.open(address(model="large", text="One two three.", head="2.9", find="layer = 10 or layer = 20"))
+    grid = visit.page.get_by_role("grid", name="Heads")
+    layers = visit.page.get_by_role("group", name="Layers shown")
+    expect(layers.get_by_role("status")).to_have_text("")
+    layers.get_by_label("Last layer shown").select_option("15")
+    layers.get_by_label("First layer shown").select_option("8")
+    expect(grid).to_have_attribute("aria-rowcount", "8")
+    expect(visit.head(8, 0)).to_be_visible()
+    expect(visit.head(15, 0)).to_be_visible()
+    expect(visit.head(7, 0)).to_have_count(0)
+    expect(layers.get_by_role("status")).to_have_text("Not shown: 48 found heads, the open head 2.9.")
+    visit.head(8, 3).click()
+    expect(layers.get_by_role("status")).to_have_text("Not shown: 48 found heads.")
+    for key, layer, head in [("ArrowUp", 8, 3), ("ArrowDown", 9, 3), ("PageDown", 15, 3)]:
+        visit.page.keyboard.press(key)
+        expect(visit.head(layer, head)).to_be_focused()
+    comes_to(lambda: "layers=8-15" in visit.page.url, True)
+    visit.page.reload()
+    visit.painted("head")
+    expect(grid).to_have_attribute("aria-rowcount", "8")
+    layers.get_by_role("button", name="show all 48").click()
+    expect(grid).to_have_attribute("aria-rowcount", "48")
+    visit.page.keyboard.press("Control+z")
+    expect(grid).to_have_attribute("aria-rowcount", "8")
