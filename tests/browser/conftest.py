@@ -72,5 +72,5 @@ def visits(browser: Browser, server: Server) -> Iterator[Callable[..., Visit]]:
 
 @pytest.fixture
 def visit(visits: Callable[..., Visit]) -> Visit:
-    """One visit at 1440 by 900."""
+    """One visit at 1500 by 900, the smallest window in which map and graph are beside each other."""
     return visits()

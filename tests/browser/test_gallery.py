@@ -124,7 +124,7 @@ def visit(browser: Browser, gallery: str) -> Iterator[Visit]:
 def test_entry(visit: Visit, entry: str) -> None:
     """What a screen reader reads is what it was, and axe-core finds nothing: light, dark and, where that differs, narrow."""
     visit.page.emulate_media(color_scheme="light")
-    visit.page.set_viewport_size({"width": 1440, "height": 900})
+    visit.page.set_viewport_size({"width": 1500, "height": 900})
     visit.page.goto(f"{visit.root}/gallery/?entry={entry}")
     settled(visit, entry)
     images = visit.page.get_by_role("img", name=re.compile("^(Heat map|Connections)"))

@@ -117,6 +117,7 @@ def test_nothing_is_cut(visit: Visit) -> None:
 def test_token_ids(visit: Visit) -> None:
     """What is on screen, number by number, to be changed; the numbers stand in the address."""
     visit.open(address(text="The cat sat.", head="2.9"))
+    visit.text.focus()
     visit.page.get_by_role("button", name="as token ids").click()
     box = visit.page.get_by_role("textbox", name="Token ids", exact=True)
     expect(box).to_have_value(re.compile(r"^\d+( \d+){5}$"))

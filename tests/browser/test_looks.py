@@ -60,7 +60,7 @@ def test_theme_is_remembered(visit: Visit) -> None:
     expect(visit.page.get_by_role("button", name="Light theme")).to_be_visible()
 
 
-@pytest.mark.parametrize("choice", [{}, {"compare": "side"}, {"view": "graph"}])
+@pytest.mark.parametrize("choice", [{"view": "both"}, {"view": "both", "compare": "side"}, {"view": "graph"}])
 def test_no_sideways_scrolling(visit: Visit, choice: dict[str, str]) -> None:
     """At every size, also when a window is made smaller or larger."""
     visit.page.goto(f"{visit.root}/{address(text=TEXT, **choice)}")

@@ -165,10 +165,14 @@ def test_terms_are_explained(visit: Visit) -> None:
 
 def test_every_example_works(visit: Visit) -> None:
     visit.open()
+    menu = visit.page.get_by_role("button", name="Examples")
     examples = visit.page.get_by_role("navigation", name="Examples").get_by_role("button")
-    expect(examples.first).to_be_visible()
+    menu.click()
     for index in range(examples.count()):
         before = visit.now()
+        if index > 0:
+            menu.click()
         examples.nth(index).click()
+        expect(examples).to_have_count(0)
         visit.settled(before)
     expect(visit.alert).to_have_count(0)

@@ -85,7 +85,7 @@ class Visit:
 
     def __init__(self, browser: Browser, root: str, **context: Any) -> None:
         self.root = root
-        self.context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **context})
+        self.context = browser.new_context(**{"viewport": {"width": 1500, "height": 900}, **context})
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(PATIENCE)
         self.problems: list[str] = []

@@ -52,7 +52,10 @@ const FIELDS = {
   thanparams: text(),
   /** The head of the other model; empty for the same one. */
   twin: head(),
-  view: choice('both', 'map', 'graph'),
+  /** Empty for what suits the window. */
+  view: choice('', 'both', 'map', 'graph'),
+  /** Only the open head is on screen. */
+  focus: flag(),
   head: head(),
   colour: text('map'),
   /** Which heads: a query, or a sentence. */
@@ -333,6 +336,6 @@ export class Selection extends addressFields(FIELDS) {
   }
 }
 
-export type View = Selection['view']
+export type View = Exclude<Selection['view'], ''>
 export type Layout = Exclude<Selection['graph'], ''>
 export type Compare = Selection['compare']

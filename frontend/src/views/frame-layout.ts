@@ -5,10 +5,12 @@ interface FrameRoom {
   height: number
   layers: number
   heads: number
+  /** Width of the left column, if the reader has chosen one. */
+  wanted?: number
 }
 
 interface FrameLayout {
-  /** Numbers are below the grid if few layers leave space; otherwise in a column of their own. */
+  /** Numbers are below the grid; otherwise, in one column, below the open head. */
   beneath: boolean
   /** Side of a head in the grid. */
   cell: number
@@ -24,29 +26,33 @@ const ASIDE = 28 + 4 + 38
 /** Title, search box, head numbers and legend of the grid. */
 const AROUND = 124
 const TOKENS = 140
-const WORDS = 210
+const WORDS = 150
 const LEAST_CELL = 16
 const LARGEST_CELL = 44
 const LEAST_LEFT = 320
 /** From this width on everything fits on one screen; below, the page scrolls. */
 export const WIDE = 1100
 const NARROW = 640
+/** Of the width, so that two maps have room beside each other. */
+const SHARE = 0.34
 
-/** Depends on window and model only, so that another text moves nothing. */
+/** Depends on window, model and the reader's choice only, so that another text moves nothing. */
 export function frameLayout(room: FrameRoom): FrameLayout {
-  if (room.width < NARROW) return placed(room, false, cellFor(room.width - ASIDE, room.heads, 24))
-  if (room.width < WIDE) return placed(room, true, cellFor(room.width * 0.42 - ASIDE, room.heads, LEAST_CELL))
-  const generous = Math.max(LEAST_CELL, cellFor(room.width * 0.365 - ASIDE, room.heads, LEAST_CELL))
-  if (gridHeight(room, generous) + TOKENS + WORDS <= room.height) return placed(room, true, generous)
-  const across = cellFor(room.width * 0.32 - ASIDE, room.heads, LEAST_CELL)
-  const down = Math.floor((room.height - AROUND - TOKENS) / room.layers) - CELL_GAP
-  return placed(room, false, Math.max(LEAST_CELL, Math.min(across, down)))
+  const { width, height, layers, heads } = room
+  if (width < NARROW) return placed(room, false, cellFor(width - ASIDE, heads, 24))
+  const [low, high] = leftRange(width)
+  const wanted = room.wanted && Math.min(high, Math.max(low, room.wanted))
+  const across = cellFor((wanted ?? width * (width < WIDE ? 0.42 : SHARE)) - ASIDE, heads, LEAST_CELL)
+  const down = Math.floor((height - AROUND - TOKENS - WORDS) / layers) - CELL_GAP
+  const layout = placed(room, true, Math.max(LEAST_CELL, Math.min(across, down)))
+  return wanted ? { ...layout, left: wanted } : layout
 }
+
+/** How narrow and how wide the left column can be made. */
+export const leftRange = (width: number): [low: number, high: number] => [240, Math.floor(width * 0.6)]
 
 const cellFor = (width: number, count: number, least: number) =>
   Math.max(least, Math.min(LARGEST_CELL, Math.floor((width + CELL_GAP) / count) - CELL_GAP))
-
-const gridHeight = ({ layers }: FrameRoom, cell: number) => layers * (cell + CELL_GAP) + AROUND
 
 /** The open head has more than half of the window. */
 const MOST_LEFT = 0.45
@@ -58,6 +64,6 @@ function placed({ width, height, heads }: FrameRoom, beneath: boolean, cell: num
   const wanted = heads * (cell + CELL_GAP) - CELL_GAP + ASIDE
   const left = Math.max(LEAST_LEFT, width < NARROW ? wanted : Math.min(wanted, Math.floor(width * MOST_LEFT)))
   // Whole rows only, so that no head is cut.
-  const rows = Math.floor(Math.max(LEAST_GRID, height - AROUND - TOKENS) / (cell + CELL_GAP))
+  const rows = Math.floor(Math.max(LEAST_GRID, height - AROUND - TOKENS - WORDS) / (cell + CELL_GAP))
   return { beneath, cell, left, grid: NUMBERS + rows * (cell + CELL_GAP) }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { CELL_GAP, frameLayout } from '../../src/views/frame-layout'
+import { CELL_GAP, frameLayout, leftRange } from '../../src/views/frame-layout'
 
 const room = { width: 1440, height: 750, layers: 6, heads: 12 }
 
@@ -7,19 +7,29 @@ describe('frameLayout', () => {
   it('draws six layers large and puts the words below them', () => {
     const { beneath, cell, left } = frameLayout(room)
     expect(beneath).toBe(true)
-    expect(cell).toBeGreaterThanOrEqual(36)
-    expect(left).toBeLessThan(1440 * 0.37)
+    expect(cell).toBeGreaterThanOrEqual(32)
+    expect(left).toBeLessThan(1440 * 0.35)
   })
 
   it.each([
+    [6, 12],
     [12, 12],
     [30, 9],
     [24, 16],
-  ])('fits %i layers of %i heads and gives the words their own column', (layers, heads) => {
-    const { beneath, cell, left } = frameLayout({ ...room, layers, heads })
-    expect(beneath).toBe(false)
-    expect(layers * (cell + CELL_GAP)).toBeLessThanOrEqual(750)
+  ])('fits %i layers of %i heads, with the words below them in the same column', (layers, heads) => {
+    const { beneath, cell, left, grid } = frameLayout({ ...room, layers, heads })
+    expect(beneath).toBe(true)
+    expect(grid).toBeLessThanOrEqual(750 - 140 - 150)
     expect(heads * (cell + CELL_GAP)).toBeLessThanOrEqual(left)
+  })
+
+  it('follows the width that the reader wants for the left column, within bounds', () => {
+    expect(frameLayout({ ...room, wanted: 400 }).left).toBe(400)
+    expect(frameLayout({ ...room, wanted: 300 }).cell).toBeLessThan(frameLayout({ ...room, wanted: 480 }).cell)
+    const [low, high] = leftRange(1440)
+    expect(frameLayout({ ...room, wanted: 10 }).left).toBe(low)
+    expect(frameLayout({ ...room, wanted: 5000 }).left).toBe(high)
+    expect(frameLayout({ ...room, width: 390, wanted: 300 }).left).toBe(frameLayout({ ...room, width: 390 }).left)
   })
 
   it.each([1366, 1440, 1920])('leaves the open head most of a window %i wide', (width) => {

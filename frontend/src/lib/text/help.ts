@@ -34,6 +34,7 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
       ['[  ]', 'previous lens, next lens'],
       ['c', 'compare: off, side by side, difference'],
       ['v', 'versus: compare with another head; Shift with a click or arrow chooses it'],
+      ['.', 'show only the open head; Escape shows the rest again'],
       ['h', 'history of analyses'],
       ['e', 'tour of the lenses'],
       ['Ctrl+Z', 'undo; Ctrl+Shift+Z redo'],

@@ -40,8 +40,8 @@ interface HeadLayout {
 
 const CHARACTERS = 9
 const GAP = 28
-/** Title above a map and legend below it. */
-const AROUND = 76
+/** Title and legend above a map, and its edge. */
+const AROUND = 30
 const WARNING = 44
 const GRAPH_WIDTH = 228
 /** The smallest map that is shown beside the graph. */
@@ -54,11 +54,16 @@ const PITCH = 18
 /** With two maps side by side, the height of the graphs below them. */
 const STRIP = 220
 /** The controls above a graph. */
-const CONTROLS = 26
+const CONTROLS = 28
 /** The line that says which part of a graph is visible. */
 const PART = 20
 /** In narrower columns several maps are stacked. */
 const NARROW = 560
+/** In narrower columns the readout has two lines. */
+const ONE_LINE = 1100
+
+/** Height of the readout below a map, with its margin. */
+export const readoutHeight = (width: number): number => (width < ONE_LINE ? 44 : 28)
 
 export function headLayout(labels: readonly string[], room: Room): HeadLayout {
   // As wide as the longest label may be, so that the corner of the map never moves.
@@ -79,7 +84,7 @@ function mapSide(
   { width, height, maps, view, warned, along, pictured }: Room,
   beside: boolean,
 ): number {
-  const graph = beside ? Math.max(GRAPH_WIDTH, width * (pictured ? 0.45 : 0.29)) + GAP : 0
+  const graph = beside ? Math.max(GRAPH_WIDTH, width * (pictured ? 0.45 : 0.25)) + GAP : 0
   const across = (width - graph - GAP * (maps - 1)) / (width < NARROW ? 1 : maps) - label - 2
   // Side by side, the graph is below in a strip of its own.
   const below =
@@ -129,6 +134,8 @@ function graphHeight(
   if (!Number.isFinite(height)) return along || pictured ? 480 : 900
   return Math.max(
     150,
-    beside || view === 'graph' ? height - CONTROLS : height - side - label - AROUND - (warned ? WARNING : 0) - 34,
+    beside || view === 'graph'
+      ? height - CONTROLS
+      : height - side - label - AROUND - (warned ? WARNING : 0) - CONTROLS - 8,
   )
 }

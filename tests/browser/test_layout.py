@@ -1,0 +1,143 @@
+"""Room for the figure: what the window gives to it, and what a person can give to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.visit import Visit, address, box, comes_to
+
+WORDS = "the boats lay by the river bank while the bank in town kept money they had earned".split()
+LABEL = 74  # pixels that names take beside and above a heat map
+EDGES = f"""() => [...document.querySelectorAll('[role=img][aria-label*=" map of "]')]
+  .map((image) => Math.round(image.getBoundingClientRect().width) - {LABEL} - 1)"""
+OVERFLOW = "[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight - innerHeight]"
+
+
+def text_of(tokens: int) -> str:
+    """Single-token words, so that with [CLS] and [SEP] there are exactly `tokens`."""
+    return " ".join(WORDS[i % len(WORDS)] for i in range(tokens - 2))
+
+
+def resize(visit: Visit, width: int, height: int) -> None:
+    visit.page.set_viewport_size({"width": width, "height": height})
+
+
+def edge(visit: Visit) -> int:
+    """The smallest side of the maps on screen, in pixels, once they stand still."""
+    box(visit.page.get_by_role("img", name=re.compile(" map of ")).last)
+    return int(min(visit.page.evaluate(EDGES)))
+
+
+def test_edge_of_the_map(visit: Visit) -> None:
+    """52 tokens in the usual windows: a header of one strip, a large map, and nothing that scrolls."""
+    visit.open(address(text=text_of(52)))
+    for width, height, least, view in [
+        (1366, 768, 460, "heat map"),
+        (1440, 900, 560, "heat map"),
+        (1920, 1080, 800, "both"),
+    ]:
+        resize(visit, width, height)
+        expect(visit.page.get_by_role("radio", name=view, exact=True)).to_be_checked()
+        assert edge(visit) >= least, f"at {width} by {height}"
+        comes_to(lambda: visit.page.evaluate(OVERFLOW), [0, 0])
+        assert box(visit.page.get_by_role("banner"))["height"] == 48
+    # The legend is beside the title, above the map.
+    figure = visit.page.get_by_role("figure").first
+    legend, map_ = box(figure.get_by_label("Colour range")), box(figure.get_by_role("img"))
+    assert legend["y"] + legend["height"] <= map_["y"]
+    resize(visit, 1440, 900)
+    for view in ("heat map", "both"):
+        visit.page.get_by_role("radio", name="side by side", exact=True).check()
+        visit.page.get_by_role("radio", name=view, exact=True).check()
+        expect(visit.page.get_by_role("img", name=re.compile(" map of "))).to_have_count(2)
+        assert edge(visit) >= 330, view
+
+
+def test_the_text_grows_to_be_edited(visit: Visit) -> None:
+    """One line until it is focused; then six, over what is below, in which 128 tokens can be read; Enter makes it one line again."""
+    visit.open(address(text=text_of(128), view="map"))
+    resize(visit, 1366, 768)
+    header, place = visit.page.get_by_role("banner"), box(visit.image("Heat map of head 2.9"))
+    assert box(visit.text)["height"] < 30
+    visit.text.focus()
+    assert box(visit.text)["height"] >= 6 * 20
+    assert visit.text.evaluate("(area) => area.scrollHeight <= area.clientHeight"), "not all of the text can be read"
+    assert visit.text.evaluate("(area) => getComputedStyle(area).resize") == "vertical"
+    assert box(header)["height"] == 48
+    assert box(visit.image("Heat map of head 2.9")) == place
+    expect(visit.page.get_by_role("button", name="open a file")).to_be_visible()
+    before = visit.now()
+    visit.text.press("Enter")
+    visit.settled(before)
+    assert box(visit.text)["height"] < 30
+    expect(visit.text).to_be_focused()
+
+
+def test_only_the_figure(visit: Visit) -> None:
+    """`.` hides all but the open head, which arrows still change; the address keeps it; Escape brings the rest back."""
+    visit.open(address(text=text_of(52), view="map", head="2.9"))
+    others = [
+        visit.page.get_by_role(role, name=name)
+        for role, name in [("banner", None), ("grid", "Heads"), ("toolbar", "Tokens"), ("region", "Statistics")]
+    ]
+    before = edge(visit)
+    visit.page.keyboard.press(".")
+    for other in others:
+        expect(other).to_be_hidden()
+    expect(visit.page).to_have_url(re.compile("focus="))
+    comes_to(lambda: edge(visit) > before, True)
+    comes_to(lambda: visit.page.evaluate(OVERFLOW), [0, 0])
+    visit.page.keyboard.press("ArrowRight")
+    expect(visit.image("Heat map of head 2.10")).to_be_visible()
+    visit.page.keyboard.press("Escape")
+    for other in others:
+        expect(other).to_be_visible()
+    comes_to(lambda: edge(visit), before)
+    visit.page.get_by_role("button", name="focus").click()
+    expect(others[0]).to_be_hidden()
+    visit.page.keyboard.press(".")
+    expect(others[0]).to_be_visible()
+
+
+def test_the_splitter(visit: Visit) -> None:
+    """Dragged or moved by keys, it gives width to one side; the browser remembers it; a double click resets it."""
+    visit.open(address(text=text_of(12), view="map"))
+    splitter = visit.page.get_by_role("separator", name="Width of the grid of heads")
+    grid = visit.page.get_by_role("grid", name="Heads")
+    start, heads = box(splitter), box(grid)["width"]
+    usual = splitter.get_attribute("aria-valuenow")
+    visit.page.mouse.move(start["x"] + 4, 400)
+    visit.page.mouse.down()
+    visit.page.mouse.move(start["x"] - 146, 400, steps=3)
+    visit.page.mouse.up()
+    assert box(splitter)["x"] == start["x"] - 150
+    assert box(grid)["width"] < heads - 100
+    splitter.focus()
+    splitter.press("ArrowRight")
+    assert box(splitter)["x"] == start["x"] - 134
+    visit.page.reload()
+    visit.painted("head")
+    assert box(splitter)["x"] == start["x"] - 134
+    splitter.press("Home")
+    expect(splitter).to_have_attribute("aria-valuenow", splitter.get_attribute("aria-valuemin") or "")
+    splitter.dblclick()
+    expect(splitter).to_have_attribute("aria-valuenow", usual or "")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1024, 768), (390, 844)])
+def test_all_of_it_on_small_screens(visits: Callable[..., Visit], width: int, height: int) -> None:
+    """Every control can be reached, within the width of the window; the readout is at its edge."""
+    visit = visits(viewport={"width": width, "height": height}).open(address(text=text_of(52)))
+    assert visit.page.evaluate(OVERFLOW)[0] == 0
+    controls = [visit.text, visit.analyse, visit.page.get_by_role("status").last, visit.head(5, 11)]
+    controls += [visit.page.get_by_role("combobox", name=name) for name in ("Model", "Mechanism", "Lens", "Compare with")]
+    controls += [visit.page.get_by_role("button", name=name) for name in ("Examples", "History", "download", "Entropy")]
+    for control in controls:
+        control.scroll_into_view_if_needed()
+        place = box(control)
+        assert place["x"] >= 0, control
+        assert place["x"] + place["width"] <= width, control
