@@ -134,8 +134,12 @@ def test_all_of_it_on_small_screens(visits: Callable[..., Visit], width: int, he
     visit = visits(viewport={"width": width, "height": height}).open(address(text=text_of(52)))
     assert visit.page.evaluate(OVERFLOW)[0] == 0
     controls = [visit.text, visit.analyse, visit.page.get_by_role("status").last, visit.head(5, 11)]
-    controls += [visit.page.get_by_role("combobox", name=name) for name in ("Model", "Mechanism", "Lens", "Compare with")]
-    controls += [visit.page.get_by_role("button", name=name) for name in ("Examples", "History", "download", "Entropy")]
+    controls += [
+        visit.page.get_by_role("combobox", name=name) for name in ("Model", "Mechanism", "Lens", "Compare with")
+    ]
+    controls += [
+        visit.page.get_by_role("button", name=name) for name in ("Examples", "History", "download", "Spectrum")
+    ]
     for control in controls:
         control.scroll_into_view_if_needed()
         place = box(control)
