@@ -138,7 +138,7 @@ def test_all_of_it_on_small_screens(visits: Callable[..., Visit], width: int, he
         visit.page.get_by_role("combobox", name=name) for name in ("Model", "Mechanism", "Lens", "Compare with")
     ]
     controls += [
-        visit.page.get_by_role("button", name=name) for name in ("Examples", "History", "download", "Spectrum")
+        visit.page.get_by_role("button", name=name, exact=True) for name in ("Examples", "History", "Spectrum")
     ]
     for control in controls:
         control.scroll_into_view_if_needed()

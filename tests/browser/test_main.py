@@ -165,7 +165,7 @@ def test_terms_are_explained(visit: Visit) -> None:
 
 def test_every_example_works(visit: Visit) -> None:
     visit.open()
-    menu = visit.page.get_by_role("button", name="Examples")
+    menu = visit.page.get_by_role("button", name="Examples", exact=True)
     examples = visit.page.get_by_role("navigation", name="Examples").get_by_role("button")
     menu.click()
     for index in range(examples.count()):

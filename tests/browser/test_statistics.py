@@ -55,6 +55,27 @@ def test_nothing_is_loaded_until_one_is_opened(visit: Visit) -> None:
     expect(section(visit).get_by_role("figure")).to_have_count(0)
 
 
+def test_in_view_with_the_heads(visit: Visit) -> None:
+    """A figure opens over the lower half of the window, from the line or from a sentence; Escape closes it."""
+    visit.open(address(text=TEXT))
+    visit.page.set_viewport_size({"width": 1440, "height": 900})
+    find = visit.page.get_by_role("searchbox", name="Find heads")
+    for way in ("line", "sentence"):
+        if way == "line":
+            section(visit).get_by_role("button", name="Entropy", exact=True).click()
+        else:
+            find.fill("plot entropy by layer")
+            find.press("Enter")
+        place = box(plot(visit, "Entropy"))
+        assert 450 <= place["y"] < 900 - 200, way
+        heads = box(visit.page.get_by_role("grid", name="Heads"))
+        assert heads["y"] + heads["height"] <= 450, way
+        assert visit.page.evaluate("scrollY") == 0
+        visit.page.get_by_role("heading", name="Headscope").click()
+        visit.page.keyboard.press("Escape")
+        expect(section(visit).get_by_role("figure")).to_have_count(0)
+
+
 def test_what_a_figure_needs_is_computed_when_it_is_opened(visit: Visit) -> None:
     """Ranks are not among the measures of the page; with the figure closed they are not asked for."""
     asked: list[list[str]] = []
