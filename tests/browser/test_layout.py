@@ -103,6 +103,17 @@ def test_only_the_figure(visit: Visit) -> None:
     expect(others[0]).to_be_visible()
 
 
+def test_an_explanation_opens_in_view(visit: Visit) -> None:
+    """Also that of the last number, at the lower edge of its column."""
+    visit.open(address(text=text_of(52)))
+    visit.page.set_viewport_size({"width": 1366, "height": 768})
+    visit.page.get_by_role("button", name="What is leverage?").click()
+    line = box(visit.page.get_by_role("region", name="Statistics"))["y"]
+    said = box(visit.page.locator("p.doc:not([hidden])"))
+    assert said["height"] > 0
+    assert said["y"] + said["height"] <= line
+
+
 def test_the_splitter(visit: Visit) -> None:
     """Dragged or moved by keys, it gives width to one side; the browser remembers it; a double click resets it."""
     visit.open(address(text=text_of(12), view="map"))

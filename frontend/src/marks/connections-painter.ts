@@ -163,7 +163,7 @@ function strokeEdges(
     const colour = Math.floor(bucket / BUCKETS)
     const strength = ((bucket % BUCKETS) + 1) / BUCKETS
     context.strokeStyle = colours[colour]
-    context.globalAlpha = (0.12 + 0.88 * strength ** 2) * ease * (colour === 2 ? 0.4 : 1)
+    context.globalAlpha = (0.24 + 0.76 * strength ** 2) * ease * (colour === 2 ? 0.4 : 1)
     context.lineWidth = 0.6 + (colour === 2 ? 0.4 : thickest * strength ** 2)
     context.stroke(path)
   })
