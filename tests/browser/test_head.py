@@ -231,6 +231,35 @@ def test_special_tokens_and_sinks_are_out_of_the_way(visit: Visit, server: Serve
     assert n == len(kept) + gone.sum()
 
 
+def test_the_graph_follows(visit: Visit) -> None:
+    """What is pinned in a link or pointed at in the map is scrolled into view in graph and text; of a zoomed map it shows the same tokens."""
+    text = " ".join(
+        f"Here is sentence {name} of the long text."
+        for name in ("one", "two", "three", "four", "five", "six", "seven", "eight")
+    )
+    visit.open(address(text=text, head="2.9", view="both", graph="columns", pins="q70 k2")).painted("graph")
+    note = visit.page.get_by_text(re.compile(r"^Tokens .* of 74"))
+
+    def seen() -> tuple[int, int]:
+        first, last = re.findall(r"Tokens (\d+) to (\d+)", note.inner_text())[0]
+        return int(first), int(last)
+
+    comes_to(lambda: seen()[0] <= 70 <= seen()[1], True)
+    expect(said(visit)).to_contain_text("long\u2087\u2080")
+    cells = visit.page.get_by_role("application")
+    cells.focus()
+    cells.press("Home")
+    cells.press("ArrowDown")
+    comes_to(lambda: seen()[0] <= 1, True)
+    for _ in range(2):
+        cells.press("+")
+    expect(visit.page).to_have_url(re.compile(r"zoom=0\.[0-9]+\+0\.[0-9]+\+0\.25"))
+    left, top, _ = (float(part) for part in re.findall(r"zoom=([^&]*)", visit.page.url)[0].split("+"))
+    queries, keys = (f"{floor(at * 74 + 1e-6)} to {ceil((at + 0.25) * 74 - 1e-6) - 1}" for at in (top, left))
+    expect(visit.page.get_by_text(f"Queries {queries} and keys {keys} of 74", exact=True)).to_be_visible()
+    expect(visit.tokens.nth(70)).to_have_attribute("title", re.compile("^long\u2087\u2080: 0"))
+
+
 def test_patches_over_their_image(visit: Visit, server: Server) -> None:
     """Hovering a patch of an image shows where it looks, with [CLS] beside the image."""
     drawn = io.BytesIO()

@@ -3,7 +3,7 @@
 import { type DrawingContext, newPath, type Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
 import { MONO, type Palette } from '../lib/drawing/palette'
-import type { Edges, Visit } from '../lib/maths/edges'
+import type { Connections, Visit } from '../lib/maths/edges'
 import { type GraphGeometry, tokensWithin, trace } from '../lib/maths/graph-geometry'
 import { type Highlight, isNothing, litKeys, litQueries } from '../lib/maths/highlight'
 import { shorten } from '../lib/text/labels'
@@ -21,7 +21,7 @@ export interface GraphLayout {
 }
 
 export interface GraphPicture {
-  edges: Edges
+  edges: Connections
   queries: readonly string[]
   keys: readonly string[]
   /** Keys whose curves are grey, such as special tokens and sinks. */

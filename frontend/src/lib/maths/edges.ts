@@ -3,11 +3,20 @@ import { isGap, type Matrix } from './matrix'
 
 export type Rule = { name: 'mass'; mass: number } | { name: 'top-k'; k: number } | { name: 'value'; value: number }
 
+/** Connections as they are drawn. */
+export interface Connections {
+  weight(query: number, key: number): number
+  /** Visit every connection between these queries and keys, as ranges with exclusive ends. */
+  within(queries: readonly [number, number], keys: readonly [number, number], visit: Visit): void
+  leaving(query: number, visit: Visit): void
+  arriving(key: number, visit: Visit): void
+}
+
 /**
  * The connections of a head, stored as one threshold per row and computed on demand: broad heads have a million connections at
  * 2,048 tokens, of which a few hundred are drawn.
  */
-export class Edges {
+export class Edges implements Connections {
   readonly #bits: Uint32Array
   readonly #known: Uint8Array
 
@@ -31,7 +40,6 @@ export class Edges {
     return this.map.data[query * this.map.cols + key]
   }
 
-  /** Visit every connection between these queries and keys, as ranges with exclusive ends. */
   within([q0, q1]: readonly [number, number], [k0, k1]: readonly [number, number], visit: Visit): void {
     for (let q = q0; q < q1; q++) {
       this.#ask(q)

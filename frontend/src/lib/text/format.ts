@@ -46,7 +46,7 @@ export function weight(value: number): string {
 }
 
 /** As many digits as tell adjacent float32 values apart. */
-export const float32 = (value: number) => significant(value, 9, 1e-6)
+export const float32 = (value: number) => significant(value, 9, 1e-4)
 
 /** For legends and sentences: at most three significant digits, one below a thousandth. */
 export function short(value: number): string {
