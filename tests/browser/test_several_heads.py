@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 from playwright.sync_api import expect
+from safetensors.numpy import load
 
 from tests.browser.axe import check
 from tests.browser.test_comparison import SENTENCE, analysed, number, weights
@@ -43,6 +45,13 @@ def test_one_small_map_each(visit: Visit, server: Server) -> None:
     visit.page.go_back()
     expect(small).to_have_count(2)
     assert all(picture(image)[0] > 4 for image in small.all())
+    visit.page.get_by_label("Special tokens and sinks").select_option("hide")
+    grid = load(server.get(f"/analyses/{analysed(server, text=SENTENCE)}/grid/weights?without=both").content)["without"]
+    kept = np.flatnonzero(~np.any([grid[name] for name in maps], axis=0))
+    assert 0 < len(kept) < count
+    for (layer, head), values in maps.items():
+        largest = f"largest magnitude {values[np.ix_(kept, kept)].max():.2g}; exact"
+        expect(visit.image(f"Small map of head {layer}.{head}")).to_have_accessible_description(re.compile(largest))
 
 
 def test_pages_of_small_maps(visit: Visit) -> None:

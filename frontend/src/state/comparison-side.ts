@@ -3,6 +3,7 @@ import type { Analysis, Head } from '../lib/data/analysis'
 import type { Catalogue } from '../lib/data/source'
 import { short } from '../lib/text/format'
 import { shorten } from '../lib/text/labels'
+import { isolate } from '../lib/text/names'
 import type { OpenAnalysis } from './session.svelte'
 
 export interface ComparisonSide {
@@ -25,7 +26,8 @@ export function nameSides(one: Analysis, other: Analysis, { models, mechanisms }
     (mechanisms.find((item) => item.name === name)?.title ?? name) + settings(params)
   const read = ({ text, textPair }: Analysis) => (one.text === other.text ? textPair : text)
   const from = difference(read(one), read(other))
-  const text = (of: Analysis) => `\u201c${from > 0 ? '\u2026' : ''}${wholeWords(read(of).slice(from).trim())}\u201d`
+  const text = (of: Analysis) =>
+    isolate(`\u201c${from > 0 ? '\u2026' : ''}${wholeWords(read(of).slice(from).trim())}\u201d`)
   const named = [model, mechanism, text].find((of) => of(one) !== of(other)) ?? text
   return [named(one), named(other)]
 }

@@ -270,9 +270,13 @@ export class Selection extends addressFields(FIELDS) {
     return `#${this.encode({ ...DETERMINED, ...(this.with === 'head' ? {} : ALONE), analysis, share })}`
   }
 
-  /** The view of an analysis as it opens from a file of its own, which has nothing to compare it with but its lenses. */
+  /** The view of an analysis as it opens from a file of its own, which has nothing to compare it with but its lenses and heads. */
   get exported(): string {
-    const alone = { ...DETERMINED, ...NOT_SHARED, ...(this.with === 'lens' ? {} : { ...ALONE, compare: 'off' }) }
+    const alone = {
+      ...DETERMINED,
+      ...NOT_SHARED,
+      ...(['lens', 'head'].includes(this.with) ? {} : { ...ALONE, compare: 'off' }),
+    }
     const view = this.encode(alone)
     return view.length <= LONGEST_VIEW ? view : this.encode({ ...alone, pins: '', find: '' })
   }
