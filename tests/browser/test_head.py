@@ -14,6 +14,7 @@ from PIL import Image
 from playwright.sync_api import Locator, expect
 from safetensors.numpy import load
 
+from tests.browser.axe import check
 from tests.browser.visit import Visit, address, another_picture, box, comes_to, picture
 from tests.support.server import Server, eventually
 
@@ -211,6 +212,7 @@ def test_special_tokens_and_sinks_are_out_of_the_way(visit: Visit, server: Serve
         if special == "mark":
             seen_heads.append(another_picture(heads, *seen_heads))
     expect(image).to_have_accessible_description(re.compile(f"{len(kept)} tokens.*Without special tokens and sinks"))
+    check(visit)
     figure.get_by_label("Colour range").select_option("all")
     reaches(max(np.delete(whole[at], np.flatnonzero(grid["without"][at]), axis=1).max() for at in np.ndindex(6, 12)))
     # A rectangle over everything: its sums are those of the tokens that are there.
