@@ -11,12 +11,19 @@ from tests.browser.visit import Visit, address
 
 
 def test_opened_things(visits: Callable[..., Visit]) -> None:
-    """A token pinned, an explanation, the menu of downloads; then the sheet with all keys."""
+    """A token pinned, an explanation, the menu of downloads; the sentences to try; then the sheet with all keys."""
     visit = visits(color_scheme="light").open()
     visit.tokens.nth(2).click()
     visit.page.get_by_role("button", name="What is entropy?").click()
     visit.page.get_by_role("button", name="download").click()
     expect(visit.page.get_by_role("group", name="Download")).to_be_visible()
+    check(visit)
+    visit.page.emulate_media(color_scheme="light")
+    visit.page.keyboard.press("Escape")
+    visit.page.get_by_role("button", name="examples", exact=True).click()
+    expect(visit.page.get_by_role("list", name="Sentences to try")).to_be_visible()
+    # Nothing of the grid lies above it.
+    visit.page.get_by_role("button", name="heads that ignore [SEP]").click(trial=True)
     check(visit)
     visit.page.emulate_media(color_scheme="light")
     visit.page.keyboard.press("Escape")

@@ -200,3 +200,23 @@ COMMON_SENTENCES = {
     "which heads ignore [SEP]": best(SEP, "asc"),
     "which heads look at bank": "?",
 }
+
+# Written later, to test what the parser had not been tuned to; it got these wrong or asked.
+LATER_SENTENCES = {
+    "what's the sharpest head?": best("entropy", "asc", 1),
+    "which layer has the most sinks?": "?",
+    "does head 3.1 look at [SEP]": "?",
+    "exclude vertical heads": "not vertical",
+    "switch to rollout": "lens rollout",
+    "don't show special tokens": "special hide",
+    "explain the diagonal class": "explain diagonal",
+    "heads that look at the class token more than half the time": f"{CLS} > 0.5",
+    "heads that attend locally": best(DISTANCE, "asc"),
+    "similar heads to 2.9": best("like.2.9"),
+    "heads attending to subject of the verb": "?",
+    "which heads have the largest effective rank": best("rank.effective"),
+    "bottom 3 heads by entropy": best("entropy", "asc", 3),
+    "heads that do not ignore [SEP]": best(SEP),
+    "diagonal or vertical heads": "diagonal or vertical",
+    "heads whose mean attention distance exceeds 5 tokens": f"{DISTANCE} > 5",
+}

@@ -18,7 +18,7 @@ from headscope.models.sentence_encoder import SentenceEncoder
 from headscope.query import SentenceContext, parse, understand, write
 from headscope.settings import Settings
 
-from .sentences import COMMON_SENTENCES, OWN_SENTENCES, TEXT
+from .sentences import COMMON_SENTENCES, LATER_SENTENCES, OWN_SENTENCES, TEXT
 
 MEASURED = ("entropy", "patterns", "head_roles", "token_norms", "special_tokens", "sink")
 OTHER_SLOTS = {"head", "pair", "edge", "query", "key", "lens", "compare", "difference", "measure", "chart", "special"}
@@ -56,7 +56,9 @@ def canonical(expected: str) -> str:
     return " ".join([write(parse(" ".join(query))), *sorted(slots)]).strip()
 
 
-@pytest.mark.parametrize("sentences", [OWN_SENTENCES, COMMON_SENTENCES], ids=["own", "common"])
+@pytest.mark.parametrize(
+    "sentences", [OWN_SENTENCES, COMMON_SENTENCES, LATER_SENTENCES], ids=["own", "common", "later"]
+)
 def test_sentences_mean_what_was_written_down_before(analysis, encoder, sentences):
     answers = {said: meaning(analysis, said, encoder) for said in sentences}
     differing = {

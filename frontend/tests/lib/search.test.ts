@@ -5,6 +5,7 @@ import {
   choicesOf,
   composeQuery,
   countSentence,
+  isChip,
   isStillChosen,
   readSort,
   relaxQuery,
@@ -13,7 +14,7 @@ import {
   valueText,
 } from '../../src/lib/data/search'
 import { classCounts } from '../../src/lib/drawing/classes'
-import type { Matrix } from '../../src/lib/maths/matrix'
+import { type Matrix, strongest } from '../../src/lib/maths/matrix'
 import { MOST_SELECTED, mergeMaps, toggleHead } from '../../src/lib/maths/merge'
 import { formatAmount } from '../../src/lib/text/words'
 import { type GridLayout, headAt, placeOf } from '../../src/marks/grid-painter'
@@ -57,6 +58,32 @@ it('says what a sentence asks for besides heads', () => {
   })
 })
 
+it('chooses a second head, a difference and special tokens', () => {
+  const parts = [part('head', '3.1'), part('pair', '4.5'), part('special', 'hide'), part('page', 'help')]
+  expect(choicesOf(parts)).toEqual({
+    head: '3.1',
+    heads: '',
+    compare: 'side',
+    with: 'head',
+    than: '4.5',
+    special: 'hide',
+  })
+  expect(choicesOf([part('difference', 'effective')])).toEqual({
+    compare: 'difference',
+    with: 'lens',
+    other: 'effective',
+  })
+  expect(choicesOf([part('head', 'best')])).toEqual({})
+  expect(parts.map(isChip)).toEqual([true, true, true, false])
+})
+
+it('finds the strongest entry of a map, in some rows or in all', () => {
+  const map: Matrix = { data: Float32Array.of(0.1, -0.9, Number.NaN, 0.3), rows: 2, cols: 2, exact: true }
+  expect(strongest(map)).toEqual({ query: 0, key: 1 })
+  expect(strongest(map, [1])).toEqual({ query: 1, key: 1 })
+  expect(strongest({ ...map, data: new Float32Array(4) })).toBeUndefined()
+})
+
 it('detects parts whose fields have changed since', () => {
   const now = { lens: 'effective', colour: 'map', head: '2.9' }
   expect(isStillChosen(part('lens', 'effective'), now)).toBe(true)
@@ -82,6 +109,11 @@ it('says how many were found, and what orders them', () => {
   expect(countSentence(found)).toBe('3 of 72 heads, largest null share first')
   expect(countSentence({ ...found, rankedBy: 'patterns.margin@effective' })).toBe('3 of 72 heads, clearest first')
   expect(countSentence({ ...found, rankedBy: null, of: 3 })).toBe('all 3 heads')
+  expect(countSentence(found, [part('where', 'sink.is_sink = 1')])).toBe('3 of 72 heads are sinks')
+  expect(countSentence({ ...found, heads: heads.slice(1, 2) }, [part('where', 'vertical')])).toBe(
+    '1 of 72 heads is vertical',
+  )
+  expect(countSentence(found, [part('where', 'vertical'), part('where', 'layer = 0')])).toContain('first')
 })
 
 it('writes values with their unit, and says where there is none', () => {

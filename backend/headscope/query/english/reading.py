@@ -40,6 +40,11 @@ class _Reading:
             titles = "; ".join(measure.title for measure in MEASURES.values() if is_per_head(measure))
             notes = [f"Measures of heads: {titles}."] if command.value == "measures" else []
             return RequestedView("", [], [ViewPart(command.slot, command.value, s.said)], notes)
+        if re.search(r"\b(?:which|what) layers?\b", s.lower):
+            raise AmbiguousSentence(
+                "Heads are found here, not layers. Draw a measure by layer instead.",
+                ["entropy by layer", "null share by layer"],
+            )
         slots.read_words(s)
         self._read_role()
         slots.read_bounds(s)
@@ -60,6 +65,7 @@ class _Reading:
     def _command(self) -> Meaning | None:
         """Return the command of the page that the whole sentence is."""
         said = re.sub(r"[?!.]+$|\bplease\b|\bcan you\b", "", self.s.lower).strip()
+        said = re.sub(r"^(?:don't|do not|never) (?:show|display|draw)\b", "hide", said)
         known = {phrase: meaning for phrase, meaning in self.vocabulary.phrases if meaning.kind == "command"}
         if said in known or self.encoder is None or re.search(rf"\d|[<>=@#]|\bheads?\b|{NEGATION.pattern}", said):
             return known.get(said)
@@ -97,7 +103,7 @@ class _Reading:
         """Turn the topics into parts of the view."""
         for found, pattern in self.s.thresholds:
             self._attach(found, pattern, topics)
-        if self.role == "explain":
+        if self.role == "explain" and not (self.reader.superlative or self.s.thresholds):
             for topic in topics:
                 self._explain(topic)
             return
@@ -222,6 +228,10 @@ class _Reading:
                 f"heads with the {'lowest' if topic.ascending else 'highest'} {topic.meaning.value}" for topic in topics
             ]
             raise AmbiguousSentence("Heads can be ranked by only one measure at a time. Which one?", asks)
+        opened = next((part.value for part in s.parts if part.slot == "head" and part.value != "best"), None)
+        if opened and topics:
+            ranking = f"heads with the {'lowest' if topics[0].ascending else 'highest'} {topics[0].meaning.value}"
+            raise AmbiguousSentence("Open the head, or rank all heads?", [f"head {opened}", ranking])
         plain = (
             self.role == "find"
             and not s.parts

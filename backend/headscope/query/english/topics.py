@@ -18,7 +18,7 @@ from .vocabulary import NEAREST, Encoder, Meaning, Vocabulary, certain, content,
 CLAUSE = re.compile(r"\b(?:and|but|or|nor|that|which|who|whose|with|where|having|heads?)\b|[,;:]")
 NEGATION = re.compile(
     r"\b(?:(?:do|does|is|are)(?:n't| not)|not|never|no|non|without|neither|except|ignor(?:e|es|ing)|avoid(?:s|ing)?"
-    r"|skip(?:s|ping)?|hardly|barely|rarely|seldom|little)\b"
+    r"|skip(?:s|ping)?|exclud(?:e|es|ing)|omit(?:s|ting)?|hardly|barely|rarely|seldom|little)\b"
 )
 SMALL = re.compile(
     r"\b(?:least|lowest|bottom|smallest|minimal|minimum|fewest|weakest|low|small|smaller|lower|weak|less|ascending|asc)\b"

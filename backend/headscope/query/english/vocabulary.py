@@ -28,7 +28,7 @@ a about accordingly act acting acts all also always am an any are as at attend a
 does doing done draw each ever every everything find focuses focusing for from gave get gets getting give given gives giving go goes going graph had has have having head
 headed heads how i if in into is it its just large largely list look looked looking looks mainly map maps me mean means mine mostly much my nat nats need of often on
 one's only onto or other our over paid pay paying pays per place places placing please plot point pointed pointing points primarily put puts putting really rest resting
-rests see seeing seen send sending sends show showing shown shows so some spend spending spends strongly such tell than that the their them then there these they this
+rests see seeing seen send sending sends show showing shown shows so some spend spending spends strongly such switch tell than that the their them then there these they this
 those through to toward towards under upon us use used using very view want was watch watches watching we weight were what when where which while who whom whose will with
 would you your
 """
@@ -167,7 +167,7 @@ def _declared() -> Iterable[tuple[Meaning, list[str], list[str]]]:
         also = () if name == "null" else (name, spoken(name))  # on its own this could be the measure
         yield Meaning("lens", name), [*also, lens.title, f"{name} lens"], list(lens.phrases.get("", ()))
     for kind in kinds():
-        yield Meaning("condition", kind), [f"{kind} pattern"], [kind]
+        yield Meaning("condition", kind), [f"{kind} pattern", f"{kind} class"], [kind]
     for name, declared in MEASURES.items():
         if not is_per_head(declared):
             continue

@@ -25,7 +25,7 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
     title: 'Anywhere',
     lines: [
       ['/', 'go to the text; Enter analyses it, Shift+Enter adds a line'],
-      ['f', 'find heads'],
+      ['f', 'find heads by a query or a sentence, such as heads that ignore [SEP]'],
       ['l', 'list heads like the open one'],
       ['\u2190 \u2191 \u2192 \u2193', 'another head; with Shift, select several'],
       ['m', 'selected heads: one small map each, or merged'],
