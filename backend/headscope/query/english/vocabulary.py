@@ -143,7 +143,8 @@ def make_vocabulary() -> Vocabulary:
     phrases: list[tuple[str, Meaning]] = []
     for meaning, names, words in _declared():
         for phrase in (*names, *words):
-            for key in {stems(phrase.lower()), tuple(word for word in stems(phrase.lower()) if word != "token")}:
+            whole = stems(phrase.lower())
+            for key in {whole, tuple(word for word in whole if word != "token")}:
                 if key and meaning not in exact.setdefault(key, []):
                     exact[key].append(meaning)
         phrases += [(" ".join(found[0] for found in content(phrase.lower())), meaning) for phrase in words]
