@@ -84,6 +84,29 @@ def test_sentences(server: Server, document: dict[str, Any]) -> None:
         assert get(server, document, "ask", q=choice["ask"])["view"]["parts"][0]["slot"] == "query"
 
 
+def test_sentences_by_meaning(server: Server, document: dict[str, Any]) -> None:
+    """No name is mentioned; the server process itself compares the words, with MiniLM."""
+    assert get(server, document, "ask", q="")["view"]["parts"] == []
+    view = get(server, document, "ask", q="heads that gaze at punctuation marks")["view"]
+    assert view["query"] == "order by token_norms.attention_punct desc limit 5"
+    choices = get(server, document, "ask", q="heads that understand syntax")["question"]["choices"]
+    assert len(choices) == 3
+    it = get(server, document, "ask", q="what does it look at", pinned="2 4")["view"]
+    assert [(part["slot"], part["value"]) for part in it["parts"]] == [("query", "2 4")]
+    assert get(server, document, "ask", q="what does it look at", pinned="99999")["question"]
+    assert server.get(f"/analyses/{document['id']}/ask", params={"q": "it", "pinned": "x"}).status_code == 422
+
+
+def test_heads_like_another(server: Server, document: dict[str, Any]) -> None:
+    found = get(server, document, "heads", where="order by like.0.1 desc limit 3", lens="max-entropy")["heads"]
+    assert len(found) == 3
+    assert (0, 1) not in [(head["layer"], head["head"]) for head in found]
+    values = [head["values"]["like.0.1"] for head in found]
+    assert values == sorted(values, reverse=True)
+    answer = server.get(f"/analyses/{document['id']}/heads", params={"where": "order by like.7.1"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid-query")
+
+
 def test_a_sentence_that_is_a_broken_query(server: Server, document: dict[str, Any]) -> None:
     answer = server.get(f"/analyses/{document['id']}/ask", params={"q": "vertical and (layer < 4"})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid-query")
