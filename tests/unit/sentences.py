@@ -219,4 +219,8 @@ LATER_SENTENCES = {
     "heads that do not ignore [SEP]": best(SEP),
     "diagonal or vertical heads": "diagonal or vertical",
     "heads whose mean attention distance exceeds 5 tokens": f"{DISTANCE} > 5",
+    "which heads are dominated by [SEP]?": best(SEP),
+    "second sharpest head": "?",
+    "long distance heads over 6 tokens": f"{DISTANCE} > 6",
+    "Entropy below one": "entropy < 1",
 }

@@ -46,7 +46,7 @@ LESS = {
 SIGN = {**MORE, **LESS, "equal to": "=", "equals": "=", "exactly": "=", "==": "=", **{sign: sign for sign in SIGNS}}
 SIGNED = "|".join(re.escape(sign).replace(r"\ ", " ") for sign in sorted(SIGN, key=len, reverse=True))
 FRACTIONS = {"half": "50%", "a half": "50%", "a third": "33.3%", "a quarter": "25%", "two thirds": "66.7%"}
-AMOUNT = rf"(?:(?P<n>-?(?:\d+(?:\.\d+)?|\.\d+)) ?(?P<p>%|percent|per cent)?|(?P<f>{'|'.join(FRACTIONS)}))(?: (?:nats?|bits?|tokens?|(?:of )?the time))?"
+AMOUNT = rf"(?:(?P<n>-?(?:\d+(?:\.\d+)?|\.\d+)) ?(?P<p>%|percent|per cent)?|(?P<f>{'|'.join(FRACTIONS)})|(?P<w>{'|'.join(NUMBERS)}))(?: ?(?:nats?|bits?|tokens?|(?:of )?the time))?"
 EARLY = r"(?P<end>first|early|earliest|lower|bottom|last|late|latest|upper|top|final)"
 FROM_START = frozenset({"first", "early", "earliest", "lower", "bottom"})
 
@@ -188,6 +188,8 @@ def read_thresholds(s: Sentence) -> None:
 
 
 def _amount(found: re.Match[str]) -> str:
+    if found["w"]:
+        return str(NUMBERS.index(found["w"]))
     return FRACTIONS[found["f"]] if found["f"] else f"{found['n']}{'%' if found['p'] else ''}"
 
 
@@ -212,7 +214,8 @@ def read_limit(s: Sentence) -> None:
 def read_bounds(s: Sentence) -> None:
     """`layer < 4`, `above layer 2`: before thresholds, which would take their numbers."""
     for what in ("layer", "head"):
-        bound = rf"(?P<sign>{SIGNED}|after|before|from)"
+        # `heads over 6 tokens` is about a distance.
+        bound = r"(?P<sign>[<>]=?|!?==?)" if what == "head" else rf"(?P<sign>{SIGNED}|after|before|from)"
         while found := s.take(rf"{what}s? {bound} ?(?P<n>{NUMBER})") or s.take(rf"{bound} {what}s? (?P<n>{NUMBER})"):
             sign = {"after": ">", "before": "<", "from": ">="}.get(found["sign"]) or SIGN[found["sign"]]
             _where(s, f"{what} {sign} {s.index_of(what, found, 'n')}", found)

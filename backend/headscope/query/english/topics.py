@@ -11,7 +11,7 @@ from itertools import pairwise
 from ...errors import InvalidQuery, ModelUnavailable
 from ..terms import PatternClass, resolve
 from . import slots
-from .sentence import Alternative, AmbiguousSentence, Sentence
+from .sentence import ORDINALS, Alternative, AmbiguousSentence, Sentence
 from .vocabulary import NEAREST, Encoder, Meaning, Vocabulary, certain, content, stem, stems
 
 # A new clause: negations and superlatives before it do not apply to what follows.
@@ -135,7 +135,7 @@ class TopicReader:
     def _name(self, start: int, text: str) -> Iterator[Topic]:
         """Yield the topics of a phrase that begins at a place of the sentence."""
         words = content(text)
-        number = next((found[0] for found in words if found[0][0].isdigit()), None)
+        number = next((found[0] for found in words if found[0][0].isdigit() or found[0] in ORDINALS[1:]), None)
         if number is not None:
             raise AmbiguousSentence(
                 f"What does “{number}” count? Write above or below before a threshold, head 3.1 for a head, layer 3 for a layer."

@@ -25,7 +25,7 @@ NEAREST = 3
 WORD = re.compile(r"\[\w+\]|</?s>|[^\W_]+(?:'[^\W_]+)?")
 _STOP_WORDS = """
 a about accordingly act acting acts all also always am an any are as at attend attended attending attends attention be been being by can care chart could did display do
-does doing done draw each ever every everything find focuses focusing for from gave get gets getting give given gives giving go goes going graph had has have having head
+does doing dominated done draw each ever every everything find focuses focusing for from gave get gets getting give given gives giving go goes going graph had has have having head
 headed heads how i if in into is it its just large largely list look looked looking looks mainly map maps me mean means mine mostly much my nat nats need of often on
 one's only onto or other our over paid pay paying pays per place places placing please plot point pointed pointing points primarily put puts putting really rest resting
 rests see seeing seen send sending sends show showing shown shows so some spend spending spends strongly such switch tell than that the their them then there these they this
