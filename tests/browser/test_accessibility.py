@@ -20,7 +20,7 @@ def test_opened_things(visits: Callable[..., Visit]) -> None:
     check(visit)
     visit.page.emulate_media(color_scheme="light")
     visit.page.keyboard.press("Escape")
-    visit.page.get_by_role("button", name="examples", exact=True).click()
+    visit.page.get_by_role("button", name="sentences", exact=True).click()
     expect(visit.page.get_by_role("list", name="Sentences to try")).to_be_visible()
     # Nothing of the grid lies above it.
     visit.page.get_by_role("button", name="heads that ignore [SEP]").click(trial=True)
