@@ -210,6 +210,14 @@ def test_several_heads_as_one(visit: Visit) -> None:
     expect(visit.head(2, 3)).to_have_attribute("aria-selected", "false")
 
 
+def answered(visit: Visit, where: str, measure: str) -> list[dict[str, Any]]:
+    """What the interface answers about an analysis of its own that has this measure."""
+    request = {"model": "minilm", "text": TEXT, "measures": [measure]}
+    api = f"{visit.root}/api/v1/analyses"
+    made = visit.page.request.post(api, data=request, headers={"Prefer": "wait=30"}).json()["id"]
+    return visit.page.request.get(f"{api}/{made}/heads", params={"where": where}).json()["heads"]
+
+
 def test_sentences_are_done(visit: Visit) -> None:
     """One visit: what is asked by meaning, counted, opened, compared, pinned, drawn, explained, hidden and reset."""
     visit.open(address(text=TEXT))
@@ -225,25 +233,25 @@ def test_sentences_are_done(visit: Visit) -> None:
     expect(menu).to_be_hidden()
     expect(parts(visit)).to_have_text(["by special_tokens.separator, smallest first", "5"])
     expect(found(visit)).to_have_count(5)
-    lowest = served(visit, "order by special_tokens.separator asc limit 5")
+    lowest = answered(visit, "order by special_tokens.separator asc limit 5", "special_tokens")
     comes_to(lambda: names(visit), [f"{head['layer']}.{head['head']}" for head in lowest])
 
     find(visit, "attention to punctuation over 30 %")
     expect(parts(visit)).to_have_text(["token_norms.attention_punct > 30%"])
     find(visit, "how many heads are vertical?")
     expect(visit.page.get_by_text(re.compile(r"^\d+ of 72 heads are vertical:"))).to_be_visible()
-    count = len(served(visit, "vertical"))
+    count = len(answered(visit, "vertical", "patterns"))
     expect(visit.page.get_by_text(f"{count} of 72 heads are vertical:")).to_be_visible()
     find(visit, "sink heads")
     expect(visit.page.get_by_text(re.compile(r"^\d+ of 72 heads are sinks:"))).to_be_visible()
-    count = len(served(visit, "sink.is_sink = 1"))
+    count = len(answered(visit, "sink.is_sink = 1", "sink"))
     expect(visit.page.get_by_text(f"{count} of 72 heads are sinks:")).to_be_visible()
     find(visit, "induction heads")
     expect(visit.page.get_by_text("No head has a reading of head roles.induction here.")).to_be_visible()
 
     find(visit, "open the sharpest head")
     expect(found(visit)).to_have_count(1)
-    (best,) = served(visit, "order by entropy asc limit 1")
+    (best,) = answered(visit, "order by entropy asc limit 1", "entropy")
     expect(heading(visit)).to_have_text(f"Head {best['layer']}.{best['head']}")
     find(visit, "go to L4H5")
     expect(heading(visit)).to_have_text("Head 4.5")
@@ -265,7 +273,7 @@ def test_sentences_are_done(visit: Visit) -> None:
     find(visit, "what does entropy mean?")
     expect(visit.page.locator("#find-answer")).to_contain_text("Entropy: How widely a query spreads its attention")
     find(visit, "what does it look at")
-    expect(parts(visit)).to_have_text([f"kept ({strongest['query']})"])
+    expect(parts(visit)).to_have_text([f"kept (#{strongest['query']})"])
     find(visit, "switch to dark mode")
     expect(visit.page.locator("html")).to_have_attribute("data-theme", "dark")
     find(visit, "start over")
