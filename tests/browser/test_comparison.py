@@ -94,7 +94,7 @@ def test_another_text(visit: Visit, server: Server) -> None:
     """Typed below the text; words that stand for each other are one place of the difference, and light each other."""
     visit.open(address(text=SENTENCE, head="3.1"))
     compare_with(visit, "another text \N{HORIZONTAL ELLIPSIS}")
-    field = visit.page.get_by_role("textbox", name="Text to compare with")
+    field = visit.page.get_by_role("textbox", name="Compare with another text")
     field.fill("The old trophy did not fit into the bookcase because it was too big.")
     field.press("Enter")
     second = visit.page.get_by_role("img", name=re.compile("^“The old .* map of head 3.1$"))

@@ -103,10 +103,15 @@ def test_history(visit: Visit) -> None:
     visit.submit("History is another.")
     visit.page.get_by_title("Your past analyses").click()
     sheet = visit.page.get_by_role("dialog", name="History")
+    # Its two lenses were two analyses of one text.
+    expect(sheet.get_by_role("button", name="History is one thing.")).to_have_count(1)
+    expect(sheet.get_by_role("button", name="History is another.")).to_contain_text("MiniLM (all-MiniLM-L6-v2) ·")
     expect(sheet.get_by_role("button", name="History is another.")).to_have_attribute("aria-current", "true")
     before = visit.now()
     sheet.get_by_role("button", name="History is one thing.").click()
     visit.painted("head", before)
+    # The time that the first run took is not that of opening it.
+    expect(visit.page.get_by_text(re.compile("^7 tokens · 72 heads$"))).to_be_visible()
     expect(sheet).to_be_hidden()
     expect(visit.text).to_have_value("History is one thing.")
     visit.shows("History", "is", "one", "thing", ".")

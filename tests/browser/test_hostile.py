@@ -41,7 +41,7 @@ def test_is_only_text(page: Visit, text: str) -> None:
     page.settled(before)
     value = text.replace("\r\n", "\n")
     expect(page.text).to_have_value(value)
-    expect(page.page.get_by_role("textbox", name="Second text")).to_have_value(value)
+    expect(page.page.get_by_role("textbox", name="Second segment")).to_have_value(value)
     expect(page.alert).to_have_count(0)
     if text.isascii():
         eventually(lambda: "".join(text.split()).lower() in said(page), "the letters of the text")

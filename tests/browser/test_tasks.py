@@ -54,7 +54,7 @@ def analyse_a_text(visit: Visit) -> None:
 
 
 def give_a_second_text(visit: Visit) -> None:
-    reach(visit, visit.page.get_by_role("textbox", name="Second text"))
+    reach(visit, visit.page.get_by_role("textbox", name="Second segment"))
     visit.page.keyboard.type("Four.")
     before = visit.now()
     press(visit, "Enter")

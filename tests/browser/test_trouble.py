@@ -50,11 +50,47 @@ def test_too_long_text(visit: Visit) -> None:
     expect(visit.alert).to_have_count(0)
 
 
+def test_a_text_of_a_megabyte(visit: Visit) -> None:
+    """It is refused with its size, is not in the address, and its beginning is analysed when that is asked for."""
+    visit.open()
+    visit.network_errors_expected = True
+    visit.page.evaluate("(text) => { document.getElementById('text').value = text }", "word " * 210_000)
+    visit.text.press("End")
+    visit.page.keyboard.insert_text("end")
+    visit.text.press("Enter")
+    expect(visit.alert).to_contain_text("The text has 1,026 KiB; this server accepts 32 KiB. Your text is kept.")
+    assert visit.page.evaluate("location.href.length") < 1000
+    kept(visit)
+    assert visit.page.evaluate("location.href.length") < 1000
+    before = visit.now()
+    visit.page.get_by_role("button", name="Analyse the first 512 tokens").click()
+    visit.settled(before)
+    expect(visit.tokens).to_have_count(512)
+
+
+def test_no_network(visit: Visit) -> None:
+    """The message offers to try again, and goes when the network is back; what was asked for is then analysed."""
+    visit.network_errors_expected = True
+    visit.open(address(text="The red cat."))
+    visit.context.set_offline(True)
+    visit.text.fill("The red dog.")
+    visit.text.press("Enter")
+    expect(visit.alert).to_contain_text("The server cannot be reached.")
+    visit.alert.get_by_role("button", name="Try again").click()
+    expect(visit.alert.get_by_role("button", name="Try again")).to_be_visible()
+    before = visit.now()
+    visit.context.set_offline(False)
+    visit.settled(before)
+    visit.shows("The", "red", "dog", ".")
+    expect(visit.alert).to_have_count(0)
+
+
 def test_unknown_model_in_the_address(visit: Visit) -> None:
     visit.network_errors_expected = True
     visit.page.goto(f"{visit.root}/{address(text='Hello there.', model='nonesuch')}")
-    expect(visit.alert).to_contain_text("This server has no model of that name.")
+    expect(visit.alert).to_contain_text("This server has no model named “nonesuch”.")
     expect(visit.text).to_have_value("Hello there.")
+    expect(visit.page.get_by_role("combobox", name="Model").locator("option:checked")).to_have_text("nonesuch: unknown")
     # The way out is on the page.
     visit.page.get_by_role("combobox", name="Model").select_option("minilm")
     visit.painted("head")

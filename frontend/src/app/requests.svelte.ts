@@ -13,6 +13,7 @@ import { isIncomplete } from '../lib/data/fitting'
 import { resolveMechanism, trainedMechanism } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
 import { EXAMPLES } from '../lib/text/examples'
+import { beginning } from '../lib/text/length'
 import { type ComparisonRun, comparisonKey } from '../state/comparison-run.svelte'
 import { buildInput, type Input } from '../state/input'
 import type { InputDraft } from '../state/input-draft.svelte'
@@ -244,6 +245,14 @@ export class Requests {
     this.endTyping()
     this.#parts.selection.set(patch, 'push')
     void this.analyse(true)
+  }
+
+  /** Analyse the beginning of a text that was refused as too long. */
+  cut = (): void => {
+    const { selection, session } = this.#parts
+    const { fits, bytes } = session
+    const part = (text: string) => (bytes > 0 ? beginning(text, bytes) : text)
+    this.choose({ text: part(selection.text), pair: part(selection.pair), most: String(fits) })
   }
 
   /** Mechanisms are reset if either model was not trained with softmax. */

@@ -9,6 +9,7 @@ import {
   type Likeness,
   pairAxis,
   pairedMap,
+  partialCosine,
   type TokenPair,
 } from '../lib/maths/alignment'
 import type { Axis } from '../lib/maths/axis'
@@ -152,6 +153,20 @@ export class Comparison {
     const made = known.get(other) ?? this.#subtracted(one, other)
     known.set(other, made)
     return made
+  }
+
+  /** The cosine of two maps without special tokens; null unless both are exact and have comparable tokens besides. */
+  cosineOfWords(one: Matrix | undefined, other: Matrix | undefined): number | null {
+    if (!one?.exact || !other?.exact || this.refusal) return null
+    if (this.links) {
+      const { queries, keys } = this.links
+      const [a, b] = [pairedMap(one, queries.pairs, keys.pairs), pairedMap(other, queries.back, keys.back)]
+      return partialCosine(a, b, queries.axis.special, keys.axis.special)
+    }
+    const special = (tokens: Analysis['tokens']) => tokens.map(({ kind }) => kind === 'special')
+    return one.rows === other.rows && one.cols === other.cols
+      ? partialCosine(one, other, special(this.one.tokens), special(this.one.keyTokens))
+      : null
   }
 
   #subtracted(one: Matrix, other: Matrix): Matrix {

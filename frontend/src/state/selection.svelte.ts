@@ -88,6 +88,8 @@ const FIELDS = {
   /** What is pinned, and the visible part of the map. */
   pins: pinned(),
   zoom: zoomed(),
+  /** The example or step of the tour that is shown. */
+  tour: text(),
   /** Names of the figures that are open, with commas, and whether they are drawn by layer or for the heads of one. */
   figures: text(),
   spread: choice('layer', 'head'),
@@ -125,6 +127,8 @@ const ALONE = { with: 'lens', than: '', thanparams: '', twin: '' } satisfies Pat
 const NOT_SHARED = { analysis: '', share: '' } satisfies Patch
 /** What refers to the tokens of one text. */
 const OF_TOKENS = { pins: '', zoom: '' } satisfies Patch
+/** Longer addresses slow the browser down, which keeps them in its history too. No text that is analysed is longer. */
+const LONGEST_ADDRESS = 2 ** 18
 /** A new input is read whole again. */
 const INPUT = ['text', 'pair', 'ids', 'targets'] as const
 /** `step` adds a history entry, unless the same fields changed a moment ago. */
@@ -179,6 +183,8 @@ const ADDRESS_MS = 50
 export class Selection extends addressFields(FIELDS) {
   #later: ReturnType<typeof setTimeout> | undefined
   #last = { what: '', when: 0 }
+  /** The input in the address. */
+  #written: Patch = {}
   /** The position of the last history entry of this visit. */
   #furthest = stepNow()
 
@@ -192,9 +198,21 @@ export class Selection extends addressFields(FIELDS) {
     this.#later = undefined
     this.#last.what = ''
     super.read(fragment)
+    this.#remember()
   }
 
+  #remember(): void {
+    const { text, pair, ids, targets } = this.texts
+    this.#written = { text, pair, ids, targets }
+  }
+
+  /** Without a text that is far too long to be analysed: the address keeps the one before. */
   get fragment(): string {
+    const whole = this.#whole
+    return whole.length > LONGEST_ADDRESS ? this.encode(this.#written) : whole
+  }
+
+  get #whole(): string {
     return this.encode(this.shared ? DETERMINED : {})
   }
 
@@ -244,10 +262,12 @@ export class Selection extends addressFields(FIELDS) {
   }
 
   #write(how: 'pushState' | 'replaceState'): void {
-    if (`#${this.fragment}` === (location.hash || '#')) return
+    const { fragment } = this
+    if (fragment === this.#whole) this.#remember()
+    if (`#${fragment}` === (location.hash || '#')) return
     const step = stepNow() + (how === 'pushState' ? 1 : 0)
     if (how === 'pushState') this.#furthest = step
-    writeFragment(how, { step }, this.fragment)
+    writeFragment(how, { step }, fragment)
   }
 
   /** Describe a shared analysis; the address still names it by id. */

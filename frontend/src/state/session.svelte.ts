@@ -5,7 +5,7 @@ import { firstThatFits, smallerRequests, withLeftOut } from '../lib/data/fitting
 import { type Catalogue, type Source, SourceError } from '../lib/data/source'
 import { mark } from '../lib/drawing/frame'
 import { latest } from '../lib/net/latest'
-import { problemSentence } from '../lib/net/problem'
+import { problemSentence, tooLongSentence, unknownModelSentence } from '../lib/net/problem'
 import { Comparison } from './comparison.svelte'
 import { LiveRuns } from './live-runs'
 import { Maps } from './maps.svelte'
@@ -17,6 +17,9 @@ interface Ticket {
   /** Requested while typing: forgotten once something else is on screen, and its errors are not shown. */
   live: boolean
 }
+
+/** How many tokens models without a limit are offered of a text that is too long. */
+const USUAL_TOKENS = 512
 
 const OURS: Ticket = { cancelled: false, ours: true, live: false }
 
@@ -52,6 +55,10 @@ export class Session {
   error = $state('')
   /** The number of tokens that would be accepted; 0 if the length is not the problem. */
   fits = $state(0)
+  /** The largest number of bytes that would be accepted; 0 if these are not the problem. */
+  bytes = $state(0)
+  /** The source could not be reached. */
+  unreachable = $state(false)
   /** Milliseconds since the request. */
   elapsed = $state(0)
 
@@ -105,7 +112,10 @@ export class Session {
     // A live run is not aborted until its id is known, so that it can be forgotten.
     const ask = (one: Request): Submit => ({
       request: one,
-      send: (signal) => this.source.submit(one, live ? new AbortController().signal : signal),
+      send: (signal) =>
+        this.source.submit(one, live ? new AbortController().signal : signal).catch((error) => {
+          throw this.#explain(error, one)
+        }),
     })
     return this.#run([request, ...smallerRequests(request, lens)].map(ask), lens, { ...OURS, live }, beside)
   }
@@ -204,13 +214,37 @@ export class Session {
     }
     if (!(error instanceof SourceError))
       this.say(`Something went wrong in the page: ${String(error)}. Your text is kept.`)
-    else this.say(error.message, error.code === 'too-many-tokens' ? (error.limit ?? 0) : 0)
+    else {
+      const { code, limit, actual } = error
+      // Of a text with too many bytes, the first tokens are in the bytes that are accepted.
+      const fits = { 'too-many-tokens': limit, 'too-many-bytes': actual }[code]
+      this.say(error.message, fits ?? 0)
+      this.bytes = code === 'too-many-bytes' ? (limit ?? 0) : 0
+      this.unreachable = error.code === 'unreachable'
+    }
+  }
+
+  /** What a request was refused for, with what the session knows of it. */
+  #explain(error: unknown, { model }: Request): unknown {
+    if (!(error instanceof SourceError)) return error
+    if (error.code === 'unknown-model') return new SourceError(unknownModelSentence(model), error.code, error.status)
+    if (error.code !== 'invalid-text' || !error.limit || !error.actual) return error
+    const most = this.catalogue?.models.find(({ name }) => name === model)?.maxTokens ?? USUAL_TOKENS
+    return new SourceError(
+      tooLongSentence(error.actual, error.limit),
+      'too-many-bytes',
+      error.status,
+      error.limit,
+      most,
+    )
   }
 
   /** The message for an error. */
   say(error: string, fits = 0): void {
     this.error = error
     this.fits = fits
+    this.bytes = 0
+    this.unreachable = false
   }
 
   #begin(ticket: Ticket): void {
@@ -272,7 +306,13 @@ export class Session {
     const document = run === answer ? answer : this.source.analysis(run.id, signal)
     const [analysis] = await Promise.all([document, maps.firstGrid(opened)])
     about = analysis
-    return { analysis, maps, lens: opened, request: ask.request }
+    // A stored result took its time in another run.
+    return {
+      analysis: run === answer ? { ...analysis, totalMs: null } : analysis,
+      maps,
+      lens: opened,
+      request: ask.request,
+    }
   }
 
   async #follow(first: Run, signal: AbortSignal): Promise<Run> {

@@ -12,7 +12,15 @@ import {
   type Variant,
   variantNames,
 } from '../../src/lib/data/studies'
-import { analysisLink, difference, medianSentence, rankCells, rankQuery, toGrid } from '../../src/lib/data/study-heads'
+import {
+  analysisLink,
+  binSentence,
+  difference,
+  medianSentence,
+  rankCells,
+  rankQuery,
+  toGrid,
+} from '../../src/lib/data/study-heads'
 import { short } from '../../src/lib/text/format'
 import { StudyList } from '../../src/state/study/study-list.svelte'
 
@@ -218,4 +226,11 @@ it('tells a median no more finely than it is known', () => {
   expect(told(0, 0.025)).toBe('The median of all 5,000 values is at most 0.025.')
   expect(told(0.25, 0.5)).toBe('The median of all 5,000 values is between 0.25 and 0.5.')
   expect(medianSentence({ ...number, medianWithin: null }, short)).toBe('')
+  const spread = (...counts: number[]) =>
+    binSentence({ ...number, count: 136, distribution: { edges: [0, 0.025, 0.05, 0.075], counts } }, short)
+  expect([spread(136, 0, 0), spread(0, 136, 0), spread(1, 135, 0)]).toEqual([
+    'All 136 values lie in one bin, below 0.025.',
+    'All 136 values lie in one bin, from 0.025 to 0.05.',
+    '',
+  ])
 })

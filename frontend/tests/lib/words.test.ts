@@ -6,12 +6,14 @@ import { labelStep, shorten, tokenLabel } from '../../src/lib/text/labels'
 import {
   attemptsSentence,
   attentionSentence,
+  changeSentence,
   entropySentence,
   habitSentence,
   leverageSentence,
   nullShareSentence,
   progressSentence,
   SENTENCES,
+  wholeOf,
 } from '../../src/lib/text/words'
 
 const token = (text: string, kind: Token['kind'] = 'word'): Token => ({
@@ -51,6 +53,19 @@ describe('sentences', () => {
       '90\u00a0% of the attention to \u201criver\u201d is effective, and 5.0\u00a0% of that to [CLS].',
     )
     expect(leverageSentence([1, 1, 1, 1], tokenAxis(tokens))).toBe('All attention to every token is effective.')
+  })
+
+  it('names what the shares are of through another lens', () => {
+    const whole = wholeOf({ name: 'effective', title: 'Effective attention' })
+    expect(attentionSentence(Float32Array.of(0.2, 0.8), tokenAxis(tokens.slice(0, 2)), whole)).toBe(
+      'Looks most at \u201cbank\u201d: 80\u00a0% of all effective attention, then [CLS] (20\u00a0%).',
+    )
+  })
+
+  it('says what changed and what to do', () => {
+    expect(changeSentence('Text', true, false)).toBe('Text changed, too long for live. Press Enter to analyse')
+    expect(changeSentence('Model', false, false)).toBe('Model changed. Press Analyse')
+    expect(changeSentence('Text', false, true)).toBe('Showing the previous analysis')
   })
 
   it('names a habit only where it is one', () => {

@@ -1,7 +1,15 @@
 import { describe, expect, it } from 'vitest'
 import { fixedSource } from '../../gallery/source'
 import type { Request, Token } from '../../src/lib/data/analysis'
-import { leastAlike, mostAlike, pairAxis, pairedMap, pairedTokens, type TokenPair } from '../../src/lib/maths/alignment'
+import {
+  leastAlike,
+  mostAlike,
+  pairAxis,
+  pairedMap,
+  pairedTokens,
+  partialCosine,
+  type TokenPair,
+} from '../../src/lib/maths/alignment'
 import type { Matrix } from '../../src/lib/maths/matrix'
 import { otherHead } from '../../src/lib/maths/merge'
 import { ComparisonRun, comparisonKey, comparisonRequest } from '../../src/state/comparison-run.svelte'
@@ -51,14 +59,20 @@ describe('alignment', () => {
     expect([...found.data].map((value) => value.toFixed(4))).toEqual(expected.map((value) => value.toFixed(4)))
   })
 
+  it('leaves special tokens out of a cosine', () => {
+    const map = (...data: number[]) => ({ data: Float32Array.from(data), rows: 2, cols: 2, exact: true })
+    expect(partialCosine(map(9, 1, 9, 2), map(9, 1, 9, -2), [false, false], [true, false])).toBeCloseTo(-0.6, 6)
+    expect(partialCosine(map(9, 1, 9, 2), map(9, 1, 9, -2), [true, true], [true, false])).toBeNull()
+  })
+
   it('finds the heads that are most and least alike, past those without a number', () => {
     const cosine = [
       [0.5, null],
       [0.9, 0.1],
     ]
-    expect(leastAlike(cosine)).toEqual({ layer: 1, head: 1, value: 0.1 })
+    expect(leastAlike(cosine, 2).map(({ value }) => value)).toEqual([0.1, 0.5])
     expect(mostAlike(cosine)).toEqual({ layer: 1, head: 0, value: 0.9 })
-    expect(leastAlike([[null]])).toBeUndefined()
+    expect(leastAlike([[null, 0.99999]], 5)).toEqual([])
   })
 })
 

@@ -87,7 +87,7 @@ def _describe_differences(differences: list[float]) -> str:
     if not any(differences):
         return " The maps are identical."
     shown = ", ".join(format_number(difference) for difference in differences)
-    return f" Their entries differ by {shown} times the sum of the weights."
+    return f" Summed over all entries, the difference is {shown} of the sum of the weights."
 
 
 def _choose_head(study: StudySummary, params: LensPairParams, maps: dict[str, Array]) -> tuple[int, int]:

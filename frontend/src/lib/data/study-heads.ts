@@ -48,6 +48,15 @@ export const findNumber = (numbers: readonly StudyNumber[], name: string): Study
   )
 }
 
+/** Where all values lie, if that is one bin of the histogram, which then shows nothing; empty otherwise. */
+export function binSentence({ count, distribution }: StudyNumber, write: (value: number) => string): string {
+  const filled = distribution?.counts.flatMap((n, bin) => (n > 0 ? [bin] : [])) ?? []
+  if (!distribution || filled.length !== 1) return ''
+  const [low, high] = [distribution.edges[filled[0]], distribution.edges[filled[0] + 1]]
+  const values = `All ${groupDigits(count)} values lie in one bin`
+  return filled[0] === 0 ? `${values}, below ${write(high)}.` : `${values}, from ${write(low)} to ${write(high)}.`
+}
+
 /** The median, as precisely as it is known. */
 export function medianSentence({ count, low, medianWithin }: StudyNumber, write: (value: number) => string): string {
   if (medianWithin === null) return ''

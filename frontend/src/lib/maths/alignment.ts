@@ -71,15 +71,53 @@ export function pairedMap(map: Matrix, queries: readonly TokenPair[], keys: read
   return { data, rows: queries.length, cols: keys.length, exact: map.exact, ...rounding((map.error ?? 0) * pieces) }
 }
 
-/** The head whose two maps are least or most alike, and their cosine. */
-function findExtreme(
-  cosine: Likeness['cosine'],
-  sign: 1 | -1,
-): { layer: number; head: number; value: number } | undefined {
-  let found: { layer: number; head: number; value: number } | undefined
+interface HeadCosine {
+  layer: number
+  head: number
+  value: number
+}
+/** Cosines above are those of equal maps, up to rounding. */
+const EQUAL = 0.99995
+
+/** The cosine of two maps without some rows and columns, such as those of special tokens; null if one is zero there, or has no reading. */
+export function partialCosine(
+  one: Matrix,
+  other: Matrix,
+  rows: readonly boolean[],
+  columns: readonly boolean[],
+): number | null {
+  let [both, first, second] = [0, 0, 0]
+  for (let q = 0; q < one.rows; q++) {
+    if (rows[q]) continue
+    for (let k = 0; k < one.cols; k++) {
+      if (columns[k]) continue
+      const [a, b] = [one.data[q * one.cols + k], other.data[q * other.cols + k]]
+      if (Number.isNaN(a) || Number.isNaN(b)) continue
+      both += a * b
+      first += a * a
+      second += b * b
+    }
+  }
+  return first > 0 && second > 0 ? both / Math.sqrt(first * second) : null
+}
+
+/** The heads whose two maps are least alike, most different first; heads whose maps are equal are left out. */
+export function leastAlike(cosine: Likeness['cosine'], count: number): HeadCosine[] {
+  const all = cosine.flatMap((row, layer) =>
+    row.flatMap((value, head) => (value === null ? [] : [{ layer, head, value }])),
+  )
+  return all
+    .filter(({ value }) => value < EQUAL)
+    .sort((a, b) => a.value - b.value)
+    .slice(0, count)
+}
+
+/** The head whose two maps are most alike; undefined if none has a reading. */
+export function mostAlike(cosine: Likeness['cosine']): HeadCosine | undefined {
+  let found: HeadCosine | undefined
   for (const [layer, row] of cosine.entries()) {
     for (const [head, value] of row.entries()) {
-      if (value !== null && (!found || sign * value > sign * found.value)) found = { layer, head, value }
+      if (value !== null && (!found || value > found.value)) found = { layer, head, value }
     }
   }
   return found
@@ -108,6 +146,3 @@ export function nearestHeads(
   if (by === 'cosine') return all.sort((a, b) => b.cosine - a.cosine)
   return all.sort((a, b) => (a.divergence ?? Infinity) - (b.divergence ?? Infinity))
 }
-
-export const leastAlike = (cosine: Likeness['cosine']) => findExtreme(cosine, -1)
-export const mostAlike = (cosine: Likeness['cosine']) => findExtreme(cosine, 1)

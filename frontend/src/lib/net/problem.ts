@@ -35,6 +35,15 @@ const SENTENCES: Record<string, MessageOf> = {
     `The model is not on the server and could not be downloaded. ${KEPT}. Choose another model.`,
 }
 
+export const unknownModelSentence = (model: string): string =>
+  `This server has no model named \u201c${model}\u201d. ${KEPT}. Choose a model from the list above.`
+
+const kib = (count: number) => `${Math.ceil(count / 1024).toLocaleString('en')}\u00a0KiB`
+
+/** `actual` and `limit` in bytes. */
+export const tooLongSentence = (actual: number, limit: number): string =>
+  `The text has ${kib(actual)}; this server accepts ${kib(limit)}. ${KEPT}. Shorten it, or analyse its beginning.`
+
 export function problemSentence(problem: Problem): string {
   const said = SENTENCES[problem.code]
   if (said) return said(problem)

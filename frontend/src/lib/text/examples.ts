@@ -2,6 +2,8 @@
 import type { Model } from '../data/analysis'
 
 export interface Example {
+  /** As in the address. */
+  name: string
   title: string
   look: string
   text: string
@@ -25,6 +27,7 @@ interface Twins {
 
 export const EXAMPLES: readonly [Example, ...Example[]] = [
   {
+    name: 'banks',
     title: 'Two banks',
     look: 'does \u201cbank\u201d attend to \u201cbank\u201d?',
     text: 'The boats lay by the river bank all winter, while the bank in town kept the money that the fishermen had earned. When spring came, the river rose over the bank, and the bank sent its men to count what was left of the boats.',
@@ -33,6 +36,7 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
     show: { special: 'hide' },
   },
   {
+    name: 'pronoun',
     title: 'A pronoun',
     look: 'is \u201cit\u201d the trophy or the suitcase?',
     text: 'The trophy did not fit into the suitcase because it was too big.',
@@ -40,13 +44,15 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
     head: '3.1',
   },
   {
-    title: 'Two texts',
+    name: 'pair',
+    title: 'Two segments',
     look: 'which heads link the two?',
     text: 'A man is playing a guitar on the stage.',
     pair: 'Somebody is making music for a crowd.',
     head: '5.8',
   },
   {
+    name: 'clock',
     title: 'A longer text',
     look: 'how much is effective?',
     text: 'When the old clock on the town hall stopped, nobody noticed at first. The baker opened his shop when the bread was done, the children came to school when they were hungry for company, and the mayor held his speeches whenever he saw a crowd. Only the clockmaker, who had wound the clock every morning for forty years, walked past it with a small smile.',
@@ -58,6 +64,7 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
 /** Examples that need models which not every installation has. */
 const OF_TWINS: readonly Example[] = [
   {
+    name: 'twins',
     title: 'Two mechanisms',
     look: 'do twins agree?',
     text: 'The trophy did not fit into the suitcase because it was too big.',
@@ -72,6 +79,36 @@ const OF_TWINS: readonly Example[] = [
     },
   },
 ]
+
+/** What an example does not choose itself is as at the beginning, so that it shows the same whatever was chosen before. */
+const PLAIN = {
+  model: '',
+  kind: '',
+  mechanism: '',
+  params: '',
+  lens: 'weights',
+  lensparams: '',
+  compare: 'off',
+  with: 'lens',
+  other: '',
+  than: '',
+  thanparams: '',
+  twin: '',
+  heads: '',
+  pins: '',
+  zoom: '',
+  most: '',
+  ids: '',
+  targets: '',
+  generate: '',
+  colour: 'map',
+  special: 'show',
+}
+
+/** The fields of the address that show an example. */
+export function chosenBy({ name, text, pair, head, show }: Example): Record<string, string> {
+  return { ...PLAIN, tour: name, text, pair, head, ...show }
+}
 
 /** The examples whose models are available. */
 export function examplesWith(models: readonly Model[]): readonly Example[] {

@@ -16,4 +16,12 @@ export function countPieces(text: string): number {
   return count
 }
 
+/** The beginning of a text, up to a number of bytes in UTF-8 and the end of a word, if there is one. */
+export function beginning(text: string, bytes: number): string {
+  const data = new TextEncoder().encode(text)
+  if (data.length <= bytes) return text
+  const cut = new TextDecoder().decode(data.slice(0, bytes)).replace(/\ufffd+$/, '')
+  return cut.replace(/\s+\S*$/, '') || cut
+}
+
 export const isShort = (text: string, pair: string) => countPieces(text) + countPieces(pair) <= MOST_PIECES

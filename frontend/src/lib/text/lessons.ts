@@ -1,4 +1,5 @@
 /** One example for each lens: what to look at, and why it is there. A test verifies these claims for MiniLM. */
+import type { Declaration, Reasons } from '../data/analysis'
 import { EXAMPLES, type Example } from './examples'
 
 export interface Lesson extends Example {
@@ -17,6 +18,7 @@ const lesson = (
   why: string,
   show = {},
 ): Lesson => ({
+  name: lens,
   lens,
   title,
   look,
@@ -131,3 +133,7 @@ export const LESSONS: readonly Lesson[] = [
     'The mechanism “jump” spreads scores along these links. The map consists of scores before softmax; it is not attention.',
   ),
 ]
+
+/** The lessons about these lenses, without those that the examples' model does not support. */
+export const lessonsOn = (lenses: readonly Declaration[], reasons: Reasons): Lesson[] =>
+  LESSONS.filter(({ lens }) => lenses.some(({ name }) => name === lens) && !reasons[lens])

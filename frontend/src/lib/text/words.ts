@@ -8,8 +8,13 @@ import { isolate, placeName } from './names'
 /** A label as it appears in a sentence. */
 const named = (label: string, special: boolean) => isolate(special ? label : `\u201c${label}\u201d`)
 
+/** What shares are of: through other lenses the magnitudes of their maps. */
+const WEIGHT = 'all weight'
+export const wholeOf = ({ name, title }: Pick<Declaration, 'name' | 'title'>) =>
+  name === 'weights' ? WEIGHT : `all ${title.toLowerCase()}`
+
 /** The mean weight on each key token, summed along an axis of tokens or words. Equal spellings are summed, as a repeated word is one thing attended to. */
-export function attentionSentence(means: Float32Array, { labels, special, of }: Axis): string {
+export function attentionSentence(means: Float32Array, { labels, special, of }: Axis, whole = WEIGHT): string {
   const shares = new Map<string, number>()
   let total = 0
   for (let k = 0; k < means.length; k++) {
@@ -22,7 +27,7 @@ export function attentionSentence(means: Float32Array, { labels, special, of }: 
   const sizes = Float32Array.from(shares.values(), (share) => share / total)
   const [first, ...rest] = topIndices(sizes, 3)
   const others = rest.filter((i) => sizes[i] >= 0.02).map((i) => `${names[i]} (${percent(sizes[i])})`)
-  const lead = `Looks most at ${names[first]}: ${percent(sizes[first])} of all weight`
+  const lead = `Looks most at ${names[first]}: ${percent(sizes[first])} of ${whole}`
   return others.length > 0 ? `${lead}, then ${others.join(' and ')}.` : `${lead}.`
 }
 
@@ -35,12 +40,12 @@ const NEIGHBOURS: [offset: number, words: string][] = [
 const HABIT = 0.3
 
 /** Self-attention to neighbours: the share of weight on the previous token, the token itself or the next; empty if none is large. */
-export function habitSentence(map: Matrix): string {
+export function habitSentence(map: Matrix, whole = WEIGHT): string {
   let total = 0
   for (let i = 0; i < map.data.length; i++) if (!Number.isNaN(map.data[i])) total += Math.abs(map.data[i])
   const shares = NEIGHBOURS.map(([offset, words]) => ({ words, share: diagonal(map, offset) / (total || 1) }))
   const strong = shares.filter(({ share }) => share >= HABIT).sort((a, b) => b.share - a.share)
-  return strong.map(({ words, share }) => `${percent(share)} of all weight goes to ${words}.`).join(' ')
+  return strong.map(({ words, share }) => `${percent(share)} of ${whole} goes to ${words}.`).join(' ')
 }
 
 function diagonal(map: Matrix, offset: number): number {
@@ -93,7 +98,7 @@ const STAGES: Record<string, string> = {
 export function changeSentence(what: string, tooLong: boolean, failed: boolean): string {
   if (failed) return 'Showing the previous analysis'
   const typed = what === 'Text' || what === 'Token ids'
-  return `${what} changed${tooLong ? ', too long for live' : ''}. Press ${typed ? 'Enter' : 'Analyse'} to analyse`
+  return `${what} changed${tooLong ? ', too long for live' : ''}. Press ${typed ? 'Enter to analyse' : 'Analyse'}`
 }
 
 /** `elapsed` in ms since the request. */

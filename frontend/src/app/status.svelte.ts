@@ -1,0 +1,56 @@
+/** What the page says about its runs: how far they are, and whether what is drawn is what the controls say. */
+import type { Run } from '../lib/data/analysis'
+import { isShort } from '../lib/text/length'
+import { changeSentence, runSentence } from '../lib/text/words'
+import type { ComparisonRun } from '../state/comparison-run.svelte'
+import type { InputDraft } from '../state/input-draft.svelte'
+import type { Live } from '../state/live.svelte'
+import type { Session } from '../state/session.svelte'
+import type { Requests } from './requests.svelte'
+
+interface Parts {
+  requests: Requests
+  session: Session
+  comparisonRun: ComparisonRun
+  draft: InputDraft
+  live: Live
+}
+
+export class Status {
+  readonly #parts: Parts
+
+  constructor(parts: Parts) {
+    this.#parts = parts
+  }
+
+  /** Of two runs, the one that is awaited. */
+  get #awaited(): Run | undefined {
+    const { session, comparisonRun } = this.#parts
+    return session.run?.status === 'done' ? (comparisonRun.run ?? session.run) : session.run
+  }
+
+  /** The run that changes the pictures; a run that only adds measures reports its progress where they will appear. */
+  get run(): Run | undefined {
+    return this.#parts.requests.adding.length > 0 ? undefined : this.#awaited
+  }
+
+  get progress(): string {
+    return this.run ? runSentence(this.run, this.#parts.session.elapsed) : ''
+  }
+
+  /** How far the run is that adds this measure; empty if none does. */
+  adding = (measure: string): string => {
+    const { requests, session } = this.#parts
+    const run = this.#awaited
+    return run && requests.adding.includes(measure) ? runSentence(run, session.elapsed) || 'Computing …' : ''
+  }
+
+  /** What has changed since the pictures were drawn, and how to draw them anew; empty while they are of what the controls say, or on their way. */
+  get outdated(): string {
+    const { requests, draft, live, session } = this.#parts
+    if (!requests.waiting || !requests.changed) return ''
+    const read = requests.card?.kind === 'vision' ? 'Image' : draft.byIds ? 'Token ids' : 'Text'
+    const what = requests.changed === 'Input' ? read : requests.changed
+    return changeSentence(what, what === 'Text' && live.on && !isShort(draft.text, draft.pair), session.error !== '')
+  }
+}

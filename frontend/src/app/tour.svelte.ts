@@ -1,0 +1,43 @@
+/** The examples and the tour of the lenses: which one is shown, and the next. */
+import { headName } from '../lib/data/analysis'
+import { chosenBy, type Example, examplesWith } from '../lib/text/examples'
+import { lessonsOn } from '../lib/text/lessons'
+import type { Selection } from '../state/selection.svelte'
+import type { Session } from '../state/session.svelte'
+import type { Requests } from './requests.svelte'
+
+export class Tour {
+  readonly #parts: { selection: Selection; session: Session; requests: Requests }
+
+  readonly examples = $derived.by(() => examplesWith(this.#parts.session.catalogue?.models ?? []))
+  readonly lessons = $derived.by(() => {
+    const { session, requests } = this.#parts
+    return lessonsOn(session.catalogue?.lenses ?? [], session.support[requests.defaultModel]?.[0]?.lenses ?? {})
+  })
+  /** The example that the address names, among its neighbours, while its text is selected. */
+  readonly step = $derived.by(() => {
+    const { selection, requests } = this.#parts
+    const touring = this.lessons.some(({ name }) => name === selection.tour)
+    const steps: readonly Example[] = touring ? this.lessons : this.examples
+    const isShown = ({ name, text, pair }: Example) =>
+      name === selection.tour && text === selection.text && pair === selection.pair
+    const at = steps.findIndex(isShown)
+    if (at < 0) return undefined
+    const { head, show = {} } = steps[at]
+    const open = selection.head && selection.heads.length === 0 ? headName(selection.head) : ''
+    const intact = open === head && requests.lens === (show.lens ?? 'weights')
+    return { title: touring ? 'Tour of the lenses' : 'Examples', steps, at, intact }
+  })
+
+  constructor(parts: { selection: Selection; session: Session; requests: Requests }) {
+    this.#parts = parts
+  }
+
+  /** Examples speak of maps, which a view of graphs only would hide. */
+  show(example: Example): void {
+    const { selection, requests } = this.#parts
+    requests.choose({ ...chosenBy(example), ...(selection.view === 'graph' ? { view: 'both' } : {}) })
+  }
+
+  close = (): void => this.#parts.selection.set({ tour: '' })
+}
