@@ -23,6 +23,8 @@ BENCHMARKS = (
     "growth",
     "page",
     "page_head",
+    "page_grid",
+    "page_windows",
     "page_live",
     "page_peers",
 )

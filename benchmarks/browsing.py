@@ -26,6 +26,25 @@ ACT = """(element, [kind, across, down, name]) => new Promise((resolve) => {
   }
   look()
 })"""
+# Milliseconds from a click on a head to its painted exact map, and from the arrival of that map; the same if it had been prefetched.
+OPEN = """(element) => new Promise((resolve) => {
+  performance.clearResourceTimings()
+  const began = performance.now()
+  element.click()
+  const look = () => {
+    const mark = performance.getEntriesByName('headscope:head').find(({ startTime }) => startTime > began)
+    if (!mark) return requestAnimationFrame(look)
+    const arrivals = performance.getEntriesByType('resource').filter(({ name, responseEnd }) => name.includes('/maps/') && responseEnd <= mark.startTime)
+    resolve([mark.startTime - began, mark.startTime - Math.max(began, ...arrivals.slice(0, 1).map(({ responseEnd }) => responseEnd))])
+  }
+  look()
+})"""
+# Bytes that arrived between the request of an analysis and the first paint of its heads, as in `page`.
+BYTES = """() => {
+  const [from, to] = ['submit', 'grid'].map((name) => performance.getEntriesByName(`headscope:${name}`)[0].startTime)
+  const needed = performance.getEntriesByType('resource').filter(({ startTime, responseEnd }) => startTime >= from && responseEnd <= to)
+  return needed.reduce((sum, { transferSize }) => sum + transferSize, 0)
+}"""
 # Frames in one second of scrolling the nearest scrollable element by a few pixels per frame.
 SCROLL = """(element) => new Promise((resolve) => {
   let holder = element
@@ -47,6 +66,17 @@ SCROLL = """(element) => new Promise((resolve) => {
 def act(element: Locator, kind: str, name: str, across: float = 0.5, down: float = 0.5) -> float:
     """Return the milliseconds from an event on an element to the frame that sets the mark."""
     return float(element.evaluate(ACT, [kind, across, down, name]))
+
+
+def opened(head: Locator) -> tuple[float, float]:
+    """Return the milliseconds from a click on a head to its painted exact map, and those after the map arrived."""
+    total, after = head.evaluate(OPEN)
+    return float(total), float(after)
+
+
+def first_bytes(page: Page) -> int:
+    """Return the bytes transferred between the request and the first paint of the grid."""
+    return int(page.evaluate(BYTES))
 
 
 def frames(element: Locator) -> float:

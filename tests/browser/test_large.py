@@ -7,6 +7,14 @@ from playwright.sync_api import expect
 from tests.browser.visit import Visit, address, comes_to
 
 MOST_NODES = 3000
+MOST_BYTES = 400_000
+TEXT = "A text of some twenty tokens, so that its thumbnails have fewer cells than the map of a head has entries."
+# Bytes of what the first picture of the heads waited for.
+BYTES = """() => {
+  const [from, to] = ['submit', 'grid'].map((name) => performance.getEntriesByName(`headscope:${name}`)[0].startTime)
+  const needed = performance.getEntriesByType('resource').filter(({ startTime, responseEnd }) => startTime >= from && responseEnd <= to)
+  return needed.reduce((sum, { transferSize }) => sum + transferSize, 0)
+}"""
 # Colours of the canvas below an element; none if the canvas does not reach there.
 BELOW = """(cell) => {
   const canvas = cell.closest('.body').querySelector('canvas')
@@ -26,10 +34,11 @@ SEEN = """(cell) => {
 
 
 def test_a_grid_of_many_heads(visit: Visit) -> None:
-    visit.open(address(model="large", text="One two three.", head="2.9"))
+    visit.open(address(model="large", text=TEXT, head="2.9"))
     grid = visit.page.get_by_role("grid", name="Heads")
     expect(grid).to_have_attribute("aria-rowcount", "48")
     expect(grid).to_have_attribute("aria-colcount", "48")
+    assert 100_000 < visit.page.evaluate(BYTES) < MOST_BYTES
     keyboard = visit.page.keyboard
 
     def focused(layer: int, head: int) -> None:
@@ -62,7 +71,7 @@ def test_a_grid_of_many_heads(visit: Visit) -> None:
 
 
 def test_a_range_of_layers(visit: Visit) -> None:
-    visit.open(address(model="large", text="One two three.", head="2.9", find="layer = 10 or layer = 20"))
+    visit.open(address(model="large", text=TEXT, head="2.9", find="layer = 10 or layer = 20"))
     grid = visit.page.get_by_role("grid", name="Heads")
     layers = visit.page.get_by_role("group", name="Layers shown")
     expect(layers.get_by_role("status")).to_have_text("")

@@ -109,7 +109,7 @@ export function fileSource(answers: Responses): Source {
     recent: async () => [],
     analysis,
 
-    async grid(_id, lens, without): Promise<Tiles> {
+    async grid(_id, lens, { without }): Promise<Tiles> {
       return readTiles(await tensors(`/grid/${lens}${without ? '/without' : ''}`))
     },
 

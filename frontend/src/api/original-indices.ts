@@ -16,8 +16,8 @@ export function withOriginalIndices(source: Source): Source {
     ...(source.comparisons ? { comparisons: compareWithOriginalIndices(source.comparisons, subsets) } : {}),
     submit: async (request, signal) => seen(await source.submit(request, signal)),
     analysis: async (id, signal) => seen(await source.analysis(id, signal)),
-    async grid(id, lens, without, signal) {
-      const [tiles, subset] = [await source.grid(id, lens, without, signal), subsets.get(id)]
+    async grid(id, lens, how, signal) {
+      const [tiles, subset] = [await source.grid(id, lens, how, signal), subsets.get(id)]
       return subset ? scatterTiles(tiles, subset) : tiles
     },
     async overview(id, measure, lens, signal) {

@@ -105,8 +105,8 @@ export function server(key = ''): Source {
       return read(await getJson<WireAnalysis>(of(id), signal))
     },
 
-    async grid(id, lens, without, signal): Promise<Tiles> {
-      const query = without ? { tile: 32, without: 'both' } : { tile: 32 }
+    async grid(id, lens, { without, side }, signal): Promise<Tiles> {
+      const query = without ? { tile: side, without: 'both' } : { tile: side }
       return readTiles(readSafetensors(await getBytes(of(id, ['grid', lens], query), signal)))
     },
 

@@ -1,7 +1,7 @@
 /** The tensors of one analysis, fetched on demand and cached. */
 import { type Analysis, type Head, headName, type MergedHeads } from '../lib/data/analysis'
 import type { Source } from '../lib/data/source'
-import { difference, type Matrix, type Tiles, tileMatrix } from '../lib/maths/matrix'
+import { difference, type Matrix, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
 import { MOST_HEADS, mergeMaps } from '../lib/maths/merge'
 import { Cache } from '../lib/net/cache'
 
@@ -32,6 +32,8 @@ export class Maps {
     private readonly signal: AbortSignal,
     /** The analysis, once known. */
     private readonly about: () => Pick<Analysis, 'maps'> | undefined = () => undefined,
+    /** The number of heads of the model; 0 if unknown. */
+    private readonly heads = 0,
   ) {}
 
   /** Take over the maps of an earlier analysis of the same input through these lenses, so that nothing is read or painted twice. */
@@ -67,7 +69,11 @@ export class Maps {
 
   /** Throws, unlike the others, as the first paint depends on it. */
   firstGrid(lens: string): Promise<Tiles> {
-    return this.#grids.get(lens, () => this.source.grid(this.id, lens, false, this.signal))
+    return this.#grids.get(lens, () => this.#thumbnailsOf(lens, false))
+  }
+
+  #thumbnailsOf(lens: string, without: boolean): Promise<Tiles> {
+    return this.source.grid(this.id, lens, { without, side: thumbnailSide(this.heads) }, this.signal)
   }
 
   grid(lens: string): Tiles | undefined {
@@ -82,7 +88,7 @@ export class Maps {
   wantGridWithout(lens: string): void {
     const key = `${lens} without`
     if (this.#grids.peek(key)) return
-    void this.#announce(this.#grids.get(key, () => this.source.grid(this.id, lens, true, this.signal)))
+    void this.#announce(this.#grids.get(key, () => this.#thumbnailsOf(lens, true)))
   }
 
   wantGrid(lens: string): void {

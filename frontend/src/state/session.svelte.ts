@@ -299,7 +299,9 @@ export class Session {
     const failed = (error: unknown) => {
       if (this.shown?.maps === maps) this.fail(error)
     }
-    const maps: Maps = new Maps(this.source, run.id, failed, reading.signal, () => about)
+    const model = this.catalogue?.models.find(({ name }) => name === answer.model)
+    const heads = model ? model.layers * model.heads : 0
+    const maps: Maps = new Maps(this.source, run.id, failed, reading.signal, () => about, heads)
     if (ask.request && this.shown?.request) maps.inherit(this.shown.maps, sharedLenses(this.shown.request, ask.request))
     const opened = answer.lenses.includes(lens) ? lens : (answer.lenses[0] ?? lens)
     // The first picture needs the document and one grid, fetched in parallel.

@@ -3,8 +3,11 @@ interface FrameRoom {
   width: number
   /** Infinity if the page scrolls. */
   height: number
+  /** Rows and columns of the grid. */
   layers: number
   heads: number
+  /** A range of layers can be chosen. */
+  deep?: boolean
   /** Width of the left column, if the reader has chosen one. */
   wanted?: number
 }
@@ -27,7 +30,12 @@ const ASIDE = 28 + 4 + 38
 const AROUND = 124
 const TOKENS = 140
 const WORDS = 150
+/** The line above the grid in which layers are chosen. */
+const RANGE = 28
+/** A head may be this small if all of them are visible then. */
 const LEAST_CELL = 16
+/** Sides of a head where the grid has to scroll anyway. */
+const LEGIBLE: readonly [number, number] = [24, 28]
 const LARGEST_CELL = 44
 const LEAST_LEFT = 320
 /** From this width on everything fits on one screen; below, the page scrolls. */
@@ -38,32 +46,38 @@ const SHARE = 0.34
 
 /** Depends on window, model and the reader's choice only, so that another text moves nothing. */
 export function frameLayout(room: FrameRoom): FrameLayout {
-  const { width, height, layers, heads } = room
-  if (width < NARROW) return placed(room, false, cellFor(width - ASIDE, heads, 24))
+  const { width, layers, heads } = room
+  if (width < NARROW) return placed(room, false, Math.max(LEGIBLE[0], cellFor(width - ASIDE, heads)))
   const [low, high] = leftRange(width)
   const wanted = room.wanted && Math.min(high, Math.max(low, room.wanted))
-  const across = cellFor((wanted ?? width * (width < WIDE ? 0.42 : SHARE)) - ASIDE, heads, LEAST_CELL)
-  const down = Math.floor((height - AROUND - TOKENS - WORDS) / layers) - CELL_GAP
-  const layout = placed(room, true, Math.max(LEAST_CELL, Math.min(across, down)))
+  const across = cellFor((wanted ?? width * (width < WIDE ? 0.42 : SHARE)) - ASIDE, heads)
+  const whole = Math.min(across, Math.floor(roomFor(room) / layers) - CELL_GAP)
+  const layout = placed(room, true, whole >= LEAST_CELL ? whole : Math.max(LEGIBLE[0], Math.min(LEGIBLE[1], across)))
   return wanted ? { ...layout, left: wanted } : layout
 }
 
 /** How narrow and how wide the left column can be made. */
 export const leftRange = (width: number): [low: number, high: number] => [240, Math.floor(width * 0.6)]
 
-const cellFor = (width: number, count: number, least: number) =>
-  Math.max(least, Math.min(LARGEST_CELL, Math.floor((width + CELL_GAP) / count) - CELL_GAP))
+const cellFor = (width: number, count: number) =>
+  Math.min(LARGEST_CELL, Math.floor((width + CELL_GAP) / count) - CELL_GAP)
+
+/** The height that is left for the grid. */
+const roomFor = ({ height, deep }: FrameRoom) => height - AROUND - TOKENS - WORDS - (deep ? RANGE : 0)
 
 /** The open head has more than half of the window. */
 const MOST_LEFT = 0.45
 const LEAST_GRID = 200
+const MOST_ROWS = 16
 /** Head numbers and the ring around the open head scroll with the grid. */
 const NUMBERS = 24
 
-function placed({ width, height, heads }: FrameRoom, beneath: boolean, cell: number): FrameLayout {
+function placed(room: FrameRoom, beneath: boolean, cell: number): FrameLayout {
+  const { width, heads } = room
   const wanted = heads * (cell + CELL_GAP) - CELL_GAP + ASIDE
   const left = Math.max(LEAST_LEFT, width < NARROW ? wanted : Math.min(wanted, Math.floor(width * MOST_LEFT)))
-  // Whole rows only, so that no head is cut.
-  const rows = Math.floor(Math.max(LEAST_GRID, height - AROUND - TOKENS - WORDS) / (cell + CELL_GAP))
+  // Whole rows only, so that no head is cut. Where the page scrolls, the open head is below the grid and must not be far.
+  const most = room.height === Number.POSITIVE_INFINITY ? MOST_ROWS : Number.POSITIVE_INFINITY
+  const rows = Math.min(most, Math.floor(Math.max(LEAST_GRID, roomFor(room)) / (cell + CELL_GAP)))
   return { beneath, cell, left, grid: NUMBERS + rows * (cell + CELL_GAP) }
 }

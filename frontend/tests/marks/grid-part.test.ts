@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { visibleBox } from '../../src/lib/drawing/visible'
+import { thumbnailSide } from '../../src/lib/maths/matrix'
 import { drawnBox, type GridLayout, partWithin } from '../../src/marks/grid-painter'
 
 const layout: GridLayout = { layers: 48, heads: 48, cell: 22, gap: 2 }
@@ -36,5 +37,16 @@ describe('the part of a grid on screen', () => {
 
   it('is all of it on paper', () => {
     expect(drawnBox(layout)).toEqual([0, 0, 1150, 1150])
+  })
+})
+
+describe('the side of thumbnails', () => {
+  it('lets the first picture of any model arrive soon', () => {
+    expect(thumbnailSide(144)).toBe(32)
+    expect(thumbnailSide(0)).toBe(32)
+    for (const heads of [400, 1024, 2304]) {
+      expect(heads * thumbnailSide(heads) ** 2).toBeLessThanOrEqual(300_000)
+      expect(thumbnailSide(heads)).toBeGreaterThan(10)
+    }
   })
 })

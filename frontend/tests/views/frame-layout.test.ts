@@ -43,12 +43,22 @@ describe('frameLayout', () => {
   ])('lets %i layers of %i heads scroll in their column', (layers, heads) => {
     const { cell, left, grid } = frameLayout({ ...room, layers, heads })
     expect(left).toBeLessThanOrEqual(1440 * 0.45)
-    expect(cell).toBeGreaterThanOrEqual(16)
+    expect(cell).toBeGreaterThanOrEqual(24)
     expect(grid).toBeLessThan(750 - 140)
     expect(frameLayout({ ...room, width: 900, height: Number.POSITIVE_INFINITY, layers, heads }).left).toBeLessThan(450)
   })
 
+  it('draws deep models legibly, and a few of their layers larger', () => {
+    const deep = { ...room, layers: 30, heads: 9, deep: true }
+    const { cell, grid } = frameLayout(deep)
+    expect(cell).toBe(28)
+    expect(grid).toBeLessThan(frameLayout({ ...deep, deep: false }).grid)
+    expect(frameLayout({ ...deep, layers: 6 }).cell).toBeGreaterThan(32)
+  })
+
   it('keeps heads large enough to hit where the grid scrolls', () => {
-    expect(frameLayout({ ...room, width: 390, height: Number.POSITIVE_INFINITY }).cell).toBeGreaterThanOrEqual(24)
+    const page = { ...room, width: 390, height: Number.POSITIVE_INFINITY }
+    expect(frameLayout(page).cell).toBeGreaterThanOrEqual(24)
+    expect(frameLayout({ ...page, layers: 48, heads: 48 }).grid).toBeLessThan(500)
   })
 })

@@ -9,7 +9,7 @@ export interface LayerRange {
 }
 
 /** With more layers than this, a range can be chosen. */
-export const MANY_LAYERS = 12
+const MANY_LAYERS = 12
 
 /** `8-15`, or `8` for one layer; anything else is no range. */
 export function parseLayers(text: string): LayerRange | undefined {
@@ -34,6 +34,10 @@ export function effectiveRange(analysis: Shape, range: LayerRange | undefined): 
   const left = all.filter((layer) => inRange(range, { layer })).length
   return left > 0 && left < all.length ? range : undefined
 }
+
+/** Whether a range can be chosen, or is. */
+export const offersRange = (analysis: Shape, range: LayerRange | undefined): boolean =>
+  analysis.layers > MANY_LAYERS || effectiveRange(analysis, range) !== undefined
 
 /** The layers and heads in an effective range; null if these are all. */
 export function withinRange(analysis: Shape, range: LayerRange | undefined): Subset | null {

@@ -58,6 +58,13 @@ export interface HeadQueries {
   heads(id: string, query: string, lens: string): Promise<FoundHeads>
 }
 
+export interface Thumbnails {
+  /** Special tokens and sinks count as 0. */
+  without: boolean
+  /** The most cells along a side. */
+  side: number
+}
+
 export interface Source {
   accounts?: Accounts
   /** Shares of analyses. */
@@ -79,8 +86,7 @@ export interface Source {
   /** The reader's history, latest first. */
   recent(): Promise<HistoryItem[]>
   analysis(id: string, signal: AbortSignal): Promise<Analysis>
-  /** `without`: special tokens and sinks count as 0. */
-  grid(id: string, lens: string, without: boolean, signal: AbortSignal): Promise<Tiles>
+  grid(id: string, lens: string, how: Thumbnails, signal: AbortSignal): Promise<Tiles>
   map(id: string, lens: string, head: Head, signal: AbortSignal): Promise<Matrix>
   /** One number per head, [L][H]; `measure.column` for a measure with several columns. */
   overview(id: string, measure: string, lens: string, signal: AbortSignal): Promise<(number | null)[][]>

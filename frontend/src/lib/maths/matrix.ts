@@ -19,6 +19,15 @@ export interface Tiles {
   cols: number
 }
 
+/** The server's thumbnails have at most this many cells along a side. */
+const LARGEST_SIDE = 32
+/** All thumbnails of a model take about this many bytes at most, as the first picture waits for them. */
+const GRID_BYTES = 300_000
+
+/** The cells along a side of each of so many thumbnails. */
+export const thumbnailSide = (heads: number): number =>
+  Math.max(8, Math.min(LARGEST_SIDE, Math.floor(Math.sqrt(GRID_BYTES / Math.max(1, heads)))))
+
 export function dequantise(bytes: Uint8Array, scale: number, offset: number): Float32Array {
   const values = new Float32Array(bytes.length)
   for (let i = 0; i < bytes.length; i++) values[i] = offset + scale * bytes[i]
