@@ -49,6 +49,15 @@ export const ENTRIES: readonly Entry[] = [
   { name: 'find-none-34', tokens: 34, fragment: 'find=vertical+and+diagonal' },
   { name: 'patterns-34', tokens: 34, fragment: 'classes=show' },
   { name: 'several-34', tokens: 34, fragment: 'head=2.3&heads=2.3+4.5+1.0' },
+  { name: 'map-small-34', tokens: 34, fragment: 'head=2.3&heads=2.3+4.5+1.0+0.2+5.1&merge=each' },
+  { name: 'map-two-heads-34', tokens: 34, fragment: 'view=map&head=2.3&with=head&than=4.5&compare=side&like=cosine' },
+  { name: 'scatter-34', tokens: 34, fragment: 'head=2.3&heads=2.3+4.5+1.0&scatter=show&y=null_share' },
+  {
+    name: 'notes-34',
+    tokens: 34,
+    fragment: 'kind=self&head=2.3&notes=%7B%22minilm%2Fself%22%3A%7B%222.3%22%3A%22Previous+token%22%2C%224.5%22%3A%22%22%7D%7D',
+  },
+  { name: 'sheet-of-sessions', tokens: 12, press: 'o' },
   {
     name: 'compared-mechanisms-34',
     tokens: 34,

@@ -28,7 +28,18 @@ from tests.browser.visit import Visit, comes_to, picture
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 ENTRIES = re.findall(r"\{\s+name: '([\w-]+)',\s+tokens", (FRONTEND / "gallery" / "entries.ts").read_text())
 # Entries of the gallery, and those that look different on a phone.
-NARROW = {"both-34", "side-64", "running", "sign-in", "image-50", "statistics-34", "studies-new", "studies-heads"}
+NARROW = {
+    "both-34",
+    "side-64",
+    "running",
+    "sign-in",
+    "image-50",
+    "map-small-34",
+    "scatter-34",
+    "statistics-34",
+    "studies-new",
+    "studies-heads",
+}
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -81,6 +92,8 @@ def settled(visit: Visit, entry: str) -> None:
         visit.page.get_by_text("Cosine of the two maps").wait_for()
     if entry.startswith("statistics"):
         expect(visit.page.locator(".js-plotly-plot:has(.xtick)")).to_have_count(2)
+    if entry.startswith("scatter"):
+        visit.painted("scatter")
     visit.painted("grid")
     visit.painted("graph" if entry.startswith("graph") else "head")
     if not entry.startswith("map"):
