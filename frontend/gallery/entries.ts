@@ -55,7 +55,8 @@ export const ENTRIES: readonly Entry[] = [
   {
     name: 'notes-34',
     tokens: 34,
-    fragment: 'kind=self&head=2.3&notes=%7B%22minilm%2Fself%22%3A%7B%222.3%22%3A%22Previous+token%22%2C%224.5%22%3A%22%22%7D%7D',
+    fragment:
+      'kind=self&head=2.3&notes=%7B%22minilm%2Fself%22%3A%7B%222.3%22%3A%22Previous+token%22%2C%224.5%22%3A%22%22%7D%7D',
   },
   { name: 'sheet-of-sessions', tokens: 12, press: 'o' },
   {

@@ -102,3 +102,15 @@ def test_heads_like_the_open_one(visit: Visit, server: Server) -> None:
     expect(names).to_have_text(nearest(layer, head, "js_divergence"))
     visit.page.get_by_role("button", name="Compare with head 3.1").click()
     expect(visit.image("Heat map of head 3.1")).to_be_visible()
+
+
+def test_heads_found_one_by_one(visit: Visit) -> None:
+    """What a search finds is shown as small maps at a click; their citation names them."""
+    visit.open(address(text=SENTENCE, head="3.1", find="layer = 0 and head < 3"))
+    visit.page.get_by_role("button", name="show one by one").click()
+    small = visit.page.get_by_role("img", name=re.compile("^Small map of head"))
+    expect(small).to_have_count(3)
+    expect(visit.image("Small map of head 0.2")).to_be_visible()
+    visit.page.get_by_role("button", name="copy", exact=True).click()
+    items = visit.page.get_by_role("group", name="Copy").get_by_role("button")
+    expect(items).to_have_text(["link", "image", "citation"])

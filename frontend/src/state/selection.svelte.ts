@@ -324,6 +324,12 @@ export class Selection extends addressFields(FIELDS) {
     this.set({ head: headName(last), heads: chosen.length > 1 ? chosen.map(headName).join(' ') : '' }, 'push')
   }
 
+  /** Show these heads as small maps. */
+  showEach(heads: readonly Head[]): void {
+    const shown = heads.slice(0, MOST_SELECTED).map(headName)
+    this.set({ head: shown[0] ?? '', heads: shown.join(' '), merge: 'each', compare: 'off' }, 'push')
+  }
+
   /** Compare the open head with another one, or end that comparison. */
   compareHeads(): void {
     const on = this.with === 'head' && this.compare !== 'off'
