@@ -179,19 +179,36 @@ export function paintNames(context: DrawingContext, layout: GridLayout, palette:
 
 type Square = [x: number, y: number, side: number]
 
-export function paintClass(context: DrawingContext, [x, y, side]: Square, mark: ClassMark, palette: Palette): void {
-  if (mark.startsWith('grey')) veil(context, [x, y, side], palette.muted, 0.55)
+/** The side of the glyph of a class: a fraction of its cell, but large enough to be read. */
+const glyphSide = (side: number) => Math.min(side, Math.max(8, Math.min(14, Math.round(side * 0.32))))
+
+/** A class as a glyph in the lower right corner, on a ground of its own so that it stands out from any map. */
+export function paintClass(
+  context: DrawingContext,
+  [cellX, cellY, cell]: Square,
+  mark: ClassMark,
+  palette: Palette,
+): void {
+  if (mark === 'none') return
+  const side = glyphSide(cell)
+  const [x, y] = [cellX + cell - side, cellY + cell - side]
+  veil(context, [x, y, side], palette.paper, 0.9)
+  const [left, top, right, bottom] = [x + 2, y + 2, x + side - 2, y + side - 2]
   context.fillStyle = palette.ink
-  if (mark.endsWith('frame')) {
-    context.strokeStyle = palette.accent
-    context.lineWidth = 2
-    context.strokeRect(x + 1, y + 1, side - 2, side - 2)
-  } else if (mark === 'corner') {
-    context.fillRect(x, y, Math.max(5, side / 4), Math.max(5, side / 4))
-  } else if (mark === 'dot') {
+  if (mark === 'dot') context.fillRect(x + side / 2 - 1, y + side / 2 - 1, 2, 2)
+  if (mark === 'block') {
+    const half = (right - left) / 2
+    context.fillRect(left, top, half, half)
+    context.fillRect(left + half, top + half, half, half)
+  }
+  if (mark.includes('bar')) context.fillRect(left, top, 1.5, bottom - top)
+  if (mark.includes('slash')) {
+    context.strokeStyle = palette.ink
+    context.lineWidth = 1.5
     context.beginPath()
-    context.arc(x + side - 5, y + 5, 2, 0, 2 * Math.PI)
-    context.fill()
+    context.moveTo(left, top)
+    context.lineTo(right, bottom)
+    context.stroke()
   }
 }
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { fixedCatalogue, fixedSource } from '../../gallery/source'
-import { type Analysis, headNumbers, headTitle, parseHeads, type Request } from '../../src/lib/data/analysis'
+import { type Analysis, headTitle, parseHeads, type Request } from '../../src/lib/data/analysis'
+import { headNumbers } from '../../src/lib/data/measures'
 import {
   choicesOf,
   composeQuery,
@@ -135,7 +136,7 @@ it('offers every number per head, columns one by one, but no class', () => {
 it('gives every column its own unit', () => {
   const distance = { ...fixedCatalogue.measures[0], axes: ['L', 'H', 'C'], unit: 'tokens', columns: ['mean', 'from_1'] }
   const [mean, share] = headNumbers([{ ...distance, units: { mean: 'tokens', from_1: '1' } }])
-  expect([formatAmount(mean, 2.5), formatAmount(share, 0.25)]).toEqual(['2.5 tokens', '0.25'])
+  expect([formatAmount(mean, 2.5), formatAmount(share, 0.25)]).toEqual(['2.5 tokens', '25\u00a0%'])
 })
 
 describe('several heads as one', () => {

@@ -11,6 +11,9 @@ export interface Token {
   word: number | null
   segment: number
   kind: 'special' | 'punct' | 'word' | 'subword'
+  /** Part of speech and entity label, if the request had them. */
+  pos?: string | null
+  label?: string | null
   /** Left, top, right, bottom of a patch, in pixels of the picture; null for tokens that are not patches. */
   box?: readonly [number, number, number, number] | null
 }
@@ -250,29 +253,6 @@ export const readsLayers = ({ axes }: Declaration) => axes[1] === '1'
 /** Whether a measure can colour heads: one number per head, or one per head and token. */
 export const perHead = ({ axes }: Declaration) =>
   axes[0] === 'L' && axes[1] === 'H' && (axes.length === 2 || (axes.length === 3 && 'QK'.includes(axes[2])))
-
-/** All measures of one number per head; each column of a measure with several is one of them. */
-export function headNumbers(measures: readonly Declaration[]): Declaration[] {
-  return measures.flatMap((measure) => {
-    if (perHead(measure)) return [measure]
-    if (measure.axes.join(' ') !== 'L H C') return []
-    return measure.columns.flatMap((column) =>
-      column === 'class'
-        ? []
-        : [
-            {
-              ...measure,
-              name: `${measure.name}.${column}`,
-              unit: measure.units[column] ?? measure.unit,
-              title: `${measure.title}: ${column.replaceAll('_', ' ')}`,
-              axes: ['L', 'H'],
-              columns: [],
-              classes: [],
-            },
-          ],
-    )
-  })
-}
 
 /** The lens that a measure is shown for: the open one if the measure accepts it, otherwise the first that it does. */
 export const measuredLens = ({ lenses }: Declaration, open: string) =>

@@ -1,11 +1,11 @@
-/** Marks for the pattern of a head: shapes as well as shades, so that colour alone never carries meaning. */
-export type ClassMark = 'grey' | 'frame' | 'grey frame' | 'corner' | 'dot' | 'none'
+/** Marks for the pattern of a head: small shapes in its corner, which leave the map and the frame of the open head as they are. */
+export type ClassMark = 'bar' | 'slash' | 'bar slash' | 'block' | 'dot' | 'none'
 
 export const CLASS_MARKS: Record<string, { mark: ClassMark; means: string }> = {
-  vertical: { mark: 'grey', means: 'looks at special tokens, or a sink' },
-  diagonal: { mark: 'frame', means: 'looks at neighbours' },
-  'vertical+diagonal': { mark: 'grey frame', means: 'looks at both' },
-  block: { mark: 'corner', means: 'stays within one of two texts' },
+  vertical: { mark: 'bar', means: 'looks at special tokens, or a sink' },
+  diagonal: { mark: 'slash', means: 'looks at neighbours' },
+  'vertical+diagonal': { mark: 'bar slash', means: 'looks at both' },
+  block: { mark: 'block', means: 'stays within one of two texts' },
   heterogeneous: { mark: 'none', means: 'none of these' },
   unclassified: { mark: 'dot', means: 'too few tokens to tell' },
 }

@@ -135,6 +135,9 @@ export function formatAmount(declaration: Declaration, value: number): string {
   return declaration.unit === '1' ? short(value) : `${short(value)} ${declaration.unit}`
 }
 
+/** What the corner of a head says after a live analysis. */
+export const MOVED = 'Among the heads whose weights changed most'
+
 /** The title and unit of a scale: `entropy in nats`. */
 export const unitOf = ({ title, unit }: Declaration): string =>
   ['', '1', title.toLowerCase()].includes(unit) ? title.toLowerCase() : `${title.toLowerCase()} in ${unit}`
