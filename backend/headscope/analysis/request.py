@@ -37,7 +37,7 @@ SCHEMA = 1
 # Prefix of the SHA-256 that refers to an image that is already stored.
 STORED_IMAGE = "sha256:"
 # Fields that hold the input; the others say what is done with it.
-TEXT = frozenset({"text", "text_pair", "token_ids", "pos", "labels"})
+TEXT = frozenset({"text", "text_pair", "token_ids", "mask", "pos", "labels"})
 INPUT = {*TEXT, "target_ids", "image"}
 # Capabilities needed by methods that run the input, or a layer, again on its own.
 ALONE = frozenset({"replay", "padding"})
@@ -114,6 +114,13 @@ class AnalysisRequest(BaseModel):
     generate: Generate | None = Field(
         default=None, description="Let the model continue the text, and analyse the whole of it."
     )
+    mask: list[Count] | None = Field(
+        default=None,
+        fail_fast=True,
+        min_length=1,
+        max_length=100_000,
+        description="Replace these tokens, counted from 0, by the model's mask token before the forward pass.",
+    )
     pos: list[Tag] | None = Field(
         default=None, fail_fast=True, max_length=100_000, description="Parts of speech: one per word, or one per token."
     )
@@ -155,7 +162,7 @@ class AnalysisRequest(BaseModel):
     )
     maps: bool = Field(default=True, description="Keep the maps themselves; without them thumbnails and measures stay.")
 
-    @field_validator("layers", "heads")
+    @field_validator("layers", "heads", "mask")
     @classmethod
     def _sorted(cls, numbers: list[int] | None) -> list[int] | None:
         return None if numbers is None else sorted(set(numbers))
@@ -166,6 +173,8 @@ class AnalysisRequest(BaseModel):
             raise InvalidRequest("Give exactly one of text, token_ids and image.", pointer="/text")
         if self.text_pair is not None and self.text is None:
             raise InvalidRequest("text_pair needs a text.", pointer="/text_pair")
+        if self.mask is not None and (self.image is not None or self.generate is not None):
+            raise InvalidRequest("Only the tokens of a given text or of token_ids can be masked.", pointer="/mask")
         if self.target_ids is not None and self.token_ids is None:
             raise InvalidRequest("target_ids need token_ids.", pointer="/target_ids")
         if not self.lenses and not self.measures:
@@ -242,6 +251,9 @@ class AnalysisRequest(BaseModel):
         return self._digest(model_digest, self.model_dump(exclude={*INPUT, "maps"}))
 
     def _digest(self, model_digest: str, request: dict[str, Any]) -> str:
+        # A field that is younger than stored results changes their ids only if it is used.
+        if request.get("mask", ()) is None:
+            del request["mask"]
         record = {**versions(), "model_digest": model_digest, "request": request}
         canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]

@@ -198,6 +198,7 @@ def analyze(
     maps: bool = True,
     keep_logits: bool = False,
     generate: Mapping[str, Any] | None = None,
+    mask: Sequence[int] | None = None,
     pos: Sequence[str] | None = None,
     labels: Sequence[str] | None = None,
     progress: Progress = lambda fraction, stage, detail: None,
@@ -206,7 +207,7 @@ def analyze(
 
     `model` is the result of load(), or an argument of it. By default the model attends by the mechanism it was trained with, softmax for most models. The
     maps are float32 [L, H, Q, K]; with maps=False only thumbnails and measures are kept. `layers` and `heads` select some, counted from 0. `max_tokens`
-    truncates the input, counting special tokens.
+    truncates the input, counting special tokens. `mask` replaces tokens, counted from 0, by the model's mask token.
 
     Raises a HeadscopeError, whose `code` and `detail` state the problem and what to do.
 
@@ -230,6 +231,7 @@ def analyze(
         layers=numbers(layers, "layers"),
         heads=numbers(heads, "heads"),
         generate=generate,
+        mask=numbers(mask, "mask"),
         pos=None if pos is None else list(pos),
         labels=None if labels is None else list(labels),
         kind=kind,

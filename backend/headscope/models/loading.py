@@ -85,6 +85,7 @@ def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:
         known,
         special_ids=frozenset(getattr(tokenizer, "all_special_ids", ()) or ()),
         unknown=getattr(tokenizer, "unk_token", None),
+        mask=getattr(tokenizer, "mask_token", None),
         target_tokenizer=_target_tokenizer(tokenizer) if known.kind == "encoder-decoder" and not slow else None,
         no_tokenizer=SLOW if slow else NO_TOKENIZER,
         vectors=trained_mechanism.read_vectors(config),

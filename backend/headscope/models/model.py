@@ -55,6 +55,7 @@ class Model:
     source: Located | None = None
     special_ids: frozenset[int] = frozenset()
     unknown: str | None = None
+    mask: str | None = None  # the mask token
     target_tokenizer: Tokenizer | None = None  # of the decoder, if it differs
     processor: Any = None
     no_tokenizer: str = NO_TOKENIZER  # why there is none
@@ -129,13 +130,15 @@ class Model:
         image: Any = None,
         kind: Kind = "self",
         generate: Generate | None = None,
+        mask: list[int] | None = None,
         pos: list[str] | None = None,
         labels: list[str] | None = None,
     ) -> Encoded:
         """Encode an input as tokens: one or two texts, ids, or an image (anything that images.read takes).
 
         For an encoder-decoder, `text` goes to the encoder and `text_pair` to the decoder, after the model's start token; `target_ids` are used unchanged.
-        `generate` makes the model continue the text, or generate the decoder's text. `pos` and `labels` have one entry per word, or one per token.
+        `generate` makes the model continue the text, or generate the decoder's text. `mask` replaces tokens, counted from 0, by the mask token.
+        `pos` and `labels` have one entry per word, or one per token.
 
         Raises InvalidText, InvalidImage, TooManyTokens, InvalidRequest or Unsupported.
         """
@@ -150,7 +153,26 @@ class Model:
             encoded = self._encode_pair(given)
         else:
             encoded = self._encode_text(given)
-        return tokens.annotate(encoded, pos, labels)
+        encoded = tokens.annotate(encoded, pos, labels)
+        return encoded if mask is None else self._with_mask(encoded, mask)
+
+    def _with_mask(self, encoded: Encoded, places: list[int]) -> Encoded:
+        """Replace tokens by the mask token, at the same place in the text. Raises InvalidRequest or Unsupported."""
+        if self.facts.kind in ("encoder-decoder", "vision"):
+            raise Unsupported("Only the tokens of a model with one text can be masked.", pointer="/mask")
+        id_ = self.tokenizer.token_to_id(self.mask) if self.tokenizer and self.mask else None
+        if id_ is None or self.mask is None:
+            raise Unsupported("This model has no mask token, so no token can be masked.", pointer="/mask")
+        if places[-1] >= len(encoded.tokens):
+            raise InvalidRequest(
+                f"The input has tokens 0 to {len(encoded.tokens) - 1}. Mask only these.", pointer="/mask"
+            )
+        masked = list(encoded.tokens)
+        for place in places:
+            masked[place] = replace(masked[place], text=self.mask, id=id_, kind="special", word=None)
+        several = "tokens are" if len(places) > 1 else "token is"
+        warned = ResultWarning("masked", f"This is a what-if: {len(places)} {several} replaced by {self.mask}.")
+        return replace(encoded, tokens=masked, warnings=(*encoded.warnings, warned))
 
     def _encode_image(self, given: _RawInput) -> Encoded:
         patches = self.facts.patches

@@ -193,7 +193,7 @@ class StudyRequest(BaseModel):
     def _digest(self, what: str, model_digests: Sequence[str], rest: dict[str, Any]) -> str:
         record = {
             **versions(), "study_schema": SCHEMA, "what": what, "models": list(model_digests),
-            "requests": [request.model_dump(exclude={"text"}) for request in self.requests], **rest,
+            "requests": [request.model_dump(exclude={"text", "mask"}) for request in self.requests], **rest,
         }  # fmt: skip
         text = json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]

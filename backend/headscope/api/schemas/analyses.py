@@ -181,6 +181,7 @@ class BatchInput(Strict):
     token_ids: list[Count] | None = Field(default=None, fail_fast=True, min_length=1, max_length=100_000)
     target_ids: list[Count] | None = Field(default=None, fail_fast=True, min_length=1, max_length=100_000)
     image: str | None = Field(default=None, max_length=20_000_000)
+    mask: list[Count] | None = Field(default=None, fail_fast=True, min_length=1, max_length=100_000)
     pos: list[Tag] | None = Field(default=None, fail_fast=True, max_length=100_000)
     labels: list[Tag] | None = Field(default=None, fail_fast=True, max_length=100_000)
 
