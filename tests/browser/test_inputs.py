@@ -57,6 +57,10 @@ def test_an_image(visit: Visit) -> None:
         32,
     ]
     expect(visit.page).to_have_url(re.compile("image=sha256"))
+    tops = visit.tokens.evaluate_all("(tokens) => tokens.map((token) => token.offsetTop)")
+    rows = [tops[start : start + 8] for start in range(1, 65, 8)]
+    assert all(len(set(row)) == 1 for row in rows), "the patches of a row of the image stand in one line"
+    assert [row[0] for row in rows] == sorted({top for row in rows for top in row})
     expect(visit.page.get_by_text("65 tokens ·")).to_be_visible()
     visit.lens("norm")
     visit.page.reload()
