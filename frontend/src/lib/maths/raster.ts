@@ -112,8 +112,11 @@ function rasteriseRow(
 ): void {
   const width = across.length / 2
   for (let x = 0; x < width; x++) {
-    let [strongest, size] = [0, 0]
-    const [first, last] = [across[2 * x], across[2 * x + 1]]
+    // No tuples here: they would take a fifth of the time.
+    let strongest = 0
+    let size = 0
+    const first = across[2 * x]
+    const last = across[2 * x + 1]
     for (let row = top * cols; row < bottom * cols; row += cols) {
       for (let i = row + first; i < row + last; i++) {
         const value = data[i]
