@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 import numpy as np
 import pytest
 import transformers
 
 import headscope
+from headscope.analysis.request import AnalysisRequest, versions
 from headscope.errors import InvalidRequest, Unsupported
 
 
@@ -34,3 +38,18 @@ def test_what_cannot_be_masked() -> None:
         headscope.analyze(model, token_ids=[1, 2], mask=[0])
     with pytest.raises(InvalidRequest, match="given text"):
         headscope.analyze(model, token_ids=[1, 2], mask=[0], generate={"max_new_tokens": 2})
+
+
+def test_ids_without_a_mask() -> None:
+    """A request without a mask has the id that it had before the field existed."""
+    before = {
+        "model": "minilm", "text": "The cat sat.", "text_pair": None, "token_ids": None, "image": None,
+        "target_ids": None, "generate": None, "pos": None, "labels": None, "mechanism": None,
+        "lenses": [{"name": "weights"}, {"name": "effective"}], "measures": [{"name": "entropy"}],
+        "layers": None, "heads": None, "kind": "self", "max_tokens": None, "dtype": "float32", "maps": True,
+    }  # fmt: skip
+    record = {**versions(), "model_digest": "0" * 64, "request": before}
+    known = hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]
+    assert AnalysisRequest(model="minilm", text="The cat sat.").key("0" * 64) == known
+    assert AnalysisRequest(model="minilm", text="The cat sat.", mask=None).key("0" * 64) == known
+    assert AnalysisRequest(model="minilm", text="The cat sat.", mask=[2]).key("0" * 64) != known

@@ -20,7 +20,7 @@ from ..schemas.common import MechanismSchema, Problem
 from .arrays import to_lists
 
 PREFIX = "/api/v1/analyses"
-REQUESTED = ("model", "mechanism", "text", "text_pair", "image", "generate", "max_tokens")
+REQUESTED = ("model", "mechanism", "text", "text_pair", "image", "generate", "max_tokens", "mask")
 # Fields that are copied from a result, with their values before there is one.
 NO_RESULT: dict[str, Any] = {
     "full_text": None,
@@ -81,7 +81,7 @@ def to_document(id_: str, job: Job | None, stored: Source | None, position: int 
             "progress": to_progress(None if stored else job, position),
             "attempts": job.attempts if job else 1,
             "batch": job.batch if job else None,
-            **{field: request[field] for field in REQUESTED},
+            **{field: request.get(field) for field in REQUESTED},
             **{field: document.get(field, default) for field, default in NO_RESULT.items()},
             "lenses": [choice["name"] for choice in request["lenses"]],
             "measures": [choice["name"] for choice in request["measures"]],

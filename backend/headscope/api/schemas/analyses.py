@@ -133,6 +133,9 @@ class AnalysisDocument(Event):
     generate: Annotated[Generate | None, Field(description="The requested generation.")]
     generated: Annotated[int, Field(description="Number of tokens at the end that the model generated.")]
     max_tokens: Annotated[int | None, Field(description="The requested maximum number of tokens.")]
+    mask: Annotated[list[int] | None, Field(description="The tokens that the mask token replaced, counted from 0.")] = (
+        None
+    )
     grid: GridSchema | None
     layers: int
     heads: int
