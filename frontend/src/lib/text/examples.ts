@@ -10,7 +10,7 @@ export interface Example {
   pair: string
   head: string
   /** Fields of the address that show it best. */
-  show?: { special?: string; compare?: string; lens?: string; other?: string; view?: string } & Partial<Twins>
+  show?: { compare?: string; lens?: string; other?: string; view?: string } & Partial<Twins>
 }
 
 /** Two models side by side, each as it was trained. */
@@ -33,7 +33,6 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
     text: 'The boats lay by the river bank all winter, while the bank in town kept the money that the fishermen had earned. When spring came, the river rose over the bank, and the bank sent its men to count what was left of the boats.',
     pair: '',
     head: '2.9',
-    show: { special: 'hide' },
   },
   {
     name: 'pronoun',
