@@ -259,7 +259,7 @@ def test_the_graph_follows(visit: Visit) -> None:
     left, top, _ = (float(part) for part in re.findall(r"zoom=([^&]*)", visit.page.url)[0].split("+"))
     queries, keys = (f"{floor(at * 74 + 1e-6)} to {ceil((at + 0.25) * 74 - 1e-6) - 1}" for at in (top, left))
     expect(visit.page.get_by_text(f"Queries {queries} and keys {keys} of 74", exact=True)).to_be_visible()
-    expect(visit.tokens.nth(70)).to_have_attribute("title", re.compile("^long\u2087\u2080: 0"))
+    expect(visit.tokens.nth(70)).to_have_attribute("title", re.compile("^long\u2087\u2080, attention from “Here”.*: 0"))
 
 
 def test_patches_over_their_image(visit: Visit, server: Server) -> None:

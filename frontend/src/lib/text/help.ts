@@ -54,7 +54,7 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
   {
     title: 'Mouse and touch',
     lines: [
-      ['point', 'highlight a token with its row, column and curves'],
+      ['point', 'highlight a token with its row, column and curves; a cell names its tokens and value'],
       ['click', 'pin; click again to unpin; with Shift, add one'],
       ['drag', 'select cells or tokens; move a zoomed map'],
       ['double click', 'zoom into a heat map; Ctrl+wheel zooms in and out'],
