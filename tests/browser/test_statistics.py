@@ -105,6 +105,27 @@ def test_a_head_is_opened_from_its_dot(visit: Visit) -> None:
     expect(visit.page.get_by_role("heading", name=re.compile("^Head 3.4"))).to_be_visible()
 
 
+def test_the_open_head_is_marked(visit: Visit) -> None:
+    """A red ring with its name is around the open head, also after another is opened; figures of layers have none."""
+    visit.open(address(text=TEXT, figures="rank", head="0.3"))
+    image = plot(visit, "Rank")
+    dots, ring, name = image.locator(".point"), image.locator(".shapelayer path"), image.locator(".annotation-text")
+    for layer, head in ((0, 3), (4, 5)):
+        visit.head(layer, head).click()
+        expect(name).to_have_text(f"{layer}.{head}")
+        expect(ring).to_have_count(1)
+        expect(ring).to_have_css("stroke", "rgb(179, 24, 63)")
+        dot, circle = box(dots.nth(12 * layer + head)), box(ring)
+        for side, size in (("x", "width"), ("y", "height")):
+            assert abs(dot[side] + dot[size] / 2 - circle[side] - circle[size] / 2) < 1  # type: ignore[literal-required]
+    section(visit).get_by_role("button", name="Entropy", exact=True).click()
+    entropy = plot(visit, "Entropy")
+    expect(entropy.locator(".xtick > text")).to_have_count(6)
+    expect(entropy.locator(".shapelayer path")).to_have_count(0)
+    section(visit).get_by_text("heads of layer 4").click()
+    expect(entropy.locator(".annotation-text")).to_have_text("4.5")
+
+
 def test_heads_and_figures_light_each_other(visit: Visit) -> None:
     """The violin of a layer and the heads of that layer; the dot of a head and that head alone."""
     visits = {"entropy": ("Entropy", "Layer 2", 12), "rank": ("Rank", "Head 2.5", 1)}
