@@ -320,6 +320,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     generate: request.generate ?? null,
     generated: writtenIn(request),
     maxTokens: request.maxTokens ?? null,
+    mask: request.mask ?? [],
     tokens: queries,
     keyTokens: keys,
     maps: Object.fromEntries(request.lenses.map((lens) => [lens.name, info(lens)])),

@@ -152,10 +152,11 @@ function requestBody(request: Request): Partial<WireRequest> {
 }
 
 /** The input of a request: an image, token ids, or a text. */
-function inputOf({ text, textPair, ids, targetIds, image, generate, maxTokens }: Request): Partial<WireRequest> {
+function inputOf({ text, textPair, ids, targetIds, image, generate, maxTokens, mask }: Request): Partial<WireRequest> {
   const written = {
     ...(generate ? { generate: generate as NonNullable<WireRequest['generate']> } : {}),
     ...(maxTokens ? { max_tokens: maxTokens } : {}),
+    ...(mask ? { mask: [...mask] } : {}),
   }
   if (image) return { image }
   if (ids) return { token_ids: [...ids], ...(targetIds ? { target_ids: [...targetIds] } : {}), ...written }

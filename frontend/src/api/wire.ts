@@ -131,6 +131,7 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     generated: wire.kind === 'encoder' ? 0 : wire.generated,
     generate: wire.generate,
     maxTokens: wire.max_tokens,
+    mask: wire.mask ?? [],
     tokens: wire.tokens,
     keyTokens: wire.key_tokens ?? wire.tokens,
     maps: subset

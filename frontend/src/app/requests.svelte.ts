@@ -14,6 +14,7 @@ import { resolveMechanism, trainedMechanism } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
 import { EXAMPLES } from '../lib/text/examples'
 import { beginning } from '../lib/text/length'
+import { writeMask } from '../lib/text/mask'
 import { type ComparisonRun, comparisonKey } from '../state/comparison-run.svelte'
 import { buildInput, type Input } from '../state/input'
 import type { InputDraft } from '../state/input-draft.svelte'
@@ -144,14 +145,14 @@ export class Requests {
     }
   }
 
-  #input(): Input | undefined {
-    return buildInput(this.#parts.selection, this.card?.kind ?? 'encoder', this.upload)
+  #input(mask = this.#parts.selection.mask): Input | undefined {
+    return buildInput(this.#parts.selection, this.card?.kind ?? 'encoder', this.upload, mask)
   }
 
   /** Undefined if the input is incomplete. */
-  #request(): Request | undefined {
+  #request(mask: readonly number[]): Request | undefined {
     const { selection } = this.#parts
-    const input = this.#input()
+    const input = this.#input(mask)
     if (!input) return undefined
     const compared = selection.compare === 'off' ? '' : selection.other
     const read = this.lenses.filter(({ name }) => BASE.includes(name) || name === this.lens || name === compared)
@@ -188,16 +189,16 @@ export class Requests {
 
   /**
    * Request what the address says; the same request again only if the reader insists (`again`). `live`: while typing. `asGiven`: pins and
-   * zoom are of the requested text already.
+   * zoom are of the requested text already. `mask` is written into the address once its analysis is on screen.
    */
-  async analyse(again = false, live = false, asGiven = false): Promise<void> {
+  async analyse(again = false, live = false, asGiven = false, mask = this.#parts.selection.mask): Promise<void> {
     const { selection, session, comparisonRun } = this.#parts
     selection.leave()
     // Without the catalogue nothing can be requested; `show` does it once it is loaded.
     if (!session.catalogue) return
     this.#preparing = true
     await session.learn(this.model)
-    const wanted = this.#request()
+    const wanted = this.#request(mask)
     const second = wanted && (await comparisonRun.request(wanted, selection, session))
     this.#preparing = false
     if (!wanted) return
@@ -207,12 +208,13 @@ export class Requests {
     this.#asked = key
     const { lens } = this
     const before = this.#shown?.analysis
-    const asked = this.#dependencies(this.#input())
+    const asked = this.#dependencies(this.#input(mask))
     this.adding = this.#additions(wanted, asked)
     const done = await session.submit(wanted, lens, live, second && (() => comparisonRun.ask(second, lens, live)))
     if (!session.busy) this.adding = []
     if (done) {
       this.#drawn = asked
+      if (writeMask(mask) !== writeMask(selection.mask)) selection.set({ mask: writeMask(mask) }, 'push')
       // Of the first text, the address says what is pinned.
       if (before && !asGiven && !hasSameTokens(before, this.#shown?.analysis))
         selection.set({ pins: '', zoom: '' }, 'replace')
@@ -252,7 +254,7 @@ export class Requests {
     const { selection, session } = this.#parts
     const { fits, bytes } = session
     const part = (text: string) => (bytes > 0 ? beginning(text, bytes) : text)
-    this.choose({ text: part(selection.text), pair: part(selection.pair), most: String(fits) })
+    this.choose({ text: part(selection.text), pair: part(selection.pair), most: String(fits), mask: '' })
   }
 
   /** Mechanisms are reset if either model was not trained with softmax. */
@@ -261,7 +263,28 @@ export class Requests {
     // Choosing the model of the comparison swaps the two.
     const { selection } = this.#parts
     const around = selection.with === 'model' && selection.than === name ? { than: this.model, thanparams: '' } : {}
-    this.choose({ model: name, kind: '', ...(plain ? {} : { mechanism: '', params: '' }), ...around })
+    this.choose({ model: name, kind: '', mask: '', ...(plain ? {} : { mechanism: '', params: '' }), ...around })
+  }
+
+  /** Mask these tokens and no others. A refusal leaves the address as it is. */
+  mask = (tokens: readonly number[]): void => {
+    this.endTyping()
+    void this.analyse(false, false, false, tokens)
+  }
+
+  /** Why no token of the input can be masked; empty if the model may have a mask token. */
+  get unmaskable(): string {
+    const kind = this.card?.kind
+    if (kind === 'vision') return 'Patches of an image cannot be masked.'
+    if (kind === 'encoder-decoder') return 'Only the tokens of a model with one text can be masked.'
+    return this.#input()?.generate ? 'A text that the model continues cannot be masked.' : ''
+  }
+
+  /** Compare the masked text with itself, unmasked. */
+  unmasked = (): void => {
+    const { text, compare } = this.#parts.selection
+    const shown = compare === 'off' ? 'side' : compare
+    this.choose({ compare: shown, with: 'text', than: text, thanparams: '', twin: '' })
   }
 
   chooseMechanism = (name: string): void => {

@@ -27,12 +27,14 @@ export function comparisonRequest(
   known: KnownModels,
 ): Request {
   const request = { ...first, measures: [] }
+  const { mask: _, ...unmasked } = request
   const own = known.own(first.model)
   if (what === 'mechanism') return { ...request, mechanism: resolveMechanism(own, than, readParams(thanparams)) }
-  if (what === 'text') return { ...request, text: than }
+  if (what === 'text') return { ...unmasked, text: than }
   const mechanism = sameMethod(first.mechanism, own) ? known.own(than) : first.mechanism
   const carried = first.lenses.filter(({ name }) => !known.support?.lenses[name])
-  return { ...request, model: than, mechanism, kind: '', lenses: carried }
+  // Another model may split the text differently, or have no mask token.
+  return { ...unmasked, model: than, mechanism, kind: '', lenses: carried }
 }
 
 export class ComparisonRun {

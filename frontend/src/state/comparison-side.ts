@@ -18,7 +18,7 @@ export interface ComparisonSide {
 
 const LONGEST = 22
 
-/** What distinguishes two analyses: their models, otherwise their mechanisms, otherwise their texts. */
+/** What distinguishes two analyses: their models, otherwise their mechanisms, otherwise their texts; and which one is masked. */
 export function nameSides(one: Analysis, other: Analysis, { models, mechanisms }: Catalogue): [string, string] {
   const title = ({ model: name }: Analysis) => models.find((item) => item.name === name)?.title ?? name
   const model = (of: Analysis) => apart(title(of), title(of === one ? other : one))
@@ -28,8 +28,12 @@ export function nameSides(one: Analysis, other: Analysis, { models, mechanisms }
   const from = difference(read(one), read(other))
   const text = (of: Analysis) =>
     isolate(`\u201c${from > 0 ? '\u2026' : ''}${wholeWords(read(of).slice(from).trim())}\u201d`)
-  const named = [model, mechanism, text].find((of) => of(one) !== of(other)) ?? text
-  return [named(one), named(other)]
+  const masked = ({ mask }: Analysis) => (mask.length > 0 ? 'masked' : 'unmasked')
+  const tell = masked(one) !== masked(other)
+  const named = [model, mechanism, text].find((of) => of(one) !== of(other))
+  if (tell && !named) return [`${masked(one)} text`, `${masked(other)} text`]
+  const name = (of: Analysis) => (named ?? text)(of) + (tell ? `, ${masked(of)}` : '')
+  return [name(one), name(other)]
 }
 
 /** The part after the colon of titles that are equal before it: `Hopfield` of `Twin BERT: Hopfield` beside `Twin BERT: softmax`. */

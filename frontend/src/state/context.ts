@@ -9,6 +9,15 @@ import type { Selection } from './selection.svelte'
 import type { StudySelection } from './study/selection.svelte'
 import type { Theme } from './theme.svelte'
 
+interface Masking {
+  /** Mask these tokens and no others. */
+  mask: (tokens: readonly number[]) => void
+  /** Why no token can be masked; empty if one may be. */
+  readonly unmaskable: string
+  /** Compare the masked text with itself, unmasked. */
+  unmasked: () => void
+}
+
 interface AnalysisContext {
   selection: Selection
   pointer: Pointer
@@ -20,6 +29,8 @@ interface AnalysisContext {
   drop: (part: SearchPart) => void
   /** How far the run is that adds this measure to the analysis on screen; empty if none does. */
   adding: (measure: string) => string
+  /** Masking of tokens; undefined if analyses cannot be requested. */
+  masking?: Masking | undefined
 }
 export const [getAnalysisContext, setAnalysisContext] = createContext<AnalysisContext>()
 

@@ -5,6 +5,7 @@ import { type Notes, parseNotes } from '../lib/data/notes'
 import type { Highlight } from '../lib/maths/highlight'
 import type { Window } from '../lib/maths/raster'
 import { decodeFragment, encodeFragment } from '../lib/net/fragment'
+import { parseMask } from '../lib/text/mask'
 import { parsePins, parseZoom } from '../lib/text/pins'
 
 /** One field. In the address it is text, and absent while it has its initial text. */
@@ -42,6 +43,9 @@ export const head = (): Field<Head | undefined> => ({ initial: '', parse: parseH
 
 /** Pinned tokens and a rectangle. */
 export const pinned = (): Field<Highlight> => ({ initial: '', parse: parsePins })
+
+/** Token numbers in ascending order, such as `3,7`. */
+export const masked = (): Field<readonly number[]> => ({ initial: '', parse: parseMask })
 
 /** The visible part of a map. */
 export const zoomed = (): Field<Window> => ({ initial: '', parse: parseZoom })

@@ -32,8 +32,8 @@ export class InputDraft {
 
   /** The input as it would be submitted now; undefined if it is incomplete. `upload` is an image that the source does not keep yet. */
   input(kind: ModelKind, upload: string): Input | undefined {
-    const { text, pair, image, generate, most, ids } = this.#selection
-    const chosen = { text, pair, ids: '', targets: '', image, generate, most }
+    const { text, pair, image, generate, most, mask, ids } = this.#selection
+    const chosen = { text, pair, ids: '', targets: '', image, generate, most, mask }
     if (kind === 'vision') return buildInput(chosen, kind, upload)
     if (this.byIds) {
       // Boxes that are as they were filled hold the ids of the text on screen.

@@ -4,12 +4,20 @@ import { readGenerate } from '../lib/data/generation'
 import { parseIds } from '../lib/text/ids'
 import type { Selection } from './selection.svelte'
 
-export type Input = Pick<Request, 'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens'>
+export type Input = Pick<
+  Request,
+  'text' | 'textPair' | 'ids' | 'targetIds' | 'image' | 'generate' | 'maxTokens' | 'mask'
+>
 
-type InputFields = Pick<Selection, 'text' | 'pair' | 'ids' | 'targets' | 'image' | 'generate' | 'most'>
+type InputFields = Pick<Selection, 'text' | 'pair' | 'ids' | 'targets' | 'image' | 'generate' | 'most' | 'mask'>
 
 /** `upload` is an image that the source does not keep yet. Undefined if the input is incomplete. */
-export function buildInput(selection: InputFields, kind: ModelKind, upload = ''): Input | undefined {
+export function buildInput(
+  selection: InputFields,
+  kind: ModelKind,
+  upload = '',
+  mask = selection.mask,
+): Input | undefined {
   const { text, pair, image } = selection
   if (kind === 'vision') return upload || image ? { text: '', textPair: '', image: upload || image } : undefined
   const ids = parseIds(selection.ids)
@@ -25,5 +33,6 @@ export function buildInput(selection: InputFields, kind: ModelKind, upload = '')
     ...(targetIds ? { targetIds } : {}),
     ...(generate ? { generate } : {}),
     ...(selection.most > 0 ? { maxTokens: selection.most } : {}),
+    ...(mask.length > 0 && kind !== 'encoder-decoder' && !generate ? { mask } : {}),
   }
 }

@@ -5,6 +5,7 @@ import { pickParams, replaceParams } from '../lib/data/params'
 import { MOST_SELECTED, sameHead, toggleHead } from '../lib/maths/merge'
 import { writeFragment } from '../lib/net/fragment'
 import { writeIds } from '../lib/text/ids'
+import { writeMask } from '../lib/text/mask'
 import {
   addressFields,
   choice,
@@ -13,6 +14,7 @@ import {
   headList,
   integer,
   layerRange,
+  masked,
   notes,
   number,
   pinned,
@@ -34,6 +36,8 @@ const FIELDS = {
   generate: text(),
   /** How many tokens of the input are read; 0 for all. */
   most: integer('', 0, 1_000_000),
+  /** Tokens that are replaced by the mask token. */
+  mask: masked(),
   kind: text(),
   /** Empty for the mechanism that the model was trained with. */
   mechanism: text(),
@@ -116,6 +120,7 @@ const DETERMINED = {
   image: '',
   generate: '',
   most: '',
+  mask: '',
   model: '',
   kind: '',
   mechanism: '',
@@ -126,7 +131,7 @@ const DETERMINED = {
 const ALONE = { with: 'lens', than: '', thanparams: '', twin: '' } satisfies Patch
 const NOT_SHARED = { analysis: '', share: '' } satisfies Patch
 /** What refers to the tokens of one text. */
-const OF_TOKENS = { pins: '', zoom: '' } satisfies Patch
+const OF_TOKENS = { mask: '', pins: '', zoom: '' } satisfies Patch
 /** Longer addresses slow the browser down, which keeps them in its history too. No text that is analysed is longer. */
 const LONGEST_ADDRESS = 2 ** 18
 /** A new input is read whole again. */
@@ -143,6 +148,7 @@ function describe(analysis: Analysis, own: Method): typeof DETERMINED {
     generate,
     generated,
     maxTokens,
+    mask,
     model,
     kind,
     mechanism,
@@ -164,6 +170,8 @@ function describe(analysis: Analysis, own: Method): typeof DETERMINED {
     image,
     generate: generate ? written(generate) : '',
     most: maxTokens ? String(maxTokens) : '',
+    // Token ids are those that the model read.
+    mask: numbers ? '' : writeMask(mask),
     model,
     kind,
     mechanism: trained ? '' : mechanism,

@@ -81,6 +81,7 @@ describe('the address', () => {
     generate: null,
     generated: 0,
     maxTokens: null,
+    mask: [],
     model: 'hop',
   }
   const said = (mechanism: string, params: Analysis['params']) => {

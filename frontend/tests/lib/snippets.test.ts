@@ -14,6 +14,7 @@ const analysis = {
   generate: null,
   generated: 0,
   maxTokens: null,
+  mask: [],
   kind: 'self',
   mechanism: 'jump',
   params: { order: 2 },

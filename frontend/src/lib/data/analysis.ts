@@ -125,6 +125,8 @@ export interface Analysis extends Run {
   generated: number
   /** The requested limit of tokens; null if the input is read whole. */
   maxTokens: number | null
+  /** Tokens that were replaced by the mask token, in ascending order. */
+  mask: readonly number[]
   /** Along the queries. */
   tokens: Token[]
   /** Along the keys: the same array except for cross-attention. */
@@ -135,15 +137,16 @@ export interface Analysis extends Run {
   totalMs: number | null
 }
 
-const sameTokens = (one: readonly Token[], other: readonly Token[]) =>
-  one.length === other.length && one.every(({ id, start }, at) => id === other[at].id && start === other[at].start)
+const sameTokens = (one: readonly Token[], other: readonly Token[], masked: readonly number[]) =>
+  one.length === other.length &&
+  one.every(({ id, start }, at) => start === other[at].start && (id === other[at].id || masked.includes(at)))
 
-/** Whether two analyses have the same tokens, so that a selection of tokens is valid in both. */
-export const hasSameTokens = (one: Analysis | undefined, other: Analysis | undefined): boolean =>
-  one !== undefined &&
-  other !== undefined &&
-  sameTokens(one.tokens, other.tokens) &&
-  sameTokens(one.keyTokens, other.keyTokens)
+/** Whether two analyses have the same tokens, masked or not, so that a selection of tokens is valid in both. */
+export function hasSameTokens(one: Analysis | undefined, other: Analysis | undefined): boolean {
+  if (!one || !other) return false
+  const masked = [...one.mask, ...other.mask]
+  return sameTokens(one.tokens, other.tokens, masked) && sameTokens(one.keyTokens, other.keyTokens, masked)
+}
 
 export type ModelKind = 'encoder' | 'decoder' | 'encoder-decoder' | 'vision'
 
@@ -228,6 +231,8 @@ export interface Request {
   generate?: Params
   /** The input is cut to this many tokens. */
   maxTokens?: number
+  /** These tokens are replaced by the mask token. */
+  mask?: readonly number[]
   kind: string
   mechanism: Method
   lenses: Method[]

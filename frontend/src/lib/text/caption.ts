@@ -2,6 +2,7 @@
 import type { Analysis, Token } from '../data/analysis'
 import type { Matrix } from '../maths/matrix'
 import { plural, short } from './format'
+import { maskSentence } from './mask'
 import { isolate } from './names'
 
 const LONGEST_QUOTE = 160
@@ -28,6 +29,7 @@ export function caption({ analysis, name, model, lenses }: CaptionContext): stri
     `${capital(name)} of ${model}, mechanism ${mechanism}${options(analysis.params)}${through}.`,
     `${capital(count)}${words ? `: ${words}` : ''}.`,
     ...[cutSentence(analysis)].filter(Boolean),
+    ...[maskSentence(analysis)].filter(Boolean).map((said) => `${capital(said)}.`),
     ...warningsOf(
       analysis,
       lenses.map((lens) => lens.name),

@@ -48,6 +48,7 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
       ['\u2190 \u2191 \u2192 \u2193', 'move between heads, cells, tokens or patches; Home and End: ends of a row'],
       ['Enter', 'pin, or open the head; with Shift, add one'],
       ['Shift+\u2190\u2192', 'select several cells of a heat map'],
+      ['x', 'mask the focused token, or unmask it'],
       ['+  \u2212  0', 'zoom a heat map in, out, or to the whole'],
     ],
   },

@@ -19,6 +19,8 @@ export function requestOf(analysis: Analysis, lenses: readonly string[]): Record
     ...inputOf(analysis),
     ...(analysis.generate ? { generate: analysis.generate as Record<string, Json> } : {}),
     ...(analysis.maxTokens ? { max_tokens: analysis.maxTokens } : {}),
+    // Token ids are those that the model read.
+    ...(analysis.text && analysis.mask.length > 0 ? { mask: analysis.mask } : {}),
     ...(kind === 'self' || kind === '' ? {} : { kind }),
     mechanism: method(analysis.mechanism, analysis.params),
     lenses: lenses.map((name) => method(name, analysis.maps[name]?.params ?? {})),
