@@ -269,6 +269,7 @@ const pastOf = (id: string, { model, mechanism, text, textPair }: Request): Hist
   text,
   textPair,
   image: false,
+  settings: '',
   when: Date.UTC(2026, 0, 5, 12),
 })
 

@@ -159,6 +159,7 @@ def test_choices_are_taken_back(visit: Visit) -> None:
 def test_lessons(visit: Visit, lesson: str, lens: str, head: tuple[int, int] | None, compare: str) -> None:
     """Each opens on what it speaks about."""
     visit.open()
+    visit.page.get_by_role("button", name="Examples", exact=True).click()
     visit.page.get_by_role("button", name="Tour of the lenses").click()
     before = visit.now()
     visit.page.get_by_role("dialog").get_by_role("button", name=re.compile(lesson)).click()

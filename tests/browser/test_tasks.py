@@ -63,6 +63,8 @@ def give_a_second_text(visit: Visit) -> None:
 
 
 def open_an_example_for_a_lens(visit: Visit) -> None:
+    reach(visit, visit.page.get_by_role("button", name="Examples", exact=True))
+    press(visit, "Enter")
     reach(visit, visit.page.get_by_role("button", name="Tour of the lenses"))
     press(visit, "Enter")
     reach(visit, visit.page.get_by_role("button", name=re.compile("High weight on short vectors")))

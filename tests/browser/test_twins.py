@@ -79,11 +79,13 @@ def test_its_twin_is_the_first_to_compare_with(visit: Visit, server: Server) -> 
 def test_an_example_of_two_twins(visit: Visit) -> None:
     """At a click both are side by side; a lesson about one model leaves them."""
     visit.open(address(text=SENTENCE, mechanism="jump"))
+    visit.page.get_by_role("button", name="Examples", exact=True).click()
     visit.page.get_by_role("button", name=re.compile("^Two mechanisms")).click()
     expect(visit.page.get_by_role("img", name=re.compile("^Hopfield map of head "))).to_be_visible()
     expect(menu(visit, "Model")).to_have_value(PLAIN)
     expect(menu(visit, "Mechanism")).to_have_value("softmax")
     expect(visit.alert).to_have_count(0)
+    visit.page.get_by_role("button", name="Examples", exact=True).click()
     visit.page.get_by_role("button", name="Tour of the lenses").click()
     visit.page.get_by_role("button", name=re.compile("A column without effect")).click()
     expect(menu(visit, "Model")).to_have_value("minilm")

@@ -35,6 +35,7 @@ export const readHistoryItem = (wire: WireHistoryItem): HistoryItem => ({
   text: wire.text ?? '',
   textPair: wire.text_pair ?? '',
   image: wire.image !== null,
+  settings: JSON.stringify([wire.mechanism, wire.generate, wire.mask]),
   when: 1000 * wire.created,
 })
 

@@ -1,11 +1,11 @@
 /** The reader's history of analyses, looked up when the list is opened. */
 import { type HistoryItem, type Source, SourceError } from '../lib/data/source'
 
-/** Each text once per model and mechanism: the latest entry, or the one on screen. Images and token ids cannot be told apart by their text. */
+/** Each text once per model and settings: the latest entry, or the one on screen. Images and token ids cannot be told apart by their text. */
 export function distinctItems(items: readonly HistoryItem[], current: string | undefined): HistoryItem[] {
   const found = new Map<string, HistoryItem>()
   for (const item of items) {
-    const key = item.text === '' ? item.id : JSON.stringify([item.text, item.textPair, item.model, item.mechanism])
+    const key = item.text === '' ? item.id : JSON.stringify([item.text, item.textPair, item.model, item.settings])
     if (!found.has(key) || item.id === current) found.set(key, item)
   }
   return [...found.values()]

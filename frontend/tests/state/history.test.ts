@@ -10,6 +10,7 @@ const item = (id: string, text: string, model = 'minilm'): HistoryItem => ({
   model,
   mechanism: 'softmax',
   image: text === '',
+  settings: '',
   when: 0,
 })
 

@@ -63,6 +63,8 @@ def to_item(job: Job) -> AnalysisItem:
         image=request["image"],
         text=request["text"],
         text_pair=request["text_pair"],
+        generate=request["generate"],
+        mask=request["mask"],
         created=job.created,
     )
 

@@ -1,17 +1,20 @@
-"""Routes that list lenses, mechanisms and measures."""
+"""Routes that list lenses, mechanisms, measures and figures."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
+from ...figures import FIGURES
+from ...figures.studies import STUDY_FIGURES
 from ...lenses import LENSES
 from ...measures import MEASURES
 from ...mechanisms import MECHANISMS
+from ..http.compression import CompressedRoute
 from ..http.paging import Cursor, Limit, paginate
 from ..schemas.common import Page
-from ..schemas.methods import DeclarationSchema, LensSchema, MeasureSchema, describe
+from ..schemas.methods import DeclarationSchema, FigureSchema, LensSchema, MeasureSchema, describe
 
-router = APIRouter(tags=["what there is"])
+router = APIRouter(tags=["what there is"], route_class=CompressedRoute)
 
 
 @router.get("/lenses")
@@ -30,3 +33,10 @@ def mechanisms(limit: Limit = 100, cursor: Cursor = 0) -> Page[DeclarationSchema
 def measures(limit: Limit = 100, cursor: Cursor = 0) -> Page[MeasureSchema]:
     """List the measures: the numbers that can be computed from maps."""
     return paginate(describe(MEASURES, MeasureSchema), limit, cursor)
+
+
+@router.get("/figures")
+def figures(limit: Limit = 100, cursor: Cursor = 0) -> Page[FigureSchema]:
+    """List the figures of analyses and of studies."""
+    described = describe(FIGURES, FigureSchema, of="analysis") + describe(STUDY_FIGURES, FigureSchema, of="study")
+    return paginate(described, limit, cursor)

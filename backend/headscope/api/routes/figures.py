@@ -12,10 +12,10 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 
 from ...errors import FigureNotDrawn, QueueFull, TimedOut
-from ...figures import FIGURES, Figure, Theme, find_figure
+from ...figures import Figure, Theme, find_figure
 from ...figures.images import MEDIA, ImageFormat, Renderer
 from ...figures.plotly_script import load_script
-from ...figures.studies import STUDY_FIGURES, StudyFigure
+from ...figures.studies import StudyFigure
 from ...figures.studies import find_figure as find_study_figure
 from ...store import Stored
 from ...studies.results.summary import StudySummary
@@ -23,10 +23,8 @@ from ..dependencies import ResourceDep
 from ..error_responses import media, raises
 from ..http.conditional import CONDITIONAL
 from ..http.negotiation import accepts_gzip
-from ..http.paging import Cursor, Limit, paginate
 from ..http.response_cache import ResponseCache
-from ..schemas.common import Page
-from ..schemas.methods import FigureSchema, PlotlyFigure, describe
+from ..schemas.methods import PlotlyFigure
 
 router = APIRouter()
 page = APIRouter(include_in_schema=False)
@@ -53,13 +51,6 @@ RESPONSES = {
     **raises(QueueFull, FigureNotDrawn, TimedOut),
     200: {"model": PlotlyFigure, **media(CSV, *MEDIA.values())[200]},
 }
-
-
-@router.get("/figures", tags=["what there is"])
-def figures(limit: Limit = 100, cursor: Cursor = 0) -> Page[FigureSchema]:
-    """List the figures of analyses and of studies."""
-    described = describe(FIGURES, FigureSchema, of="analysis") + describe(STUDY_FIGURES, FigureSchema, of="study")
-    return paginate(described, limit, cursor)
 
 
 @router.get("/analyses/{id}/figures/{figure}", tags=["results"], responses=RESPONSES, response_class=Response)

@@ -21,6 +21,7 @@ from ...models.facts import Facts
 from ...server.service import Service
 from ..dependencies import ServiceDep, VisitorDep
 from ..error_responses import raises
+from ..http.compression import CompressedRoute
 from ..http.negotiation import WaitSeconds
 from ..http.paging import Cursor, Limit, paginate
 from ..middleware.access import Visitor
@@ -28,7 +29,7 @@ from ..middleware.metrics import PREFIX
 from ..schemas.common import Page
 from ..schemas.models import AddModel, Download, KindDetail, ModelCard, ModelDetail, Support
 
-router = APIRouter(prefix="/models", tags=["models"])
+router = APIRouter(prefix="/models", tags=["models"], route_class=CompressedRoute)
 
 KINDS: tuple[Kind, ...] = ("self", "encoder", "decoder", "cross")
 METHODS: dict[str, Mapping[str, Declaration]] = {"lenses": LENSES, "mechanisms": MECHANISMS, "measures": MEASURES}

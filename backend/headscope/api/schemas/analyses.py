@@ -171,6 +171,8 @@ class AnalysisItem(Strict):
     text: str | None
     text_pair: str | None
     image: Annotated[str | None, Field(description="SHA-256 of the image file as it was sent.")]
+    generate: Annotated[Generate | None, Field(description="The requested generation.")]
+    mask: Annotated[list[int] | None, Field(description="The tokens that the mask token replaced, counted from 0.")]
     created: float
 
 

@@ -24,6 +24,8 @@ export interface HistoryItem {
   textPair: string
   /** Whether the input is an image. */
   image: boolean
+  /** What else the maps depend on: the mechanism with its parameters, generation and masked tokens, as JSON. */
+  settings: string
   /** Milliseconds since 1970. */
   when: number
 }
