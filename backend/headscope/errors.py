@@ -177,7 +177,7 @@ class Unauthorized(HeadscopeError):
 
 
 class Forbidden(HeadscopeError):
-    """The visitor may not do this on this server, or nobody may do it over REST."""
+    """The visitor is not allowed to do this on this server, or it is not allowed over REST."""
 
     code, status, title = "forbidden", 403, "Not allowed"
 

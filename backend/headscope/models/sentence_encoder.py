@@ -52,7 +52,7 @@ class SentenceEncoder:
             Thread(target=self._prepare, args=(fixed,), name="phrases", daemon=True).start()
 
     def _prepare(self, fixed: Sequence[str]) -> None:
-        with suppress(ModelUnavailable):  # whoever asks for a meaning is told
+        with suppress(ModelUnavailable):  # the first search reports it
             self.encode_fixed(fixed)
 
     def encode_fixed(self, texts: Sequence[str]) -> Floats:

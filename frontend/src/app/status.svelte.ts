@@ -45,7 +45,7 @@ export class Status {
     return run && requests.adding.includes(measure) ? runSentence(run, session.elapsed) || 'Computing …' : ''
   }
 
-  /** What has changed since the pictures were drawn, and how to draw them anew; empty while they are of what the controls say, or on their way. */
+  /** What has changed since the pictures were drawn, and how to update them; empty while they match the controls or are being computed. */
   get outdated(): string {
     const { requests, draft, live, session } = this.#parts
     if (!requests.waiting || !requests.changed) return ''

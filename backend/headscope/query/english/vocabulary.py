@@ -163,7 +163,7 @@ def known_phrases() -> list[str]:
 
 
 def _declared() -> Iterable[tuple[Meaning, list[str], list[str]]]:
-    """Yield every meaning with its names, and the phrases by which it is also found when something similar is said."""
+    """Yield every meaning with its names, and phrases with a similar meaning."""
     for name, lens in LENSES.items():
         also = () if name == "null" else (name, spoken(name))  # on its own this could be the measure
         yield Meaning("lens", name), [*also, lens.title, f"{name} lens"], list(lens.phrases.get("", ()))

@@ -16,7 +16,7 @@ export const notesKey = ({ model, kind }: Pick<Analysis, 'model' | 'kind'>) => `
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Parse notes of an address or a file; what is no note is left out, and a note that is too long is cut. */
+/** Parse notes of an address or a file; invalid entries are dropped, and long notes are truncated. */
 export function parseNotes(text: string): Notes {
   const notes: Record<string, HeadNotes> = {}
   for (const [key, heads] of Object.entries(readObject(text))) {

@@ -1,7 +1,7 @@
 /** Format numbers for people: a few digits, a real minus sign, powers of ten for small ones, and units. */
 const minus = (text: string) => text.replace('-', '\u2212')
 
-/** One decimal where whole numbers would round to 0 or 100, or lose half of the value; never 0 for what is not. */
+/** One decimal where whole numbers would round to 0 or 100, or lose half of the value; 0 only for zero. */
 export function percent(share: number): string {
   const size = Math.abs(share)
   if (size > 0 && size < 5e-4) return share > 0 ? '<0.1\u00a0%' : '>\u22120.1\u00a0%'
