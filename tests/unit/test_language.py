@@ -67,6 +67,7 @@ MEANT = [
     # Orders.
     ("the 5 heads with the lowest entropy", "order by entropy asc limit 5", {}),
     ("highest null share", "order by null_share desc limit 5", {}),
+    ("largest participation ratio", "order by participation_ratio desc limit 5", {}),
     ("top three heads by entropy", "order by entropy desc limit 3", {}),
     ("vertical heads sorted by null share ascending", "vertical order by null_share asc", {}),
     ("heads sorted by token_types.PUNCT", "order by token_types.PUNCT desc", {}),
@@ -127,6 +128,8 @@ ASKED = [
         ["order by token_types.punct desc", "order by token_types.PUNCT desc"],
     ),
     ("rank", "several numbers", None),
+    ("entropy above 40 %", "in nats", []),
+    ("distance below 20 percent", "in tokens", []),
     ("entropi < 1", "don't know the word", ["entropy < 1"]),
     ("compare", "Compare what", None),
     ("draw entropy", "By layer, or by head", ["chart entropy layer", "chart entropy head"]),

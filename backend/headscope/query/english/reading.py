@@ -147,8 +147,20 @@ class _Reading:
             raise AmbiguousSentence(
                 f"“{self.s.said[slice(*found.span())]}” of what? Name a measure, as in entropy below 1."
             )
+        self._check_unit(topic.meaning.value, found)
         topic.threshold = pattern
         topic.start, topic.end = min(topic.start, found.start()), max(topic.end, found.end())
+
+    def _check_unit(self, name: str, found: re.Match[str]) -> None:
+        """Ask if the threshold has a unit that the measure has not: 40 % of an entropy, or 2 nats of a share."""
+        measure, _, column = name.partition("@")[0].partition(".")
+        said, unit = found[0], MEASURES[measure].unit_of(column or None) if measure in MEASURES else ""
+        given = next((word for word in ("%", "percent", "per cent", "nat", "bit", "token") if word in said), "")
+        share = given in ("%", "percent", "per cent")
+        if given and (share != (unit == "1") if share or unit == "1" else not unit.startswith(given)):
+            raise AmbiguousSentence(
+                f"{spoken(name)} is {'a number without a unit' if unit == '1' else f'in {unit}'}. Which threshold do you mean?"
+            )
 
     def _conditions(self, topics: list[Topic]) -> None:
         """Join conditions by `or` where the sentence does; `neither a nor b` are two, both negated."""

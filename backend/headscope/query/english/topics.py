@@ -28,7 +28,7 @@ LARGE = re.compile(
     r"|clearly|more|descending|desc)\b"
 )
 SUPERLATIVE = re.compile(
-    r"\b(?:(?:low|small|few|weak|high|large|great|big|strong)est|least|most|minim\w+|maxim\w+|top|best)\b"
+    r"\b(?:(?:low|small|few|weak|high|larg|great|bigg|strong)est|least|most|minim\w+|maxim\w+|top|best)\b"
 )
 FORMAL = re.compile(r"(?<![\w.])[A-Za-z]\w*(?:_\w+|\.[A-Za-z]\w*|\w*@[\w-]+)(?:\.\w+)?(?:@[\w-]+)?", re.ASCII)
 LOOKS_AT = re.compile(r"\W*\w+(?: \w+)? (?:at|on|onto|upon|into) (.+)")  # `peek at`, `zoom in on`

@@ -15,6 +15,7 @@ import numpy as np
 from ...core.arrays import Array
 from ...lenses import LENSES
 from ...measures import MEASURES
+from ...measures.base import Measure
 from ..terms import columns_of, is_per_head, kinds, numbers
 from .sentence import Slot
 
@@ -137,8 +138,18 @@ def spoken(name: str) -> str:
     return re.sub(r"[-_.]", " ", name)
 
 
+# The measures of the last sentence, and their vocabulary.
+_made: list[tuple[dict[str, Measure], Vocabulary]] = []
+
+
 def make_vocabulary() -> Vocabulary:
-    """Read the declarations, which may have changed since the last sentence."""
+    """Return the vocabulary of the declarations, which is made again if they have changed."""
+    if not _made or _made[0][0] != MEASURES:
+        _made[:] = [(dict(MEASURES), _make_vocabulary())]
+    return _made[0][1]
+
+
+def _make_vocabulary() -> Vocabulary:
     exact: dict[tuple[str, ...], list[Meaning]] = {}
     phrases: list[tuple[str, Meaning]] = []
     for meaning, names, words in _declared():
