@@ -1,12 +1,10 @@
 /** Which tokens are special or sinks, and how they are shown: as others, in grey, or not at all. */
-import type { Head } from '../lib/data/analysis'
-import type { Axis } from '../lib/maths/axis'
-import { groupMap } from '../lib/maths/axis'
+import type { Analysis, Head } from '../lib/data/analysis'
+import { type Axes, groupMap } from '../lib/maths/axis'
 import type { Matrix } from '../lib/maths/matrix'
 import { areLeft, blankColumns, findSinks, keptPlaces, pickAxis, pickMap, placesOf } from '../lib/maths/sinks'
 import type { OpenAnalysis } from './session.svelte'
 
-type Axes = readonly [queries: Axis, keys: Axis]
 /** Which tokens, along queries and keys. */
 export interface SinkTokens {
   queries: readonly boolean[]
@@ -42,6 +40,10 @@ function sinksOf({ shown, lens, head }: Side): readonly boolean[] {
 }
 
 export type Treatment = 'show' | 'mark' | 'hide'
+
+/** How they are drawn; a thumbnail alone does not know them. */
+export const drawnTreatment = ({ maps }: Analysis, lens: string, chosen: Treatment): Treatment =>
+  maps[lens]?.stored === false ? 'show' : chosen
 
 /** What is drawn along two axes. */
 export interface DrawnAxes {

@@ -14,6 +14,16 @@ export interface Axis {
   of: Int32Array
 }
 
+/** Of a map whose queries and keys are the same tokens, both are one object. */
+export type Axes = readonly [queries: Axis, keys: Axis]
+
+/** The axes of a map along these tokens, or along their words. */
+export function axesOf(queries: readonly Token[], keys: readonly Token[], words: boolean): Axes {
+  const axisOf = words ? wordAxis : tokenAxis
+  const rows = axisOf(queries)
+  return [rows, keys === queries ? rows : axisOf(keys)]
+}
+
 export function tokenAxis(tokens: readonly Token[]): Axis {
   const start = Int32Array.from({ length: tokens.length + 1 }, (_, i) => i)
   return { labels: tokens.map(tokenLabel), special: tokens.map(isSpecial), start, of: start.subarray(0, tokens.length) }

@@ -1,0 +1,210 @@
+/** What the head view draws: the open head, what it is compared with or their difference, on scales that suit them. */
+import { type Declaration, type Head, headTitle } from '../../lib/data/analysis'
+import { type Axes, axesOf, groupMap } from '../../lib/maths/axis'
+import type { Highlight } from '../../lib/maths/highlight'
+import { type Matrix, tilesMax } from '../../lib/maths/matrix'
+import { visibleMax } from '../../lib/maths/raster'
+import type { Range, Scale } from '../../lib/maths/scale'
+import type { ComparisonSide } from '../../state/comparison-side'
+import { drawnTreatment, NO_SINKS, type SinkTokens, sinkTokens, type Treatment } from '../../state/left-out'
+import { LinkedPointer } from '../../state/linked-pointer.svelte'
+import type { Pointer } from '../../state/pointer.svelte'
+import type { Compare, Selection } from '../../state/selection.svelte'
+import type { OpenAnalysis } from '../../state/session.svelte'
+import { DrawnMap } from './drawn-map.svelte'
+import type { Panel } from './panel'
+
+/** Properties of the view. */
+interface Subject {
+  readonly shown: OpenAnalysis
+  readonly lenses: readonly Declaration[]
+  readonly lens: string
+  readonly head: Head
+  readonly name: string
+  readonly second: ComparisonSide | undefined
+  readonly layered: boolean
+}
+
+const warningOf = ({ analysis }: OpenAnalysis, lens: string | null) =>
+  analysis.warnings.flatMap((warning) => (warning.lens === lens ? [warning.message] : [])).join(' ')
+
+const signed = ({ analysis }: OpenAnalysis, lens: string) => analysis.maps[lens]?.signed ?? false
+
+export class Panels {
+  /** Maps that cannot be subtracted are shown side by side. */
+  readonly compare: Compare = $derived.by(() => {
+    const { second, shown } = this.of
+    if (!second) return 'off'
+    return this.selection.compare === 'difference' && shown.comparison?.refusal ? 'side' : this.selection.compare
+  })
+  /** The other side, if it is on screen. */
+  readonly second: ComparisonSide | undefined = $derived.by(() => (this.compare === 'off' ? undefined : this.of.second))
+  /** Two heads of one analysis are compared. */
+  readonly #pair = $derived.by(() => this.of.second?.picks === 'than')
+  readonly links = $derived.by(() => this.of.shown.comparison?.links ?? null)
+  readonly byWords: boolean = $derived.by(() => this.compare === 'difference' && this.links !== null)
+
+  /** All tokens of the open head, or its words. Pointers always refer to tokens. */
+  readonly own: Axes = $derived.by(() => this.#axesOf(this.of.shown))
+  readonly #others: Axes = $derived.by(() => (this.second ? this.#axesOf(this.second.shown) : this.own))
+  /** How special tokens and sinks are drawn. */
+  readonly special: Treatment = $derived.by(() =>
+    drawnTreatment(this.of.shown.analysis, this.of.lens, this.selection.special),
+  )
+  readonly sides = $derived.by(() => {
+    const { shown, lens, head } = this.of
+    return [{ shown, lens, head }, ...(this.second ? [this.second] : [])]
+  })
+  /** Sides with the same tokens share what is left out, so that their maps can be compared cell by cell. */
+  readonly sinks: readonly SinkTokens[] = $derived.by(() => {
+    if (this.special === 'show') return [NO_SINKS]
+    const apart = this.links || this.sides.length < 2
+    return apart ? this.sides.map((side) => sinkTokens([side])) : [sinkTokens(this.sides)]
+  })
+
+  // Each derived holds one object that only changes if necessary, so that nothing is painted twice.
+  readonly #map = $derived.by(() => this.of.shown.maps.map(this.of.lens, this.of.head))
+  readonly #otherMap = $derived.by(() => this.second?.shown.maps.map(this.second.lens, this.second.head))
+  readonly #difference = $derived.by(() =>
+    this.compare === 'difference' ? this.of.shown.comparison?.difference(this.#map, this.#otherMap) : undefined,
+  )
+  /** The map of the first panel with all of its tokens. */
+  readonly whole: Matrix | undefined = $derived.by(() => {
+    if (this.byWords) return this.#difference
+    return this.#along(this.own, this.compare === 'difference' ? this.#difference : this.#map)
+  })
+  readonly #otherWhole = $derived.by(() =>
+    this.compare === 'side' ? this.#along(this.#others, this.#otherMap) : undefined,
+  )
+  /** The open head or the difference, and what is beside it. */
+  readonly #drawn: readonly [DrawnMap, DrawnMap]
+
+  /** Along the longest axis. */
+  readonly labels: readonly string[] = $derived.by(() => {
+    const [first, beside] = this.#drawn
+    const axes = [...(this.byWords ? this.own : first.axes), ...(this.compare === 'side' ? beside.axes : [])]
+    return axes.map(({ labels }) => labels).reduce((a, b) => (b.length > a.length ? b : a))
+  })
+
+  /** A difference has no row scale and no grid, so its colours span this head. */
+  readonly range: Range = $derived.by(() =>
+    this.compare === 'difference' || this.of.layered ? 'head' : this.selection.range,
+  )
+  readonly #visible = $derived.by(() => {
+    if (this.range !== 'visible') return 0
+    return Math.max(0, ...this.#drawn.map(({ counted }) => (counted ? visibleMax(counted, this.selection.zoom) : 0)))
+  })
+  readonly #overAll = $derived.by(() => {
+    const grids = this.sides.map(({ shown: { maps }, lens }) =>
+      this.special === 'show' ? maps.grid(lens) : maps.gridWithout(lens),
+    )
+    return Math.max(0, ...grids.flatMap((tiles) => tiles ?? []).map(tilesMax))
+  })
+  /** What the strongest colour stands for. Side by side, both share one scale to be comparable. */
+  readonly #max = $derived.by(() => {
+    if (this.range === 'row') return 1
+    if (this.range === 'visible') return this.#visible
+    if (this.range === 'all' && this.#overAll > 0) return this.#overAll
+    return Math.max(...this.#drawn.map(({ largest }) => largest))
+  })
+
+  readonly #mapTitle = $derived.by(() => {
+    const { lens, name } = this.of
+    if (!this.second) return this.#titleOf(lens)
+    if (this.compare === 'side') return name
+    return `${this.second.name} \u2212 ${this.inPhrase(name)}${this.byWords ? ', by words' : ''}`
+  })
+  /** Names of the values of both sides: lenses of one analysis, otherwise what distinguishes the two. */
+  readonly names: readonly [string, string] = $derived.by(() => {
+    const { shown, lens, name, second } = this.of
+    if (this.second && this.second.shown !== shown) return [name, this.second.name]
+    if (this.#pair && second) return [name.toLowerCase(), second.name.toLowerCase()]
+    return [this.#titleOf(lens).toLowerCase(), second?.shown === shown ? second.name.toLowerCase() : '']
+  })
+  /** What is on screen, within a phrase. */
+  readonly title: string = $derived.by(() => {
+    const { head, second } = this.of
+    return this.#pair && second ? `${this.placeOf(head)} and ${this.placeOf(second.head)}` : this.placeOf(head)
+  })
+
+  /** Warnings about the whole analysis are below its first map. */
+  readonly general: string = $derived.by(() => warningOf(this.of.shown, null))
+  readonly #first: Panel | undefined = $derived.by(() => {
+    const { shown, lens, head } = this.of
+    const subtracted = this.compare === 'difference' ? this.second : undefined
+    const warning = warningOf(shown, lens) || (subtracted ? warningOf(subtracted.shown, subtracted.lens) : '')
+    const place = this.placeOf(head)
+    const graph = this.#pair && subtracted ? `${this.placeOf(subtracted.head)} \u2212 ${place}` : place
+    return this.#drawn[0].panel({
+      title: this.#mapTitle,
+      warning: [warning, this.general].filter(Boolean).join(' '),
+      label: `Heat map of ${graph}`,
+      graph,
+      scale: this.#scale(subtracted !== undefined || signed(shown, lens)),
+    })
+  })
+  readonly #beside: Panel | undefined = $derived.by(() => {
+    if (!this.second) return undefined
+    const { shown, lens, head, name } = this.second
+    const at = this.placeOf(head)
+    return this.#drawn[1].panel({
+      title: name,
+      warning: warningOf(shown, lens),
+      label: this.#pair ? `Heat map of ${at}` : `${name} map of ${at}`,
+      graph: this.#pair ? at : `${at}, ${name}`,
+      scale: this.#scale(signed(shown, lens)),
+    })
+  })
+  readonly all: readonly Panel[] = $derived.by(() => [this.#first, this.#beside].filter((panel) => panel !== undefined))
+
+  constructor(
+    private readonly of: Subject,
+    private readonly selection: Selection,
+    pointer: Pointer,
+  ) {
+    const linked = new LinkedPointer(pointer, () => this.links)
+    const shared = { special: () => this.special, byRow: () => this.range === 'row' }
+    const first = {
+      ...shared,
+      map: () => this.whole,
+      axes: (): Axes => (this.byWords && this.links ? [this.links.queries.axis, this.links.keys.axis] : this.own),
+      sinks: () => this.sinks[0],
+      lit: () => (this.byWords ? { ...pointer.lit, box: null } : pointer.lit),
+    }
+    const beside = {
+      ...shared,
+      map: () => this.#otherWhole,
+      axes: () => this.#others,
+      sinks: () => this.sinks.at(-1)!,
+      lit: () => linked.lit,
+    }
+    this.#drawn = [new DrawnMap(first, pointer), new DrawnMap(beside, linked)]
+  }
+
+  placeOf = (head: Head): string => (this.of.layered ? `layer ${head.layer}` : headTitle(head))
+
+  /** Names of lenses and heads, unlike those of models and texts, are lower case within a phrase. */
+  inPhrase(name: string): string {
+    return this.of.second?.shown === this.of.shown ? name.toLowerCase() : name
+  }
+
+  litOf(panel: number): Highlight {
+    return this.#drawn[panel].lit
+  }
+
+  #titleOf(lens: string): string {
+    return this.of.lenses.find(({ name }) => name === lens)?.title ?? lens
+  }
+
+  #scale(signed: boolean): Scale {
+    return { kind: this.selection.scale, signed, max: this.#max }
+  }
+
+  #axesOf({ analysis }: OpenAnalysis): Axes {
+    return axesOf(analysis.tokens, analysis.keyTokens, this.selection.words)
+  }
+
+  #along(axes: Axes, map: Matrix | undefined): Matrix | undefined {
+    return map && this.selection.words ? groupMap(map, ...axes) : map
+  }
+}
