@@ -1,6 +1,6 @@
 /** What is typed into the input boxes and may not have been analysed yet. An example or the back button replaces it. */
-import type { ModelKind } from '../lib/data/analysis'
-import { parseIds } from '../lib/text/ids'
+import type { Analysis, ModelKind, Token } from '../lib/data/analysis'
+import { parseIds, writeIds } from '../lib/text/ids'
 import { buildInput, type Input } from './input'
 import type { Selection } from './selection.svelte'
 
@@ -21,13 +21,14 @@ export class InputDraft {
     this.#selection = selection
   }
 
-  /** Switch to token ids, at first those of the text on screen. */
-  enterIds(ids: string, targets: string): void {
-    this.byIds = true
-    if (this.ids) return
-    this.ids = ids
-    this.targets = targets
-    this.#filled = ids + targets
+  /** Switch between the text and its token ids, at first those of the text on screen. `pairs`: the decoder has tokens of its own. */
+  switchIds(shown: Analysis | undefined, pairs: boolean): void {
+    this.byIds = !this.byIds
+    if (!this.byIds || this.ids || !shown) return
+    const numbers = (tokens: readonly Token[]) => writeIds(tokens.map(({ id }) => id))
+    this.ids = numbers(shown.keyTokens)
+    this.targets = pairs && shown.keyTokens !== shown.tokens ? numbers(shown.tokens) : ''
+    this.#filled = this.ids + this.targets
   }
 
   /** The input as it would be submitted now; undefined if it is incomplete. `upload` is an image that the source does not keep yet. */
