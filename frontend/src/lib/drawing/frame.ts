@@ -1,21 +1,9 @@
 import type { DrawingContext, Surface } from './context'
 
-/** Coalesce redraws to at most one per frame. */
-export function oncePerFrame(draw: () => void): { request(): void; stop(): void } {
-  let frame = 0
-  return {
-    request() {
-      if (frame !== 0) return
-      frame = requestAnimationFrame(() => {
-        frame = 0
-        draw()
-      })
-    },
-    stop() {
-      cancelAnimationFrame(frame)
-      frame = 0
-    },
-  }
+/** Draw in the next frame. Returns what an effect returns: a function that cancels it, as it is drawn anew with what has changed. */
+export function nextFrame(draw: () => void): () => void {
+  const frame = requestAnimationFrame(draw)
+  return () => cancelAnimationFrame(frame)
 }
 
 /** Texts of up to this many tokens are read in the frame in which their map is painted. */
