@@ -1,11 +1,20 @@
 /** Files that are dropped anywhere on the page, pasted, or chosen. */
 import { readFile } from '../lib/net/files'
 import type { Session } from '../state/session.svelte'
+import type { Chosen } from './chosen.svelte'
+import type { Drawn } from './drawn.svelte'
 import type { Requests } from './requests.svelte'
 
 const BLIND = 'This image needs a vision model, and this server has none. The documentation explains how to add one.'
 
-export function handleFiles(requests: Requests, session: Session) {
+interface Parts {
+  chosen: Chosen
+  drawn: Drawn
+  requests: Requests
+  session: Session
+}
+
+export function handleFiles({ chosen, drawn, requests, session }: Parts) {
   async function take(file: File): Promise<void> {
     try {
       const found = await readFile(file)
@@ -19,13 +28,13 @@ export function handleFiles(requests: Requests, session: Session) {
   /** An image needs a vision model: the chosen one, or the first on the server, or one of the hub. */
   function see(image: string): void {
     const able = (session.catalogue?.models ?? []).filter(({ kind, available }) => kind === 'vision' && available)
-    const seeing = able.find(({ name }) => name === requests.model) ?? able.find(({ local }) => local) ?? able[0]
+    const seeing = able.find(({ name }) => name === chosen.model) ?? able.find(({ local }) => local) ?? able[0]
     if (!seeing) {
       session.say(BLIND)
       return
     }
-    requests.upload = image
-    requests.choose(seeing.name === requests.model ? {} : { model: seeing.name, kind: '' })
+    drawn.upload = image
+    requests.choose(seeing.name === chosen.model ? {} : { model: seeing.name, kind: '' })
   }
 
   const took = (event: Event, data: DataTransfer | null): void => {

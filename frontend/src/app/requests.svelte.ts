@@ -1,30 +1,21 @@
-/** Requests of the page: what the selection amounts to, and when it is submitted. */
-import {
-  type Analysis,
-  type Declaration,
-  hasSameTokens,
-  type KindSupport,
-  type Method,
-  type Model,
-  type Reasons,
-  type Request,
-} from '../lib/data/analysis'
+/** Requests of the page: whether what is chosen is on screen, and when it is submitted. */
+import { type Analysis, type Declaration, hasSameTokens, type Method, type Request } from '../lib/data/analysis'
 import { isIncomplete } from '../lib/data/fitting'
-import { resolveMechanism, trainedMechanism } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
 import { EXAMPLES } from '../lib/text/examples'
 import { beginning } from '../lib/text/length'
 import { writeMask } from '../lib/text/mask'
 import { type ComparisonRun, comparisonKey } from '../state/comparison-run.svelte'
-import { buildInput, type Input } from '../state/input'
-import type { InputDraft } from '../state/input-draft.svelte'
 import type { Live } from '../state/live.svelte'
 import type { Selection } from '../state/selection.svelte'
 import type { OpenAnalysis, Session } from '../state/session.svelte'
+import { BASE, type Chosen } from './chosen.svelte'
+import type { Dependencies, Drawn } from './drawn.svelte'
 
 interface PageState {
   selection: Selection
-  draft: InputDraft
+  chosen: Chosen
+  drawn: Drawn
   session: Session
   comparisonRun: ComparisonRun
   live: Live
@@ -34,23 +25,12 @@ interface PageState {
 
 type Patch = Parameters<Selection['set']>[0]
 
-/** What a picture depends on, part by part, in words that a message can begin with. */
-type Dependencies = Record<'Model' | 'Mechanism' | 'Input' | 'Attention' | 'Lens' | 'Comparison', string>
-
-/** Always computed; other lenses and measures when they are chosen. */
-const BASE = ['weights', 'effective']
+/** Always computed; others when they are chosen. */
 const MEASURES = ['entropy', 'null_share', 'null_share_rows', 'leverage']
 
-const carried = (items: readonly Declaration[] | undefined, reasons: Reasons | undefined): Declaration[] =>
-  (items ?? []).filter(({ name }) => !reasons?.[name])
-
 export class Requests {
-  /** An image that has not been uploaded yet. */
-  upload = $state('')
   /** The last request, as one string. */
   #asked = ''
-  /** What the pictures on screen depend on. */
-  #drawn = $state.raw<Dependencies>()
   /** Measures that are added to the analysis on screen, whose pictures stay as they are; empty during other runs. */
   adding = $state.raw<readonly string[]>([])
   /** A request is being put together. */
@@ -60,107 +40,43 @@ export class Requests {
   readonly #parts: PageState
 
   readonly #measured: ReadonlySet<string> = $derived.by(() => new Set([...MEASURES, ...this.#parts.needs()]))
-  readonly defaultModel: string = $derived.by(() => {
-    const models = this.#parts.session.catalogue?.models ?? []
-    return (models.find(({ isDefault }) => isDefault) ?? models.find(({ available }) => available))?.name ?? ''
-  })
-  readonly model: string = $derived.by(() => this.#parts.selection.model || this.defaultModel)
-  readonly card: Model | undefined = $derived.by(() =>
-    this.#parts.session.catalogue?.models.find(({ name }) => name === this.model),
-  )
-  /** The mechanism that the model was trained with, and the one in use. */
-  readonly own: Method = $derived.by(() => this.#ownOf(this.model))
-  readonly mechanism: Method = $derived.by(() =>
-    resolveMechanism(this.own, this.#parts.selection.mechanism, readParams(this.#parts.selection.params)),
-  )
-  /** What the model supports, for each kind of its attention and for the open one. */
-  readonly supports: readonly KindSupport[] = $derived.by(() => this.#parts.session.support[this.model] ?? [])
-  readonly support: KindSupport | undefined = $derived.by(
-    () => this.supports.find(({ kind }) => kind === this.#parts.selection.kind) ?? this.supports[0],
-  )
-  /** The lenses that the model supports. */
-  readonly lenses: readonly Declaration[] = $derived.by(() =>
-    carried(this.#parts.session.catalogue?.lenses, this.support?.lenses),
-  )
-  readonly lens: string = $derived.by(() => this.#firstOf([this.#parts.selection.lens]) || (this.lenses[0]?.name ?? ''))
-  readonly other: string = $derived.by(() =>
-    this.#firstOf([this.#parts.selection.other, ...BASE, ...this.lenses.map(({ name }) => name)], this.lens),
-  )
-  /** What the controls say that the pictures on screen do not show; undefined if they show all of it. */
-  readonly changed: keyof Dependencies | undefined = $derived.by(() => {
-    const { session, draft, selection } = this.#parts
-    if (!session.shown || !this.#drawn) return undefined
-    const kind = this.card?.kind ?? 'encoder'
-    const now = this.#dependencies(
-      draft.input(kind, this.upload),
-      selection.with === 'text' ? draft.than : selection.than,
-    )
-    const [drawn, { analysis, second }] = [this.#drawn, session.shown]
-    // Without a comparison on screen, or in the controls, the pictures do not depend on it.
-    if (!second || selection.compare === 'off') now.Comparison = drawn.Comparison
-    const differs = (Object.keys(now) as (keyof Dependencies)[]).find((part) => now[part] !== drawn[part])
-    return differs ?? (analysis.lenses.includes(this.lens) || this.lens === '' ? undefined : 'Lens')
-  })
   /** Nothing is on its way to the screen, so that what changed waits for the reader. */
   readonly waiting: boolean = $derived.by(
-    () => this.changed !== undefined && !this.#preparing && !this.#parts.live.pending && !this.#parts.session.busy,
+    () =>
+      this.#parts.drawn.changed !== undefined &&
+      !this.#preparing &&
+      !this.#parts.live.pending &&
+      !this.#parts.session.busy,
   )
 
   constructor(parts: PageState) {
     this.#parts = parts
   }
 
-  #ownOf(model: string): Method {
-    return trainedMechanism(this.#parts.session.catalogue?.models ?? [], model)
+  get #chosen(): Chosen {
+    return this.#parts.chosen
   }
 
   get #shown(): OpenAnalysis | undefined {
     return this.#parts.session.shown
   }
 
-  /** The first of these lenses that is supported, except one. */
-  #firstOf(names: readonly string[], but = ''): string {
-    return names.find((name) => name !== but && this.lenses.some((item) => item.name === name)) ?? ''
-  }
-
   #known(): Declaration[] {
-    const measures = carried(this.#parts.session.catalogue?.measures, this.support?.measures)
-    return measures.filter(({ name }) => this.#measured.has(name))
-  }
-
-  #dependencies(input: Input | undefined, than = this.#parts.selection.than): Dependencies {
-    const { selection } = this.#parts
-    return {
-      Model: this.model,
-      Mechanism: JSON.stringify([this.mechanism.name, Object.entries(this.mechanism.params).sort()]),
-      Input: input ? JSON.stringify(input) : '',
-      Attention: selection.kind,
-      Lens: selection.lensparams,
-      Comparison: comparisonKey({
-        with: selection.with,
-        compare: selection.compare,
-        thanparams: selection.thanparams,
-        than,
-      }),
-    }
-  }
-
-  #input(mask = this.#parts.selection.mask): Input | undefined {
-    return buildInput(this.#parts.selection, this.card?.kind ?? 'encoder', this.upload, mask)
+    return this.#parts.chosen.measures.filter(({ name }) => this.#measured.has(name))
   }
 
   /** Undefined if the input is incomplete. */
   #request(mask: readonly number[]): Request | undefined {
-    const { selection } = this.#parts
-    const input = this.#input(mask)
+    const { selection, chosen, drawn } = this.#parts
+    const input = drawn.input(mask)
     if (!input) return undefined
     const compared = selection.compare === 'off' ? '' : selection.other
-    const read = this.lenses.filter(({ name }) => BASE.includes(name) || name === this.lens || name === compared)
+    const read = chosen.lenses.filter(({ name }) => BASE.includes(name) || name === chosen.lens || name === compared)
     return {
-      model: this.model,
+      model: chosen.model,
       ...input,
       kind: selection.kind,
-      mechanism: this.mechanism,
+      mechanism: chosen.mechanism,
       lenses: read.map(({ name }): Method => ({ name, params: readParams(selection.paramsOf(name)) })),
       measures: this.#known().map(({ name }) => name),
     }
@@ -169,9 +85,10 @@ export class Requests {
   /** Request the selected lenses and measures that the analysis on screen lacks. */
   complete = (): void => {
     const { selection, comparisonRun } = this.#parts
+    const { lens, other } = this.#chosen
     const now = this.#shown?.analysis
-    const wants = selection.compare === 'off' || selection.with !== 'lens' ? [this.lens] : [this.lens, this.other]
-    const compared = selection.compare === 'off' || comparisonRun.isFor(selection, this.#shown?.second, this.lens)
+    const wants = selection.compare === 'off' || selection.with !== 'lens' ? [lens] : [lens, other]
+    const compared = selection.compare === 'off' || comparisonRun.isFor(selection, this.#shown?.second, lens)
     const has = compared && wants.every((name) => now?.lenses.includes(name))
     if (!has || this.#known().some(({ name }) => !now?.measures.includes(name))) void this.analyse()
   }
@@ -182,8 +99,9 @@ export class Requests {
   }
 
   moveLens = (step: number): void => {
-    const at = this.lenses.findIndex(({ name }) => name === this.lens)
-    const next = this.lenses[(at + step + this.lenses.length) % this.lenses.length]
+    const { lens, lenses } = this.#chosen
+    const at = lenses.findIndex(({ name }) => name === lens)
+    const next = lenses[(at + step + lenses.length) % lenses.length]
     if (next) this.setLens(next.name)
   }
 
@@ -192,55 +110,50 @@ export class Requests {
    * zoom are of the requested text already. `mask` is written into the address once its analysis is on screen.
    */
   async analyse(again = false, live = false, asGiven = false, mask = this.#parts.selection.mask): Promise<void> {
-    const { selection, session, comparisonRun } = this.#parts
+    const { selection, session, comparisonRun, drawn } = this.#parts
     selection.leave()
     // Without the catalogue nothing can be requested; `show` does it once it is loaded.
     if (!session.catalogue) return
     this.#preparing = true
-    await session.learn(this.model)
+    await session.learn(this.#chosen.model)
     const wanted = this.#request(mask)
     const second = wanted && (await comparisonRun.request(wanted, selection, session))
     this.#preparing = false
     if (!wanted) return
+    const { lens } = this.#chosen
     // If not all lenses fitted, another lens is another request.
-    const key = JSON.stringify([wanted, second, this.#shown && isIncomplete(this.#shown.analysis) ? this.lens : ''])
+    const key = JSON.stringify([wanted, second, this.#shown && isIncomplete(this.#shown.analysis) ? lens : ''])
     if (key === this.#asked && !again) return
     this.#asked = key
-    const { lens } = this
     const before = this.#shown?.analysis
-    const asked = this.#dependencies(this.#input(mask))
+    const asked = drawn.dependencies(mask)
     this.adding = this.#additions(wanted, asked)
     const done = await session.submit(wanted, lens, live, second && (() => comparisonRun.ask(second, lens, live)))
     if (!session.busy) this.adding = []
     if (done) {
-      this.#drawn = asked
+      drawn.settle(asked)
       if (writeMask(mask) !== writeMask(selection.mask)) selection.set({ mask: writeMask(mask) }, 'push')
       // Of the first text, the address says what is pinned.
       if (before && !asGiven && !hasSameTokens(before, this.#shown?.analysis))
         selection.set({ pins: '', zoom: '' }, 'replace')
     } else if (this.#asked === key) this.#asked = ''
-    if (done && this.upload) this.#keepImage()
+    if (done && drawn.upload) this.#keepImage()
   }
 
   /** The measures that this request adds, if it changes nothing else. */
   #additions({ lenses, measures }: Request, asked: Dependencies): string[] {
     const now = this.#shown?.analysis
-    if (!now || JSON.stringify(asked) !== JSON.stringify(this.#drawn)) return []
+    if (!now || !this.#parts.drawn.shows(asked)) return []
     if (!lenses.every(({ name }) => now.lenses.includes(name))) return []
     return measures.filter((name) => !now.measures.includes(name))
   }
 
   /** From now on the address names the image, which is not uploaded again. */
   #keepImage(): void {
-    this.upload = ''
+    this.#parts.drawn.upload = ''
     this.#asked = ''
     this.#parts.selection.set({ image: this.#shown?.analysis.image ?? '' }, 'push')
-    this.#settle()
-  }
-
-  /** What is selected describes the analysis on screen. */
-  #settle(): void {
-    this.#drawn = this.#dependencies(this.#input())
+    this.#parts.drawn.settle()
   }
 
   choose = (patch: Patch): void => {
@@ -259,10 +172,11 @@ export class Requests {
 
   /** Mechanisms are reset if either model was not trained with softmax. */
   chooseModel = (name: string): void => {
-    const plain = [this.own, this.#ownOf(name)].every((own) => own.name === 'softmax')
+    const plain = [this.#chosen.own, this.#chosen.ownOf(name)].every((own) => own.name === 'softmax')
     // Choosing the model of the comparison swaps the two.
     const { selection } = this.#parts
-    const around = selection.with === 'model' && selection.than === name ? { than: this.model, thanparams: '' } : {}
+    const around =
+      selection.with === 'model' && selection.than === name ? { than: this.#chosen.model, thanparams: '' } : {}
     this.choose({ model: name, kind: '', mask: '', ...(plain ? {} : { mechanism: '', params: '' }), ...around })
   }
 
@@ -274,10 +188,10 @@ export class Requests {
 
   /** Why no token of the input can be masked; empty if the model may have a mask token. */
   get unmaskable(): string {
-    const kind = this.card?.kind
+    const kind = this.#chosen.card?.kind
     if (kind === 'vision') return 'Patches of an image cannot be masked.'
     if (kind === 'encoder-decoder') return 'Only the tokens of a model with one text can be masked.'
-    return this.#input()?.generate ? 'A text that the model continues cannot be masked.' : ''
+    return this.#parts.drawn.input()?.generate ? 'A text that the model continues cannot be masked.' : ''
   }
 
   /** Compare the masked text with itself, unmasked. */
@@ -288,7 +202,7 @@ export class Requests {
   }
 
   chooseMechanism = (name: string): void => {
-    this.choose({ mechanism: name === this.own.name ? '' : name, params: '' })
+    this.choose({ mechanism: name === this.#chosen.own.name ? '' : name, params: '' })
   }
 
   type = (text: string, pair: string): void => {
@@ -323,9 +237,9 @@ export class Requests {
     if (!selection.shared) return this.analyse(false, false, true)
     const shown = await this.#read(selection.shared)
     if (!shown) return
-    selection.adopt(shown.analysis, this.#ownOf(shown.analysis.model))
-    if (this.lens !== shown.lens) selection.set({ lens: shown.lens }, 'replace')
-    this.#settle()
+    selection.adopt(shown.analysis, this.#chosen.ownOf(shown.analysis.model))
+    if (this.#chosen.lens !== shown.lens) selection.set({ lens: shown.lens }, 'replace')
+    this.#parts.drawn.settle()
   }
 
   /** Reopen an earlier analysis and describe it in the address. */
@@ -333,13 +247,13 @@ export class Requests {
     this.endTyping()
     const shown = await this.#read(id)
     if (!shown) return
-    this.#parts.selection.recall(shown.analysis, this.#ownOf(shown.analysis.model), shown.lens)
-    this.#settle()
+    this.#parts.selection.recall(shown.analysis, this.#chosen.ownOf(shown.analysis.model), shown.lens)
+    this.#parts.drawn.settle()
   }
 
   async #read(id: string): Promise<OpenAnalysis | undefined> {
     this.forget()
-    if (!(await this.#parts.session.read(id, this.lens))) return undefined
+    if (!(await this.#parts.session.read(id, this.#chosen.lens))) return undefined
     return this.#shown
   }
 

@@ -1,7 +1,8 @@
 /** The search box: requests measures that a search needs, and applies what a sentence selects. */
-import type { Analysis, Head, Reasons } from '../lib/data/analysis'
+import type { Analysis, Reasons } from '../lib/data/analysis'
 import { BEST, choicesOf, type SearchPart, tokensOf, withoutChoice } from '../lib/data/search'
 import { strongest } from '../lib/maths/matrix'
+import { openHead } from '../lib/text/examples'
 import type { Pointer } from '../state/pointer.svelte'
 import type { HeadSearch, SearchInput } from '../state/search.svelte'
 import type { Selection } from '../state/selection.svelte'
@@ -12,8 +13,7 @@ interface SearchContext {
   selection: Selection
   pointer: Pointer
   shown: () => OpenAnalysis | undefined
-  /** The open head and lens. */
-  open: () => { head: Head; lens: string }
+  lens: () => string
   /** Do what a sentence asks of the page: `help`, `dark`, `light` or `reset`. */
   command: (name: string) => void
   /** Why the model does not support a measure. */
@@ -30,7 +30,7 @@ export function connectSearch({
   selection,
   pointer,
   shown,
-  open,
+  lens,
   command,
   reasons,
   analyse,
@@ -40,10 +40,11 @@ export function connectSearch({
   let opening = ''
 
   async function pinStrongest(among: readonly number[]): Promise<void> {
-    const { head, lens } = open()
-    const maps = shown()?.maps
-    await maps?.wantMap(lens, head)
-    const map = maps?.map(lens, head)
+    const open = shown()
+    if (!open) return
+    const [head, through] = [openHead(open.analysis, selection.head), lens()]
+    await open.maps.wantMap(through, head)
+    const map = open.maps.map(through, head)
     const cell = map?.exact ? strongest(map, among) : undefined
     if (cell) pointer.put({ queries: [cell.query], keys: [cell.key], box: null }, 'replace')
   }

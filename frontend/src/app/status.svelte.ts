@@ -6,9 +6,13 @@ import type { ComparisonRun } from '../state/comparison-run.svelte'
 import type { InputDraft } from '../state/input-draft.svelte'
 import type { Live } from '../state/live.svelte'
 import type { Session } from '../state/session.svelte'
+import type { Chosen } from './chosen.svelte'
+import type { Drawn } from './drawn.svelte'
 import type { Requests } from './requests.svelte'
 
 interface Parts {
+  chosen: Chosen
+  drawn: Drawn
   requests: Requests
   session: Session
   comparisonRun: ComparisonRun
@@ -47,10 +51,10 @@ export class Status {
 
   /** What has changed since the pictures were drawn, and how to update them; empty while they match the controls or are being computed. */
   get outdated(): string {
-    const { requests, draft, live, session } = this.#parts
-    if (!requests.waiting || !requests.changed) return ''
-    const read = requests.card?.kind === 'vision' ? 'Image' : draft.byIds ? 'Token ids' : 'Text'
-    const what = requests.changed === 'Input' ? read : requests.changed
+    const { chosen, drawn, requests, draft, live, session } = this.#parts
+    if (!requests.waiting || !drawn.changed) return ''
+    const read = chosen.kind === 'vision' ? 'Image' : draft.byIds ? 'Token ids' : 'Text'
+    const what = drawn.changed === 'Input' ? read : drawn.changed
     return changeSentence(what, what === 'Text' && live.on && !isShort(draft.text, draft.pair), session.error !== '')
   }
 }

@@ -4,19 +4,27 @@ import { chosenBy, type Example, examplesWith } from '../lib/text/examples'
 import { lessonsOn } from '../lib/text/lessons'
 import type { Selection } from '../state/selection.svelte'
 import type { Session } from '../state/session.svelte'
+import type { Chosen } from './chosen.svelte'
 import type { Requests } from './requests.svelte'
 
+interface Parts {
+  selection: Selection
+  chosen: Chosen
+  session: Session
+  requests: Requests
+}
+
 export class Tour {
-  readonly #parts: { selection: Selection; session: Session; requests: Requests }
+  readonly #parts: Parts
 
   readonly examples = $derived.by(() => examplesWith(this.#parts.session.catalogue?.models ?? []))
   readonly lessons = $derived.by(() => {
-    const { session, requests } = this.#parts
-    return lessonsOn(session.catalogue?.lenses ?? [], session.support[requests.defaultModel]?.[0]?.lenses ?? {})
+    const { session, chosen } = this.#parts
+    return lessonsOn(session.catalogue?.lenses ?? [], session.support[chosen.defaultModel]?.[0]?.lenses ?? {})
   })
   /** The example that the address names, among its neighbours, while its text is selected. */
   readonly step = $derived.by(() => {
-    const { selection, requests } = this.#parts
+    const { selection, chosen } = this.#parts
     const touring = this.lessons.some(({ name }) => name === selection.tour)
     const steps: readonly Example[] = touring ? this.lessons : this.examples
     const isShown = ({ name, text, pair }: Example) =>
@@ -25,11 +33,11 @@ export class Tour {
     if (at < 0) return undefined
     const { head, show = {} } = steps[at]
     const open = selection.head && selection.heads.length === 0 ? headName(selection.head) : ''
-    const intact = open === head && requests.lens === (show.lens ?? 'weights')
+    const intact = open === head && chosen.lens === (show.lens ?? 'weights')
     return { title: touring ? 'Tour of the lenses' : 'Examples', steps, at, intact }
   })
 
-  constructor(parts: { selection: Selection; session: Session; requests: Requests }) {
+  constructor(parts: Parts) {
     this.#parts = parts
   }
 

@@ -1,5 +1,6 @@
 /** Texts to begin with. Each says what to look for. */
-import type { Model } from '../data/analysis'
+import { type Head, type Model, parseHead } from '../data/analysis'
+import { nearestHead } from '../data/subset'
 
 export interface Example {
   /** As in the address. */
@@ -59,6 +60,10 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
     head: '2.5',
   },
 ]
+
+/** The open head of an analysis: the chosen one, or that of the first example. */
+export const openHead = (analysis: Parameters<typeof nearestHead>[0], chosen: Head | undefined): Head =>
+  nearestHead(analysis, chosen ?? parseHead(EXAMPLES[0].head) ?? { layer: 0, head: 0 })
 
 /** Examples that need models which not every installation has. */
 const OF_TWINS: readonly Example[] = [
