@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What takes longest. It runs first, so that no process is left alone with a long file at the end; pytest-xdist hands out files in this order.
 FIRST = ("faults", "browser", "attacks", "sweep", "test_benchmarks.py", "deploy", "docs", "test_cli_study.py", "api")
 
+gc.disable()  # until all tests are imported, which stay
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort folders and files of tests by FIRST; within one the order stays."""
@@ -27,6 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return FIRST.index(part) if part in FIRST else len(FIRST)
 
     items.sort(key=place)
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 from typing import Any
 
@@ -34,7 +35,10 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        gc.disable()  # imports stay: there is no garbage among them
         command: click.Command = getattr(import_module(f".{COMMANDS[cmd_name][0]}", __package__), cmd_name)
+        gc.freeze()
+        gc.enable()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

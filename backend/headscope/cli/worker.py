@@ -18,7 +18,7 @@ from ..errors import HeadscopeError
 from ..jobs import JobDatabase, Worker, WorkerState, celery
 from ..jobs.worker_process import WorkerProcess
 from ..server import doctor
-from ..server.service import ENGINE, create_engine
+from ..server.service import PRELOAD, create_engine
 from ..settings import Settings
 
 # A worker without a heartbeat for this long (s) counts as stopped; one that stops in order deregisters within seconds.
@@ -51,7 +51,7 @@ def worker(device: str | None, name: str | None, check: bool) -> None:
     identity = Worker(name or f"{chosen.device}@{host}-{os.getpid()}", chosen.device, pid=os.getpid(), host=host)
     _wait_for_name(database, identity)
     results = cache(lambda: stores.results(chosen))  # opened in the child: connections do not survive a fork
-    import_module(ENGINE)  # torch, once: a child that replaces another one is forked with it
+    import_module(PRELOAD)  # torch, once: a child that replaces another one is forked with it
     app = celery.application(url, job_seconds=settings.job_seconds, child_bytes=settings.worker_bytes)
     worker_process = WorkerProcess(
         identity,

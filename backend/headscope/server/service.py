@@ -77,7 +77,7 @@ class Service:
                 (settings,),
                 job_seconds=settings.job_seconds,
                 cancel_seconds=settings.cancel_seconds,
-                modules=[ENGINE],
+                modules=[PRELOAD],
                 prewarm=settings.prewarm,
                 on_change=self.watcher.poke,
                 discard_ended=self._discard_ended,
@@ -290,8 +290,8 @@ def unknown_job(kind: JobKind) -> Unknown:
     return Unknown(kind, f"There is no {kind} of that id, or it was evicted. Send the request again.")
 
 
-# The module of the engine; importing it leaves CUDA uninitialised, so processes can be forked afterwards.
-ENGINE = "headscope.worker.engine"
+# The module that is imported before worker processes are forked.
+PRELOAD = "headscope.worker.preload"
 
 
 def create_engine(settings: Settings) -> Engine:

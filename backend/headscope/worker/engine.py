@@ -42,13 +42,6 @@ def ignore_progress(fraction: float, stage: str, detail: str, *, force: bool = F
     """Discard progress, if no job waits for the model."""
 
 
-def freeze_garbage() -> None:
-    """Exclude everything in memory from later garbage collections, which would take tenths of a second to traverse models and imports."""
-    gc.unfreeze()  # models that were evicted since
-    gc.collect()
-    gc.freeze()
-
-
 @dataclass(frozen=True, kw_only=True)
 class JobTask(AnalysisTask):
     """The analysis of a job, with its model and the writer that stores its result."""
@@ -89,7 +82,7 @@ class AnalysisEngine:
             ):
                 self._models.popitem(last=False)
             self.warm = frozenset(self._models)
-            freeze_garbage()
+            gc.collect()  # models that were evicted refer to themselves
         self._models.move_to_end(digest)
         return self._models[digest]
 
