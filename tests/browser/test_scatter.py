@@ -77,7 +77,7 @@ def test_scatter_of_heads(visit: Visit, server: Server) -> None:
     expect(visit.page.get_by_role("heading", name="72 heads")).to_be_visible()
 
     visit.page.get_by_role("button", name="numbers").click()
-    rows = visit.page.get_by_role("region", name="Numbers of scatter").get_by_role("row")
+    rows = visit.page.get_by_role("region", name="Numbers of the scatter").get_by_role("row")
     expect(rows).to_have_count(73)
     expect(rows.nth(1 + 3 * 12 + 1)).to_contain_text(f"{y[3, 1]:.3f}"[:4])
     with visit.page.expect_download() as download:
