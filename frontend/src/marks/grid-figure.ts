@@ -20,21 +20,21 @@ import {
 import type { Printable } from './print'
 
 export interface GridContent {
-  tiles: Tiles | undefined
+  tiles?: Tiles | undefined
   /** One value per head, drawn instead of thumbnails. */
-  values: (number | null)[][] | undefined
+  values?: (number | null)[][] | undefined
   /** The values are shares, shown as percentages. */
-  shares: boolean
+  shares?: boolean
   /** Every thumbnail on a scale of its own. */
-  own: boolean
+  own?: boolean
   /** Heads without any reading, which are struck through. */
-  gone: (layer: number, head: number) => boolean
+  gone?: (layer: number, head: number) => boolean
   scale: Scale
-  overlay: Overlay
+  overlay?: Overlay
 }
 
 export function paintGrid(surface: Surface, layout: GridLayout, content: GridContent, palette: Palette): void {
-  const { tiles, values, shares, own, gone, scale, overlay } = content
+  const { tiles, values, shares, own = false, gone = () => false, scale, overlay = {} } = content
   let context: DrawingContext | undefined
   if (values) context = paintValues(surface, layout, values, scale, palette, shares ? cellPercent : cellNumber)
   else if (tiles) context = paintTiles(surface, layout, tiles, scale, palette, { own, gone })
