@@ -3,10 +3,10 @@ import type { Analysis, Reasons } from '../lib/data/analysis'
 import { BEST, choicesOf, type SearchPart, tokensOf, withoutChoice } from '../lib/data/search'
 import { strongest } from '../lib/maths/matrix'
 import { openHead } from '../lib/text/examples'
+import type { OpenAnalysis } from '../state/open-analysis'
 import type { Pointer } from '../state/pointer.svelte'
 import type { HeadSearch, SearchInput } from '../state/search.svelte'
 import type { Selection } from '../state/selection.svelte'
-import type { OpenAnalysis } from '../state/session.svelte'
 
 interface SearchContext {
   search: HeadSearch

@@ -3,8 +3,9 @@ import type { KindSupport, Method, Request, Run } from '../lib/data/analysis'
 import { resolveMechanism, sameMethod, trainedMechanism } from '../lib/data/mechanism'
 import { readParams } from '../lib/data/params'
 import type { Source } from '../lib/data/source'
+import type { OpenAnalysis } from './open-analysis'
 import type { Selection } from './selection.svelte'
-import { type OpenAnalysis, Session } from './session.svelte'
+import { Session } from './session.svelte'
 
 type ComparisonChoice = Pick<Selection, 'with' | 'than' | 'thanparams' | 'compare'>
 

@@ -4,7 +4,7 @@ import type { Catalogue } from '../lib/data/source'
 import { short } from '../lib/text/format'
 import { shorten } from '../lib/text/labels'
 import { isolate } from '../lib/text/names'
-import type { OpenAnalysis } from './session.svelte'
+import type { OpenAnalysis } from './open-analysis'
 
 export interface ComparisonSide {
   shown: OpenAnalysis

@@ -3,7 +3,7 @@ import type { Analysis, Head } from '../lib/data/analysis'
 import { type Axes, groupMap } from '../lib/maths/axis'
 import type { Matrix } from '../lib/maths/matrix'
 import { areLeft, blankColumns, findSinks, keptPlaces, pickAxis, pickMap, placesOf } from '../lib/maths/sinks'
-import type { OpenAnalysis } from './session.svelte'
+import type { OpenAnalysis } from './open-analysis'
 
 /** Which tokens, along queries and keys. */
 export interface SinkTokens {

@@ -1,14 +1,15 @@
 /** A reader's session: the catalogue, the current run, and the analysis on screen. */
 import { type Analysis, type KindSupport, type Request, type Run, sharedLenses } from '../lib/data/analysis'
-import { type Changes, findChanges, type Snapshot } from '../lib/data/changes'
 import { firstThatFits, smallerRequests, withLeftOut } from '../lib/data/fitting'
+import { unlistedModel } from '../lib/data/models'
 import { type Catalogue, type Source, SourceError } from '../lib/data/source'
 import { mark } from '../lib/drawing/frame'
 import { latest } from '../lib/net/latest'
-import { problemSentence, tooLongSentence, unknownModelSentence } from '../lib/net/problem'
 import { Comparison } from './comparison.svelte'
 import { LiveRuns } from './live-runs'
 import { Maps } from './maps.svelte'
+import { changesBetween, type OpenAnalysis } from './open-analysis'
+import { explainRefusal, failureOf, isStranger } from './refusals'
 
 interface Ticket {
   cancelled: boolean
@@ -18,32 +19,12 @@ interface Ticket {
   live: boolean
 }
 
-/** How many tokens models without a limit are offered of a text that is too long. */
-const USUAL_TOKENS = 512
-
 const OURS: Ticket = { cancelled: false, ours: true, live: false }
 
 interface Submit {
   /** What is requested; undefined for an existing analysis. */
   request?: Request
   send: (signal: AbortSignal) => Promise<Analysis>
-}
-
-/** What is on screen. It is replaced as a whole, so that all of it is from the same analysis. */
-export interface OpenAnalysis {
-  analysis: Analysis
-  maps: Maps
-  /** The lens it was opened with. */
-  lens: string
-  /** What was requested; undefined for an existing analysis. */
-  request?: Request | undefined
-  /** The other analysis of a comparison; undefined if two lenses of this one are compared. */
-  second?: OpenAnalysis | undefined
-  comparison?: Comparison
-  /** This analysis compared with itself, if the source supports comparisons. */
-  itself?: Comparison | undefined
-  /** Differences from the previous analysis, if that was a live run. */
-  changes?: Changes | undefined
 }
 
 export class Session {
@@ -114,7 +95,7 @@ export class Session {
       request: one,
       send: (signal) =>
         this.source.submit(one, live ? new AbortController().signal : signal).catch((error) => {
-          throw this.#explain(error, one)
+          throw explainRefusal(error, one, this.catalogue?.models ?? [])
         }),
     })
     return this.#run([request, ...smallerRequests(request, lens)].map(ask), lens, { ...OURS, live }, beside)
@@ -124,32 +105,11 @@ export class Session {
   async read(id: string, lens: string): Promise<boolean> {
     const ask: Submit = { send: (signal) => this.source.analysis(id, signal) }
     const done = await this.#run([ask], lens, { ...OURS, ours: false })
-    if (done && this.shown) this.#name(this.shown.analysis)
-    return done
-  }
-
-  /** Name a model that is missing in the reader's catalogue. */
-  #name({ model, layers, heads, headWidth, picture }: Analysis): void {
-    if (!this.catalogue || this.catalogue.models.some(({ name }) => name === model)) return
-    const known = { name: model, title: model, layers, heads, headWidth, description: '' }
-    const kind = picture ? ('vision' as const) : ('encoder' as const)
-    const unknown = {
-      family: '',
-      license: null,
-      hub: null,
-      parameters: null,
-      bytes: null,
-      removable: false,
-      kind,
-      maxTokens: null,
-      available: true,
-      local: true,
-      isDefault: false,
-      reason: null,
-      siblings: [],
-    }
-    const mechanism = { name: 'softmax', params: {} }
-    this.catalogue = { ...this.catalogue, models: [...this.catalogue.models, { ...known, ...unknown, mechanism }] }
+    const { catalogue, shown } = this
+    if (!done || !catalogue || !shown || catalogue.models.some(({ name }) => name === shown.analysis.model)) return done
+    // A shared analysis may be of a model that the reader's catalogue lacks.
+    this.catalogue = { ...catalogue, models: [...catalogue.models, unlistedModel(shown.analysis)] }
+    return true
   }
 
   /** Run the first request that fits. */
@@ -224,21 +184,6 @@ export class Session {
     }
   }
 
-  /** What a request was refused for, with what the session knows of it. */
-  #explain(error: unknown, { model }: Request): unknown {
-    if (!(error instanceof SourceError)) return error
-    if (error.code === 'unknown-model') return new SourceError(unknownModelSentence(model), error.code, error.status)
-    if (error.code !== 'invalid-text' || !error.limit || !error.actual) return error
-    const most = this.catalogue?.models.find(({ name }) => name === model)?.maxTokens ?? USUAL_TOKENS
-    return new SourceError(
-      tooLongSentence(error.actual, error.limit),
-      'too-many-bytes',
-      error.status,
-      error.limit,
-      most,
-    )
-  }
-
   /** The message for an error. */
   say(error: string, fits = 0): void {
     this.error = error
@@ -291,7 +236,7 @@ export class Session {
     const run = await this.#follow(answer, signal)
     // Superseded by a newer run.
     if (signal.aborted) return undefined
-    if (run.status === 'failed') throw failure(run)
+    if (run.status === 'failed') throw failureOf(run)
     if (run.status === 'cancelled')
       throw new SourceError('The analysis was cancelled. Your text is kept.', 'cancelled', 409)
     let about: Analysis | undefined
@@ -328,23 +273,3 @@ export class Session {
     return run
   }
 }
-
-const isStranger = (error: unknown) => error instanceof SourceError && error.status === 401
-
-function changesBetween(before: OpenAnalysis, after: OpenAnalysis): Changes | undefined {
-  const side = ({ analysis, maps }: OpenAnalysis): Snapshot | undefined => {
-    const tiles = maps.grid(after.lens)
-    return tiles && analysis.keyTokens === analysis.tokens ? { tokens: analysis.tokens, tiles } : undefined
-  }
-  const [a, b] = [side(before), side(after)]
-  return a && b && before.analysis.model === after.analysis.model ? findChanges(a, b) : undefined
-}
-
-const failure = ({ error }: Run) =>
-  new SourceError(
-    problemSentence(error ?? { title: '', detail: '', code: '', status: 500 }),
-    error?.code ?? 'failed',
-    error?.status ?? 500,
-    error?.limit ?? null,
-    error?.actual ?? null,
-  )

@@ -1,6 +1,6 @@
 /** The models of a server: how they are searched and described, and how they are added and removed. */
 import { bytes } from '../text/format'
-import type { Model } from './analysis'
+import type { Analysis, Model } from './analysis'
 
 /** A download that is under way or has failed. */
 export interface Download {
@@ -72,3 +72,27 @@ export const kindLine = ({ kind, family, local, available }: Model) =>
   [KINDS[kind], family, available ? (local ? 'on this server' : 'on the hub') : 'not available']
     .filter(Boolean)
     .join(' · ')
+
+/** A model that is known by one analysis only. */
+export const unlistedModel = ({ model, layers, heads, headWidth, picture }: Analysis): Model => ({
+  name: model,
+  title: model,
+  layers,
+  heads,
+  headWidth,
+  description: '',
+  family: '',
+  license: null,
+  hub: null,
+  parameters: null,
+  bytes: null,
+  removable: false,
+  kind: picture ? 'vision' : 'encoder',
+  maxTokens: null,
+  available: true,
+  local: true,
+  isDefault: false,
+  reason: null,
+  siblings: [],
+  mechanism: { name: 'softmax', params: {} },
+})

@@ -1,0 +1,32 @@
+/** An analysis on screen, with its tensors and what it is compared with. */
+import type { Analysis, Request } from '../lib/data/analysis'
+import { type Changes, findChanges, type Snapshot } from '../lib/data/changes'
+import type { Comparison } from './comparison.svelte'
+import type { Maps } from './maps.svelte'
+
+/** It is replaced as a whole, so that all of it is from the same analysis. */
+export interface OpenAnalysis {
+  analysis: Analysis
+  maps: Maps
+  /** The lens it was opened with. */
+  lens: string
+  /** What was requested; undefined for an existing analysis. */
+  request?: Request | undefined
+  /** The other analysis of a comparison; undefined if two lenses of this one are compared. */
+  second?: OpenAnalysis | undefined
+  comparison?: Comparison
+  /** This analysis compared with itself, if the source supports comparisons. */
+  itself?: Comparison | undefined
+  /** Differences from the previous analysis, if that was a live run. */
+  changes?: Changes | undefined
+}
+
+/** What a live run changed. */
+export function changesBetween(before: OpenAnalysis, after: OpenAnalysis): Changes | undefined {
+  const side = ({ analysis, maps }: OpenAnalysis): Snapshot | undefined => {
+    const tiles = maps.grid(after.lens)
+    return tiles && analysis.keyTokens === analysis.tokens ? { tokens: analysis.tokens, tiles } : undefined
+  }
+  const [a, b] = [side(before), side(after)]
+  return a && b && before.analysis.model === after.analysis.model ? findChanges(a, b) : undefined
+}
