@@ -316,6 +316,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     headWidth: HEAD_WIDTH,
     text: request.text,
     textPair: request.textPair,
+    texts: [request.text, request.textPair],
     picture: request.image ? fixedPicture : null,
     image: request.image ?? '',
     generate: request.generate ?? null,

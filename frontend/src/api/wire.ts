@@ -126,6 +126,7 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     headWidth: wire.head_width,
     text: wire.text ?? '',
     textPair: wire.text_pair ?? '',
+    texts: [wire.full_text ?? wire.text ?? '', wire.target_text ?? wire.text_pair ?? ''],
     picture: grid && { url: picture, rows: grid.rows, columns: grid.columns, size: grid.size },
     image: wire.image ?? '',
     // The encoder's text is never continued, so only the decoder has generated tokens.

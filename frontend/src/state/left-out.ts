@@ -33,10 +33,15 @@ export function sinkTokens(sides: readonly Side[]): SinkTokens {
   return { queries: tokens === keyTokens ? keys : areLeft(tokens, NONE), keys }
 }
 
+const sinksOfMaps = new WeakMap<Matrix, readonly boolean[]>()
+
 /** Unknown until the map is there. */
 function sinksOf({ shown, lens, head }: Side): readonly boolean[] {
   const map = shown.maps.map(lens, head)
-  return map?.exact ? findSinks(map, shown.analysis.causal) : NONE
+  if (!map?.exact) return NONE
+  const found = sinksOfMaps.get(map) ?? findSinks(map, shown.analysis.causal)
+  sinksOfMaps.set(map, found)
+  return found
 }
 
 export type Treatment = 'show' | 'mark' | 'hide'
@@ -44,6 +49,13 @@ export type Treatment = 'show' | 'mark' | 'hide'
 /** How they are drawn; a thumbnail alone does not know them. */
 export const drawnTreatment = ({ maps }: Analysis, lens: string, chosen: Treatment): Treatment =>
   maps[lens]?.stored === false ? 'show' : chosen
+
+/** What is left out of the first side, or grey there, and of the last. Sides with the same tokens share it, so that their maps can be compared cell by cell. */
+export function sidesSinks(sides: readonly Side[], how: Treatment, sameTokens: boolean): [SinkTokens, SinkTokens] {
+  if (how === 'show') return [NO_SINKS, NO_SINKS]
+  const found = sameTokens ? [sinkTokens(sides)] : sides.map((side) => sinkTokens([side]))
+  return [found[0], found[found.length - 1]]
+}
 
 /** What is drawn along two axes. */
 export interface DrawnAxes {

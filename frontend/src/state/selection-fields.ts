@@ -2,6 +2,7 @@
 import type { Analysis, Method } from '../lib/data/analysis'
 import { sameMethod } from '../lib/data/mechanism'
 import { MOST_SELECTED } from '../lib/maths/merge'
+import { UNITS } from '../lib/maths/units'
 import { writeIds } from '../lib/text/ids'
 import { writeMask } from '../lib/text/mask'
 import {
@@ -80,8 +81,8 @@ export const FIELDS = {
   special: choice('show', 'mark', 'hide'),
   /** Layout of the graph; empty for the one that suits the text. `image`: over the image whose patches are the tokens. */
   graph: choice('', 'columns', 'rows', 'arcs', 'image'),
-  /** Tokens one by one, or the pieces of a word together. */
-  unit: choice('pieces', 'words'),
+  /** Tokens one by one, or those of a word or a sentence together. */
+  unit: choice(...UNITS),
   /** The heads most similar to the open one are listed, by this number. */
   like: choice('', 'cosine', 'divergence'),
   /** What the strongest colour of a map stands for: the largest value of its head, of each row, of all heads, or of what is visible. */

@@ -192,11 +192,6 @@ export class Selection extends addressFields(FIELDS) {
     return this.share && this.analysis
   }
 
-  /** Whether the pieces of a word are read together. */
-  get words(): boolean {
-    return this.unit === 'words'
-  }
-
   /** Parameters of a lens, as JSON; empty for the defaults. */
   paramsOf(lens: string): string {
     return pickParams(this.lensparams, lens)

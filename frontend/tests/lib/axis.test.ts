@@ -7,7 +7,7 @@ import {
   groupMap,
   highlightPlaces,
   tokenAxis,
-  wholeWords,
+  wholePlaces,
   wordAxis,
 } from '../../src/lib/maths/axis'
 import { NOTHING } from '../../src/lib/maths/highlight'
@@ -103,14 +103,14 @@ describe('what is lit', () => {
     expect(highlightPlaces(words, words, NOTHING)).toEqual(NOTHING)
     expect(boxTokens(words, words, { queries: [1, 3], keys: [0, 1] })).toEqual({ queries: [1, 5], keys: [0, 1] })
     expect([firstToken(words, 1), firstToken(words, null)]).toEqual([1, null])
-    expect(wholeWords(words, [2, 5])).toEqual([1, 2, 3, 5])
+    expect(wholePlaces(words, [2, 5])).toEqual([1, 2, 3, 5])
   })
 
   it('reads several tokens as one exactly as a map of words does', () => {
     const map = noise(6, 6)
     const grouped = groupMap(map, words, words)
-    expect(groupValue(map, wholeWords(words, [1]), [4])).toBeCloseTo(grouped.data[1 * 4 + 2], 6)
-    expect(groupValue(map, [4], wholeWords(words, [3]))).toBeCloseTo(grouped.data[2 * 4 + 1], 6)
+    expect(groupValue(map, wholePlaces(words, [1]), [4])).toBeCloseTo(grouped.data[1 * 4 + 2], 6)
+    expect(groupValue(map, [4], wholePlaces(words, [3]))).toBeCloseTo(grouped.data[2 * 4 + 1], 6)
     expect([...rowMean(map, [])].every(Number.isNaN)).toBe(true)
   })
 })

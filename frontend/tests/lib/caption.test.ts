@@ -34,6 +34,13 @@ describe('a caption', () => {
     expect(said).toContain(`12 tokens: \u201c${request.text}\u201d.`)
   })
 
+  it('says that a map is folded', async () => {
+    const told = { analysis: await analysed(), name: 'head 4.5', model: 'MiniLM', lenses: [] }
+    expect(caption({ ...told, unit: 'sentences' })).toContain('Folded to sentences, keys summed, queries averaged.')
+    expect(caption({ ...told, unit: 'words' })).toContain('Folded to words, ')
+    expect(caption(told)).not.toContain('Folded')
+  })
+
   it('shortens a long text', async () => {
     const analysis = await analysed(fixedText(512))
     const said = caption({ analysis, name: 'all heads', model: 'MiniLM', lenses: [] })

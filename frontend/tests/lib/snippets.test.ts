@@ -1,7 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import type { Analysis, MapInfo } from '../../src/lib/data/analysis'
 import { bibtexOf, citationOf } from '../../src/lib/text/citation'
-import { curlSnippet, pythonLiteral, pythonSnippet, requestOf } from '../../src/lib/text/snippets'
+import {
+  curlRefusal,
+  curlSnippet,
+  type Fold,
+  pythonLiteral,
+  pythonSnippet,
+  requestOf,
+} from '../../src/lib/text/snippets'
 
 const map = { by_layer: false, params: {} } as unknown as MapInfo
 const tokens = [101, 7592, 102].map((id) => ({ id })) as Analysis['tokens']
@@ -25,7 +32,28 @@ const analysis = {
 } as unknown as Analysis
 const side = { analysis, lens: 'weights', head: { layer: 3, head: 1 } }
 
+const fold = (of: number[]): Fold => {
+  const labels = [...new Set(of)].map(String)
+  const axis = { labels, special: [], start: new Int32Array(), of: Int32Array.from(of), sentences: [] }
+  return { unit: 'sentences', sides: [[axis, axis]] }
+}
+
 describe('what is on screen as code', () => {
+  it('folds maps to sentences in Python, and asks the interface for what it can do', () => {
+    const script = pythonSnippet(side, undefined, false, fold([0, 1, 1]))
+    expect(script).toContain('attention = fold(attention, [[0],[1,2]], [[0],[1,2]])')
+    expect(script).toContain('np.nanmean')
+    expect(curlSnippet(side, 'http://h/', fold([0, 1, 1]))).toContain('head=1&groups=0%7C1-2&format=json')
+    expect(curlSnippet(side, 'http://h/', { ...fold([0, 1, 1]), unit: 'words' })).toContain('head=1&by=word&format')
+    expect(curlRefusal(side, fold([0, 1, 1]))).toBe('')
+    expect(curlRefusal(side, fold([0, 1, 0]))).toContain('adjacent')
+    const undefined_ = [0, 0, 0, 1].map((count) => [count, count])
+    const gaps = { ...analysis, maps: { weights: { ...map, undefined: undefined_ } } } as unknown as Analysis
+    expect(curlRefusal({ ...side, analysis: gaps }, fold([0, 1, 1]))).toContain('no reading')
+    const among = { heads: [{ layer: 3, head: 1 }], how: 'mean' as const }
+    expect(curlRefusal({ ...side, head: { ...side.head, among } })).toContain('single heads')
+  })
+
   it('names everything that determines the numbers', () => {
     expect(requestOf(analysis, ['rollout'])).toEqual({
       model: 'minilm',

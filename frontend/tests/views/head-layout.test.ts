@@ -31,6 +31,13 @@ describe('headLayout', () => {
     expect(headLayout(labels(512), room()).graph.pitch).toBe(18)
   })
 
+  it('gives sentences longer names and larger cells, but not on a phone', () => {
+    const [folded, plain] = [true, false].map((folded) => headLayout(labels(6), room({ view: 'map', folded })).map)
+    expect(folded.characters).toBeGreaterThan(plain.characters)
+    expect(folded.side).toBeGreaterThan(plain.side)
+    expect(headLayout(labels(6), room({ width: 390, folded: true })).map.characters).toBe(plain.characters)
+  })
+
   it('shows whole rows only', () => {
     const { graph } = headLayout(labels(512), room())
     expect((graph.height - graph.top) % graph.pitch).toBe(0)

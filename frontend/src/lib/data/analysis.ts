@@ -115,6 +115,8 @@ export interface Analysis extends Run {
   headWidth: number
   text: string
   textPair: string
+  /** The texts that the offsets of the tokens refer to, by segment, with what the model generated. */
+  texts: readonly [string, string]
   /** The input image as the model sees it; null for texts. */
   picture: Picture | null
   /** The name under which the source keeps the uploaded image; empty for texts. */

@@ -1,28 +1,23 @@
-/** Axes of a map: tokens, or words. */
+/** Axes of a map: tokens, words, or sentences. */
 import type { Token } from '../data/analysis'
 import { tokenLabel } from '../text/labels'
 import type { Box, Highlight, Span } from './highlight'
-import { type Matrix, rounding, thumbnailValue } from './matrix'
+import { isGap, type Matrix, rounding, thumbnailValue } from './matrix'
 
 export interface Axis {
   labels: readonly string[]
   /** Whether a place is a special token, such as [CLS]. */
   special: readonly boolean[]
-  /** Tokens of place p are start[p] .. start[p + 1]. */
+  /** The first token of each place, and an end. */
   start: Int32Array
-  /** The place of each token. */
+  /** The place of each token; -1 without one. */
   of: Int32Array
+  /** Which places are sentences, on an axis of sentences. Queries without a reading do not count in their means; a word with one has no reading. */
+  sentences?: readonly boolean[]
 }
 
 /** Of a map whose queries and keys are the same tokens, both are one object. */
 export type Axes = readonly [queries: Axis, keys: Axis]
-
-/** The axes of a map along these tokens, or along their words. */
-export function axesOf(queries: readonly Token[], keys: readonly Token[], words: boolean): Axes {
-  const axisOf = words ? wordAxis : tokenAxis
-  const rows = axisOf(queries)
-  return [rows, keys === queries ? rows : axisOf(keys)]
-}
 
 export function tokenAxis(tokens: readonly Token[]): Axis {
   const start = Int32Array.from({ length: tokens.length + 1 }, (_, i) => i)
@@ -39,7 +34,7 @@ export function wordAxis(tokens: readonly Token[]): Axis {
   return { labels, special: starts.map((from) => isSpecial(tokens[from])), start, of: at }
 }
 
-const isSpecial = ({ kind }: Token) => kind === 'special'
+export const isSpecial = ({ kind }: Token) => kind === 'special'
 
 const sameWord = (a: Token, b: Token) =>
   a.word !== null && a.word === b.word && a.segment === b.segment && !isSpecial(a) && !isSpecial(b)
@@ -57,7 +52,19 @@ function wordLabel(pieces: readonly Token[]): string {
 
 const countPlaces = ({ labels }: Axis) => labels.length
 
-/** Reduce a map of tokens to words: the sum over the keys of a word, the mean over its queries. A thumbnail keeps the largest entry. */
+const members = new WeakMap<Axis, readonly (readonly number[])[]>()
+
+/** The tokens of each place. */
+export function membersOf(axis: Axis): readonly (readonly number[])[] {
+  const known = members.get(axis)
+  if (known) return known
+  const found: number[][] = axis.labels.map(() => [])
+  for (const [token, place] of axis.of.entries()) if (place >= 0) found[place].push(token)
+  members.set(axis, found)
+  return found
+}
+
+/** Reduce a map of tokens to words or sentences: the sum over keys, the mean over queries. A thumbnail keeps the largest entry. */
 export function groupMap(map: Matrix, queries: Axis, keys: Axis): Matrix {
   return map.exact ? grouped(map, queries, keys) : regridded(map, queries, keys)
 }
@@ -66,24 +73,36 @@ function grouped(map: Matrix, queries: Axis, keys: Axis): Matrix {
   const [rows, cols] = [countPlaces(queries), countPlaces(keys)]
   const data = new Float32Array(rows * cols)
   const row = new Float64Array(cols)
-  for (let v = 0; v < rows; v++) {
-    row.fill(0)
-    for (let q = queries.start[v]; q < queries.start[v + 1]; q++) {
-      for (let k = 0; k < map.cols; k++) row[keys.of[k]] += map.data[q * map.cols + k]
+  for (const [v, tokens] of membersOf(queries).entries()) {
+    const read = queries.sentences ? tokens.filter((q) => !isGap(map, q)) : tokens
+    row.fill(read.length > 0 ? 0 : Number.NaN)
+    for (const q of read) {
+      for (let k = 0; k < map.cols; k++) if (keys.of[k] >= 0) row[keys.of[k]] += map.data[q * map.cols + k]
     }
-    const pieces = queries.start[v + 1] - queries.start[v]
-    for (let w = 0; w < cols; w++) data[v * cols + w] = row[w] / pieces
+    for (let w = 0; w < cols; w++) data[v * cols + w] = row[w] / read.length
   }
-  const pieces = keys.start.reduce((most, at, place) => Math.max(most, at - (keys.start[place - 1] ?? at)), 1)
+  const pieces = membersOf(keys).reduce((most, tokens) => Math.max(most, tokens.length), 1)
   return { data, rows, cols, exact: true, ...rounding((map.error ?? 0) * pieces) }
 }
 
-/** Resample a thumbnail to words, as a preview of the exact map. */
+/** Values of key tokens, such as a row of a map, summed over the keys of each place. */
+export const placeSums = (axis: Axis, values: ArrayLike<number>): Float32Array =>
+  Float32Array.from(membersOf(axis), (tokens) => tokens.reduce((sum, token) => sum + values[token], 0))
+
+/** Values of tokens averaged over those of each place that have a reading; NaN if none has. */
+export const placeMeans = (axis: Axis, values: ArrayLike<number>): Float32Array =>
+  Float32Array.from(membersOf(axis), (tokens) => {
+    const read = tokens.filter((token) => !Number.isNaN(values[token]))
+    return read.reduce((sum, token) => sum + values[token], 0) / read.length
+  })
+
+/** Resample a thumbnail to places, as a preview of the exact map. */
 function regridded(map: Matrix, queries: Axis, keys: Axis): Matrix {
   const [rows, cols] = [countPlaces(queries), countPlaces(keys)]
   const data = new Float32Array(rows * cols)
   for (let q = 0; q < queries.of.length; q++) {
     for (let k = 0; k < keys.of.length; k++) {
+      if (queries.of[q] < 0 || keys.of[k] < 0) continue
       const at = queries.of[q] * cols + keys.of[k]
       const value = thumbnailValue(map, [q, queries.of.length], [k, keys.of.length])
       if (Math.abs(value) > Math.abs(data[at])) data[at] = value
@@ -98,7 +117,14 @@ function spanOn(axis: Axis, span: Span | null): Span | null {
   const found = Array.from(axis.of.subarray(...span)).filter((place) => place >= 0)
   return found.length > 0 ? [Math.min(...found), Math.max(...found) + 1] : [0, 0]
 }
-const spanOff = (axis: Axis, span: Span | null): Span | null => span && [axis.start[span[0]], axis.start[span[1]]]
+/** Up to the last token of the last place before one of another place, as a sentence can go on after a token that is left out of it. */
+function spanOff({ of, start }: Axis, span: Span | null): Span | null {
+  if (!span || span[0] === span[1]) return span && [start[span[0]], start[span[0]]]
+  const last = span[1] - 1
+  let end = start[last]
+  while (end < of.length && of[end] === last) end += 1
+  return [start[span[0]], end]
+}
 
 /** Convert a highlight from tokens to places. */
 export function highlightPlaces(queries: Axis, keys: Axis, lit: Highlight): Highlight {
@@ -117,8 +143,6 @@ export const boxTokens = (queries: Axis, keys: Axis, box: Box): Box => ({
 /** The first token of a place. */
 export const firstToken = (axis: Axis, place: number | null) => (place === null ? null : axis.start[place])
 
-/** All tokens of the words that contain these tokens. */
-export const wholeWords = (axis: Axis, tokens: readonly number[]): number[] =>
-  [...new Set(tokens.map((token) => axis.of[token]))].flatMap((place) =>
-    Array.from({ length: axis.start[place + 1] - axis.start[place] }, (_, i) => axis.start[place] + i),
-  )
+/** All tokens of the places of these tokens. */
+export const wholePlaces = (axis: Axis, tokens: readonly number[]): number[] =>
+  [...new Set(tokens.map((token) => axis.of[token]))].flatMap((place) => membersOf(axis)[place] ?? [])

@@ -1,6 +1,6 @@
 /** Special tokens and sinks, which take most of the weight, and maps without them. */
 import type { Token } from '../data/analysis'
-import type { Axis } from './axis'
+import { type Axis, membersOf, placeSums } from './axis'
 import { columnMeans, isGap, type Matrix } from './matrix'
 
 /** A sink receives more than this share of the attention of the queries that can see it (epsilon of the measure of that name). */
@@ -34,19 +34,18 @@ export function findSinks(map: Matrix, causal: boolean): boolean[] {
   })
 }
 
-/** Mean magnitude that each key receives from the queries that can see it, [K]; queries without a reading are ignored. */
-export function meanReceived(map: Matrix, causal: boolean): Float32Array {
-  if (!isPrefix(map, causal)) return columnMeans(map)
-  const { rows, cols } = map
-  let [all, seen] = [0, 0]
-  const read = Array.from({ length: rows }, (_, q) => !isGap(map, q))
-  for (const there of read) all += Number(there)
-  seen = all
-  return columnMeans(map).map((mean, k) => {
-    // The number of queries from this key on.
-    const sees = seen
-    seen -= Number(read[k])
-    return k < cols && sees > 0 ? (mean * all) / sees : 0
+/** Mean magnitude that the keys of each place receive together from the queries that can see any of them; queries without a reading are ignored. */
+export function meanReceived(map: Matrix, causal: boolean, keys: Axis): Float32Array {
+  const sums = placeSums(keys, columnMeans(map))
+  if (!isPrefix(map, causal)) return sums
+  const read = Array.from({ length: map.rows }, (_, q) => Number(!isGap(map, q)))
+  const all = read.reduce((sum, one) => sum + one, 0)
+  // The number of queries from each key on.
+  const seen = Float64Array.from(read)
+  for (let q = map.rows - 2; q >= 0; q--) seen[q] += seen[q + 1]
+  return sums.map((sum, place) => {
+    const sees = seen[membersOf(keys)[place][0]]
+    return sees > 0 ? (sum * all) / sees : 0
   })
 }
 
@@ -77,6 +76,7 @@ export function pickAxis(axis: Axis, kept: readonly number[] | null): Axis {
     special: kept.map((at) => axis.special[at]),
     start: Int32Array.from([...kept.map((at) => axis.start[at]), axis.start[kept[kept.length - 1] + 1]]),
     of: axis.of.map((at) => (at < 0 ? -1 : place[at])),
+    ...(axis.sentences ? { sentences: kept.map((at) => axis.sentences![at]) } : {}),
   }
 }
 

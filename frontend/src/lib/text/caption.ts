@@ -1,6 +1,7 @@
 /** Captions of pictures: the model, mechanism and lens, the text, and warnings. */
 import type { Analysis, Token } from '../data/analysis'
 import type { Matrix } from '../maths/matrix'
+import type { Unit } from '../maths/units'
 import { plural, short } from './format'
 import { maskSentence } from './mask'
 import { isolate } from './names'
@@ -13,9 +14,17 @@ interface CaptionContext {
   name: string
   model: string
   lenses: readonly { name: string; title: string }[]
+  /** What a row and a column of the map stand for. */
+  unit?: Unit
 }
 
-export function caption({ analysis, name, model, lenses }: CaptionContext): string {
+const FOLDED: Record<Unit, string[]> = {
+  pieces: [],
+  words: ['Folded to words, keys summed, queries averaged.'],
+  sentences: ['Folded to sentences, keys summed, queries averaged.'],
+}
+
+export function caption({ analysis, name, model, lenses, unit = 'pieces' }: CaptionContext): string {
   const { tokens, keyTokens, mechanism } = analysis
   const count =
     keyTokens === tokens ? plural(tokens.length, 'token') : `${tokens.length} query and ${keyTokens.length} key tokens`
@@ -28,6 +37,7 @@ export function caption({ analysis, name, model, lenses }: CaptionContext): stri
   const sentences = [
     `${capital(name)} of ${model}, mechanism ${mechanism}${options(analysis.params)}${through}.`,
     `${capital(count)}${words ? `: ${words}` : ''}.`,
+    ...FOLDED[unit],
     ...[cutSentence(analysis)].filter(Boolean),
     ...[maskSentence(analysis)].filter(Boolean).map((said) => `${capital(said)}.`),
     ...warningsOf(

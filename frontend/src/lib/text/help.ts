@@ -46,7 +46,7 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
     title: 'In a focused figure (Tab)',
     lines: [
       ['\u2190 \u2191 \u2192 \u2193', 'move between heads, cells, tokens or patches; Home and End: ends of a row'],
-      ['Enter', 'pin, or open the head; with Shift, add one'],
+      ['Enter', 'pin, or open the head; with Shift, add one; on a cell of sentences, show its tokens'],
       ['Shift+\u2190\u2192', 'select several cells of a heat map'],
       ['x', 'mask the focused token, or unmask it'],
       ['+  \u2212  0', 'zoom a heat map in, out, or to the whole'],
@@ -58,7 +58,7 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
       ['point', 'highlight a token with its row, column and curves; a cell names its tokens and value'],
       ['click', 'pin; click again to unpin; with Shift, add one'],
       ['drag', 'select cells or tokens; move a zoomed map'],
-      ['double click', 'zoom into a heat map; Ctrl+wheel zooms in and out'],
+      ['double click', 'zoom into a heat map, or show the tokens of a cell of sentences; Ctrl+wheel zooms'],
       ['drop, paste', 'a text file or an image, anywhere on the page'],
     ],
   },

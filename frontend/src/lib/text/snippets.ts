@@ -1,11 +1,19 @@
 /** What is on screen as code: a Python script and a shell command that give the same maps. */
 import { type Analysis, type Head, headName } from '../data/analysis'
+import { type Axis, membersOf } from '../maths/axis'
+import type { Unit } from '../maths/units'
 
 /** One side of what is on screen: the map of a head, or of several, of an analysis through a lens. */
 export interface SnippetSide {
   analysis: Analysis
   lens: string
   head: Head
+}
+
+/** How maps are folded: the axes of both sides. */
+export interface Fold {
+  unit: Exclude<Unit, 'pieces'>
+  sides: readonly (readonly [queries: Axis, keys: Axis])[]
 }
 
 type Json = string | number | boolean | null | readonly Json[] | { readonly [name: string]: Json }
@@ -67,7 +75,12 @@ function pythonMap(side: SnippetSide, of: string): { lines: string[]; map: strin
 }
 
 /** A script that computes the map on screen as `attention`, and if two are compared the other one as `other`. `differ`: also their difference. */
-export function pythonSnippet(first: SnippetSide, second: SnippetSide | undefined, differ: boolean): string {
+export function pythonSnippet(
+  first: SnippetSide,
+  second: SnippetSide | undefined,
+  differ: boolean,
+  fold?: Fold,
+): string {
   const one = second === undefined || second.analysis.id === first.analysis.id
   const lenses = (sides: readonly SnippetSide[]) => [...new Set(sides.map(({ lens }) => lens))]
   const analyses = one
@@ -78,7 +91,7 @@ export function pythonSnippet(first: SnippetSide, second: SnippetSide | undefine
       ]
   const mine = pythonMap(first, 'analysis')
   const theirs = second && pythonMap(second, one ? 'analysis' : 'another')
-  const numpy = [mine, theirs].some((side) => side && side.lines.length > 0)
+  const numpy = fold !== undefined || [mine, theirs].some((side) => side && side.lines.length > 0)
   return `${[
     ...(numpy ? ['import numpy as np', ''] : []),
     'import headscope',
@@ -87,6 +100,7 @@ export function pythonSnippet(first: SnippetSide, second: SnippetSide | undefine
     ...mine.lines,
     `attention = ${mine.map}  # ${titleOf(first)}: [Q, K], queries in rows`,
     ...(theirs ? [...theirs.lines, `other = ${theirs.map}  # ${titleOf(second!)}`] : []),
+    ...(fold ? pythonFold(fold, theirs !== undefined) : []),
     ...(theirs && differ ? ['difference = other - attention'] : []),
     `print(${theirs && differ ? 'difference' : 'attention'}.round(4))`,
   ].join('\n')}\n`
@@ -108,14 +122,62 @@ function analyze(name: string, { model, image, ...rest }: Record<string, Json>):
 
 const shellQuoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
 
+/** Lines that fold the maps. */
+function pythonFold({ unit, sides }: Fold, both: boolean): string[] {
+  const call = (name: string, axes: Fold['sides'][number]) =>
+    `${name} = fold(${name}, ${axes.map((axis) => JSON.stringify(membersOf(axis))).join(', ')})`
+  // The page's rules: a sentence is averaged over its queries that have a reading, and a word needs all of them.
+  const mean = unit === 'sentences' ? 'np.nanmean' : 'np.mean'
+  return [
+    '',
+    '',
+    'def fold(weights, queries, keys):',
+    '    """Sum over the keys of each group of tokens, and average over its queries."""',
+    '    columns = np.stack([weights[:, group].sum(1) for group in keys], 1)',
+    `    return np.stack([${mean}(columns[group], 0) for group in queries])`,
+    '',
+    '',
+    `# Folded to ${unit}, given by the numbers of their tokens.`,
+    call('attention', sides[0]),
+    ...(both ? [call('other', sides[1])] : []),
+  ]
+}
+
+/** Groups of tokens as the interface takes them, such as `0|1-4|5`; undefined if one of them has a gap. */
+function groupRanges(axis: Axis): string | undefined {
+  const groups = membersOf(axis)
+  if (groups.some((tokens) => tokens[tokens.length - 1] - tokens[0] >= tokens.length)) return undefined
+  const range = (tokens: readonly number[]) =>
+    tokens.length > 1 ? `${tokens[0]}-${tokens[tokens.length - 1]}` : `${tokens[0]}`
+  return groups.map(range).join('|')
+}
+
+/** Why the interface cannot be asked for the map on screen; empty if it can. */
+export function curlRefusal({ analysis, lens, head }: SnippetSide, fold?: Fold): string {
+  if (head.among) return 'No curl command: the REST interface returns single heads, not a mean or maximum of several.'
+  if (fold?.unit !== 'sentences') return ''
+  if (fold.sides[0].some((axis) => groupRanges(axis) === undefined))
+    return 'No curl command: the REST interface merges adjacent tokens only, and a sink is left out within a sentence.'
+  if ((analysis.maps[lens]?.undefined?.[head.layer]?.[head.head] ?? 0) > 0)
+    return 'No curl command: over REST, a sentence in which one query has no reading has none.'
+  return ''
+}
+
+/** Parameters that ask for the folded map. */
+function foldQuery({ unit, sides: [[queries, keys]] }: Fold): string {
+  if (unit === 'words') return '&by=word'
+  const ranges = (axis: Axis) => encodeURIComponent(groupRanges(axis) ?? '')
+  return `&groups=${ranges(queries)}${keys === queries ? '' : `&key_groups=${ranges(keys)}`}`
+}
+
 /** A command that asks the server at `root` for the analysis, and then for the map as JSON. */
-export function curlSnippet({ analysis, lens, head }: SnippetSide, root: string): string {
+export function curlSnippet({ analysis, lens, head }: SnippetSide, root: string, fold?: Fold): string {
   const body = shellQuoted(JSON.stringify(requestOf(analysis, [lens])))
   const one = analysis.maps[lens]?.by_layer ? `layer=${head.layer}` : `layer=${head.layer}&head=${head.head}`
   return [
     `id=$(curl --silent --fail ${shellQuoted(`${root}analyses`)} --header 'Content-Type: application/json' --header 'Prefer: wait=30' \\`,
     `  --data ${body} | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
-    `curl --silent --fail ${shellQuoted(root)}"analyses/$id/maps/${lens}?${one}&format=json"`,
+    `curl --silent --fail ${shellQuoted(root)}"analyses/$id/maps/${lens}?${one}${fold ? foldQuery(fold) : ''}&format=json"`,
     '',
   ].join('\n')
 }

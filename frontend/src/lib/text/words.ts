@@ -2,6 +2,8 @@
 import type { Analysis, Declaration, Run } from '../data/analysis'
 import type { Axis } from '../maths/axis'
 import { type Matrix, topIndices } from '../maths/matrix'
+import { pickMap } from '../maths/sinks'
+import type { UnitName } from '../maths/units'
 import { duration, percent, plural, short } from './format'
 import { isolate, placeName } from './names'
 
@@ -31,19 +33,24 @@ export function attentionSentence(means: Float32Array, { labels, special, of }: 
   return others.length > 0 ? `${lead}, then ${others.join(' and ')}.` : `${lead}.`
 }
 
-const NEIGHBOURS: [offset: number, words: string][] = [
-  [-1, 'the previous token'],
-  [0, 'the token itself'],
-  [1, 'the next token'],
+const NEIGHBOURS: [offset: number, words: (unit: UnitName) => string][] = [
+  [-1, (unit) => `the previous ${unit}`],
+  [0, (unit) => `the ${unit} itself`],
+  [1, (unit) => `the next ${unit}`],
 ]
 /** Smaller shares are not mentioned. */
 const HABIT = 0.3
 
-/** Self-attention to neighbours: the share of weight on the previous token, the token itself or the next; empty if none is large. */
-export function habitSentence(map: Matrix, whole = WEIGHT): string {
+/** Self-attention to neighbours: the share of weight on the previous token, the token itself or the next; empty if none is large. Of a folded map, `sentences` are neighbours. */
+export function habitSentence(map: Matrix, whole = WEIGHT, sentences?: readonly boolean[]): string {
   let total = 0
   for (let i = 0; i < map.data.length; i++) if (!Number.isNaN(map.data[i])) total += Math.abs(map.data[i])
-  const shares = NEIGHBOURS.map(([offset, words]) => ({ words, share: diagonal(map, offset) / (total || 1) }))
+  const kept = sentences ? sentences.flatMap((is, place) => (is ? [place] : [])) : null
+  const inner = pickMap(map, kept, kept)
+  const shares = NEIGHBOURS.map(([offset, words]) => ({
+    words: words(kept ? 'sentence' : 'token'),
+    share: diagonal(inner, offset) / (total || 1),
+  }))
   const strong = shares.filter(({ share }) => share >= HABIT).sort((a, b) => b.share - a.share)
   return strong.map(({ words, share }) => `${percent(share)} of ${whole} goes to ${words}.`).join(' ')
 }

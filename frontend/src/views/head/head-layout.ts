@@ -8,6 +8,8 @@ export interface Room {
   height: number
   maps: number
   view: 'map' | 'graph' | 'both'
+  /** Labels are the first words of sentences, and there are few of them. */
+  folded?: boolean
   /** A warning is below a map. */
   warned: boolean
   /** Queries and keys are the same tokens, so that rows of the graph can be aligned with rows of the map. */
@@ -39,6 +41,7 @@ interface HeadLayout {
 }
 
 const CHARACTERS = 9
+const SENTENCE_CHARACTERS = 16
 const GAP = 28
 /** Title and legend above a map, and its edge. */
 const AROUND = 30
@@ -47,6 +50,7 @@ const GRAPH_WIDTH = 228
 /** The smallest map that is shown beside the graph. */
 const LEAST_MAP = 330
 const LARGEST_CELL = 60
+const LARGEST_SENTENCE = 96
 const SCROLLBAR = 10
 const TWO_LINES = 416
 /** Pitch of the rows of a column. */
@@ -62,16 +66,19 @@ const NARROW = 560
 /** In narrower columns the readout has two lines. */
 const ONE_LINE = 1100
 
+const charactersOf = ({ folded, width }: Room) => (folded && width >= NARROW ? SENTENCE_CHARACTERS : CHARACTERS)
+
 /** Height of the readout below a map, with its margin. */
 export const readoutHeight = (width: number): number => (width < ONE_LINE ? 44 : 28)
 
 export function headLayout(labels: readonly string[], room: Room): HeadLayout {
   // As wide as the longest label may be, so that the corner of the map never moves.
-  const label = labelWidth(CHARACTERS) + 8
+  const characters = charactersOf(room)
+  const label = labelWidth(characters) + 8
   const beside =
     room.view === 'both' && !room.along && room.maps === 1 && room.width >= label + LEAST_MAP + GAP + GRAPH_WIDTH
   const side = mapSide(labels.length, label, room, beside)
-  const map = { left: label, top: label, side, characters: CHARACTERS }
+  const map = { left: label, top: label, side, characters }
   const column =
     room.maps > 1 && room.width >= NARROW ? Math.floor((room.width - GAP * (room.maps - 1)) / room.maps) : 0
   const graph = graphLayout(labels.length, label, column > 0 ? { ...room, width: column } : room, beside, side)
@@ -81,7 +88,7 @@ export function headLayout(labels: readonly string[], room: Room): HeadLayout {
 function mapSide(
   n: number,
   label: number,
-  { width, height, maps, view, warned, along, pictured }: Room,
+  { width, height, maps, view, folded, warned, along, pictured }: Room,
   beside: boolean,
 ): number {
   const graph = beside ? Math.max(GRAPH_WIDTH, width * (pictured ? 0.45 : 0.25)) + GAP : 0
@@ -92,7 +99,7 @@ function mapSide(
       ? Math.max(maps > 1 ? STRIP : 190, along && Number.isFinite(height) ? height * 0.42 : 0)
       : 0
   const down = Number.isFinite(height) ? height - label - AROUND - (warned ? WARNING : 0) - below : 620
-  const side = Math.max(120, Math.floor(Math.min(across, down, n * LARGEST_CELL)))
+  const side = Math.max(120, Math.floor(Math.min(across, down, n * (folded ? LARGEST_SENTENCE : LARGEST_CELL))))
   // Equal cells if they are large enough to be seen.
   return side / n >= 4 ? Math.floor(side / n) * n : side
 }
@@ -117,12 +124,12 @@ function graphLayout(n: number, label: number, room: Room, beside: boolean, side
       top,
       pitch,
       column: label - 4,
-      characters: CHARACTERS,
+      characters: charactersOf(room),
     }
   // Whole rows only, so that no name is cut.
   const height = content <= free ? content : Math.floor(top + Math.floor((free - PART - top) / pitch) * pitch)
   const width = Math.floor(wide) - (content > height ? SCROLLBAR : 0)
-  return { width, height, top, pitch, column: label - 4, characters: CHARACTERS }
+  return { width, height, top, pitch, column: label - 4, characters: charactersOf(room) }
 }
 
 function graphHeight(

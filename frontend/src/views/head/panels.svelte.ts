@@ -1,12 +1,14 @@
 /** What the head view draws: the open head, what it is compared with or their difference, on scales that suit them. */
 import { type Declaration, type Head, headTitle } from '../../lib/data/analysis'
-import { type Axes, axesOf, groupMap } from '../../lib/maths/axis'
+import { type Axes, groupMap } from '../../lib/maths/axis'
 import type { Highlight } from '../../lib/maths/highlight'
 import { type Matrix, tilesMax } from '../../lib/maths/matrix'
 import { visibleMax } from '../../lib/maths/raster'
 import type { Range, Scale } from '../../lib/maths/scale'
+import { cellWindow, shownUnit, type Unit, unitAxes } from '../../lib/maths/units'
+import { writeZoom } from '../../lib/text/pins'
 import type { ComparisonSide } from '../../state/comparison-side'
-import { drawnTreatment, NO_SINKS, type SinkTokens, sinkTokens, type Treatment } from '../../state/left-out'
+import { drawnAxes, drawnTreatment, type SinkTokens, sidesSinks, type Treatment } from '../../state/left-out'
 import { LinkedPointer } from '../../state/linked-pointer.svelte'
 import type { OpenAnalysis } from '../../state/open-analysis'
 import type { Pointer } from '../../state/pointer.svelte'
@@ -44,9 +46,6 @@ export class Panels {
   readonly links = $derived.by(() => this.of.shown.comparison?.links ?? null)
   readonly byWords: boolean = $derived.by(() => this.compare === 'difference' && this.links !== null)
 
-  /** All tokens of the open head, or its words. Pointers always refer to tokens. */
-  readonly own: Axes = $derived.by(() => this.#axesOf(this.of.shown))
-  readonly #others: Axes = $derived.by(() => (this.second ? this.#axesOf(this.second.shown) : this.own))
   /** How special tokens and sinks are drawn. */
   readonly special: Treatment = $derived.by(() =>
     drawnTreatment(this.of.shown.analysis, this.of.lens, this.selection.special),
@@ -55,12 +54,19 @@ export class Panels {
     const { shown, lens, head } = this.of
     return [{ shown, lens, head }, ...(this.second ? [this.second] : [])]
   })
-  /** Sides with the same tokens share what is left out, so that their maps can be compared cell by cell. */
-  readonly sinks: readonly SinkTokens[] = $derived.by(() => {
-    if (this.special === 'show') return [NO_SINKS]
-    const apart = this.links || this.sides.length < 2
-    return apart ? this.sides.map((side) => sinkTokens([side])) : [sinkTokens(this.sides)]
+  readonly sinks: readonly [SinkTokens, SinkTokens] = $derived.by(() =>
+    sidesSinks(this.sides, this.special, this.links === null),
+  )
+  /** What a row and a column stand for. */
+  readonly unit: Unit = $derived.by(() => {
+    const { unit } = this.selection
+    return this.byWords && unit === 'sentences' ? 'pieces' : shownUnit(this.of.shown.analysis, unit)
   })
+  /** All tokens of the open head, or its words or sentences. Pointers always refer to tokens. */
+  readonly own: Axes = $derived.by(() => unitAxes(this.of.shown.analysis, this.unit, this.sinks[0]))
+  readonly others: Axes = $derived.by(() =>
+    this.second ? unitAxes(this.second.shown.analysis, this.unit, this.sinks[1]) : this.own,
+  )
 
   // Each derived holds one object that only changes if necessary, so that nothing is painted twice.
   readonly #map = $derived.by(() => this.of.shown.maps.map(this.of.lens, this.of.head))
@@ -74,7 +80,7 @@ export class Panels {
     return this.#along(this.own, this.compare === 'difference' ? this.#difference : this.#map)
   })
   readonly #otherWhole = $derived.by(() =>
-    this.compare === 'side' ? this.#along(this.#others, this.#otherMap) : undefined,
+    this.compare === 'side' ? this.#along(this.others, this.#otherMap) : undefined,
   )
   /** The open head or the difference, and what is beside it. */
   readonly #drawn: readonly [DrawnMap, DrawnMap]
@@ -174,8 +180,8 @@ export class Panels {
     const beside = {
       ...shared,
       map: () => this.#otherWhole,
-      axes: () => this.#others,
-      sinks: () => this.sinks.at(-1)!,
+      axes: () => this.others,
+      sinks: () => this.sinks[1],
       lit: () => linked.lit,
     }
     this.#drawn = [new DrawnMap(first, pointer), new DrawnMap(beside, linked)]
@@ -200,11 +206,15 @@ export class Panels {
     return { kind: this.selection.scale, signed, max: this.#max }
   }
 
-  #axesOf({ analysis }: OpenAnalysis): Axes {
-    return axesOf(analysis.tokens, analysis.keyTokens, this.selection.words)
+  #along(axes: Axes, map: Matrix | undefined): Matrix | undefined {
+    return map && this.unit !== 'pieces' ? groupMap(map, ...axes) : map
   }
 
-  #along(axes: Axes, map: Matrix | undefined): Matrix | undefined {
-    return map && this.selection.words ? groupMap(map, ...axes) : map
+  /** Show the tokens of a cell of sentences. */
+  unfold(panel: number, query: number, key: number): void {
+    const sinks = this.sinks[panel]
+    const tokens = unitAxes(this.sides[panel].shown.analysis, 'pieces', sinks)
+    const window = cellWindow(this.#drawn[panel].axes, drawnAxes(tokens, sinks, this.special).axes, query, key)
+    this.selection.set({ unit: 'pieces', zoom: writeZoom(window) }, 'push')
   }
 }
