@@ -226,7 +226,7 @@ def test_sentences_are_done(visit: Visit) -> None:
     visit.page.keyboard.press("Tab")
     visit.page.keyboard.press("Enter")
     menu = visit.page.get_by_role("list", name="Sentences to try")
-    expect(menu.get_by_role("button")).to_have_count(12)
+    expect(menu.get_by_role("button")).to_have_count(13)
     visit.page.keyboard.press("ArrowDown")
     expect(menu.get_by_role("button", name="heads that ignore [SEP]")).to_be_focused()
     visit.page.keyboard.press("Enter")

@@ -312,7 +312,6 @@ def run_a_study(visit: Visit) -> None:
     expect(visit.page.get_by_role("heading", name=re.compile(r"^Head \d\.0$"))).to_be_visible()
 
 
-
 OF_HEADS: dict[str, Callable[[Visit], None]] = {
     "Compare two heads": compare_two_heads,
     "Show several heads one by one": show_heads_one_by_one,

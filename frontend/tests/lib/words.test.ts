@@ -52,6 +52,13 @@ describe('sentences', () => {
     expect(leverageSentence([0.05, 0.5, 0.9, 0.4], tokenAxis(tokens))).toBe(
       '90\u00a0% of the attention to \u201criver\u201d is effective, and 5.0\u00a0% of that to [CLS].',
     )
+    expect(leverageSentence([0.05, 0.5, 0.9, 0.4], tokenAxis(tokens), [0])).toBe(
+      '5.0\u00a0% of the attention to [CLS] is effective.',
+    )
+    expect(leverageSentence([0.05, 0.5, 0.9, 0.4], tokenAxis(tokens), [0, 2])).toBe(
+      '5.0\u00a0% of the attention to [CLS] is effective, 90\u00a0% of that to \u201criver\u201d.',
+    )
+    expect(leverageSentence([0.05, 0.5, 0.9, 0.4], tokenAxis(tokens), [0, 1, 2, 3])).toContain('and 5.0')
     expect(leverageSentence([1, 1, 1, 1], tokenAxis(tokens))).toBe('All attention to every token is effective.')
   })
 

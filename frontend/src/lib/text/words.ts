@@ -38,6 +38,8 @@ const NEIGHBOURS: [offset: number, words: (unit: UnitName) => string][] = [
   [0, (unit) => `the ${unit} itself`],
   [1, (unit) => `the next ${unit}`],
 ]
+/** More pinned tokens than these are not listed one by one. */
+const FEW = 3
 /** Smaller shares are not mentioned. */
 const HABIT = 0.3
 
@@ -78,12 +80,21 @@ export const entropySentence = (nats: number, tokens: number) =>
 
 const plurality = (count: number) => (count < 1.05 ? 'about 1' : `about ${short(count)}`)
 
-export function leverageSentence(leverage: readonly (number | null)[], keys: Axis): string {
+/** The tokens that keep most and least of the attention to them; or those that are `asked` for, if they are few. */
+export function leverageSentence(
+  leverage: readonly (number | null)[],
+  keys: Axis,
+  asked: readonly number[] = [],
+): string {
   const values = Float32Array.from(leverage, (value) => value ?? 0)
   const least = values.reduce((low, value, i) => (value < values[low] ? i : low), 0)
   const [most] = topIndices(values, 1)
   if (values[least] > 0.995) return 'All attention to every token is effective.'
   const quote = (key: number) => named(placeName(keys, keys.of[key]), keys.special[keys.of[key]])
+  if (asked.length > 0 && asked.length <= FEW) {
+    const [first, ...rest] = asked.map((key) => [percent(values[key]), quote(key)])
+    return `${[`${first[0]} of the attention to ${first[1]} is effective`, ...rest.map(([share, name]) => `${share} of that to ${name}`)].join(', ')}.`
+  }
   return `${percent(values[most])} of the attention to ${quote(most)} is effective, and ${percent(values[least])} of that to ${quote(least)}.`
 }
 
