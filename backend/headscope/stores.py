@@ -23,6 +23,8 @@ S = TypeVar("S", bound=EntryStore)
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # Inputs, and uploads, may each take this fraction of the quota of results, in addition to it.
 BLOB_SHARE = 8
+# The job database of downloads of an embedded deployment.
+DOWNLOADS = "downloads.db"
 # How long a worker waits for the job database (s): no request waits for the worker.
 WORKER_TIMEOUT_SECONDS = 5.0
 
@@ -58,6 +60,7 @@ def recover(settings: Settings) -> None:
         return
     loss = "Queued analyses, the history of each user and share keys are lost. Stored results are kept: send a request again to see its result."
     database.recover(settings.home / "jobs.db", create_jobs, loss)
+    database.recover(settings.home / DOWNLOADS, create_jobs, "Queued downloads are lost. Start them again.")
     for folder in (settings.home, settings.home / "inputs", settings.home / "files"):
         if folder.is_dir():
             database.recover(folder / "results.db", create_index, "It is rebuilt from the stored results.")
@@ -68,6 +71,11 @@ def job_database(settings: Settings, *, patient: bool = False) -> JobDatabase:
     if settings.redis_url is None:
         return SqliteJobDatabase(settings.home / "jobs.db")
     return RedisJobDatabase(settings.redis_url, seconds=WORKER_TIMEOUT_SECONDS if patient else TIMEOUT_SECONDS)
+
+
+def download_database(settings: Settings) -> JobDatabase:
+    """Open the job database of the downloads of an embedded deployment."""
+    return SqliteJobDatabase(settings.home / DOWNLOADS)
 
 
 def results(settings: Settings) -> Results:

@@ -155,7 +155,7 @@ class Worker(Service):
 
 
 class Stack:
-    """The services as processes, with their own folders and ports; `settings` are added to the environment of Headscope. Stops all of them on exit.
+    """The services as processes, with their own folders and ports; `settings` are added to the environment of Headscope, those of HF_ as they are. Stops all on exit.
 
     `constants` of headscope.jobs, such as cluster.STALE_SECONDS, have other values in its servers and workers.
     """
@@ -173,7 +173,8 @@ class Stack:
         self.folder, self.home, self._logs = folder, home or folder / "home", logs or folder
         self._constants = constants or {}
         found = {} if models is None else {"model_dirs": [str(models)]}
-        self._ours = variables(**{"hub": "off", "prewarm": False, "threads": 1, **found, **settings})
+        hub = {name: str(settings.pop(name)) for name in list(settings) if name.startswith("HF_")}
+        self._ours = {**variables(**{"hub": "off", "prewarm": False, "threads": 1, **found, **settings}), **hub}
         self.services = read(**PASSWORDS)["services"]
         self.ports = {name: free_port() for name in ("broker", "cache", "api")}
         self._programs: dict[str, Program] = {}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from .. import logs
 from ..errors import Forbidden, StoreUnavailable, Unknown
-from ..jobs import LOCAL, Job, JobDatabase, Limits, Work
+from ..jobs import LOCAL, Job, JobDatabase, Limits, Watcher, Work
 from ..models import hub_cache
 from ..models.catalog import Catalog, Located
 from ..settings import Settings
@@ -22,9 +22,14 @@ class Downloads:
     """Downloads of models. Methods block; the API calls them in threads."""
 
     def __init__(
-        self, settings: Settings, catalog: Catalog, database: JobDatabase, changed: Callable[[], None]
+        self, settings: Settings, catalog: Catalog, database: JobDatabase, watcher: Watcher, wake: Callable[[], None]
     ) -> None:
-        self._settings, self._catalog, self._database, self._changed = settings, catalog, database, changed
+        self._settings, self._catalog, self._database = settings, catalog, database
+        self._watcher, self._wake = watcher, wake
+
+    def _changed(self) -> None:
+        self._wake()
+        self._watcher.poke()
 
     def submit(self, model: str, owner: str | None = None) -> str | None:
         """Queue the download of a model for `owner`, and return the job's id; None if the model is on this machine already.
@@ -42,6 +47,10 @@ class Downloads:
         self._database.enqueue([work], priority=PRIORITY, limits=limits)
         self._changed()
         return id_
+
+    async def ended(self, id_: str, seconds: float) -> None:
+        """Wait until the job has ended, for `seconds` at most."""
+        await self._watcher.ended(id_, seconds)
 
     def find(self, located: Located) -> Job | None:
         """Return the unfinished or failed download of a model, None if there is none."""

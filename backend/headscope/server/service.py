@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import math
 import os
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .. import logs, stores
 from ..analysis.request import AnalysisRequest, with_stored_image
 from ..errors import BrokerUnavailable, HeadscopeError, NotReady, Unknown
-from ..jobs import LOCAL, Embedded, Engine, Job, JobKind, Limits, Watcher
+from ..jobs import LOCAL, Embedded, Engine, Job, JobDatabase, JobKind, Limits, Watcher
 from ..jobs.cluster import Cluster
 from ..models.catalog import Catalog
 from ..models.sentence_encoder import SentenceEncoder
@@ -57,38 +58,44 @@ class Service:
         self._admission = Admission(settings, self.catalog)
         self._repairing = threading.Lock()
         self._repairs: set[str] = set()
-        self.jobs = self._build_jobs()
+        self.jobs: Embedded | Cluster
+        if settings.redis_url is None:
+            self.jobs = self._build_embedded(self.database, self.watcher, discard_ended=self._discard_ended)
+        else:
+            self.jobs = self._build_cluster(settings.redis_url)
+        self._dispatchers = [self.jobs]
         self.studies = Studies(
             settings, self._admission, self.datasets, self.results, self.inputs, self.database, self.jobs.wake
         )
-        self.downloads = Downloads(settings, self.catalog, self.database, self._wake)
+        self.downloads = self._build_downloads()
 
-    def _wake(self) -> None:
-        self.jobs.wake()
-        self.watcher.poke()
-
-    def _build_jobs(self) -> Embedded | Cluster:
-        """Return what runs jobs: a child process, or the workers of a cluster."""
+    def _build_embedded(self, database: JobDatabase, watcher: Watcher, **options: Any) -> Embedded:
+        """Return a child process that runs the jobs of a database."""
         settings = self.settings
-        if settings.redis_url is None:
-            return Embedded(
-                self.database,
-                create_engine,
-                (settings,),
-                job_seconds=settings.job_seconds,
-                cancel_seconds=settings.cancel_seconds,
-                modules=[PRELOAD],
-                prewarm=settings.prewarm,
-                on_change=self.watcher.poke,
-                discard_ended=self._discard_ended,
-            )
+        limits = {"job_seconds": settings.job_seconds, "cancel_seconds": settings.cancel_seconds}
+        options = limits | {"prewarm": settings.prewarm} | options
+        return Embedded(database, create_engine, (settings,), modules=[PRELOAD], on_change=watcher.poke, **options)
+
+    def _build_cluster(self, url: str) -> Cluster:
+        """Return what hands jobs to the workers of a cluster."""
         return Cluster(
             self.database,
-            settings.redis_url,
-            job_seconds=settings.job_seconds,
-            cancel_seconds=settings.cancel_seconds,
+            url,
+            job_seconds=self.settings.job_seconds,
+            cancel_seconds=self.settings.cancel_seconds,
             discard_ended=self._discard_ended,
         )
+
+    def _build_downloads(self) -> Downloads:
+        """Return the downloads. An embedded server runs them beside analyses, in a second child process with a queue of its own, without a time limit."""
+        database, watcher, jobs = self.database, self.watcher, self.jobs
+        if isinstance(jobs, Embedded):
+            with stores.usable():
+                database = stores.download_database(self.settings)
+            watcher = Watcher(database)
+            jobs = self._build_embedded(database, watcher, job_seconds=math.inf, prewarm=False)
+            self._dispatchers.append(jobs)
+        return Downloads(self.settings, self.catalog, database, watcher, jobs.wake)
 
     def _discard_ended(self) -> None:
         stores.discard_ended(self.results, self.database)
@@ -112,12 +119,14 @@ class Service:
         """Start, resuming the jobs of an earlier run. Raises HeadscopeError if another server uses the data directory."""
         self._lock_home()
         self._maintenance.start()
-        self.jobs.start()
+        for jobs in self._dispatchers:
+            jobs.start()
 
     def stop(self) -> None:
         """Stop immediately. Unfinished jobs are resumed at the next start."""
         self._maintenance.stop()
-        self.jobs.stop()
+        for jobs in self._dispatchers:
+            jobs.stop()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -59,7 +59,7 @@ async def add(
     owner = visitor.owner
     id_ = await asyncio.to_thread(service.downloads.submit, body.model, owner)
     if id_ and seconds:
-        await service.watcher.ended(id_, seconds)
+        await service.downloads.ended(id_, seconds)
         response.headers["Preference-Applied"] = f"wait={seconds:g}"
     document = await asyncio.to_thread(_describe, service, visitor, body.model)
     response.headers["Location"] = f"{PREFIX}/models/{body.model}"
