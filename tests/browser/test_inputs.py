@@ -73,7 +73,7 @@ def test_a_model_that_sees_waits_for_an_image(visit: Visit) -> None:
     """No text is sent to it; what is there already stays."""
     visit.open()
     visit.page.get_by_role("combobox", name="Model").select_option("vit")
-    expect(visit.page.get_by_text("Drop, paste or choose an image.")).to_be_visible()
+    expect(visit.page.get_by_text("No image yet.")).to_be_visible()
     expect(visit.page.get_by_role("button", name="Choose an image")).to_be_visible()
     expect(visit.alert).to_have_count(0)
     with visit.page.expect_file_chooser() as chooser:

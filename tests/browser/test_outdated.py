@@ -58,7 +58,7 @@ def test_what_changed_and_waits(visit: Visit) -> None:
     visit.page.get_by_role("button", name="as text").click()
     current(visit, 7)
     visit.page.get_by_role("combobox", name="Model").select_option("vit")
-    dimmed(visit, "Drop, paste or choose an image.")
+    dimmed(visit, "No image yet.")
     visit.page.get_by_role("combobox", name="Model").select_option("minilm")
     current(visit, 7)
     visit.page.get_by_role("checkbox", name="live").uncheck()

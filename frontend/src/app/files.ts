@@ -34,7 +34,7 @@ export function handleFiles({ chosen, drawn, requests, session }: Parts) {
       return
     }
     drawn.upload = image
-    requests.choose(seeing.name === chosen.model ? {} : { model: seeing.name, kind: '' })
+    requests.choose({ tour: '', ...(seeing.name === chosen.model ? {} : { model: seeing.name, kind: '' }) })
   }
 
   const took = (event: Event, data: DataTransfer | null): void => {

@@ -2,11 +2,12 @@ import { mount } from 'svelte'
 import { server } from '../api/server'
 import { decodeFragment } from '../lib/net/fragment'
 import App from './App.svelte'
+import { SAMPLES } from './samples'
 import './styles.css'
 
 const target = document.getElementById('app')!
 
-const source = server(decodeFragment(location.hash, { share: '' }).share)
+const source = { ...server(decodeFragment(location.hash, { share: '' }).share), samples: SAMPLES }
 
 /** The page of studies is a chunk of its own, loaded on demand. */
 async function studies(): Promise<void> {

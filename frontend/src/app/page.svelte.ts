@@ -117,7 +117,7 @@ export function createPage(source: Source, fragment: string, onhelp: () => void)
     status,
     sharing: new Sharing(source.shares),
     library: new ModelLibrary(source, (model) => session.renew(model)),
-    tour: new Tour({ selection, chosen, session, requests }),
+    tour: new Tour({ selection, chosen, drawn, session, requests, samples: source.samples ?? [] }),
     files: handleFiles({ chosen, drawn, requests, session }),
     start,
     follow,

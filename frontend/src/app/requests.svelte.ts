@@ -153,7 +153,9 @@ export class Requests {
   #keepImage(): void {
     this.#parts.drawn.upload = ''
     this.#asked = ''
-    this.#parts.selection.set({ image: this.#shown?.analysis.image ?? '' }, 'push')
+    const { selection } = this.#parts
+    // An address without an image is no step of its own.
+    selection.set({ image: this.#shown?.analysis.image ?? '' }, selection.image === '' ? 'replace' : 'push')
     this.#parts.drawn.settle()
   }
 

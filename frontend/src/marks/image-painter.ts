@@ -13,6 +13,8 @@ export interface ImagePicture {
   row: Float32Array | undefined
   scale: Scale
   palette: Palette
+  /** Of the colours of the patches, 0 to 1; the same everywhere. */
+  opacity: number
 }
 
 /** Size on screen, with the proportions kept. */
@@ -24,26 +26,45 @@ export function fitImage(
   return [Math.floor(width * factor), Math.floor(height * factor)]
 }
 
-/** The image in greyscale at a size in device pixels. */
-type GreyImage = (width: number, height: number) => Uint8ClampedArray
+/** The least side of an image that is drawn twice, and the space between the two. */
+const LEAST_SIDE = 130
+export const IMAGE_GAP = 14
 
-export function paintImage(surface: Surface, [width, height]: [number, number], greys: GreyImage): void {
+interface TwoImages {
+  size: [number, number]
+  /** One below the other, instead of beside each other. */
+  stacked: boolean
+}
+
+/** Two images are stacked only where that makes them this much larger. */
+const WORTH_STACKING = 1.2
+
+/** The size of two copies of the image, beside each other or one below the other; null if there is no room. */
+export function fitTwice(picture: Picture, { width, height }: { width: number; height: number }): TwoImages | null {
+  const beside = fitImage(picture, { width: (width - IMAGE_GAP) / 2, height })
+  const below = fitImage(picture, { width, height: (height - IMAGE_GAP) / 2 })
+  const stacked = below[0] > WORTH_STACKING * beside[0]
+  const size = stacked ? below : beside
+  return Math.min(...size) < LEAST_SIDE ? null : { size, stacked }
+}
+
+/** The pixels of the image at a size in device pixels. */
+type Pixels = (width: number, height: number) => Uint8ClampedArray
+
+export function paintImage(surface: Surface, [width, height]: [number, number], pixels: Pixels): void {
   const context = fitCanvas(surface, width, height)
   const ratio = ratioOf(context)
   const image = context.createImageData(Math.round(width * ratio), Math.round(height * ratio))
-  image.data.set(greys(image.width, image.height))
+  image.data.set(pixels(image.width, image.height))
   context.putImageData(image, 0, 0)
 }
-
-/** The opacity of a patch, the same everywhere so that colours match the scale. */
-const COVER = 0.72
 
 /** The colours of the patches over the image. */
 export function paintRow(surface: Surface, [width, height]: [number, number], now: ImagePicture): void {
   const context = fitCanvas(surface, width, height)
-  const { picture, tokens, row, scale, palette } = now
+  const { picture, tokens, row, scale, palette, opacity } = now
   context.clearRect(0, 0, width, height)
-  context.globalAlpha = COVER
+  context.globalAlpha = opacity
   const table = tableFor(palette, scale.signed)
   for (const [k, { box }] of tokens.entries()) {
     const value = row?.[k] ?? Number.NaN

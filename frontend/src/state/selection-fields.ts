@@ -81,6 +81,9 @@ export const FIELDS = {
   special: choice('show', 'mark', 'hide'),
   /** Layout of the graph; empty for the one that suits the text. `image`: over the image whose patches are the tokens. */
   graph: choice('', 'columns', 'rows', 'arcs', 'image'),
+  /** Over an image: how opaque the colours are, and whether the image itself is shown too. */
+  overlay: number('0.6', 0, 1),
+  original: choice('show', 'hide'),
   /** Tokens one by one, or those of a word or a sentence together. */
   unit: choice(...UNITS),
   /** The heads most similar to the open one are listed, by this number. */

@@ -36,7 +36,9 @@ const RANGE = 28
 const LEAST_CELL = 16
 /** Sides of a head where the grid has to scroll anyway. */
 const LEGIBLE: readonly [number, number] = [24, 28]
-const LARGEST_CELL = 44
+const LARGEST_CELL = 54
+/** Where the page scrolls, the open head is below the grid and must not be far. */
+const LARGEST_CELL_OF_PAGE = 44
 const LEAST_LEFT = 320
 /** From this width on everything fits on one screen; below, the page scrolls. */
 export const WIDE = 1100
@@ -47,10 +49,12 @@ const SHARE = 0.34
 /** Depends on window, model and the reader's choice only, so that another text moves nothing. */
 export function frameLayout(room: FrameRoom): FrameLayout {
   const { width, layers, heads } = room
-  if (width < NARROW) return placed(room, false, Math.max(LEGIBLE[0], cellFor(width - ASIDE, heads)))
+  const largest = Number.isFinite(room.height) ? LARGEST_CELL : LARGEST_CELL_OF_PAGE
+  const cellFor = (width: number) => Math.min(largest, Math.floor((width + CELL_GAP) / heads) - CELL_GAP)
+  if (width < NARROW) return placed(room, false, Math.max(LEGIBLE[0], cellFor(width - ASIDE)))
   const [low, high] = leftRange(width)
   const wanted = room.wanted && Math.min(high, Math.max(low, room.wanted))
-  const across = cellFor((wanted ?? width * (width < WIDE ? 0.42 : SHARE)) - ASIDE, heads)
+  const across = cellFor((wanted ?? width * (width < WIDE ? 0.42 : SHARE)) - ASIDE)
   const whole = Math.min(across, Math.floor(roomFor(room) / layers) - CELL_GAP)
   const layout = placed(room, true, whole >= LEAST_CELL ? whole : Math.max(LEGIBLE[0], Math.min(LEGIBLE[1], across)))
   return wanted ? { ...layout, left: wanted } : layout
@@ -58,9 +62,6 @@ export function frameLayout(room: FrameRoom): FrameLayout {
 
 /** How narrow and how wide the left column can be made. */
 export const leftRange = (width: number): [low: number, high: number] => [240, Math.floor(width * 0.6)]
-
-const cellFor = (width: number, count: number) =>
-  Math.min(LARGEST_CELL, Math.floor((width + CELL_GAP) / count) - CELL_GAP)
 
 /** The height that is left for the grid. */
 const roomFor = ({ height, deep }: FrameRoom) => height - AROUND - TOKENS - WORDS - (deep ? RANGE : 0)
@@ -76,7 +77,7 @@ function placed(room: FrameRoom, beneath: boolean, cell: number): FrameLayout {
   const { width, heads } = room
   const wanted = heads * (cell + CELL_GAP) - CELL_GAP + ASIDE
   const left = Math.max(LEAST_LEFT, width < NARROW ? wanted : Math.min(wanted, Math.floor(width * MOST_LEFT)))
-  // Whole rows only, so that no head is cut. Where the page scrolls, the open head is below the grid and must not be far.
+  // Whole rows only, so that no head is cut.
   const most = room.height === Number.POSITIVE_INFINITY ? MOST_ROWS : Number.POSITIVE_INFINITY
   const rows = Math.min(most, Math.floor(Math.max(LEAST_GRID, roomFor(room)) / (cell + CELL_GAP)))
   return { beneath, cell, left, grid: NUMBERS + rows * (cell + CELL_GAP) }

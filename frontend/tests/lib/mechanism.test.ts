@@ -12,7 +12,7 @@ import {
   withTrainedDefaults,
 } from '../../src/lib/data/mechanism'
 import { readFields, writeParams } from '../../src/lib/data/params'
-import { EXAMPLES, examplesWith } from '../../src/lib/text/examples'
+import { chosenBy, EXAMPLES, examplesWith } from '../../src/lib/text/examples'
 import { Selection } from '../../src/state/selection.svelte'
 
 const [minilm] = fixedCatalogue.models
@@ -65,11 +65,19 @@ describe('twins', () => {
 describe('examples', () => {
   it('of twins are offered where both can be had', () => {
     const [softmax, hopfield] = ['twin-bert-softmax', 'twin-bert-hopfield'].map((name) => twin(name))
-    const all = examplesWith([minilm, softmax, hopfield])
+    const all = examplesWith([minilm, softmax, hopfield], [])
     expect(all.slice(0, EXAMPLES.length)).toEqual(EXAMPLES)
     expect(all.slice(EXAMPLES.length).map(({ title }) => title)).toEqual(['Two mechanisms'])
-    expect(examplesWith([minilm, softmax])).toEqual(EXAMPLES)
-    expect(examplesWith([softmax, { ...hopfield, available: false }])).toEqual(EXAMPLES)
+    expect(examplesWith([minilm, softmax], [])).toEqual(EXAMPLES)
+    expect(examplesWith([softmax, { ...hopfield, available: false }], [])).toEqual(EXAMPLES)
+  })
+
+  it('of images are offered with their model and image, and keep the text for the next model', () => {
+    const all = examplesWith([twin('twin-vit-softmax')], [{ name: 'cat', url: 'cat.jpg', credit: '' }])
+    expect(all.slice(EXAMPLES.length).map(({ title }) => title)).toEqual(['An image'])
+    expect(examplesWith([twin('twin-vit-softmax')], [])).toEqual(EXAMPLES)
+    expect(chosenBy(all.at(-1)!)).toMatchObject({ model: 'twin-vit-softmax', image: '', view: '' })
+    expect(chosenBy(all.at(-1)!)).not.toHaveProperty('text')
   })
 })
 

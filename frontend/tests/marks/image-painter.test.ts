@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { fixedPatches, fixedPicture } from '../../gallery/image'
-import { fitImage, patchAt, patchesIn } from '../../src/marks/image-painter'
+import { fitImage, fitTwice, patchAt, patchesIn } from '../../src/marks/image-painter'
 
 const tokens = fixedPatches()
 
@@ -8,6 +8,15 @@ describe('patches of an image', () => {
   it('keep the proportions of the image on screen', () => {
     expect(fitImage({ ...fixedPicture, size: [200, 100] }, { width: 400, height: 400 })).toEqual([400, 200])
     expect(fitImage({ ...fixedPicture, size: [200, 100] }, { width: 400, height: 50 })).toEqual([100, 50])
+  })
+
+  it('are drawn twice, beside each other or stacked, where both are large enough', () => {
+    const sizes = (width: number, height: number) => fitTwice(fixedPicture, { width, height })
+    expect(sizes(814, 500)).toEqual({ size: [400, 400], stacked: false })
+    expect(sizes(362, 614)).toEqual({ size: [300, 300], stacked: true })
+    // Hardly larger one below the other.
+    expect(sizes(614, 674)).toEqual({ size: [300, 300], stacked: false })
+    expect(sizes(260, 200)).toBeNull()
   })
 
   it('are found under the hand at any size on screen', () => {

@@ -23,6 +23,13 @@ describe('frameLayout', () => {
     expect(heads * (cell + CELL_GAP)).toBeLessThanOrEqual(left)
   })
 
+  it('draws few heads larger where the height allows it, and leaves room for tokens and words', () => {
+    const few = { ...room, heads: 4 }
+    expect(frameLayout({ ...few, height: 820 }).cell).toBeGreaterThan(44)
+    expect(frameLayout({ ...few, height: 600 }).grid).toBeLessThanOrEqual(600 - 140 - 150)
+    expect(frameLayout({ ...few, width: 390, height: Number.POSITIVE_INFINITY }).cell).toBe(44)
+  })
+
   it('follows the width that the reader wants for the left column, within bounds', () => {
     expect(frameLayout({ ...room, wanted: 400 }).left).toBe(400)
     expect(frameLayout({ ...room, wanted: 300 }).cell).toBeLessThan(frameLayout({ ...room, wanted: 480 }).cell)

@@ -67,6 +67,14 @@ export interface Thumbnails {
   side: number
 }
 
+/** An image to begin with. */
+export interface Sample {
+  name: string
+  url: string
+  /** Who made it, and the licence. */
+  credit: string
+}
+
 export interface Source {
   accounts?: Accounts
   /** Shares of analyses. */
@@ -77,6 +85,8 @@ export interface Source {
   studies?: Studies
   /** Models that can be added and removed. */
   library?: Library
+  /** Images that come with the page. */
+  samples?: readonly Sample[]
   catalogue(): Promise<Catalogue>
   /** What a model supports, for each kind of its attention; the default kind first. */
   support(model: string): Promise<KindSupport[]>

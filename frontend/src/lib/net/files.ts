@@ -36,7 +36,14 @@ async function readImage(file: File): Promise<string> {
   return dataUrl(file)
 }
 
-const dataUrl = (file: File): Promise<string> =>
+/** An image of the server, as a data URL. */
+export async function downloadImage(url: string): Promise<string> {
+  const response = await fetch(url)
+  if (!response.ok) throw new Error(`${response.status}`)
+  return dataUrl(await response.blob())
+}
+
+const dataUrl = (file: Blob): Promise<string> =>
   new Promise((resolve, reject) => {
     const reader = new FileReader()
     reader.onload = () => resolve(String(reader.result))

@@ -1,5 +1,6 @@
 /** Texts to begin with. Each says what to look for. */
 import { type Head, type Model, parseHead } from '../data/analysis'
+import type { Sample } from '../data/source'
 import { nearestHead } from '../data/subset'
 
 export interface Example {
@@ -10,6 +11,8 @@ export interface Example {
   text: string
   pair: string
   head: string
+  /** An image instead of the texts, by its name among those of the page. */
+  sample?: string
   /** Fields of the address that show it best. */
   show?: { compare?: string; lens?: string; other?: string; view?: string } & Partial<Twins>
 }
@@ -65,7 +68,7 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
 export const openHead = (analysis: Parameters<typeof nearestHead>[0], chosen: Head | undefined): Head =>
   nearestHead(analysis, chosen ?? parseHead(EXAMPLES[0].head) ?? { layer: 0, head: 0 })
 
-/** Examples that need models which not every installation has. */
+/** Examples that need twins, which not every installation has. */
 const OF_TWINS: readonly Example[] = [
   {
     name: 'twins',
@@ -81,6 +84,16 @@ const OF_TWINS: readonly Example[] = [
       ...{ kind: '', mechanism: '', params: '', thanparams: '', twin: '' },
       ...{ compare: 'side', lens: 'weights' },
     },
+  },
+  {
+    name: 'image',
+    title: 'An image',
+    look: 'which part of the cat gets most weight?',
+    text: '',
+    pair: '',
+    head: '3.0',
+    sample: 'cat',
+    show: { model: 'twin-vit-softmax' },
   },
 ]
 
@@ -110,12 +123,16 @@ const PLAIN = {
 }
 
 /** The fields of the address that show an example. */
-export function chosenBy({ name, text, pair, head, show }: Example): Record<string, string> {
-  return { ...PLAIN, tour: name, text, pair, head, ...show }
+export function chosenBy({ name, text, pair, head, sample, show }: Example): Record<string, string> {
+  // The text is kept for the next model that reads one.
+  const input = sample ? { image: '', view: '', graph: '' } : { text, pair }
+  return { ...PLAIN, tour: name, ...input, head, ...show }
 }
 
-/** The examples whose models are available. */
-export function examplesWith(models: readonly Model[]): readonly Example[] {
-  const here = (name: string | undefined) => models.some((model) => model.name === name && model.available)
-  return [...EXAMPLES, ...OF_TWINS.filter(({ show }) => here(show?.model) && here(show?.than))]
+/** The examples whose models and images are available. */
+export function examplesWith(models: readonly Model[], samples: readonly Sample[]): readonly Example[] {
+  const here = (name: string | undefined) =>
+    name === undefined || models.some((model) => model.name === name && model.available)
+  const drawn = (name: string | undefined) => name === undefined || samples.some((sample) => sample.name === name)
+  return [...EXAMPLES, ...OF_TWINS.filter(({ show, sample }) => here(show?.model) && here(show?.than) && drawn(sample))]
 }

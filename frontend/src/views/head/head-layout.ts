@@ -107,7 +107,9 @@ function mapSide(
 function graphLayout(n: number, label: number, room: Room, beside: boolean, side: number): GraphRoom {
   const cell = side / n
   const aligned = beside && room.aligned !== false && cell >= LABEL_HEIGHT
-  const wide = beside ? room.width - side - label - GAP - 2 : Math.min(room.width, room.along ? room.width : 560)
+  const wide = beside
+    ? room.width - side - label - GAP - 2
+    : Math.min(room.width, room.along || room.pictured ? room.width : 560)
   // Controls on two lines extend into the space above the columns.
   const top = aligned ? label : wide < TWO_LINES ? 50 : 26
   const free = graphHeight(label, room, beside, side)
@@ -134,11 +136,13 @@ function graphLayout(n: number, label: number, room: Room, beside: boolean, side
 
 function graphHeight(
   label: number,
-  { height, view, warned, along, pictured }: Room,
+  { width, height, view, warned, along, pictured }: Room,
   beside: boolean,
   side: number,
 ): number {
-  if (!Number.isFinite(height)) return along || pictured ? 480 : 900
+  // Two images, one below the other, and their controls.
+  if (!Number.isFinite(height) && pictured) return 2 * Math.min(width, 300) + 130
+  if (!Number.isFinite(height)) return along ? 480 : 900
   return Math.max(
     150,
     beside || view === 'graph'
