@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -15,10 +16,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from PIL import Image
+
 from .samples import LONG, MIDDLE, SHORT, TAGGED
 
 # Text and choices of the page in the README, as in its address.
-SHOWN = {"text": MIDDLE, "head": "3.1", "compare": "side", "other": "effective"}
+SHOWN = {"text": MIDDLE, "head": "3.1", "view": "both", "compare": "side", "other": "effective"}
+# Enough colours for two maps and their letters; the file is a third of the size.
+COLOURS = 256
 
 # The study: its request, and the view that is open.
 STUDIED = ("special-maps", "pattern-grid", "entropy", "head-entropy")
@@ -80,13 +85,18 @@ def take(target: Path) -> None:
             _wait_for_marks(page, "grid", "head", "graph")
             page.wait_for_load_state("networkidle")
             page.wait_for_timeout(500)
-            page.screenshot(path=target / f"page-{scheme}.png")
+            _photograph(page, target / f"page-{scheme}.png")
             page.goto(f"{address}/?studies#study={found}&figures={','.join(STUDIED)}")
             page.locator(".js-plotly-plot:has(.xtick)").nth(len(STUDIED) - 1).wait_for(timeout=120_000)
             page.wait_for_timeout(500)
-            page.screenshot(path=target / f"study-{scheme}.png")
+            _photograph(page, target / f"study-{scheme}.png")
             context.close()
         browser.close()
+
+
+def _photograph(page: Any, file: Path) -> None:
+    """Write the window as a PNG of few colours."""
+    Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(COLOURS).save(file, optimize=True)
 
 
 def _wait_for_marks(page: Any, *names: str, seconds: float = 120) -> None:

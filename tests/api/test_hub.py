@@ -159,7 +159,9 @@ def test_downloads_of_a_cluster(hub: Hub, tmp_path: Path, models: Path) -> None:
         try:
             assert cluster.client.post(f"{API}/models", json={"model": model}).status_code == 202
             for server in cluster.servers:
-                eventually(lambda server=server: server.get(f"/models/{model}").json()["download"]["detail"], "progress")
+                eventually(
+                    lambda server=server: server.get(f"/models/{model}").json()["download"]["detail"], "progress"
+                )
             assert cluster.analyse(model="bert", text="Meanwhile.")["status"] == "done"
             assert cluster.get(f"/models/{model}").json()["download"]["status"] == "running"
             answer = cluster.client.delete(f"{API}/models/{model}")
