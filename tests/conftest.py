@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 FIRST = ("faults", "browser", "attacks", "sweep", "test_benchmarks.py", "deploy", "docs", "test_cli_study.py", "api")
 
 gc.disable()  # until all tests are imported, which stay
+atexit.register(gc.freeze)  # so they need not be traversed at the end
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

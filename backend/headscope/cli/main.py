@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 from importlib import import_module
 from typing import Any
@@ -24,6 +25,9 @@ COMMANDS = {
     "token": ("token", "Manage the users of the service."),
     "worker": ("worker", "Run jobs of a cluster."),
 }
+
+# Otherwise everything that was imported is traversed once more before the process ends, which takes a second after an analysis.
+atexit.register(gc.freeze)
 
 
 class _LazyGroup(click.Group):
