@@ -1,5 +1,6 @@
 /** What the views of a page share, passed by Svelte's context instead of through props. */
 import { createContext } from 'svelte'
+import type { Reasons } from '../lib/data/analysis'
 import type { SearchPart } from '../lib/data/search'
 import type { Studies } from '../lib/data/studies'
 import type { ModelLibrary } from './model-library.svelte'
@@ -29,6 +30,14 @@ interface AnalysisContext {
   drop: (part: SearchPart) => void
   /** How far the run is that adds this measure to the analysis on screen; empty if none does. */
   adding: (measure: string) => string
+  /** Measures that the model does not support, with the reason. */
+  readonly reasons: Reasons
+  /** Request what is selected and has not been computed. */
+  complete: () => void
+  /** The title of a model, by its name. */
+  titleOf: (model: string) => string
+  /** The URL of an analysis as a file of a format; null if not available. */
+  exportUrl: (id: string, format: string) => string | null
   /** Masking of tokens; undefined if analyses cannot be requested. */
   masking?: Masking | undefined
 }
