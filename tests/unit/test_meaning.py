@@ -135,7 +135,7 @@ def test_without_minilm_known_phrases_work_and_others_say_why(analysis, tmp_path
         encoder.encode(["a"])
     assert meaning(analysis, "vertical heads with entropy below 1", encoder) == "vertical and entropy < 1"
     context = SentenceContext(analysis.layers, analysis.heads, analysis.tokens, analysis.key_tokens)
-    question = understand("heads that stare at full stops", context, encoder).question
+    question = understand("heads with blurred maps", context, encoder).question
     assert "MiniLM" in question.text
 
 

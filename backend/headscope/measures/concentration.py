@@ -68,6 +68,9 @@ ENTROPY = Measure(
             "wide",
             "spread out",
             "attends broadly",
+            "attends uniformly",
+            "spread thin",
+            "blurry",
             "perplexity",
         ),
         "-": (
@@ -78,6 +81,8 @@ ENTROPY = Measure(
             "concentrated",
             "puts all attention on a single token",
             "one-hot attention",
+            "one token",
+            "narrow focus",
         ),
     },
     compute=entropy,

@@ -114,6 +114,7 @@ CONNECTIONS = Measure(
     unit="edges",
     shape="L H C",
     columns=COLUMNS,
+    phrases={"edges": ("strong connections", "number of edges", "number of connections")},
     needs=("kinds", "same-tokens"),
     accepts=is_connection,
     compute=compute,

@@ -55,7 +55,15 @@ QK_DISTANCE = Measure(
     needs=("same-tokens",),
     accepts=is_distribution,
     phrases={
-        "mean": ("distance", "attention distance", "long-range", "far away", "distant tokens", "long distance"),
+        "mean": (
+            "distance",
+            "attention distance",
+            "long-range",
+            "far away",
+            "distant tokens",
+            "long distance",
+            "far back",
+        ),
         "-mean": ("local", "attends locally", "nearby words", "short-range", "close neighbours", "neighbouring tokens"),
     },
     compute=qk_distance,

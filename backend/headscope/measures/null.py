@@ -42,8 +42,10 @@ NULL_SHARE = Measure(
         "": (
             "redundant",
             "wasted attention",
+            "wastes attention",
             "no effect",
             "without effect on the output",
+            "no influence on the output",
             "share that reaches nothing",
             "lost share",
         ),

@@ -294,9 +294,9 @@ PATTERNS = Measure(
     needs=("same-tokens",),
     accepts=is_attention,
     phrases={
-        "vertical": ("vertical stripes", "column pattern"),
+        "vertical": ("vertical stripes", "vertical lines", "column pattern"),
         "diagonal": ("diagonal stripes",),
-        "block": ("block pattern", "attends within its own sentence", "attends within a segment"),
+        "block": ("block pattern", "block shaped", "attends within its own sentence", "attends within a segment"),
         "heterogeneous": ("heterogeneous pattern", "mixed pattern"),
     },
     compute=compute,

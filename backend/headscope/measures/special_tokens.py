@@ -76,6 +76,7 @@ SPECIAL_TOKENS = Measure(
             "</s>",
             "end of the text",
             "sentence end",
+            "sentence boundary",
         ),
         "all": ("special tokens", "attention to [cls] and [sep]", "special symbols"),
     },

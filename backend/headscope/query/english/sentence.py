@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from ...core.tokens import Token
 from ..grammar import measures_of, parse, write
+from .words import ORDINALS, canonical
 
 Slot = Literal[
     "where", "order", "limit", "lens", "compare", "difference", "measure", "head", "pair", "edge",
     "query", "key", "chart", "special", "explain", "count", "page",
 ]  # fmt: skip
-NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-ORDINALS = (
-    *("first", "second", "third", "fourth", "fifth", "sixth"),
-    *("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
-)
-LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"} | {ord("‘"): "'", ord("’"): "'"}
-# Keeps the length of a text, unlike lower().
-LOWER |= {ord("“"): '"', ord("”"): '"', ord("–"): "-", ord("−"): "-"}
+Place = Literal["layer", "head"]
 
 
 @dataclass(frozen=True)
@@ -94,44 +88,42 @@ class AmbiguousSentence(Exception):
 
 @dataclass
 class Sentence:
-    """A sentence being interpreted. Phrases that rules have consumed are blanked out in `rest`, which keeps its length and so its offsets."""
+    """A sentence being interpreted. `rest` is its canonical text, in which what rules have read is blanked out."""
 
     said: str
     context: SentenceContext
     matched: list[tuple[int, ViewPart]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    # What a measure is compared with, as `{} > 0.5`.
-    thresholds: list[tuple[re.Match[str], str]] = field(default_factory=list)
-    limit: int = 0
-    lowest: bool = False  # `the bottom 3`
 
     def __post_init__(self) -> None:
-        self.lower = self.said.translate(LOWER)
-        self.rest = self.lower
+        self.text, self._starts, self._ends = canonical(self.said)
+        self.rest = self.text
 
     def take(self, pattern: str) -> re.Match[str] | None:
         """Find the first match of a pattern as whole words, and blank it out."""
-        found = next((found for found in self.find_all(pattern) if found[0]), None)
+        found = next((found for found in self.find_all(pattern) if found[0].strip()), None)
         if found is not None:
             self.blank(*found.span())
         return found
 
     def find_all(self, pattern: str) -> list[re.Match[str]]:
-        """Return all matches of a pattern as whole words. A space in it stands for any number of them."""
-        spaced = pattern.replace(" ?", "\\s*").replace(" ", "\\s+")
-        return list(re.finditer(rf"(?<![\w.]){spaced}(?![\w%]|\.\w)", self.rest))
+        """Return all matches of a pattern as whole words."""
+        return list(re.finditer(rf"(?<![\w.]){pattern}(?![\w%]|\.\w)", self.rest))
 
     def blank(self, start: int, end: int) -> None:
         self.rest = f"{self.rest[:start]}{'|' * (end - start)}{self.rest[end:]}"
 
-    def shorten(self, found: re.Match[str], text: str) -> None:
-        """Replace a match by a shorter text, at its end."""
-        start, end = found.span()
-        self.rest = f"{self.rest[:start]}{text.rjust(end - start)}{self.rest[end:]}"
+    def span(self, start: int, end: int) -> slice:
+        """Return where a piece of the canonical text is in the sentence."""
+        return slice(self._starts[start], self._ends[end - 1]) if start < end else slice(0, 0)
 
-    def add(self, slot: Slot, value: str, found: re.Match[str]) -> None:
-        """Add a part of the view that a match means."""
-        self.matched.append((found.start(), ViewPart(slot, value, self.said[slice(*found.span())].strip(" ,"))))
+    def words(self, start: int, end: int) -> str:
+        """Return a piece of the canonical text as it was said."""
+        return self.said[self.span(start, end)].strip(" ,")
+
+    def add(self, slot: Slot, value: str, span: tuple[int, int] | None = None) -> None:
+        """Add a part of the view, read from a piece of the canonical text; one that nothing says comes last."""
+        self.matched.append((span[0] if span else len(self.text), ViewPart(slot, value, self.words(*span or (0, 0)))))
 
     @property
     def parts(self) -> list[ViewPart]:
@@ -141,34 +133,34 @@ class Sentence:
     def has(self, slot: Slot) -> bool:
         return any(part.slot == slot for part in self.parts)
 
-    def replace(self, found: re.Match[str], text: str, group: int | str = 0) -> str:
-        """Return the sentence with a match replaced."""
-        start, end = found.span(group)
-        return f"{self.said[:start]}{text}{self.said[end:]}"
+    def replace(self, span: tuple[int, int], text: str) -> str:
+        """Return the sentence with a piece replaced."""
+        place = self.span(*span)
+        return f"{self.said[: place.start]}{text}{self.said[place.stop :]}"
 
-    def options(
-        self, found: re.Match[str], choices: Mapping[str, str] | Iterable[str], group: int | str = 0
-    ) -> list[Alternative]:
-        """Return alternatives to a match: label -> replacement, or replacements that are their own labels."""
-        pairs = choices if isinstance(choices, Mapping) else {text: text for text in choices}
-        return [Alternative(label, self.replace(found, text, group)) for label, text in pairs.items()]
+    def options(self, span: tuple[int, int], choices: Mapping[str, str]) -> list[Alternative]:
+        """Return alternatives to a piece of the canonical text: label -> replacement."""
+        return [Alternative(label, self.replace(span, text)) for label, text in choices.items()]
 
-    def index_of(self, what: str, found: re.Match[str], group: str | int) -> int:
-        """Return the index of a layer or head. Asks if it is out of range."""
-        text = found[group]
-        number = NUMBERS.index(text) if text in NUMBERS else int(text)
-        known = self.context.layers if what == "layer" else self.context.heads
+    def known(self, what: Place) -> Sequence[int]:
+        """Return the indices of the layers or heads of the analysis."""
+        return self.context.layers if what == "layer" else self.context.heads
+
+    def check(self, what: Place, number: int, span: tuple[int, int], text: str = "{}") -> int:
+        """Return the index of a layer or head. Asks if it is out of range, offering the last as `text`."""
+        known = self.known(what)
         if number not in known:
-            sentence = (
-                f"There is no {what} {number}: {what}s are counted from 0, and go from {known[0]} to {known[-1]}."
+            last = {f"{what} {known[-1]}, the last": text.format(known[-1])} if number == known[-1] + 1 else {}
+            raise AmbiguousSentence(
+                f"There is no {what} {number}: {what}s are counted from 0, and go from {known[0]} to {known[-1]}. "
+                "Which one do you mean?",
+                self.options(span, last),
             )
-            last = self.options(found, {f"{what} {known[-1]}, the last": str(known[-1])}, group)
-            raise AmbiguousSentence(f"{sentence} Which one do you mean?", last if number == known[-1] + 1 else [])
         return number
 
-    def ordinal(self, what: str, text: str) -> int:
+    def ordinal(self, what: Place, text: str) -> int:
         """Return the index of a layer or head given by an ordinal; the first is the first that was analysed."""
-        known = self.context.layers if what == "layer" else self.context.heads
+        known = self.known(what)
         if text == "last":
             return known[-1]
         place = ORDINALS.index(text) if text in ORDINALS else int(text[:-2]) - 1
@@ -184,14 +176,9 @@ class Sentence:
     def to_view(self) -> RequestedView:
         """Return the parts as a view."""
         conditions = [part.value for part in self.parts if part.slot == "where"]
-        more = [f"limit {part.value}" if part.slot == "limit" else part.value for part in self._last("order", "limit")]
         bracketed = [f"({clause})" if " or " in clause else clause for clause in conditions]
-        query = parse(" ".join([" and ".join(bracketed), *more]))
-        coloured = [part.value.split()[0] for part in self.parts if part.slot in ("measure", "chart")]
-        needed = [*measures_of(query), *(name.partition(".")[0] for name in coloured)]
-        return RequestedView(write(query), list(dict.fromkeys(needed)), self.parts, self.notes)
-
-    def _last(self, *slots: Slot) -> list[ViewPart]:
-        """Return the last part of each slot."""
-        by_slot = [[part for part in self.parts if part.slot == slot] for slot in slots]
-        return [several[-1] for several in by_slot if several]
+        last = {part.slot: part.value for part in self.parts}
+        limit = f"limit {last['limit']}" if "limit" in last else ""
+        query = parse(" ".join([" and ".join(bracketed), last.get("order", ""), limit]))
+        drawn = [re.split(r"[. ]", part.value)[0] for part in self.parts if part.slot in ("measure", "chart")]
+        return RequestedView(write(query), list(dict.fromkeys([*measures_of(query), *drawn])), self.parts, self.notes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -18,23 +19,28 @@ from ...measures import MEASURES
 from ...measures.base import Measure
 from ..terms import columns_of, is_per_head, kinds, numbers
 from .sentence import Slot
+from .words import canonical
 
-# An embedding this close is understood if no other meaning comes within the margin; anything else is asked about.
-CLOSE, MARGIN = 0.58, 0.1
-COMMAND = 0.75
+# An embedding this close is understood if no other meaning comes within the margin and no word keeps it further away than UNREAD. Fewer words are less evidence,
+# and have to be closer. Anything else is asked about.
+CLOSE, COMMAND, MARGIN = (0.65, 0.58, 0.58), 0.75, (0.13, 0.13, 0.1)
+UNREAD = 0.15
 NEAREST = 3
 WORD = re.compile(r"\[\w+\]|</?s>|[^\W_]+(?:'[^\W_]+)?")
+# Words without content here, and verbs by their stems.
 _STOP_WORDS = """
-a about accordingly act acting acts all also always am an any are as at attend attended attending attends attention be been being by can care chart could did display do
-does doing dominated done draw each ever every everything find focuses focusing for from gave get gets getting give given gives giving go goes going graph had has have having head
-headed heads how i if in into is it its just large largely list look looked looking looks mainly map maps me mean means mine mostly much my nat nats need of often on
-one's only onto or other our over paid pay paying pays per place places placing please plot point pointed pointing points primarily put puts putting really rest resting
-rests see seeing seen send sending sends show showing shown shows so some spend spending spends strongly such switch tell than that the their them then there these they this
-those through to toward towards under upon us use used using very view want was watch watches watching we weight were what when where which while who whom whose will with
-would you your
+a about also always am an any are as at be been being by did each ever every everything for from had has have having head headed heads how i if in into is it its just
+largely look mainly me mean means mine mostly my often on one's ones thing only onto of or other our over paid primarily rather really so some such that the their them then there
+these they this those through to toward towards under upon us very was we were what when where which while who whom whose will with you your
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-SAME = {"word": "token", "words": "token", "tokens": "token"}
+STOP_VERBS = re.compile(
+    r"(?:act|behave|car|do|dominat|dump|find|get|gett|giv|go|keep|list|pay|plac|put|putt|rest|send|show|spend|switch|tell|throw|turn|us|want)(?:e|es|ed|en|s|ing)?|all|did|done|gave|spent|sent"
+)
+SAME = {"word": "token", "words": "token", "tokens": "token", "weights": "weights", "attn": "attention"}
+# Words that a phrase may have and a sentence need not.
+FILLERS = frozenset({"token", "weight", "attention", "map"})
+MODIFIERS = frozenset({"not", "least", "most", "max", "low", "high"})
 
 Kind = Literal["number", "condition", "lens", "several", "command"]
 
@@ -67,6 +73,7 @@ COMMANDS: dict[tuple[Slot, str], tuple[str, ...]] = {
     ("page", "light"): ("light mode", "switch to light mode", "light theme", "use a light background"),
     ("page", "measures"): ("list measures", "what measures are there", "show all measures", "which measures can i use"),
 }  # fmt: skip
+Near = tuple[str, Meaning]
 
 
 @dataclass(frozen=True)
@@ -76,50 +83,59 @@ class Vocabulary:
     exact: dict[tuple[str, ...], list[Meaning]]
     phrases: list[tuple[str, Meaning]]
 
-    def cover(self, words: Sequence[str]) -> list[tuple[int, int, list[Meaning]]] | None:
-        """Return how known phrases cover all words, as few as possible: first word, last word + 1, meanings; None if they do not."""
-        best: list[list[tuple[int, int, list[Meaning]]] | None] = [[], *[None] * len(words)]
+    @cached_property
+    def words(self) -> list[str]:
+        """All words of exact phrases, in alphabetical order."""
+        return sorted({word for phrase in self.exact for word in phrase})
+
+    def cover(self, words: Sequence[str], skip: float = 0.4) -> list[tuple[int, int, list[Meaning]]] | None:
+        """Return how few known phrases cover all words: first word, last word + 1, meanings; None if they do not. Fillers and modifiers may be left over."""
+        best: list[tuple[float, list[tuple[int, int, list[Meaning]]]]] = [(0.0, [])]
         for end in range(1, len(words) + 1):
-            for start in range(end):
-                before, found = best[start], self.exact.get(tuple(words[start:end]))
-                if before is not None and found:
-                    shorter = best[end] is None or len(before) + 1 < len(best[end] or ())
-                    best[end] = [*before, (start, end, found)] if shorter else best[end]
-        return best[-1]
+            ways = [
+                (best[start][0] + 1, [*best[start][1], (start, end, found)])
+                for start in range(end)
+                if (found := self.exact.get(tuple(words[start:end])))
+            ]
+            if words[end - 1] in FILLERS | MODIFIERS:
+                ways.append((best[-1][0] + skip, best[-1][1]))
+            best.append(min(ways, key=lambda way: way[0], default=(np.inf, [])))
+        cost, covered = best[-1]
+        if not covered and cost < np.inf and skip < 1:  # `largest weight` is a name
+            return self.cover(words, 1) or covered
+        return covered if cost < np.inf else None
 
-    def nearest(self, text: str, encoder: Encoder, *, commands: bool = False) -> list[tuple[float, str, Meaning]]:
-        """Return the phrases nearest to a text, commands or others, the best of each meaning: similarity, phrase, meaning. Raises ModelUnavailable."""
-        near = encoder.encode_fixed([phrase for phrase, _ in self.phrases]) @ encoder.encode([text])[0]
-        found: dict[Meaning, tuple[float, str, Meaning]] = {}
-        for place in np.argsort(-near, kind="stable").tolist():
-            phrase, meaning = self.phrases[place]
-            if (meaning.kind == "command") != commands:
-                continue
-            found.setdefault(meaning, (float(near[place]), phrase, meaning))
-            if len(found) > NEAREST:
-                break
-        return list(found.values())
+    def nearest(self, text: str, encoder: Encoder, *, commands: bool = False) -> tuple[list[Near], bool]:
+        """Return the phrases nearest to a text, commands or others, the best of each meaning, and whether the first is meant. Raises ModelUnavailable.
 
-
-def certain(near: Sequence[tuple[float, str, Meaning]]) -> bool:
-    """Return whether the nearest meaning is meant."""
-    if not near:
-        return False
-    (score, _, meaning), *others = near
-    rival = next(
-        (
-            other
-            for other, _, rival in others
-            if rival.value.split(".")[0] != meaning.value or meaning.kind != "several"
-        ),
-        0.0,
-    )
-    return score >= CLOSE and score - rival >= MARGIN
+        A word without which the others would be much nearer is not part of what the phrase means, so it is not meant.
+        """
+        words = text.split()
+        texts = [text, *(" ".join([*words[:place], *words[place + 1 :]]) for place in range(len(words)))]
+        near = encoder.encode_fixed([phrase for phrase, _ in self.phrases]) @ encoder.encode([*filter(None, texts)]).T
+        ranked: dict[Meaning, tuple[float, int]] = {}
+        for place in np.argsort(-near[:, 0], kind="stable").tolist():
+            if (self.phrases[place][1].kind == "command") == commands:
+                ranked.setdefault(self.phrases[place][1], (float(near[place, 0]), place))
+        (score, best), *others = ranked.values()
+        meaning = self.phrases[best][1]
+        family = meaning.value if meaning.kind == "several" else None  # its own columns are no rivals
+        rival = next(score for score, place in others if self.phrases[place][1].value.split(".")[0] != family)
+        evidence = min(len(words), len(CLOSE)) - 1
+        close = score >= (COMMAND if commands else CLOSE[evidence]) and score - rival >= MARGIN[evidence]
+        return [self.phrases[place] for _, place in list(ranked.values())[:NEAREST]], bool(
+            close and near[best].max() - score <= UNREAD
+        )
 
 
 def content(text: str) -> list[re.Match[str]]:
     """Return the words that carry meaning."""
-    return [found for found in WORD.finditer(text) if found[0] not in STOP_WORDS]
+    return [word for word in WORD.finditer(text) if word[0] not in STOP_WORDS and not STOP_VERBS.fullmatch(word[0])]
+
+
+def embedded(words: Sequence[re.Match[str]]) -> str:
+    """Return the text of words that is embedded, without those that nearly every phrase could have."""
+    return " ".join(word[0] for word in words if word[0] not in ("attention", "map", "weight"))
 
 
 def stem(word: str) -> str:
@@ -130,7 +146,7 @@ def stem(word: str) -> str:
 
 def stems(text: str) -> tuple[str, ...]:
     """Return the stems of the words that carry meaning."""
-    return tuple(stem(found[0]) for found in content(text))
+    return tuple(stem(found[0]) for found in content(canonical(text)[0]))
 
 
 def spoken(name: str) -> str:
@@ -154,17 +170,18 @@ def _make_vocabulary() -> Vocabulary:
     phrases: list[tuple[str, Meaning]] = []
     for meaning, names, words in _declared():
         for phrase in (*names, *words):
-            whole = stems(phrase.lower())
-            for key in {whole, tuple(word for word in whole if word != "token")}:
-                if key and meaning not in exact.setdefault(key, []):
+            whole = stems(phrase)
+            for key in {whole, tuple(word for word in whole if word not in FILLERS)}:
+                if set(key) - MODIFIERS and meaning not in exact.setdefault(key, []):
                     exact[key].append(meaning)
-        phrases += [(" ".join(found[0] for found in content(phrase.lower())), meaning) for phrase in words]
-    phrases += [
-        (said, Meaning("command", value, slot=slot)) for (slot, value), words in COMMANDS.items() for said in words
-    ]
+        phrases += [(embedded(content(canonical(phrase)[0])), meaning) for phrase in words]
+    for (slot, value), said in COMMANDS.items():
+        phrases += [(phrase, Meaning("command", value, slot=slot)) for phrase in said]
+    # A lens or a class goes before a number, and that before a measure with several.
+    order = ("lens", "condition", "number", "several")
     for key, meanings in exact.items():
-        best = min(map(_precedence, meanings))
-        exact[key] = [meaning for meaning in meanings if _precedence(meaning) == best]
+        first = min(order.index(meaning.kind) for meaning in meanings)
+        exact[key] = [meaning for meaning in meanings if order.index(meaning.kind) == first]
     return Vocabulary(exact, [pair for pair in phrases if pair[0]])
 
 
@@ -189,18 +206,9 @@ def _declared() -> Iterable[tuple[Meaning, list[str], list[str]]]:
         for key, words in declared.phrases.items():
             yield _meaning(name, key), [], list(words)
     for name in numbers()[2:]:
-        measure, _, column = name.partition(".")
-        if column:
-            yield (
-                Meaning("number", name),
-                [name, f"{spoken(measure)} {spoken(column)}", f"{spoken(column)} {spoken(measure)}"],
-                [],
-            )
-
-
-def _precedence(meaning: Meaning) -> int:
-    """Return which of two meanings of a phrase goes first: a lens or a class, then a number, then a measure with several."""
-    return ("lens", "condition", "command", "number", "several").index(meaning.kind)
+        measure, _, column = (spoken(part) for part in name.partition("."))
+        if stems(column):  # not `other`
+            yield Meaning("number", name), [name, f"{measure} {column}", f"{column} {measure}"], []
 
 
 def _meaning(measure: str, key: str) -> Meaning:
