@@ -158,5 +158,5 @@ def test_what_cannot_be_analysed(visit: Visit) -> None:
     visit.open(
         address(**{"text": SENTENCE, "head": "3.1", "with": "model", "than": "no-such-model", "compare": "side"})
     )
-    expect(visit.alert).to_contain_text("Nothing to compare with:")
+    expect(visit.alert).to_contain_text("The comparison failed:")
     expect(visit.image("Heat map of head 3.1")).to_be_visible()

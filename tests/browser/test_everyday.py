@@ -55,7 +55,7 @@ def test_heads_that_moved_are_marked(visit: Visit) -> None:
     expect(visit.page.locator("[role=gridcell].moved").first).to_have_accessible_description(
         "Among the heads whose weights changed most"
     )
-    expect(visit.page.get_by_text("weights changed most since the text before: ")).to_be_visible()
+    expect(visit.page.get_by_text("weights changed most since the previous text: ")).to_be_visible()
 
 
 def test_what_enter_asks_for_is_kept(visit: Visit, server: Server) -> None:

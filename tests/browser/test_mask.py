@@ -79,4 +79,4 @@ def test_models_without_a_mask_token(visit: Visit) -> None:
     mask = visit.page.get_by_role("button", name=re.compile("^mask"))
     expect(mask).to_have_attribute("aria-disabled", "true")
     mask.press("Enter")
-    expect(visit.page.get_by_text("Only the tokens of a model with one text can be masked.")).to_be_visible()
+    expect(visit.page.get_by_text("Tokens of an encoder-decoder cannot be masked.")).to_be_visible()

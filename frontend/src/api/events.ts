@@ -4,7 +4,7 @@ import { getJson, PREFIX } from './http'
 
 const POLL_MS = 500
 /** The URLs of the resource and of its events. */
-export interface Urls {
+interface Urls {
   itself: string
   events: string
 }

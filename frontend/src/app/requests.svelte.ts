@@ -193,8 +193,8 @@ export class Requests {
   get unmaskable(): string {
     const kind = this.#chosen.card?.kind
     if (kind === 'vision') return 'Patches of an image cannot be masked.'
-    if (kind === 'encoder-decoder') return 'Only the tokens of a model with one text can be masked.'
-    return this.#parts.drawn.input()?.generate ? 'A text that the model continues cannot be masked.' : ''
+    if (kind === 'encoder-decoder') return 'Tokens of an encoder-decoder cannot be masked.'
+    return this.#parts.drawn.input()?.generate ? 'Tokens cannot be masked while the model generates text.' : ''
   }
 
   /** Compare the masked text with itself, unmasked. */

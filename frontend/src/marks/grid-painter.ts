@@ -25,7 +25,7 @@ export interface GridLayout {
 }
 
 /** Rows and columns, each from the first to after the last. */
-export interface GridPart {
+interface GridPart {
   rows: readonly [number, number]
   columns: readonly [number, number]
 }

@@ -5,7 +5,7 @@ import { MONO, type Palette } from '../lib/drawing/palette'
 import { type HeadPoint, niceTicks } from '../lib/maths/scatter'
 import { short } from '../lib/text/format'
 
-export interface ScatterAxis {
+interface ScatterAxis {
   title: string
   range: readonly [low: number, high: number]
 }

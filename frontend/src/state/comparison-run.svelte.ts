@@ -77,7 +77,7 @@ export class ComparisonRun {
   }
 
   get error(): string {
-    return this.#session.error && `Nothing to compare with: ${this.#session.error}`
+    return this.#session.error && `The comparison failed: ${this.#session.error}`
   }
 
   dismiss(): void {

@@ -1,7 +1,7 @@
 /** The tensors of one analysis, fetched on demand and cached. */
 import { type Analysis, type Head, headName, type MergedHeads } from '../lib/data/analysis'
 import type { Source } from '../lib/data/source'
-import { difference, type Matrix, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
+import { type Matrix, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
 import { MOST_HEADS, mergeMaps } from '../lib/maths/merge'
 import { Cache } from '../lib/net/cache'
 
@@ -22,7 +22,6 @@ export class Maps {
   #numbers = new Cache<Numbers>(512)
   #thumbnails = new Map<string, Matrix>()
   #merged: { of: Matrix[]; how: string; map: Matrix } | undefined
-  #differences = new WeakMap<Matrix, WeakMap<Matrix, Matrix>>()
 
   constructor(
     private readonly source: Source,
@@ -146,16 +145,6 @@ export class Maps {
     if (known) return known
     const made = tileMatrix(tiles, head.layer, head.head)
     this.#thumbnails.set(key, made)
-    return made
-  }
-
-  difference(lens: string, other: string, head: Head): Matrix | undefined {
-    const [a, b] = [this.map(other, head), this.map(lens, head)]
-    if (!a || !b || a.rows !== b.rows) return undefined
-    const known = this.#differences.get(a) ?? new WeakMap<Matrix, Matrix>()
-    this.#differences.set(a, known)
-    const made = known.get(b) ?? difference(a, b)
-    known.set(b, made)
     return made
   }
 

@@ -6,7 +6,7 @@ import { type Source, SourceError } from '../lib/data/source'
 const POLL_MS = 500
 
 /** What a model is chosen for. */
-export interface ModelRequest {
+interface ModelRequest {
   title: string
   current: string
   /** Why a model cannot be chosen here, null if it can. */

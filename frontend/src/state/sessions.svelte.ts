@@ -11,7 +11,7 @@ import {
 import { keep, recall } from '../lib/net/storage'
 import { plural } from '../lib/text/format'
 
-const FULL = 'The browser has no room for it, or allows no storage. Export your sessions, and delete some.'
+const FULL = 'The browser’s storage is full or disabled. Export your sessions, and delete some.'
 /** In bytes; browsers keep about this much for a page. */
 const LARGEST_FILE = 5 * 2 ** 20
 

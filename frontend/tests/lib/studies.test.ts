@@ -229,8 +229,8 @@ it('tells a median no more finely than it is known', () => {
   const spread = (...counts: number[]) =>
     binSentence({ ...number, count: 136, distribution: { edges: [0, 0.025, 0.05, 0.075], counts } }, short)
   expect([spread(136, 0, 0), spread(0, 136, 0), spread(1, 135, 0)]).toEqual([
-    'All 136 values lie in one bin, below 0.025.',
-    'All 136 values lie in one bin, from 0.025 to 0.05.',
+    'All 136 values are in one bin, below 0.025.',
+    'All 136 values are in one bin, from 0.025 to 0.05.',
     '',
   ])
 })

@@ -154,7 +154,7 @@ describe('two analyses', () => {
     const { session, run, submitted } = await compared({ text: ' ' })
     expect(await submitted).toBe(true)
     expect(session.shown?.second).toBeUndefined()
-    expect(run.error).toBe('Nothing to compare with: The text is empty. Type a sentence.')
+    expect(run.error).toBe('The comparison failed: The text is empty. Type a sentence.')
   })
 
   it('of two texts are linked by what stands for the same, and know when that is too little', async () => {

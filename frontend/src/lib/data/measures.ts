@@ -36,7 +36,7 @@ export const FAVOURITES = [
 ]
 
 /** The measure and the column of a number; the column is empty for a measure of one number. */
-export function splitName(name: string): [measure: string, column: string] {
+function splitName(name: string): [measure: string, column: string] {
   const at = name.indexOf('.')
   return at < 0 ? [name, ''] : [name.slice(0, at), name.slice(at + 1)]
 }
@@ -53,7 +53,7 @@ const ENTITIES: readonly string[] = ['PER', 'LOC', 'ORG', 'MISC', 'same_other']
 const isPartOfSpeech = (column: string) => /^[A-Z]+$/.test(column)
 
 /** A column in words. Parts of speech have names that differ from kinds of tokens only in case. */
-export function columnTitle(measure: string, column: string, columns: readonly string[]): string {
+function columnTitle(measure: string, column: string, columns: readonly string[]): string {
   if (measure === 'token_types') return isPartOfSpeech(column) ? `part of speech: ${column}` : (KINDS[column] ?? column)
   const from = measure === 'qk_distance' && /^from_(\d+)$/.exec(column)
   if (from) return distance(Number(from[1]), columns)

@@ -8,7 +8,7 @@ export type Notes = Readonly<Record<string, HeadNotes>>
 /** In characters: what one note may have, and what all of them may have, as addresses have limits. */
 export const LONGEST_NOTE = 500
 export const ALL_NOTES = 8000
-export const MOST_STARS = 200
+const MOST_STARS = 200
 
 /** Heads of other models, or of another kind of attention, are other heads. */
 export const notesKey = ({ model, kind }: Pick<Analysis, 'model' | 'kind'>) => `${model}/${kind}`

@@ -11,7 +11,7 @@ export interface SavedSession {
 export const LONGEST_NAME = 80
 export const MOST_SESSIONS = 200
 /** In characters; an address with a long text and notes has fewer. */
-export const LONGEST_LINK = 200_000
+const LONGEST_LINK = 200_000
 
 const FORMAT = 'headscope-sessions'
 

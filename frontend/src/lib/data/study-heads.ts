@@ -53,7 +53,7 @@ export function binSentence({ count, distribution }: StudyNumber, write: (value:
   const filled = distribution?.counts.flatMap((n, bin) => (n > 0 ? [bin] : [])) ?? []
   if (!distribution || filled.length !== 1) return ''
   const [low, high] = [distribution.edges[filled[0]], distribution.edges[filled[0] + 1]]
-  const values = `All ${groupDigits(count)} values lie in one bin`
+  const values = `All ${groupDigits(count)} values are in one bin`
   return filled[0] === 0 ? `${values}, below ${write(high)}.` : `${values}, from ${write(low)} to ${write(high)}.`
 }
 

@@ -10,7 +10,7 @@ export function percent(share: number): string {
 }
 
 /** A number with so many significant digits, and a power of ten if its decimals would be mostly zeros: `7.2·10⁻⁵`. */
-export function powerOfTen(value: number, digits: number): string {
+function powerOfTen(value: number, digits: number): string {
   const [mantissa, power] = value.toExponential(digits - 1).split('e')
   const raised = Array.from(String(Number(power)), (sign) => SUPERSCRIPTS[sign]).join('')
   const before = { 1: '', '-1': '\u2212' }[Number(mantissa)] ?? `${minus(String(Number(mantissa)))}\u00b7`

@@ -29,7 +29,7 @@ const lesson = (
   show: { lens, compare: 'off', ...show },
 })
 
-export const LESSONS: readonly Lesson[] = [
+const LESSONS: readonly Lesson[] = [
   lesson(
     'weights',
     TROPHY,

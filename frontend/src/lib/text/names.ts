@@ -29,7 +29,7 @@ function countsOf(labels: readonly string[]): ReadonlyMap<string, number> {
   return counts
 }
 
-export const isRepeated = (labels: readonly string[], place: number) => (countsOf(labels).get(labels[place]) ?? 0) > 1
+const isRepeated = (labels: readonly string[], place: number) => (countsOf(labels).get(labels[place]) ?? 0) > 1
 
 /** `the₁₂` if the word occurs more than once, otherwise `the`. The position is that of its first token, counted from 0. */
 export function placeName({ labels, start }: Places, place: number): string {
