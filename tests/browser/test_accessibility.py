@@ -15,6 +15,9 @@ def test_opened_things(visits: Callable[..., Visit]) -> None:
     visit = visits(color_scheme="light").open()
     visit.tokens.nth(2).click()
     visit.page.get_by_role("button", name="What is entropy?").click()
+    # Every explanation names its source, of measures as of the lens.
+    for paper in ("Clark et al. 2019", "Vaswani et al. 2017"):
+        expect(visit.page.get_by_role("link", name=paper)).to_be_visible()
     visit.page.get_by_role("button", name="download").click()
     expect(visit.page.get_by_role("group", name="Download")).to_be_visible()
     check(visit)

@@ -6,11 +6,22 @@ import type { components } from './schema'
 
 export type WireFigure = components['schemas']['FigureSchema']
 
-export const readInfo = ({ name, title, doc, not, measures, lenses, asks, params }: WireFigure): FigureInfo => ({
+export const readInfo = ({
   name,
   title,
   doc,
   not,
+  citation,
+  measures,
+  lenses,
+  asks,
+  params,
+}: WireFigure): FigureInfo => ({
+  name,
+  title,
+  doc,
+  not,
+  citation,
   measures,
   lenses,
   asks,

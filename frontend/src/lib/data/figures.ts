@@ -5,6 +5,7 @@ export interface FigureInfo {
   title: string
   doc: string
   not: string
+  citation: string
   /** Measures that must have been computed. */
   measures: readonly string[]
   /** The lenses it can be drawn for; empty if the lens is not a choice. */
