@@ -30,6 +30,14 @@ class Spread:
         return f"{self.median * scale:.{digits}f} ({self.low * scale:.{digits}f}-{self.high * scale:.{digits}f})"
 
 
+def judged(name: str, values: list[float], budget: float, digits: int = 0) -> dict[str, str]:
+    """Return the entries of a row for measured values: their spread, and that of their ratios to the budget, which is met up to 1."""
+    return {
+        name: Spread.of(values).text(digits=digits),
+        f"{name}_of_budget": Spread.of([value / budget for value in values]).text(digits=2),
+    }
+
+
 def interleaved(
     candidates: Mapping[str, Callable[[], object]], repeats: int, warmup: int = 2
 ) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""Live analysis while typing: from the last key to the painted grid, MiniLM, loaded, in Chromium. The target is 200 ms.
+"""Live analysis while typing: from the last key to the painted grid, MiniLM, loaded, in Chromium. The budget is 150 ms.
 
 `pause_ms` is how long the page waits for another key, `compute_ms` the compute time that the server reports, `rest_ms` everything else: requests, the queue, storing
 the result, drawing.
@@ -15,10 +15,11 @@ from tests.support.chromium import chromium
 from tests.support.server import Server
 
 from .browsing import marked
-from .common import Spread
+from .common import Spread, judged
 from .page import LONGEST_MS
 
 REPEATS = 20
+BUDGET_MS = 150
 SMALLEST: dict[str, Any] = {"repeats": 1}
 WORDS = "bank river money night light stone water paper table glass music field horse green small under after where those which".split()
 # Times of the last key, and of the first painted grid whose tokens contain the new word.
@@ -45,7 +46,7 @@ def measure(repeats: int = REPEATS) -> list[dict[str, Any]]:
     ):
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"http://{server.url}/#text=The+bank+by+the+river")
-        marked(page, "headscope:graph", LONGEST_MS)
+        marked(page, "headscope:head", LONGEST_MS)
         return [_row(server, page, repeats)]
 
 
@@ -64,7 +65,7 @@ def _row(server: Server, page: Page, repeats: int) -> dict[str, Any]:
     total, pauses, computed = (list(column) for column in zip(*found, strict=True))
     rest = [whole - pause - work for whole, pause, work in found]
     return {
-        "key_to_grid_ms": Spread.of(total).text(),
+        **judged("key_to_grid_ms", total, BUDGET_MS),
         "pause_ms": Spread.of(pauses).text(),
         "compute_ms": Spread.of(computed).text(),
         "rest_ms": Spread.of(rest).text(),
