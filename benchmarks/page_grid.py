@@ -1,4 +1,5 @@
-"""Grids of 270, 1,024 and 2,304 heads, which scroll, and 270 heads of a causal model: bytes before the first paint, times from the event to the frame, frames per second, DOM nodes, memory.
+"""Grids of 270, 1,024 and 2,304 heads, which scroll, and 270 heads of a causal model: bytes before the first paint, times from the event to the frame,
+frames per second, DOM nodes, memory.
 
 Budgets: at most 0.4 MB before the first paint, another head within 60 ms, at least 50 frames per second, and at most 3,000 nodes and 400 MB.
 """

@@ -1,4 +1,4 @@
-"""A model of 2,304 heads: only what is on screen is drawn, and everything else is reached by keyboard, scrolling and a range of layers."""
+"""A model of 2,304 heads, and a text of 2,048 tokens: only what is on screen is drawn, and everything else is reached by keyboard, scrolling and a range of layers."""
 
 from __future__ import annotations
 
@@ -95,3 +95,18 @@ def test_a_range_of_layers(visit: Visit) -> None:
     expect(grid).to_have_attribute("aria-rowcount", "48")
     visit.page.keyboard.press("Control+z")
     expect(grid).to_have_attribute("aria-rowcount", "8")
+
+
+def test_a_long_text(visit: Visit) -> None:
+    """Every token is an element, so there is little room for others: what is closed has none."""
+    letters = " ".join("abcdefgh"[i % 8] for i in range(2046))
+    visit.open(address(model="long", text=letters, head="0.0"))
+    expect(visit.tokens).to_have_count(2048)
+    # With as many heads as BERT base.
+    assert visit.page.evaluate("document.querySelectorAll('*').length") + 12 * 12 < MOST_NODES
+    inside = "document.querySelectorAll('dialog > :not(.top)').length"
+    assert visit.page.evaluate(inside) == 0
+    visit.page.keyboard.press("?")
+    expect(visit.page.get_by_role("dialog").get_by_text("Undo", exact=False).first).to_be_visible()
+    visit.page.keyboard.press("Escape")
+    comes_to(lambda: visit.page.evaluate(inside), 0)

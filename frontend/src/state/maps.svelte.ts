@@ -1,6 +1,7 @@
 /** The tensors of one analysis, fetched on demand and cached. */
 import { type Analysis, type Head, headName, type MergedHeads } from '../lib/data/analysis'
 import type { Source } from '../lib/data/source'
+import { afterPaint } from '../lib/drawing/frame'
 import { type Matrix, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
 import { MOST_HEADS, mergeMaps } from '../lib/maths/merge'
 import { Cache } from '../lib/net/cache'
@@ -10,6 +11,8 @@ type Numbers = (number | null)[]
 /** Holds the maps of a merged head and what is prefetched; more while maps are small. */
 const MAPS_KEPT = MOST_HEADS + 8
 const BYTES_KEPT = 64 * 2 ** 20
+
+const painted = () => new Promise<void>((resolve) => void afterPaint(resolve))
 
 export class Maps {
   /** Changes whenever a tensor arrives; reading through `#seen` subscribes a view to it. */
@@ -118,10 +121,11 @@ export class Maps {
     await coming
   }
 
-  /** Maps opened by the same action come first: each answer takes part of a frame from the map that is awaited. */
+  /** A map opened by the same action is painted first: each request and each answer takes part of a frame from it. */
   async #afterMap<T>(ask: () => Promise<T>): Promise<T> {
     await Promise.resolve()
     await this.#latest
+    await painted()
     return ask()
   }
 

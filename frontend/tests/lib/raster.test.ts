@@ -39,6 +39,35 @@ describe('rasterise', () => {
       expect(wrong).toHaveLength(0)
     }
   })
+
+  it('pools by magnitude whatever the signs, and passes over entries without a reading', () => {
+    const next = random(5)
+    const data = Float32Array.from({ length: 40 * 40 }, () =>
+      next() < 0.2 ? Number.NaN : next() ** 8 * (next() < 0.5 ? -1 : 1),
+    )
+    for (let row = 0; row < 40; row++) data[row * 40] = 0.01 * row
+    const pixels = new Uint32Array(13 * 11)
+    rasterise({ data, rows: 40, cols: 40, exact: true }, linear, table, pixels, [13, 11])
+    const [across, down] = [cellSpans(40, 13, 0, 1), cellSpans(40, 11, 0, 1)]
+    const strongest = Array.from(pixels, (_, at) => {
+      const [x, y] = [at % 13, Math.floor(at / 13)]
+      const under = [...data].filter((value, i) => {
+        const [col, row] = [i % 40, Math.floor(i / 40)]
+        return (
+          !Number.isNaN(value) &&
+          col >= across[2 * x] &&
+          col < across[2 * x + 1] &&
+          row >= down[2 * y] &&
+          row < down[2 * y + 1]
+        )
+      })
+      return under.reduce((most, value) => (Math.abs(value) > Math.abs(most) ? value : most), 0)
+    })
+    expect(strongest.some((value) => value < -0.1)).toBe(true)
+    expect([...pixels].filter((colour, at) => Math.abs(colour - colourIndex(strongest[at], linear)) > 1)).toHaveLength(
+      0,
+    )
+  })
 })
 
 describe('matrix', () => {

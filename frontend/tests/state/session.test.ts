@@ -9,8 +9,10 @@ import { request } from '../support/request'
 const session = (over: Partial<Source> = {}, delayMs = 0) => new Session({ ...fixedSource(delayMs), ...over })
 
 describe('Maps', () => {
-  it('asks for numbers of a head once its map has come, or has failed', async () => {
+  it('asks for numbers of a head once its map has come and been painted, or has failed', async () => {
     const asked: string[] = []
+    const frames: (() => void)[] = []
+    vi.stubGlobal('requestAnimationFrame', (draw: () => void) => frames.push(draw))
     let come = (_: boolean): void => {}
     const map: Source['map'] = async () => {
       asked.push('map')
@@ -37,10 +39,14 @@ describe('Maps', () => {
       expect(asked).toEqual(['map'])
       come(here)
       await coming
+      await vi.waitFor(() => expect(frames).toHaveLength(1))
+      expect(asked).toEqual(['map'])
+      frames.pop()?.()
       await vi.waitFor(() => expect(maps.numbers('entropy', 'weights', at)).toEqual([1]))
       expect(asked).toEqual(['map', 'numbers'])
     }
     expect(failed).toHaveBeenCalledOnce()
+    vi.unstubAllGlobals()
   })
 })
 

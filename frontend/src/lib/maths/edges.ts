@@ -1,5 +1,5 @@
 /** Selection of the connections that are drawn: per query, the few keys that carry most of its weight. */
-import { isGap, type Matrix } from './matrix'
+import { INFINITE, isGap, MAGNITUDE, type Matrix } from './matrix'
 
 export type Rule = { name: 'mass'; mass: number } | { name: 'top-k'; k: number } | { name: 'value'; value: number }
 
@@ -88,9 +88,6 @@ interface Thresholds {
   total: number
 }
 
-/** Without their sign, the bits of floats sort like magnitudes; above those of infinity is NaN. */
-const MAGNITUDE = 0x7fffffff
-const INFINITE = 0x7f800000
 const NEVER = Number.POSITIVE_INFINITY
 
 const bitsOf = ({ data }: Matrix) => new Uint32Array(data.buffer, data.byteOffset, data.length)

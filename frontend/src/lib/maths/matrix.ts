@@ -8,6 +8,10 @@ export interface Matrix {
   error?: number
 }
 
+/** Without its sign, the bits of a float sort like its magnitude; above those of infinity is NaN. */
+export const MAGNITUDE = 0x7fffffff
+export const INFINITE = 0x7f800000
+
 /** Thumbnails of every head under one lens: bytes [L, H, rows, cols], value = offset + scale * byte; scale is NaN where a layer lacks the head. */
 export interface Tiles {
   bytes: Uint8Array
