@@ -26,7 +26,7 @@ SHOWN = {"text": MIDDLE, "head": "3.1", "view": "both", "compare": "side", "othe
 COLOURS = 256
 
 # The study: its request, and the view that is open.
-STUDIED = ("special-maps", "pattern-grid", "entropy", "head-entropy")
+STUDIED = ("entropy", "pattern-grid")
 DATA = "\n".join([SHORT, TAGGED, *re.split(r"(?<=[.:]) ", LONG)])
 
 
@@ -86,6 +86,7 @@ def take(target: Path) -> None:
             page.wait_for_load_state("networkidle")
             page.wait_for_timeout(500)
             _photograph(page, target / f"page-{scheme}.png")
+            page.set_viewport_size({"width": 1440, "height": 660})
             page.goto(f"{address}/?studies#study={found}&figures={','.join(STUDIED)}")
             page.locator(".js-plotly-plot:has(.xtick)").nth(len(STUDIED) - 1).wait_for(timeout=120_000)
             page.wait_for_timeout(500)
@@ -96,7 +97,10 @@ def take(target: Path) -> None:
 
 def _photograph(page: Any, file: Path) -> None:
     """Write the window as a PNG of few colours."""
-    Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(COLOURS).save(file, optimize=True)
+    whole = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    # This way of choosing the colours keeps rare ones, such as those of a scale.
+    few = whole.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, kmeans=3, dither=Image.Dither.NONE)
+    few.save(file, optimize=True)
 
 
 def _wait_for_marks(page: Any, *names: str, seconds: float = 120) -> None:
