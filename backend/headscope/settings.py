@@ -35,7 +35,7 @@ class Settings(BaseSettings):
         default=None,
         pattern=REDIS,
         examples=["redis://user:password@host:6379/0"],
-        description="Redis with the jobs of a cluster, for example redis://user:password@host:6379/0. Without it, one child process runs all jobs.",
+        description="Redis with the jobs of a cluster, for example redis://user:password@host:6379/0. Without it, a child process of the server runs the jobs.",
     )
     cache_url: str | None = Field(
         default=None,
