@@ -30,6 +30,8 @@ const LEFT = 62
 const BOTTOM = 44
 const TOP = 10
 const RIGHT = 16
+/** The mean width of a letter, in pixels. */
+const LETTER = 6.3
 const TICK = 4
 const DOT = 4
 const MANY = 200
@@ -134,7 +136,9 @@ function paintScales(context: DrawingContext, layout: ScatterLayout, picture: Sc
   context.textBaseline = 'alphabetic'
   context.fillText(x.title, (left + right) / 2, height - 8)
   context.save()
-  context.translate(12, (top + bottom) / 2)
+  // A long title may be longer than the axis, but not than the picture.
+  const half = (y.title.length * LETTER) / 2
+  context.translate(12, Math.max(half, Math.min(height - half, (top + bottom) / 2)))
   context.rotate(-Math.PI / 2)
   context.fillText(y.title, 0, 0)
   context.restore()

@@ -57,7 +57,7 @@ export const ABOUT_A_TEXT: readonly HelpPart[] = [
     lines: [
       ['point', 'highlight a token with its row, column and curves; a cell names its tokens and value'],
       ['click', 'pin; click again to unpin; with Shift, add one'],
-      ['drag', 'select cells or tokens; move a zoomed map'],
+      ['drag', 'select cells or tokens; move a zoomed map, or the frame in its overview'],
       ['double click', 'zoom into a heat map, or show the tokens of a cell of sentences; Ctrl+wheel zooms'],
       ['drop, paste', 'a text file or an image, anywhere on the page'],
     ],
