@@ -308,6 +308,7 @@ function analysisOf(id: string, request: Request, tokens: Token[]): Analysis {
     params: request.mechanism.params,
     kind: request.kind,
     causal: false,
+    windows: [],
     lenses: request.lenses.map(({ name }) => name),
     measures: request.measures,
     layers: LAYERS,

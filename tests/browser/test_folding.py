@@ -126,7 +126,7 @@ def test_tokens_that_are_left_out_leave_their_sentences(visit: Visit, server: Se
     text, layer, head = "One of them, she said, was late. They had, as we know, three boats. Why?", 5, 6
     tokens, map_ = server.analyse(model="minilm", text=text)["tokens"], weights(server, text, layer, head)
     ordinary = np.array([token["kind"] != "special" for token in tokens])
-    sinks = tuple(int(place) for place in np.flatnonzero(find_sinks(map_, causal=False) & ordinary))
+    sinks = tuple(int(place) for place in np.flatnonzero(find_sinks(map_, None) & ordinary))
     assert [tokens[sink]["text"] for sink in sinks] == ["boats"]
     groups = groups_of(tokens, [0, text.index("They"), text.index("Why")], sinks)
     values = folded(map_, groups)

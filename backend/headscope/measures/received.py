@@ -10,18 +10,45 @@ from ..core.arrays import Array
 SINK = 0.3
 
 
-def find_sinks(maps: Array, *, causal: bool) -> Array:
+# How many tokens before and after itself a query sees; None where it sees all keys.
+Window = tuple[int, int] | None
+
+
+def window_of(counts: Array, keys: int) -> Window:
+    """Return the window of a layer from the number of keys that each of its queries sees, [Q].
+
+    Causal masks, sliding windows and windows to both sides are windows. Other causal masks, such as those of chunks, count as causal, and any other mask as none.
+    """
+    queries = len(counts)
+    if queries != keys or (counts == keys).all():
+        return None
+    before, after = int(counts[-1]) - 1, int(counts[0]) - 1
+    ahead = np.arange(queries)[::-1]  # tokens after each query
+    if (counts == np.minimum(np.arange(queries), before) + np.minimum(ahead, after) + 1).all():
+        return before, after
+    return (queries - 1, 0) if (counts <= np.arange(1, queries + 1)).all() else None
+
+
+def widened(window: Window, queries: int) -> Window:
+    """Return the window of maps of whole layers, which reach beyond that of their layer through the layers before."""
+    return (queries - 1, 0) if window is not None and window[1] == 0 else None
+
+
+def find_sinks(maps: Array, window: Window) -> Array:
     """Return which keys are sinks, [..., Q, K] -> [..., K] (bool): those that receive more than SINK of the attention of the queries that can see them.
 
-    Attention is counted by magnitude, and rows without a reading (NaN) are ignored. In a causal map a key is seen by its own query and the later ones; keys seen
-    by fewer than half of the queries are never sinks, because the last tokens of any causal map attend mostly to themselves.
+    Attention is counted by magnitude, and rows without a reading (NaN) are ignored. `window` is that of the layer. Keys seen by fewer than half as many queries
+    as others are never sinks, because the last tokens of any causal map attend mostly to themselves.
     """
     magnitude = np.abs(maps.astype(np.float64))
     magnitude[np.isnan(magnitude).any(-1)] = 0
     queries, keys = magnitude.shape[-2:]
     received, given = magnitude.sum(-2), magnitude.sum(-1)  # [..., K], [..., Q]
-    if not causal:
+    if window is None:
         return np.asarray(received > SINK * given.sum(-1, keepdims=True))
-    # What the queries from a key on give to all keys.
-    seen = np.flip(np.flip(given, -1).cumsum(-1), -1)[..., :keys]
-    return np.asarray((received > SINK * seen) & (2 * np.arange(keys) <= queries))
+    before, after = window
+    # The queries that see a key, as [first, last), and what they give to all keys.
+    first, last = (np.clip(np.arange(keys) + shift, 0, queries) for shift in (-after, before + 1))
+    sums = np.concatenate([np.zeros((*given.shape[:-1], 1)), given.cumsum(-1)], -1)
+    seen = sums[..., last] - sums[..., first]
+    return np.asarray((received > SINK * seen) & (2 * (last - first) >= (last - first).max()))

@@ -1,6 +1,7 @@
 /** Convert the JSON of the REST interface to the types of the viewer. */
 import type {
   Analysis,
+  AttentionWindow,
   Declaration,
   KindSupport,
   MapInfo,
@@ -106,6 +107,13 @@ const scatterNotes = (map: Schemas['MapSchema'], subset: Subset): MapInfo => ({
   undefined: map.undefined && scatter(map.undefined, subset, 0),
 })
 
+/** By layer index; layers that were not analysed have none. */
+function windowsOf({ windows, layer_numbers }: WireAnalysis): Analysis['windows'] {
+  const all: Analysis['windows'][number][] = new Array(extent(layer_numbers)).fill(null)
+  for (const [place, layer] of layer_numbers.entries()) all[layer] = (windows[place] as AttentionWindow | null) ?? null
+  return all
+}
+
 /** `picture` is the URL of the image, if the input is one. */
 export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
   const { name, params } = readMethod(wire.mechanism)
@@ -118,6 +126,7 @@ export function readAnalysis(wire: WireAnalysis, picture: string): Analysis {
     params,
     kind: wire.kind,
     causal: wire.causal,
+    windows: windowsOf(wire),
     lenses: wire.lenses,
     measures: wire.measures,
     layers: extent(wire.layer_numbers),

@@ -1,5 +1,5 @@
 /** Which tokens are special or sinks, and how they are shown: as others, in grey, or not at all. */
-import type { Analysis, Head } from '../lib/data/analysis'
+import type { Analysis, AttentionWindow, Head } from '../lib/data/analysis'
 import { type Axes, groupMap } from '../lib/maths/axis'
 import type { Matrix } from '../lib/maths/matrix'
 import { areLeft, blankColumns, findSinks, keptPlaces, pickAxis, pickMap, placesOf } from '../lib/maths/sinks'
@@ -33,13 +33,24 @@ export function sinkTokens(sides: readonly Side[]): SinkTokens {
   return { queries: tokens === keyTokens ? keys : areLeft(tokens, NONE), keys }
 }
 
+/** The queries that a map lets see a key. Maps of whole layers may reach beyond the window of their layer, through the layers before. */
+export function windowOf({ windows, maps, tokens }: Analysis, lens: string, head: Head): AttentionWindow | null {
+  const layers = head.among
+    ? head.among.heads.map(({ layer }) => windows[layer] ?? null)
+    : [windows[head.layer] ?? null]
+  const [first] = layers
+  if (!maps[lens]?.by_layer && layers.every((window) => String(window) === String(first))) return first
+  const causal = layers.every((window) => window?.[1] === 0)
+  return causal ? [tokens.length - 1, 0] : null
+}
+
 const sinksOfMaps = new WeakMap<Matrix, readonly boolean[]>()
 
 /** Unknown until the map is there. */
 function sinksOf({ shown, lens, head }: Side): readonly boolean[] {
   const map = shown.maps.map(lens, head)
   if (!map?.exact) return NONE
-  const found = sinksOfMaps.get(map) ?? findSinks(map, shown.analysis.causal)
+  const found = sinksOfMaps.get(map) ?? findSinks(map, windowOf(shown.analysis, lens, head))
   sinksOfMaps.set(map, found)
   return found
 }

@@ -1,18 +1,25 @@
 import { describe, expect, it } from 'vitest'
 import { random } from '../../gallery/maps'
 import { fixedTokens } from '../../gallery/source'
+import type { AttentionWindow } from '../../src/lib/data/analysis'
 import { tokenAxis } from '../../src/lib/maths/axis'
 import { columnMeans, type Matrix } from '../../src/lib/maths/matrix'
 import { visibleCells, visibleMax } from '../../src/lib/maths/raster'
 import { areLeft, findSinks, meanReceived, pickAxis, pickMap } from '../../src/lib/maths/sinks'
 import { drawnAxes } from '../../src/state/left-out'
 
+type Window = AttentionWindow | null
+const within = (window: Window, q: number, k: number) => !window || (k >= q - window[0] && k <= q + window[1])
+
 /** Rows of shares; the first key may be a sink, and one row has no reading. */
-function map(n: number, { causal = false, sink = false, gap = false, seed = 3 }): Matrix {
+function map(n: number, { window = null as Window, sink = false, gap = false, seed = 3 }): Matrix {
   const next = random(seed)
   const data = new Float32Array(n * n)
   for (let q = 0; q < n; q++) {
-    const row = Array.from({ length: n }, (_, k) => (causal && k > q ? 0 : next() ** 3 + (sink && k === 0 ? n : 0)))
+    const row = Array.from({ length: n }, (_, k) => {
+      const value = next() ** 3 + (sink && k === 0 ? n : 0)
+      return within(window, q, k) ? value : 0
+    })
     const sum = row.reduce((total, value) => total + value, 0)
     for (let k = 0; k < n; k++)
       data[q * n + k] = (gap && q === 2 ? Number.NaN : 1) * (row[k] / sum) * (k % 3 === 1 ? -1 : 1)
@@ -30,40 +37,49 @@ const places = (n: number) =>
   )
 
 /** The definition, query by query. */
-function slow({ data, rows, cols }: Matrix, causal: boolean): { sinks: boolean[]; received: number[] } {
+function slow({ data, rows, cols }: Matrix, window: Window): { sinks: boolean[]; received: number[] } {
   const at = (q: number, k: number) => Math.abs(data[q * cols + k])
   const keys = Array.from({ length: cols }, (_, k) => k)
-  const sees = (k: number) =>
-    Array.from({ length: rows }, (_, q) => q).filter((q) => (!causal || k <= q) && !Number.isNaN(at(q, 0)))
+  const see = keys.map((k) => Array.from({ length: rows }, (_, q) => q).filter((q) => within(window, q, k)))
+  const sees = see.map((queries) => queries.filter((q) => !Number.isNaN(at(q, 0))))
   const sum = (values: number[]) => values.reduce((total, value) => total + value, 0)
+  const most = Math.max(...see.map((queries) => queries.length))
   return {
     sinks: keys.map((k) => {
-      const given = sum(sees(k).flatMap((q) => keys.map((key) => at(q, key))))
-      return sum(sees(k).map((q) => at(q, k))) > 0.3 * given && (!causal || rows - k >= rows / 2)
+      const given = sum(sees[k].flatMap((q) => keys.map((key) => at(q, key))))
+      return sum(sees[k].map((q) => at(q, k))) > 0.3 * given && see[k].length >= most / 2
     }),
-    received: keys.map((k) => sum(sees(k).map((q) => at(q, k))) / Math.max(1, sees(k).length)),
+    received: keys.map((k) => sum(sees[k].map((q) => at(q, k))) / Math.max(1, sees[k].length)),
   }
 }
 
 describe('sinks and what keys receive', () => {
-  for (const causal of [false, true])
+  for (const window of [null, [16, 0], [5, 0], [6, 6], [4, 2]] as const)
     for (const sink of [false, true])
       for (const gap of [false, true])
-        it(`follow their definitions: ${JSON.stringify({ causal, sink, gap })}`, () => {
-          const given = map(17, { causal, sink, gap })
-          const { sinks, received } = slow(given, causal)
-          expect(findSinks(given, causal)).toEqual(sinks)
-          expect(sinks[0]).toBe(sink)
-          const found = meanReceived(given, causal, places(17))
+        it(`follow their definitions: ${JSON.stringify({ window, sink, gap })}`, () => {
+          const given = map(17, { window, sink, gap })
+          const { sinks, received } = slow(given, window)
+          expect(findSinks(given, window)).toEqual(sinks)
+          if (sink) expect(sinks[0]).toBe(true)
+          const found = meanReceived(given, window, places(17))
           expect(found).toHaveLength(17)
           for (const [k, value] of received.entries()) expect(found[k]).toBeCloseTo(value, 6)
         })
+
+  it('does not miss the sink of a window in a long text', () => {
+    const [n, window] = [60, [7, 0] as const]
+    const far = map(n, { window })
+    for (let q = 20; q < 28; q++) far.data[q * n + 20] = 1
+    expect(findSinks(far, window)[20]).toBe(true)
+    expect(findSinks(far, null)[20]).toBe(false)
+  })
 
   it('do not shrink towards the end of a causal text', () => {
     const n = 40
     const even = { data: new Float32Array(n * n), rows: n, cols: n, exact: true }
     for (let q = 0; q < n; q++) for (let k = 0; k <= q; k++) even.data[q * n + k] = 1
-    expect([...meanReceived(even, true, places(n))].every((value) => Math.abs(value - 1) < 1e-6)).toBe(true)
+    expect([...meanReceived(even, [n - 1, 0], places(n))].every((value) => Math.abs(value - 1) < 1e-6)).toBe(true)
     expect(columnMeans(even)[n - 1]).toBeCloseTo(1 / n)
   })
 
@@ -75,7 +91,7 @@ describe('sinks and what keys receive', () => {
       cols: n,
       exact: true,
     }
-    expect(findSinks(self, true)).toEqual(new Array(n).fill(false))
+    expect(findSinks(self, [n - 1, 0])).toEqual(new Array(n).fill(false))
   })
 })
 

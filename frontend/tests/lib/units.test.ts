@@ -142,7 +142,7 @@ describe('a map folded to sentences', () => {
     const map = randomMap(tokens.length, true, next)
     const { data, cols: n } = map
     const groups = slowGroups(text, tokens, [])
-    const found = meanReceived(map, true, sentenceAxis(tokens, [text, ''], []))
+    const found = meanReceived(map, [n - 1, 0], sentenceAxis(tokens, [text, ''], []))
     for (const [place, group] of groups.entries()) {
       const sees = tokens.flatMap((_, q) => (q >= group[0] && !Number.isNaN(data[q * n]) ? [q] : []))
       const sum = sees.flatMap((q) => group.map((k) => Math.abs(data[q * n + k]))).reduce((a, b) => a + b, 0)

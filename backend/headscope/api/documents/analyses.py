@@ -14,6 +14,7 @@ from ...core.words import word_groups
 from ...jobs import Job
 from ...lenses import LENSES
 from ...measures import MEASURES
+from ...measures.received import Window, window_of
 from ...store.export import Source
 from ..schemas.analyses import AnalysisDocument, AnalysisItem, Event, MapSchema, Progress, Summary
 from ..schemas.common import MechanismSchema, Problem
@@ -92,6 +93,7 @@ def to_document(id_: str, job: Job | None, stored: Source | None, position: int 
             "heads": len(document.get("heads", ())),
             "layer_numbers": document.get("layers", []),
             "head_numbers": document.get("heads", []),
+            "windows": _windows(stored) if stored else [],
             "words": _words(document.get("tokens", [])),
             "key_words": _words(document["key_tokens"]) if document.get("key_tokens") else None,
             "maps": _maps(stored) if stored else {},
@@ -100,6 +102,11 @@ def to_document(id_: str, job: Job | None, stored: Source | None, position: int 
             "error": to_problem(job) if job and not stored else None,
         }
     )
+
+
+def _windows(stored: Source) -> list[Window]:
+    keys = stored.document["shape"][3]
+    return [window_of(counts, keys) for counts in stored.arrays["keys"]]
 
 
 def to_problem(job: Job) -> Problem | None:

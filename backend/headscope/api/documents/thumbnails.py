@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.arrays import Array
 from ...lenses import LENSES
-from ...measures.received import find_sinks
+from ...measures.received import find_sinks, widened, window_of
 from ...store.export import Source
 from ...store.map_file import blocks
 from .arrays import quantise
@@ -34,7 +34,8 @@ def draw_without(source: Source, lens: str, without: Without, tile: int = TILE) 
         if without != "sinks":
             left[block] |= special
         if without != "special":
-            left[block] |= find_sinks(values, causal=bool(document.get("causal")))
+            window = window_of(source.arrays["keys"][block[0].start], keys)
+            left[block] |= find_sinks(values, widened(window, queries) if LENSES[lens].of == "layer" else window)
         values = np.where(left[block][:, :, None, :], np.float32(0), np.nan_to_num(values))
         found = quantise(_pool(values, tile, signed), signed)
         tiles[block], scale[block], offset[block] = found["map"], found["scale"], found["offset"]

@@ -160,7 +160,7 @@ async def grid(
     `maps.{lens}.undefined` of the analysis. H is 1 for lenses with one map per layer.
 
     With `without`, which requires stored maps, some keys count as 0, and `without` uint8 [L, H, K] is 1 for these. A sink of a head is a key that receives more
-    than 30 % of the attention of the queries that can see it; in a causal map, at least half of the queries must see it.
+    than 30 % of the attention of the queries that can see it; at least half as many must see it as see any other key.
     """
     format_ = choose_format(analysis.request, format_)
 

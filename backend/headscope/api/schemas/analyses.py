@@ -143,6 +143,12 @@ class AnalysisDocument(Event):
     head_numbers: list[int]
     head_width: int
     causal: bool
+    windows: Annotated[
+        list[tuple[int, int] | None],
+        Field(
+            description="For every analysed layer, how many tokens before and after itself a query can attend to; null where it attends to all keys."
+        ),
+    ]
     kind: Kind
     tokens: list[TokenSchema]
     key_tokens: Annotated[

@@ -39,6 +39,9 @@ export interface Subset {
   heads: readonly number[]
 }
 
+/** How many tokens before and after itself a query can attend to. */
+export type AttentionWindow = readonly [before: number, after: number]
+
 export interface MergedHeads {
   heads: readonly Head[]
   how: 'mean' | 'max'
@@ -105,6 +108,8 @@ export interface Analysis extends Run {
   kind: string
   /** Whether queries see only themselves and earlier tokens. */
   causal: boolean
+  /** By layer index; null where queries see all keys. */
+  windows: readonly (AttentionWindow | null)[]
   lenses: string[]
   measures: string[]
   /** Up to the last index that was analysed. */

@@ -1,19 +1,29 @@
 /** Special tokens and sinks, which take most of the weight, and maps without them. */
-import type { Token } from '../data/analysis'
+import type { AttentionWindow, Token } from '../data/analysis'
 import { type Axis, membersOf, placeSums } from './axis'
 import { columnMeans, isGap, type Matrix } from './matrix'
 
 /** A sink receives more than this share of the attention of the queries that can see it (epsilon of the measure of that name). */
 const SINK = 0.3
 
-/** Whether keys are seen by their own query and later ones only. */
-const isPrefix = (map: Matrix, causal: boolean) => causal && map.rows === map.cols
+/** The queries that see each key, as first and last (exclusive), of `rows` queries. Without a window all do. */
+const seers =
+  (rows: number, window: AttentionWindow | null) =>
+  (key: number): [number, number] =>
+    window ? [Math.max(0, key - window[1]), Math.min(rows, key + window[0] + 1)] : [0, rows]
+
+/** Sums up to each entry; the first is 0. */
+function runningSums(values: ArrayLike<number>): Float64Array {
+  const sums = new Float64Array(values.length + 1)
+  for (let i = 0; i < values.length; i++) sums[i + 1] = sums[i] + values[i]
+  return sums
+}
 
 /**
- * Keys that receive more than SINK of the attention of the queries that can see them, counted by magnitude; the same rule as the server's. In a causal
- * map, at least half of the queries must see a sink: the last tokens attend mostly to themselves.
+ * Keys that receive more than SINK of the attention of the queries that can see them, counted by magnitude; the same rule as the server's. At least half as
+ * many queries must see a sink as see any other key: the last tokens of a causal map attend mostly to themselves.
  */
-export function findSinks(map: Matrix, causal: boolean): boolean[] {
+export function findSinks(map: Matrix, window: AttentionWindow | null): boolean[] {
   const { data, rows, cols } = map
   const [received, given] = [new Float64Array(cols), new Float64Array(rows)]
   for (let q = 0; q < rows; q++) {
@@ -24,28 +34,21 @@ export function findSinks(map: Matrix, causal: boolean): boolean[] {
       given[q] += size
     }
   }
-  const prefix = isPrefix(map, causal)
-  let seen = 0
-  for (let q = 0; q < rows; q++) seen += given[q]
-  return Array.from(received, (amount, k) => {
-    const sink = amount > SINK * seen && !(prefix && 2 * k > rows)
-    if (prefix) seen -= given[k]
-    return sink
-  })
+  const sums = runningSums(given)
+  const seen = Array.from(received, (_, k) => seers(rows, window)(k))
+  const most = Math.max(...seen.map(([first, last]) => last - first))
+  return seen.map(([first, last], k) => received[k] > SINK * (sums[last] - sums[first]) && 2 * (last - first) >= most)
 }
 
 /** Mean magnitude that the keys of each place receive together from the queries that can see any of them; queries without a reading are ignored. */
-export function meanReceived(map: Matrix, causal: boolean, keys: Axis): Float32Array {
-  const sums = placeSums(keys, columnMeans(map))
-  if (!isPrefix(map, causal)) return sums
-  const read = Array.from({ length: map.rows }, (_, q) => Number(!isGap(map, q)))
-  const all = read.reduce((sum, one) => sum + one, 0)
-  // The number of queries from each key on.
-  const seen = Float64Array.from(read)
-  for (let q = map.rows - 2; q >= 0; q--) seen[q] += seen[q + 1]
-  return sums.map((sum, place) => {
-    const sees = seen[membersOf(keys)[place][0]]
-    return sees > 0 ? (sum * all) / sees : 0
+export function meanReceived(map: Matrix, window: AttentionWindow | null, keys: Axis): Float32Array {
+  const { rows } = map
+  const read = runningSums(Array.from({ length: rows }, (_, q) => Number(!isGap(map, q))))
+  return placeSums(keys, columnMeans(map)).map((mean, place) => {
+    const tokens = membersOf(keys)[place]
+    const [first, last] = [seers(rows, window)(tokens[0])[0], seers(rows, window)(tokens[tokens.length - 1])[1]]
+    const sees = read[last] - read[first]
+    return sees > 0 ? (mean * read[rows]) / sees : 0
   })
 }
 
