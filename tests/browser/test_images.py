@@ -106,5 +106,8 @@ def test_no_room_for_two_images(visit: Visit) -> None:
     visit.page.set_viewport_size({"width": 390, "height": 844})
     eventually(lambda: box(alone)["y"] > box(over)["y"] + box(over)["height"], "the image below the overlay")
     assert box(over)["width"] == box(alone)["width"] > 250
-    place = visit.page.get_by_role("button", name="Choose an image")
-    assert place.evaluate("(button) => button.parentElement.scrollWidth <= button.parentElement.clientWidth")
+    more, go = visit.page.get_by_role("button", name="try one"), visit.page.get_by_role("button", name="Analyse")
+    for size in (390, 844), (1024, 768), (1366, 768):
+        visit.page.set_viewport_size({"width": size[0], "height": size[1]})
+        field = more.locator("xpath=ancestor::form/*[1]")
+        assert box(more)["x"] + box(more)["width"] <= box(field)["x"] + box(field)["width"] < box(go)["x"], size
