@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,23 @@ QUICK = {"model": "bert", "text": "The cat sat."}
 TERMINAL = {"done", "failed", "cancelled"}
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, models: Any) -> Any:
+    """One server whose workers die, hang or are told to stop."""
+    with Server(tmp_path_factory.mktemp("workers") / "home", models) as server:
+        yield server
+
+
+def jobs_by_status(server: Server) -> Counter[str]:
+    """Return the number of jobs in each state."""
+    lines = [line for line in server.client.get("/metrics").text.splitlines() if "headscope_jobs{" in line]
+    return Counter({line.split('"')[1]: int(float(line.split()[-1])) for line in lines})
+
+
 def accounted(server: Server, jobs: int) -> None:
     """Check that every accepted job has ended."""
-    text = server.client.get("/metrics").text
-    counts = {
-        line.split('"')[1]: int(float(line.split()[-1])) for line in text.splitlines() if "headscope_jobs{" in line
-    }
-    assert sum(counts.get(status, 0) for status in TERMINAL) == sum(counts.values()) == jobs
+    counts = jobs_by_status(server)
+    assert sum(counts[status] for status in TERMINAL) == counts.total() == jobs
 
 
 def staging(server: Server) -> list[Path]:
@@ -30,15 +41,16 @@ def staging(server: Server) -> list[Path]:
     return list((server.home / "incoming").iterdir())
 
 
-def test_killed_worker_costs_nothing_but_time(new_server: Start) -> None:
+def test_killed_worker_costs_nothing_but_time(shared: Server) -> None:
     """SIGKILL during a job: it is done on its second attempt and ends once; the next job is not affected.
 
     Nor is one after an idle kill, or after one of the process that forks workers.
 
     The files of the first attempt are removed before the second one ends.
     """
-    server = new_server()
-    slow, other = server.submit(**SLOW), server.submit(**QUICK)
+    server, before = shared, jobs_by_status(shared).total()
+    counters = server.settled("worker_losses_total"), server.settled("forward_passes_total")
+    slow, other = server.submit(**{**SLOW, "max_tokens": 278}), server.submit(**{**QUICK, "text": "After it."})
     server.forward(slow)
     server.kill_child()
     server.forward(slow, 2)
@@ -49,19 +61,22 @@ def test_killed_worker_costs_nothing_but_time(new_server: Start) -> None:
     assert server.ended(slow)["attempts"] == 2
     unharmed = server.ended(other)
     assert (unharmed["status"], unharmed["attempts"]) == ("done", 1)
-    assert (server.metric("worker_losses_total"), server.metric("forward_passes_total")) == (1, 2)
+    assert (server.metric("worker_losses_total"), server.metric("forward_passes_total")) == (
+        counters[0] + 1,
+        counters[1] + 2,
+    )
     server.kill_child()
     assert server.analyse(**{**QUICK, "text": "Another one."})["status"] == "done"
     (forks,) = server.forks()
     forks.kill()
     assert server.analyse(**{**QUICK, "text": "One more."})["status"] == "done"
-    accounted(server, 4)
+    accounted(server, before + 4)
 
 
-def test_poison_job_fails_after_three_workers(new_server: Start) -> None:
+def test_poison_job_fails_after_three_workers(shared: Server) -> None:
     """A job whose worker dies each time fails with worker-lost; the next job runs."""
-    server = new_server()
-    poison, other = server.submit(**SLOW), server.submit(**QUICK)
+    server, before = shared, jobs_by_status(shared).total()
+    poison, other = server.submit(**{**SLOW, "max_tokens": 279}), server.submit(**{**QUICK, "text": "Beside it."})
     for attempt in (1, 2, 3):
         server.forward(poison, attempt)
         server.kill_child()
@@ -71,7 +86,7 @@ def test_poison_job_fails_after_three_workers(new_server: Start) -> None:
     again = list(server.events(poison, last=told["event_id"]))[-1]
     assert told["error"] == again["error"] == document["error"]
     assert server.ended(other)["status"] == "done"
-    accounted(server, 2)
+    accounted(server, before + 2)
 
 
 def test_failed_job_can_be_sent_again(new_server: Start) -> None:
@@ -103,13 +118,6 @@ def test_server_stopped_mid_job(new_server: Start) -> None:
         assert server.metric("forward_passes_total") == 3 * (number + 1)
         accounted(server, 3 * (number + 1))
     assert "Traceback" not in server.log()
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, models: Any) -> Any:
-    """One server for all tests of cancellation."""
-    with Server(tmp_path_factory.mktemp("cancel") / "home", models) as server:
-        yield server
 
 
 def cancel(server: Server, id_: str) -> int:
