@@ -22,7 +22,9 @@ def complaints(visit: Visit, *rules: str) -> list[str]:
 
 
 def check(visit: Visit, *, narrow: bool = True) -> None:
-    """Nothing is wrong, light or dark, wide or narrow. Only colours differ between light and dark."""
+    """Nothing is wrong, light or dark, wide or narrow; then the page is light again and as large as it was. Only colours differ between light and dark."""
+    size = visit.page.viewport_size
+    assert size
     comes_to(lambda: complaints(visit), [])
     visit.page.emulate_media(color_scheme="dark")
     expect(visit.page.locator("html")).to_have_attribute("data-theme", "dark")
@@ -30,3 +32,5 @@ def check(visit: Visit, *, narrow: bool = True) -> None:
     if narrow:
         visit.page.set_viewport_size({"width": 390, "height": 844})
         comes_to(lambda: complaints(visit), [])
+        visit.page.set_viewport_size(size)
+    visit.page.emulate_media(color_scheme="light")

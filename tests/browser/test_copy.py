@@ -79,6 +79,7 @@ def test_without_a_clipboard(visits: Callable[..., Visit]) -> None:
     visit.page.get_by_role("button", name="copy", exact=True).click()
     menu = visit.page.get_by_role("group", name="Copy")
     menu.get_by_role("button", name="Copy link").click()
+    check(visit, narrow=False)
     expect(menu.get_by_role("textbox", name="Text to copy")).to_have_value(re.compile(r"^http://.*&head=3\.1$"))
     comes = "() => document.activeElement.selectionEnd === document.activeElement.value?.length"
     visit.holds(f"({comes})()")

@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.axe import check
 from tests.browser.visit import Visit, address
 from tests.support.server import Server, eventually
 
@@ -56,6 +57,8 @@ def test_heads_that_moved_are_marked(visit: Visit) -> None:
         "Among the heads whose weights changed most"
     )
     expect(visit.page.get_by_text("weights changed most since the previous text: ")).to_be_visible()
+    visit.idle()
+    check(visit)
 
 
 def test_what_enter_asks_for_is_kept(visit: Visit, server: Server) -> None:

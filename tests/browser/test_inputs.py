@@ -11,6 +11,7 @@ import pytest
 from PIL import Image, ImageDraw
 from playwright.sync_api import expect
 
+from tests.browser.axe import check
 from tests.browser.visit import Visit, address, picture
 from tests.support.server import eventually
 
@@ -57,6 +58,7 @@ def test_an_image(visit: Visit) -> None:
         32,
     ]
     expect(visit.page).to_have_url(re.compile("image=sha256"))
+    check(visit)
     tops = visit.tokens.evaluate_all("(tokens) => tokens.map((token) => token.offsetTop)")
     rows = [tops[start : start + 8] for start in range(1, 65, 8)]
     assert all(len(set(row)) == 1 for row in rows), "the patches of a row of the image stand in one line"

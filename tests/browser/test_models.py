@@ -57,12 +57,14 @@ def test_a_model_is_added_and_removed(visit: Visit, hub: Hub) -> None:
     search.fill("org/none")
     dialog.get_by_role("button", name="Add it to the server").click()
     expect(dialog.get_by_role("alert")).to_contain_text("could not be downloaded from the hub")
+    check(visit, narrow=False)
 
     hub.held = "model.safetensors"
     hub.released.clear()
     search.fill("org/tiny")
     dialog.get_by_role("button", name="Add it to the server").click()
     expect(dialog.get_by_role("status")).to_contain_text("downloaded")
+    check(visit, narrow=False)
     dialog.get_by_role("button", name="Cancel").click()
     hub.held = None
     hub.released.set()
@@ -79,6 +81,7 @@ def test_a_model_is_added_and_removed(visit: Visit, hub: Hub) -> None:
     dialog.get_by_role("combobox").fill("tiny")
     dialog.get_by_role("button", name="Remove …").click()
     expect(dialog.get_by_text("Stored analyses are kept")).to_be_visible()
+    check(visit, narrow=False)
     dialog.get_by_role("button", name="Remove", exact=True).click()
     expect(dialog.get_by_role("option")).to_have_count(0)
     assert menu.locator("option[value='org/tiny']").count() == 0

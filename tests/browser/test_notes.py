@@ -66,6 +66,7 @@ def test_sessions(visit: Visit, tmp_path: Path) -> None:
     expect(visit.page.get_by_role("button", name="Replace")).to_be_visible()
     check(visit)
     visit.page.get_by_role("button", name="Rename Trophy").press("Enter")
+    check(visit, narrow=False)
     visit.page.get_by_role("textbox", name="New name").fill("Suitcase")
     visit.page.keyboard.press("Enter")
     expect(visit.page.get_by_role("button", name="Suitcase", exact=True)).to_be_visible()

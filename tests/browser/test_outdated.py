@@ -13,7 +13,7 @@ WATCH = """() => {
   window.seen = { dimmed: 0, bars: 0, words: [] }
   const look = () => {
     const [main, bars] = [document.querySelector('main'), document.querySelectorAll('[role=progressbar]')]
-    if (Number(getComputedStyle(main).opacity) < 1 || main.classList.contains('stale')) window.seen.dimmed += 1
+    if (Number(getComputedStyle(main).opacity) < 1 || main.classList.contains('outdated')) window.seen.dimmed += 1
     window.seen.bars += bars.length
     for (const { textContent } of document.querySelectorAll('.plots .empty, .progress, #find-answer .note')) window.seen.words.push(textContent)
   }
@@ -23,12 +23,14 @@ WATCH = """() => {
 
 def dimmed(visit: Visit, words: str) -> None:
     expect(visit.page.get_by_text(words)).to_be_visible()
-    expect(visit.page.get_by_role("main")).to_have_css("opacity", "0.45")
+    expect(visit.page.get_by_role("main").locator("canvas").first).to_have_css("opacity", "0.45")
+    expect(visit.page.locator("#head-title")).to_have_css("color", "rgb(93, 95, 99)")
 
 
 def current(visit: Visit, tokens: int) -> None:
     expect(visit.page.get_by_text(re.compile(rf"^{tokens} tokens · 72 heads"))).to_be_visible()
-    expect(visit.page.get_by_role("main")).to_have_css("opacity", "1")
+    expect(visit.page.get_by_role("main").locator("canvas").first).to_have_css("opacity", "1")
+    expect(visit.page.locator("#head-title")).to_have_css("color", "rgb(27, 29, 33)")
 
 
 def test_what_changed_and_waits(visit: Visit) -> None:

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from headscope.analysis import memory
 from headscope.analysis.request import AnalysisRequest
+from tests.browser.axe import check
 from tests.browser.visit import Visit, address
 from tests.support.models import tiny_model
 from tests.support.server import Server
@@ -68,6 +69,7 @@ def test_thumbnails_where_no_lens_fits(visits: Callable[..., Visit], crowded: Se
     expect(visit.page.get_by_text("thumbnail (largest entry per pixel)").last).to_be_visible()
     expect(visit.page.get_by_text("only a thumbnail is available")).to_be_visible()
     expect(visit.page.get_by_text("a query spreads over")).to_be_visible()
+    check(visit, narrow=False)
     visit.head(0, 2).click()
     expect(visit.image("Heat map of head 0.2")).to_be_visible()
     visit.page.get_by_role("application", name="Cells of the heat map of head 0.2").hover()

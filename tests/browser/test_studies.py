@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
+from tests.browser.axe import check
 from tests.browser.visit import Visit, address, box, comes_to
 from tests.support.server import DEADLINE, Server, eventually
 
@@ -72,6 +73,7 @@ def test_from_a_file_to_an_example(visit: Visit) -> None:
     expect(page.get_by_text("16 usable rows, 2 unusable")).to_be_visible()
     expect(page.get_by_role("combobox", name="text", exact=True)).to_have_value("sentence")
     expect(page.get_by_role("region", name="First rows").get_by_role("row")).to_have_count(6)
+    check(visit)
     bad = page.get_by_text("Unusable rows: 2").locator("..").get_by_role("listitem")
     expect(bad.nth(0)).to_contain_text("4")
     expect(bad.nth(1)).to_contain_text("7")
@@ -179,6 +181,7 @@ def test_cancelled_and_gone_on_with(visit: Visit, server: Server) -> None:
     visit.page.get_by_role("button", name="Cancel").click()
     expect(visit.page.get_by_text("Cancelled. Results so far are kept.")).to_be_visible()
     visit.page.get_by_role("button", name="Delete").click()
+    check(visit, narrow=False)
     visit.page.get_by_role("button", name="Delete permanently").click()
     expect(visit.page.get_by_role("navigation", name="Studies").get_by_text("slow.txt")).to_have_count(0)
 
@@ -194,6 +197,7 @@ def test_a_file_on_its_way_is_watched_and_called_back(visit: Visit) -> None:
     bar = visit.page.get_by_role("progressbar", name="Upload of long.txt")
     expect(bar).to_have_attribute("aria-valuenow", re.compile("^[1-9]"))
     expect(visit.page.get_by_text(re.compile(r"^long\.txt: \d\.\d\sMiB of 4\.6\sMiB uploaded\.$"))).to_be_visible()
+    check(visit, narrow=False)
     visit.page.get_by_role("button", name="Cancel").click()
     expect(bar).to_have_count(0)
     expect(visit.page.get_by_text("Choose a data set first.")).to_be_visible()

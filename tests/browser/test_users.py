@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.api.users import Users, users
+from tests.browser.axe import check
 from tests.browser.test_looks import SIZES, faint
 from tests.browser.visit import Visit, address, box, comes_to
 from tests.support.server import API, eventually
@@ -143,6 +144,7 @@ def test_sharing(begin: Begin, lab: Users) -> None:
     link = share(visit)
     expect(sheet(visit, "Share this analysis").get_by_text("Copied.")).to_be_visible()
     assert visit.page.evaluate("navigator.clipboard.readText()") == link
+    check(visit, narrow=False)
     assert "thought" not in link
 
     guest = begin()

@@ -207,4 +207,4 @@ def comes_to(probe: Callable[[], T], wanted: T) -> None:
     end = time.monotonic() + DEADLINE
     while (found := probe()) != wanted and time.monotonic() < end:
         time.sleep(0.02)
-    assert found == wanted
+    assert found == wanted, f"{found!r} instead of {wanted!r}"
