@@ -23,6 +23,12 @@ export const ENTRIES: readonly Entry[] = [
   { name: 'both-128', tokens: 128 },
   { name: 'both-512', tokens: 512 },
   { name: 'map-34', tokens: 34, fragment: 'view=map' },
+  {
+    name: 'map-sentences',
+    tokens: 12,
+    fragment: 'text=The+boats+sank.+Nobody+was+hurt!+Why%3F&view=map&unit=sentences&special=mark',
+  },
+  { name: 'map-zoomed-128', tokens: 128, fragment: 'view=map&zoom=0.2+0.3+0.1' },
   { name: 'graph-128', tokens: 128, fragment: 'view=graph' },
   { name: 'graph-top-k', tokens: 34, fragment: 'view=graph&rule=top-k&k=2&special=hide' },
   { name: 'effective-64', tokens: 64, fragment: 'lens=effective' },

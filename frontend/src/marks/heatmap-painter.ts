@@ -77,7 +77,7 @@ export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture
   context.strokeStyle = palette.line
   context.lineWidth = 1
   context.strokeRect(left - 0.5, top - 0.5, side + 1, side + 1)
-  if (side / Math.max(map.rows, map.cols) / window.size >= ROOM_FOR_VALUE && picture.values.exact)
+  if (side / Math.max(map.rows, map.cols) / window.size >= roomForValue(scale) && picture.values.exact)
     writeValues(context, layout, picture)
 }
 
@@ -98,6 +98,10 @@ function greyColumns(context: DrawingContext, { left, top, side }: MapLayout, pi
 
 /** Pixels that a cell needs for a weight of four digits. */
 const ROOM_FOR_VALUE = 48
+/** And with a minus sign. */
+const ROOM_FOR_SIGNED = 56
+
+export const roomForValue = ({ signed }: Pick<Scale, 'signed'>) => (signed ? ROOM_FOR_SIGNED : ROOM_FOR_VALUE)
 
 function writeValues(context: DrawingContext, { left, top, side }: MapLayout, picture: MapPicture): void {
   const { map, values, scale, palette, window } = picture
