@@ -61,9 +61,15 @@ export type Treatment = 'show' | 'mark' | 'hide'
 export const drawnTreatment = ({ maps }: Analysis, lens: string, chosen: Treatment): Treatment =>
   maps[lens]?.stored === false ? 'show' : chosen
 
+const NEITHER = [NO_SINKS, NO_SINKS] as const
+
 /** What is left out of the first side, or grey there, and of the last. Sides with the same tokens share it, so that their maps can be compared cell by cell. */
-export function sidesSinks(sides: readonly Side[], how: Treatment, sameTokens: boolean): [SinkTokens, SinkTokens] {
-  if (how === 'show') return [NO_SINKS, NO_SINKS]
+export function sidesSinks(
+  sides: readonly Side[],
+  how: Treatment,
+  sameTokens: boolean,
+): readonly [SinkTokens, SinkTokens] {
+  if (how === 'show') return NEITHER
   const found = sameTokens ? [sinkTokens(sides)] : sides.map((side) => sinkTokens([side]))
   return [found[0], found[found.length - 1]]
 }

@@ -8,7 +8,7 @@ import type { Range, Scale } from '../../lib/maths/scale'
 import { cellWindow, shownUnit, type Unit, unitAxes } from '../../lib/maths/units'
 import { writeZoom } from '../../lib/text/pins'
 import type { ComparisonSide } from '../../state/comparison-side'
-import { drawnAxes, drawnTreatment, type SinkTokens, sidesSinks, type Treatment } from '../../state/left-out'
+import { drawnAxes, drawnTreatment, NO_SINKS, type SinkTokens, sidesSinks, type Treatment } from '../../state/left-out'
 import { LinkedPointer } from '../../state/linked-pointer.svelte'
 import type { OpenAnalysis } from '../../state/open-analysis'
 import type { Pointer } from '../../state/pointer.svelte'
@@ -31,6 +31,8 @@ const warningOf = ({ analysis }: OpenAnalysis, lens: string | null) =>
   analysis.warnings.flatMap((warning) => (warning.lens === lens ? [warning.message] : [])).join(' ')
 
 const signed = ({ analysis }: OpenAnalysis, lens: string) => analysis.maps[lens]?.signed ?? false
+
+const NO_LEFT = [NO_SINKS, NO_SINKS] as const
 
 export class Panels {
   /** Maps that cannot be subtracted are shown side by side. */
@@ -62,10 +64,12 @@ export class Panels {
     const { unit } = this.selection
     return this.byWords && unit === 'sentences' ? 'pieces' : shownUnit(this.of.shown.analysis, unit)
   })
+  /** Only the axes of sentences depend on the sinks of a head: others stay as they are from head to head. */
+  readonly #left = $derived.by(() => (this.unit === 'sentences' ? this.sinks : NO_LEFT))
   /** All tokens of the open head, or its words or sentences. Pointers always refer to tokens. */
-  readonly own: Axes = $derived.by(() => unitAxes(this.of.shown.analysis, this.unit, this.sinks[0]))
+  readonly own: Axes = $derived.by(() => unitAxes(this.of.shown.analysis, this.unit, this.#left[0]))
   readonly others: Axes = $derived.by(() =>
-    this.second ? unitAxes(this.second.shown.analysis, this.unit, this.sinks[1]) : this.own,
+    this.second ? unitAxes(this.second.shown.analysis, this.unit, this.#left[1]) : this.own,
   )
 
   // Each derived holds one object that only changes if necessary, so that nothing is painted twice.
