@@ -168,3 +168,22 @@ def test_nothing_is_ahead_in_a_causal_model(visit: Visit, server: Server) -> Non
     expect(visit.image("Heat map of head 1.2")).to_have_accessible_description(
         re.compile(r"\d+ tokens, queries in rows")
     )
+
+
+def test_two_texts_beside_each_other(visit: Visit, server: Server) -> None:
+    """The readout has the cell of the second map, too, in which the sentence has other tokens."""
+    one, other = "One two three. Four five six.", "One two three. Four very big six."
+    tokens = [server.analyse(model="minilm", text=text)["tokens"] for text in (one, other)]
+    first, second = (
+        folded(weights(server, text, 4, 5), groups_of(listed, [0, text.index("Four")]))
+        for text, listed in zip((one, other), tokens, strict=True)
+    )
+    visit.open(
+        address(text=one, **{"with": "text"}, than=other, compare="side", head="4.5", unit="sentences", view="map")
+    )
+    cells = visit.page.get_by_role("application", name=re.compile("^Cells of the heat map of head 4.5"))
+    cells.focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        cells.press(key)
+    values = [number(float(maps[1, 2])) for maps in (first, second)]
+    expect(said(visit)).to_contain_text(re.compile(rf"1 One two three\. → 2 Four five six\..*{values[0]}.*{values[1]}"))
