@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any
 
 import psutil
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import CDPSession, Locator, Page
 
 # Time from an event dispatched inside the page, so that no round trip of the driver is counted, to the first mark after it.
 ACT = """(element, [kind, across, down, name]) => new Promise((resolve) => {
@@ -39,6 +39,11 @@ OPEN = """(element) => new Promise((resolve) => {
   }
   look()
 })"""
+# Wait for a mark.
+MARKED = """(name) => new Promise((resolve) => {
+  const look = () => (performance.getEntriesByName(name).length > 0 ? resolve(true) : setTimeout(look, 50))
+  look()
+})"""
 # Bytes that arrived between the request of an analysis and the first paint of its heads, as in `page`.
 BYTES = """() => {
   const [from, to] = ['submit', 'grid'].map((name) => performance.getEntriesByName(`headscope:${name}`)[0].startTime)
@@ -63,11 +68,6 @@ SCROLL = """(element) => new Promise((resolve) => {
 })"""
 
 
-def act(element: Locator, kind: str, name: str, across: float = 0.5, down: float = 0.5) -> float:
-    """Return the milliseconds from an event on an element to the frame that sets the mark."""
-    return float(element.evaluate(ACT, [kind, across, down, name]))
-
-
 def opened(head: Locator) -> tuple[float, float]:
     """Return the milliseconds from a click on a head to its painted exact map, and those after the map arrived."""
     total, after = head.evaluate(OPEN)
@@ -87,10 +87,15 @@ def frames(element: Locator) -> float:
 def renderer(page: Page) -> tuple[int, int]:
     """Return the number of DOM nodes, and the bytes of memory of the page's process."""
     nodes = int(page.evaluate("document.querySelectorAll('*').length"))
-    whole = page.context.browser.new_browser_cdp_session() if page.context.browser else None
-    processes = whole.send("SystemInfo.getProcessInfo")["processInfo"] if whole else []
+    browser = page.context.browser
+    return nodes, renderer_bytes(browser.new_browser_cdp_session()) if browser else 0
+
+
+def renderer_bytes(whole: CDPSession) -> int:
+    """Return the bytes of memory of the largest page of a browser, given a session with it."""
+    processes = whole.send("SystemInfo.getProcessInfo")["processInfo"]
     sizes = [psutil.Process(process["id"]).memory_info().rss for process in processes if process["type"] == "renderer"]
-    return nodes, max(sizes, default=0)
+    return max(sizes, default=0)
 
 
 @contextmanager

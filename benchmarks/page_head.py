@@ -7,16 +7,18 @@ Budgets at 512 tokens: another head opens within 60 ms, a hover is painted withi
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 from tests.support.chromium import chromium
 from tests.support.models import tiny_model
 from tests.support.server import Server
 
-from .browsing import act, marked, opened, renderer
+from .bare import BarePage
+from .browsing import ACT, MARKED, OPEN
 from .common import judged
 from .page import LONGEST_MS, text_of
 
@@ -40,28 +42,23 @@ def measure(
             return [_head(server, browser, length, min(repeats, heads // 2 - 1)) for length in lengths]
 
 
-def _page(server: Server, browser: Browser, tokens: int, more: str) -> Page:
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
-    page.goto(f"http://{server.url}/#model=few&head=0.0&{more}&text={quote(text_of(tokens))}")
-    marked(page, "headscope:head", LONGEST_MS)
-    page.wait_for_timeout(2000)  # for prefetching
-    return page
-
-
 def _head(server: Server, browser: Browser, tokens: int, repeats: int) -> dict[str, Any]:
     # Keys per query for about 2,000 curves.
-    page = _page(server, browser, tokens, f"rule=top-k&k={max(1, 2048 // tokens)}&view=map")
+    rule = f"rule=top-k&k={max(1, 2048 // tokens)}&view=map"
+    page = BarePage(
+        browser, f"http://{server.url}/#model=few&head=0.0&{rule}&text={quote(text_of(tokens))}", LONGEST_MS
+    )
+    page.run(MARKED, "headscope:head")
+    time.sleep(2)  # for prefetching
     another, arrived, hovered, drawn = [], [], [], []
     for turn in range(repeats):
-        head = page.get_by_role("gridcell", name=f"Layer 1, head {2 * turn + 1}", exact=True)
-        total, after = opened(head)
-        another.append(total)
-        arrived.append(after)
-        cells = page.get_by_role("application").first
-        hovered.append(act(cells, "pointermove", "hover", 0.3 + 0.05 * turn, 0.5))
-        drawn.append(act(page.get_by_role("radio", name="graph", exact=True), "click", "graph"))
-        act(page.get_by_role("radio", name="heat map", exact=True), "click", "head")
-    nodes, memory = renderer(page)
+        total, after = page.on(f"[role=gridcell][aria-label='Layer 1, head {2 * turn + 1}']", OPEN)
+        another.append(float(total))
+        arrived.append(float(after))
+        hovered.append(float(page.on("[role=application]", ACT, ["pointermove", 0.3 + 0.05 * turn, 0.5, "hover"])))
+        drawn.append(float(page.on("input[value=graph]", ACT, ["click", 0.5, 0.5, "graph"])))
+        page.on("input[value=map]", ACT, ["click", 0.5, 0.5, "head"])
+    nodes, memory = page.size()
     page.close()
     another_ms, hover_ms = BUDGETS.get(tokens, BUDGETS[2048])
     return {

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.__main__ import BENCHMARKS
 
 ROOT = Path(__file__).parents[1]
-NOT_MEASUREMENTS = {"__init__", "__main__", "common", "browsing", "visitors"}
+NOT_MEASUREMENTS = {"__init__", "__main__", "bare", "common", "browsing", "visitors"}
 
 
 # One of the library, one of studies, one of the page; a command runs a fourth.
