@@ -137,9 +137,7 @@ PARTICIPATION_RATIO = Measure(
     range=(1.0, None),
     shape="L H Q",
     accepts=is_of_heads,
-    phrases={
-        "": ("effective number of tokens attended to",),
-    },
+    phrases={"": ("effective number of tokens attended to",)},
     compute=_of(participation),
     looks=nothing,
 )
@@ -155,9 +153,7 @@ ABSOLUTE_ENTROPY = Measure(
     range=(0.0, None),
     shape="L H Q",
     accepts=is_of_heads,
-    phrases={
-        "": ("entropy of absolute values",),
-    },
+    phrases={"": ("entropy of absolute values",)},
     compute=_of(absolute_entropy),
     looks=nothing,
 )
@@ -171,9 +167,7 @@ NEGATIVE_SHARE = Measure(
     range=(0.0, 1.0),
     shape="L H Q",
     accepts=is_signed,
-    phrases={
-        "": ("negative", "negative entries", "negative weights"),
-    },
+    phrases={"": ("negative", "negative entries", "negative weights")},
     compute=_of(negative_share),
     looks=nothing,
 )

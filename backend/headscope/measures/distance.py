@@ -79,9 +79,7 @@ MAX_ACTIVATION = Measure(
     range=(0.0, 1.0),
     shape="L H",
     accepts=is_distribution,
-    phrases={
-        "": ("largest single weight", "strongest single connection of the head"),
-    },
+    phrases={"": ("largest single weight", "strongest single connection of the head")},
     compute=max_activation,
     looks=nothing,
 )

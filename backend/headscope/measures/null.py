@@ -65,9 +65,7 @@ NULL_SHARE_ROWS = Measure(
     shape="L H Q",
     needs=("values",),
     reads=("effective",),
-    phrases={
-        "": ("null share of every query",),
-    },
+    phrases={"": ("null share of every query",)},
     compute=share_rows,
     looks=nothing,
 )
@@ -82,9 +80,7 @@ LEVERAGE = Measure(
     shape="L H K",
     needs=("values",),
     reads=("effective",),
-    phrases={
-        "": ("weight that stays on its token",),
-    },
+    phrases={"": ("weight that stays on its token",)},
     compute=leverage,
     looks=nothing,
 )

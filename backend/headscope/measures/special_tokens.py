@@ -114,9 +114,7 @@ SPECIAL_BROADCAST = Measure(
     shape="L H",
     needs=("kinds", "values", "projection"),
     reads=("norm",),
-    phrases={
-        "": ("special tokens pass on to other tokens", "output that comes from special tokens"),
-    },
+    phrases={"": ("special tokens pass on to other tokens", "output that comes from special tokens")},
     compute=broadcast,
     looks=special,
 )

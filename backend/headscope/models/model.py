@@ -159,7 +159,7 @@ class Model:
     def _with_mask(self, encoded: Encoded, places: list[int]) -> Encoded:
         """Replace tokens by the mask token, at the same place in the text. Raises InvalidRequest or Unsupported."""
         if self.facts.kind in ("encoder-decoder", "vision"):
-            raise Unsupported("Only the tokens of a model with one text can be masked.", pointer="/mask")
+            raise Unsupported("Only models that read a single text can mask tokens.", pointer="/mask")
         id_ = self.tokenizer.token_to_id(self.mask) if self.tokenizer and self.mask else None
         if id_ is None or self.mask is None:
             raise Unsupported("This model has no mask token, so no token can be masked.", pointer="/mask")

@@ -62,14 +62,12 @@ class Downloads:
         job = self.find(self._catalog.locate(model, pointer=None))
         if job is None:
             return False
-        if not self._database.cancel(job.id, owner):
-            return job.terminal and self._forget(job, owner)
-        self._changed()
-        return True
-
-    def _forget(self, job: Job, owner: str | None) -> bool:
-        self._database.forget(job.id, owner)
-        return True
+        if self._database.cancel(job.id, owner):
+            self._changed()
+            return True
+        if job.terminal:
+            self._database.forget(job.id, owner)
+        return job.terminal
 
     def remove(self, model: str) -> None:
         """Remove a model from the hub's cache. Raises Unknown, Forbidden or StoreUnavailable."""
