@@ -1,10 +1,11 @@
 /** What the pictures on screen depend on, and what the controls say that they do not show. */
+
+import type { Chosen } from '../state/chosen.svelte'
 import { comparisonKey } from '../state/comparison-run.svelte'
 import { buildInput, type Input } from '../state/input'
 import type { InputDraft } from '../state/input-draft.svelte'
 import type { Selection } from '../state/selection.svelte'
 import type { Session } from '../state/session.svelte'
-import type { Chosen } from './chosen.svelte'
 
 /** Part by part, in words that a message can begin with. */
 export type Dependencies = Record<'Model' | 'Mechanism' | 'Input' | 'Attention' | 'Lens' | 'Comparison', string>

@@ -1,7 +1,7 @@
 /** Files that are dropped anywhere on the page, pasted, or chosen. */
 import { readFile } from '../lib/net/files'
+import type { Chosen } from '../state/chosen.svelte'
 import type { Session } from '../state/session.svelte'
-import type { Chosen } from './chosen.svelte'
 import type { Drawn } from './drawn.svelte'
 import type { Requests } from './requests.svelte'
 

@@ -5,12 +5,12 @@ import { readParams } from '../lib/data/params'
 import { EXAMPLES } from '../lib/text/examples'
 import { beginning } from '../lib/text/length'
 import { writeMask } from '../lib/text/mask'
+import { BASE, type Chosen } from '../state/chosen.svelte'
 import { type ComparisonRun, comparisonKey } from '../state/comparison-run.svelte'
 import type { Live } from '../state/live.svelte'
 import type { OpenAnalysis } from '../state/open-analysis'
 import type { Selection } from '../state/selection.svelte'
 import type { Session } from '../state/session.svelte'
-import { BASE, type Chosen } from './chosen.svelte'
 import type { Dependencies, Drawn } from './drawn.svelte'
 
 interface PageState {

@@ -2,11 +2,11 @@
 import type { Run } from '../lib/data/analysis'
 import { isShort } from '../lib/text/length'
 import { changeSentence, runSentence } from '../lib/text/words'
+import type { Chosen } from '../state/chosen.svelte'
 import type { ComparisonRun } from '../state/comparison-run.svelte'
 import type { InputDraft } from '../state/input-draft.svelte'
 import type { Live } from '../state/live.svelte'
 import type { Session } from '../state/session.svelte'
-import type { Chosen } from './chosen.svelte'
 import type { Drawn } from './drawn.svelte'
 import type { Requests } from './requests.svelte'
 
