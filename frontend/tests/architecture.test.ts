@@ -14,7 +14,7 @@ const MAY_IMPORT: Record<string, string[]> = {
 }
 const BANNED =
   /innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|\{@html|\sstyle="|srcdoc|javascript:/
-const LONGEST = 400
+const LONGEST = 300
 
 const files = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
   .filter((file) => /\.(ts|svelte)$/.test(file) && !file.endsWith('schema.ts'))

@@ -1,7 +1,7 @@
 /** The models that a reader chooses from, and their downloads. */
 import type { KindSupport, Model } from '../lib/data/analysis'
 import type { Download, Library } from '../lib/data/models'
-import { type Source, SourceError } from '../lib/data/source'
+import { errorSentence, type Source } from '../lib/data/source'
 
 const POLL_MS = 500
 
@@ -13,9 +13,6 @@ interface ModelRequest {
   reason?: (model: Model) => string | null
   onchoose: (name: string) => void
 }
-
-const sentence = (error: unknown) =>
-  error instanceof SourceError ? error.message : `Something went wrong in the page: ${String(error)}. Try again.`
 
 export class ModelLibrary {
   /** What the sheet is open for. */
@@ -82,7 +79,7 @@ export class ModelLibrary {
     try {
       await change(this.library)
     } catch (error) {
-      this.errors = { ...this.errors, [name]: sentence(error) }
+      this.errors = { ...this.errors, [name]: errorSentence(error, 'Try again.') }
       this.#forget(name)
     }
   }

@@ -2,7 +2,7 @@
 import { type Analysis, type KindSupport, type Request, type Run, sharedLenses } from '../lib/data/analysis'
 import { firstThatFits, smallerRequests, withLeftOut } from '../lib/data/fitting'
 import { unlistedModel } from '../lib/data/models'
-import { type Catalogue, type Source, SourceError } from '../lib/data/source'
+import { type Catalogue, errorSentence, type Source, SourceError } from '../lib/data/source'
 import { mark } from '../lib/drawing/frame'
 import { latest } from '../lib/net/latest'
 import { Comparison } from './comparison.svelte'
@@ -172,22 +172,19 @@ export class Session {
       this.onstranger(insist)
       return
     }
-    if (!(error instanceof SourceError))
-      this.say(`Something went wrong in the page: ${String(error)}. Your text is kept.`)
-    else {
-      const { code, limit, actual } = error
-      // Of a text with too many bytes, the first tokens are in the bytes that are accepted.
-      const fits = { 'too-many-tokens': limit, 'too-many-bytes': actual }[code]
-      this.say(error.message, fits ?? 0)
-      this.bytes = code === 'too-many-bytes' ? (limit ?? 0) : 0
-      this.unreachable = error.code === 'unreachable'
-    }
+    this.say(errorSentence(error, 'Your text is kept.'))
+    if (!(error instanceof SourceError)) return
+    const { code, limit, actual } = error
+    // Of a text with too many bytes, the first tokens are in the bytes that are accepted.
+    this.fits = { 'too-many-tokens': limit, 'too-many-bytes': actual }[code] ?? 0
+    this.bytes = code === 'too-many-bytes' ? (limit ?? 0) : 0
+    this.unreachable = code === 'unreachable'
   }
 
   /** The message for an error. */
-  say(error: string, fits = 0): void {
+  say(error: string): void {
     this.error = error
-    this.fits = fits
+    this.fits = 0
     this.bytes = 0
     this.unreachable = false
   }

@@ -108,6 +108,10 @@ export interface Source {
   exportUrl(id: string, format: string, view: string): string | null
 }
 
+/** The message for an error: the source's own, or that of a fault in the page, with what to do. */
+export const errorSentence = (error: unknown, next: string): string =>
+  error instanceof SourceError ? error.message : `Something went wrong in the page: ${String(error)}. ${next}`
+
 /** A problem reported by the source; `message` is shown to the reader. */
 export class SourceError extends Error {
   constructor(

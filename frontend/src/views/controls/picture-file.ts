@@ -1,8 +1,10 @@
 /** Picture files made in the page: SVG, and PNG from it. */
+import type { Analysis } from '../../lib/data/analysis'
 import { readPalette } from '../../lib/drawing/palette'
 import { withResolution } from '../../lib/drawing/png'
+import { sourceOf } from '../../lib/text/caption'
 import { figureSvg } from '../../marks/figure'
-import type { Printable } from '../../marks/print'
+import { type Group, printables } from '../../marks/print'
 
 const DPI = 300
 const SCREEN_DPI = 96
@@ -27,8 +29,20 @@ function encode(image: ImageData): string {
   return canvas.toDataURL('image/png')
 }
 
-export const drawFigure = (pictures: readonly Printable[], title: string, caption: readonly [string, string]): string =>
-  figureSvg(pictures, title, caption, printPalette(), encode)
+/** What is on screen of an analysis, as SVG. `name` is what the caption calls it. */
+export const drawFigure = (group: Group, name: string, caption: string, analysis: Analysis): string =>
+  figureSvg(printables(group), `Headscope: ${name}`, [caption, sourceOf(analysis)], printPalette(), encode)
+
+export const pictureFile = async (svg: string, format: 'svg' | 'png'): Promise<Blob> =>
+  format === 'svg' ? new Blob([svg], { type: 'image/svg+xml' }) : toPng(svg)
+
+/** The name of a file about an analysis, without the extension. */
+export const fileStem = (what: string, { id }: Analysis): string =>
+  `headscope-${what.replaceAll(/[^\w.]+/g, '-')}-${id.slice(0, 8)}`
+
+/** Why a file could not be created. */
+export const fileProblem = (what: string, reason: unknown): string =>
+  `${what} could not be created: ${reason instanceof Error ? reason.message : 'the browser failed'}`
 
 /** The SVG at 300 dots per inch, or as many as a canvas can have. */
 export async function toPng(svg: string): Promise<Blob> {
