@@ -36,9 +36,9 @@ const RANGE = 28
 const LEAST_CELL = 16
 /** Sides of a head where the grid has to scroll anyway. */
 const LEGIBLE: readonly [number, number] = [24, 28]
-const LARGEST_CELL = 54
-/** Where the page scrolls, the open head is below the grid and must not be far. */
-const LARGEST_CELL_OF_PAGE = 44
+const LARGEST_CELL = 44
+/** A few heads are larger where that does not widen their column. */
+const LARGEST_OF_FEW = 54
 const LEAST_LEFT = 320
 /** From this width on everything fits on one screen; below, the page scrolls. */
 export const WIDE = 1100
@@ -49,8 +49,10 @@ const SHARE = 0.34
 /** Depends on window, model and the reader's choice only, so that another text moves nothing. */
 export function frameLayout(room: FrameRoom): FrameLayout {
   const { width, layers, heads } = room
-  const largest = Number.isFinite(room.height) ? LARGEST_CELL : LARGEST_CELL_OF_PAGE
-  const cellFor = (width: number) => Math.min(largest, Math.floor((width + CELL_GAP) / heads) - CELL_GAP)
+  const side = (width: number) => Math.floor((width + CELL_GAP) / heads) - CELL_GAP
+  // Where the page scrolls, the open head is below the grid and must not be far.
+  const few = Number.isFinite(room.height) ? Math.min(LARGEST_OF_FEW, side(LEAST_LEFT - ASIDE)) : 0
+  const cellFor = (width: number) => Math.min(Math.max(LARGEST_CELL, few), side(width))
   if (width < NARROW) return placed(room, false, Math.max(LEGIBLE[0], cellFor(width - ASIDE)))
   const [low, high] = leftRange(width)
   const wanted = room.wanted && Math.min(high, Math.max(low, room.wanted))

@@ -26,6 +26,8 @@ describe('frameLayout', () => {
   it('draws few heads larger where the height allows it, and leaves room for tokens and words', () => {
     const few = { ...room, heads: 4 }
     expect(frameLayout({ ...few, height: 820 }).cell).toBeGreaterThan(44)
+    expect(frameLayout({ ...few, height: 820 }).left).toBe(frameLayout({ ...few, height: 600 }).left)
+    expect(frameLayout({ ...room, width: 1920, height: 1000 }).cell).toBe(44)
     expect(frameLayout({ ...few, height: 600 }).grid).toBeLessThanOrEqual(600 - 140 - 150)
     expect(frameLayout({ ...few, width: 390, height: Number.POSITIVE_INFINITY }).cell).toBe(44)
   })
