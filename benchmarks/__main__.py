@@ -21,6 +21,7 @@ BENCHMARKS = (
     "study_memory",
     "load",
     "growth",
+    "find",
     "page",
     "page_head",
     "page_grid",

@@ -8,6 +8,7 @@ collector ignores objects that existed before. Sentences are those of SST-2 if i
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,6 @@ import headscope
 from headscope.analysis.pipeline import AnalysisTask, run_many
 from headscope.analysis.request import AnalysisRequest
 from headscope.analysis.result import MemorySink, Result
-from headscope.worker.engine import freeze_garbage
 
 from .common import Spread, interleaved, ratios
 
@@ -37,7 +37,8 @@ def measure(count: int = COUNT, repeats: int = REPEATS) -> list[dict[str, Any]]:
     batches = _batches(model, sentences(model, count))
     candidates: dict[str, Callable[[], None]] = {name: _plain(model, batches, name) for name in PLAIN}
     candidates["analyses"] = _analyses(model, batches)
-    freeze_garbage()
+    gc.collect()
+    gc.freeze()
     rows, every = list[dict[str, Any]](), torch.get_num_threads()
     for threads in sorted({1, every}):
         torch.set_num_threads(threads)

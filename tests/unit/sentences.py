@@ -224,3 +224,22 @@ LATER_SENTENCES = {
     "long distance heads over 6 tokens": f"{DISTANCE} > 6",
     "Entropy below one": "entropy < 1",
 }
+
+# A class has no degree, two measures are not compared, and units have to fit.
+ASKED_SENTENCES = dict.fromkeys(
+    (
+        "least vertical head",
+        "heads with less attention to [SEP] than to [CLS]",
+        "heads that attend to the same tokens as layer 2",
+        "heads that predict the next token",
+        "heads that copy names",
+        "heads that look at the next sentence",
+        "heads for long distance agreement",
+        "useful heads",
+        "previous head",
+        "heads with entropy 2",
+        "go back",
+        "undo",
+    ),
+    "?",
+)

@@ -18,7 +18,8 @@ from headscope.models.sentence_encoder import SentenceEncoder
 from headscope.query import SentenceContext, parse, understand, write
 from headscope.settings import Settings
 
-from .sentences import COMMON_SENTENCES, LATER_SENTENCES, OWN_SENTENCES, TEXT
+from .sentences import ASKED_SENTENCES, COMMON_SENTENCES, LATER_SENTENCES, OWN_SENTENCES, TEXT
+from .unseen_sentences import UNSEEN_SENTENCES
 
 MEASURED = ("entropy", "patterns", "head_roles", "token_norms", "special_tokens", "sink")
 OTHER_SLOTS = {"head", "pair", "edge", "query", "key", "lens", "compare", "difference", "measure", "chart", "special"}
@@ -57,7 +58,9 @@ def canonical(expected: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "sentences", [OWN_SENTENCES, COMMON_SENTENCES, LATER_SENTENCES], ids=["own", "common", "later"]
+    "sentences",
+    [OWN_SENTENCES, COMMON_SENTENCES, {**LATER_SENTENCES, **ASKED_SENTENCES}, UNSEEN_SENTENCES],
+    ids=["own", "common", "later", "unseen"],
 )
 def test_sentences_mean_what_was_written_down_before(analysis, encoder, sentences):
     answers = {said: meaning(analysis, said, encoder) for said in sentences}
@@ -67,8 +70,8 @@ def test_sentences_mean_what_was_written_down_before(analysis, encoder, sentence
         if answers[said] not in [canonical(one) for one in expected.split("//")]
     }
     assert {said: answer for said, answer in differing.items() if answer != "?"} == {}
-    # German is asked about.
-    assert len(differing) <= 1, differing
+    # German is asked about, and one in a hundred of the others.
+    assert len(differing) <= max(1, len(sentences) // 100), differing
 
 
 def test_what_is_found_has_a_reading(analysis, encoder):

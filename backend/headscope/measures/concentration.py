@@ -70,6 +70,7 @@ ENTROPY = Measure(
             "attends broadly",
             "attends uniformly",
             "spread thin",
+            "smeared out over the whole sentence",
             "blurry",
             "perplexity",
         ),

@@ -62,7 +62,6 @@ QK_DISTANCE = Measure(
             "far away",
             "distant tokens",
             "long distance",
-            "far back",
         ),
         "-mean": ("local", "attends locally", "nearby words", "short-range", "close neighbours", "neighbouring tokens"),
     },
@@ -79,7 +78,7 @@ MAX_ACTIVATION = Measure(
     range=(0.0, 1.0),
     shape="L H",
     accepts=is_distribution,
-    phrases={"": ("largest single weight", "strongest single connection of the head")},
+    phrases={"": ("largest single weight", "maximum weight", "strongest single connection of the head")},
     compute=max_activation,
     looks=nothing,
 )

@@ -42,6 +42,7 @@ NULL_SHARE = Measure(
         "": (
             "redundant",
             "wasted attention",
+            "useless attention",
             "wastes attention",
             "no effect",
             "without effect on the output",

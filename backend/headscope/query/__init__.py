@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from .english import (
-    Alternative,
-    Encoder,
-    Interpretation,
-    Question,
-    RequestedView,
-    SentenceContext,
-    ViewPart,
-    known_phrases,
-    understand,
-)
+from .english import understand
+from .english.sentence import Alternative, Interpretation, Question, RequestedView, SentenceContext, ViewPart
+from .english.vocabulary import Encoder, known_phrases
 from .grammar import Query, measures_of, parse, write
 from .search import HeadMatch, SearchResult, SearchSpace, existing_heads, find
 

@@ -9,30 +9,9 @@ import re
 
 from ...errors import InvalidQuery
 from ..grammar import MAX_CHARACTERS, clauses, measures_of, parse, write
-from .reading import interpret
-from .sentence import (
-    Alternative,
-    AmbiguousSentence,
-    Interpretation,
-    Question,
-    RequestedView,
-    Sentence,
-    SentenceContext,
-    ViewPart,
-)
-from .vocabulary import Encoder, known_phrases
-
-__all__ = [
-    "Alternative",
-    "Encoder",
-    "Interpretation",
-    "Question",
-    "RequestedView",
-    "SentenceContext",
-    "ViewPart",
-    "known_phrases",
-    "understand",
-]
+from .reading import SentenceReader
+from .sentence import AmbiguousSentence, Interpretation, RequestedView, Sentence, SentenceContext, ViewPart
+from .vocabulary import Encoder
 
 
 def understand(text: str, context: SentenceContext, encoder: Encoder | None = None) -> Interpretation:
@@ -44,7 +23,7 @@ def understand(text: str, context: SentenceContext, encoder: Encoder | None = No
     except InvalidQuery as error:
         invalid_query = error
     try:
-        return Interpretation(interpret(Sentence(text, context), encoder))
+        return Interpretation(SentenceReader(Sentence(text, context), encoder).view())
     except AmbiguousSentence as ambiguous:
         # Text with operators is meant as a query, so its error helps more than a question about words.
         if re.search(r"[<>=()@#]", text) and not ambiguous.question.choices:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from typing import Literal
 
 from ...errors import ModelUnavailable
 from ...lenses import LENSES
@@ -12,14 +13,17 @@ from ..terms import CLASSES, LIKE, columns_of, is_per_head, kinds
 from . import slots
 from .sentence import Alternative, AmbiguousSentence, RequestedView, Sentence
 from .topics import Topic, TopicReader, clause_of
-from .vocabulary import Encoder, Meaning, content, make_vocabulary, spoken, stem, stems
+from .vocabulary import Encoder, Meaning, content, make_vocabulary, spoken, stem
 from .words import canonical
 
+WHICH = "Which heads? Describe what they attend to, what they are like, or which layers they are in."
+SPEECH = "The parts of speech of this text are not known: they are part of a request. What else would you like to find?"
 EXAMPLES = ("vertical heads", "previous token heads", "the 5 heads with the lowest entropy", "entropy by layer")
 BEST = 5
+Role = Literal["find", "explain", "count", "measure", "order", "chart"]
 HEADS = r"(?: all)?(?: the)?(?: heads?| grid| them| map| it)?"
 # What a measure is for, by the words that say so; without them it finds heads.
-ROLES = {
+ROLES: dict[Role, str] = {
     "count": r"how many(?: of)?(?: the)?|^ ?(?:the )?(?:number of|count)(?: the)?",
     "measure": rf"colour{HEADS} (?:by|with|according to|using)(?: how)?",
     "order": rf"(?:sort|order|rank)(?:ed|ing)?{HEADS} by|^ ?(?:sort|order)",
@@ -27,22 +31,19 @@ ROLES = {
 }
 
 
-def interpret(sentence: Sentence, encoder: Encoder | None) -> RequestedView:
-    """Return the view that a sentence requests. Raises AmbiguousSentence with the question to ask."""
-    return _Reading(sentence, encoder).view()
-
-
-class _Reading:
+class SentenceReader:
     """One sentence. `role` is what its measure is for: it finds heads, sorts them all (`order`), counts them, or fills the slot of that name."""
 
     def __init__(self, s: Sentence, encoder: Encoder | None) -> None:
         self.s, self.encoder = s, encoder
         self.vocabulary = make_vocabulary()
         self.reader = TopicReader(s, self.vocabulary, encoder)
-        self.role, self.by, self.versus = "find", "", ""
-        self.limit, self.lowest = 0, False
+        self.role: Role = "find"
+        self.by, self.versus = "", ""
+        self.lowest = False
 
     def view(self) -> RequestedView:
+        """Return the view that the sentence requests. Raises AmbiguousSentence with the question to ask."""
         s = self.s
         if command := self._command():
             titles = "; ".join(measure.title for measure in MEASURES.values() if is_per_head(measure))
@@ -50,28 +51,20 @@ class _Reading:
             s.notes += [f"Measures of heads: {titles}."] if command.value == "measures" else []
             return s.to_view()
         if re.search(r"\b(?:which|what) layers?\b", s.text):
-            raise AmbiguousSentence(
-                "Heads are found here, not layers. Draw a measure by layer instead.",
-                ["entropy by layer", "null share by layer"],
-            )
+            by_layer = ["entropy by layer", "null share by layer"]
+            raise AmbiguousSentence("Heads are found here, not layers. Draw a measure by layer instead.", by_layer)
         slots.read_words(s)
         self._read_role()
         slots.read_places(s)
         thresholds = slots.read_thresholds(s)
-        alike = [
-            Topic(Meaning("number", f"{LIKE}.{head}"), *span, negated=unlike)
-            for head, unlike, span in slots.read_heads(s)
-        ]
-        self.limit, lowest = slots.read_limit(s)
-        self.lowest |= lowest
+        alike = [Topic(Meaning("number", f"{LIKE}.{head}"), span, unlike) for head, unlike, span in slots.read_heads(s)]
+        self.lowest |= slots.read_limit(s)
         compared = r"(?:the )?difference(?: (?:between|of))?|compare(?: of| it| this)?(?: (?:with|to|between))?|vs"
         versus = s.take(compared)
         self.versus = versus[0] if versus else ""
         self._apply([*alike, *self.reader.read()], thresholds)
         if not s.parts:
-            raise AmbiguousSentence(
-                "Which heads? Describe what they attend to, what they are like, or which layers they are in.", EXAMPLES
-            )
+            raise AmbiguousSentence(WHICH, EXAMPLES)
         return s.to_view()
 
     def _command(self) -> Meaning | None:
@@ -115,42 +108,49 @@ class _Reading:
         for topic in topics:
             if topic.meaning.kind == "several":
                 name = topic.meaning.value
-                columns = [Meaning("number", f"{name}.{column}") for column in columns_of(name)][:6]
-                raise self.reader.ask("This measure has several numbers. Which one?", topic.span, columns)
+                columns = {f"{name}.{column}": f"{name}.{column}" for column in columns_of(name)[:6]}
+                raise self.s.ask("This measure has several numbers. Which one?", topic.span, columns)
         self._conditions([topic for topic in topics if topic.threshold or topic.meaning.kind == "condition"])
         self._lenses([topic for topic in topics if topic.meaning.kind == "lens"])
         numbers = [topic for topic in topics if topic.meaning.kind == "number" and not topic.threshold]
-        if self.role in ("measure", "chart"):
-            self._draw(numbers)
-        elif self.role == "count":
-            self._count(numbers)
+        names = [topic.meaning.value for topic in numbers]
+        if self.role == "chart" and names and not self.by:
+            raise AmbiguousSentence("By layer, or by head?", [f"{names[0]} by layer", f"{names[0]} by head"])
+        if self.role == "count" and names:
+            rank = Alternative("rank all heads", f"heads sorted by {names[0]}")
+            asks: list[Alternative | str] = [f"how many heads have {names[0]} > 0.5", rank]
+            raise AmbiguousSentence("How high? Give a threshold, or rank all heads.", asks)
+        if self.role == "count":
+            self.s.add("count", "heads")
+        elif self.role == "measure" or self.role == "chart":
+            for topic in numbers:
+                self.s.add(self.role, f"{topic.meaning.value} {self.by}".strip(), topic.span)
         else:
             self._rank(numbers)
 
     def _explain(self, topic: Topic) -> None:
         """Answer with the declaration of a measure, a class or a lens."""
         name = topic.meaning.value.split(" ")[0]
-        self.s.add("explain", name, topic.span)
         measure = CLASSES if name in kinds() else re.split(r"[.@]", name)[0]
-        if topic.meaning.kind != "lens" and measure not in MEASURES:
-            raise AmbiguousSentence(
-                "Explain what? Name a measure, a class of heads or a lens.",
-                ["what does entropy mean?", "what is a vertical head?"],
-            )
-        folder, declared = ("lenses", LENSES[name]) if topic.meaning.kind == "lens" else ("measures", MEASURES[measure])
+        folder, declared = (
+            ("lenses", LENSES.get(name)) if topic.meaning.kind == "lens" else ("measures", MEASURES.get(measure))
+        )
+        if declared is None:  # how alike heads are
+            return
+        self.s.add("explain", name, topic.span)
         self.s.note(f"{declared.title}: {declared.doc}")
         self.s.note(declared.not_)
         self.s.note(f"Source: {declared.citation}. More in docs/explanation/{folder}/{declared.name}.md.")
 
     def _attach(self, threshold: slots.Threshold, topics: list[Topic]) -> None:
         """Give a threshold to the measure of its clause, the nearest before it, else after it. Asks if its unit is not that of the measure."""
-        start, end = threshold.span
+        clause = clause_of(self.s, threshold.span[0])
         free = [topic for topic in topics if topic.meaning.kind == "number" and not topic.threshold]
-        here = [topic for topic in free if topic.clause == clause_of(self.s, start)] or free
-        before = [topic for topic in here if topic.end <= start]
+        here = [topic for topic in free if clause_of(self.s, topic.span[0]) == clause] or free
+        before = [topic for topic in here if topic.span < threshold.span]
         topic = next(iter([*before[-1:], *here]), None)
         if topic is None:
-            raise AmbiguousSentence(f"“{self.s.words(start, end)}” of what? Name a measure, as in entropy below 1.")
+            raise AmbiguousSentence(f"“{self.s.words(threshold.span)}” of what? Name a measure, as in entropy below 1.")
         name, _, column = topic.meaning.value.partition("@")[0].partition(".")
         unit = MEASURES[name].unit_of(column or None) if name in MEASURES else "1"
         given = threshold.unit.rstrip("s")
@@ -159,10 +159,13 @@ class _Reading:
                 f"{spoken(topic.meaning.value)} is {'a number without a unit' if unit == '1' else f'in {unit}'}. Which threshold do you mean?"
             )
         topic.threshold = threshold.pattern
-        topic.start, topic.end = min(topic.start, start), max(topic.end, end)
+        topic.span = min(topic.span[0], threshold.span[0]), max(topic.span[1], threshold.span[1])
 
     def _conditions(self, topics: list[Topic]) -> None:
         """Join conditions by `or` where the sentence does; `neither a nor b` are two, both negated."""
+        if named := [topic.meaning.value for topic in topics if topic.meaning.smallest and not topic.threshold]:
+            asks = [f"{named[0]} heads", f"heads that are not {named[0]}"]
+            raise AmbiguousSentence("A head is in a class or not; there is no least. Which heads?", asks)
         groups: list[list[Topic]] = []
         for topic in topics:
             if groups and topic.joined == "or" and topic.negated == groups[-1][0].negated:
@@ -181,42 +184,23 @@ class _Reading:
         for group in groups:
             text = " or ".join(topic.condition for topic in group)
             negation = f"not ({text})" if len(group) > 1 else f"not {text}"
-            self.s.add("where", negation if group[0].negated else text, (group[0].start, group[-1].end))
+            self.s.add("where", negation if group[0].negated else text, (group[0].span[0], group[-1].span[1]))
 
     def _lenses(self, topics: list[Topic]) -> None:
         names = [topic.meaning.value for topic in topics]
         if self.versus and not topics:
-            raise AmbiguousSentence(
-                "Compare what? Name two lenses or two heads; choose a second text or model at the top.",
-                ["compare weights and effective", "compare weights and norm", "compare head 3.1 and 4.5"],
-            )
+            examples = ["compare weights and effective", "compare weights and norm", "compare head 3.1 and 4.5"]
+            what = "Compare what? Name two lenses or two heads; choose a second text or model at the top."
+            raise AmbiguousSentence(what, examples)
         if len(topics) == 1:
             self.s.add("compare" if self.versus else "lens", names[0], topics[0].span)
         elif topics and not self.versus:
             only = [Alternative(f"only {name}", f"{name} lens") for name in names[:2]]
-            raise AmbiguousSentence(
-                "These are two lenses. Compare them?", [f"compare {names[0]} and {names[1]}", *only]
-            )
+            both = f"compare {names[0]} and {names[1]}"
+            raise AmbiguousSentence("These are two lenses. Compare them?", [both, *only])
         elif topics:
             self.s.add("lens", names[0], topics[0].span)
             self.s.add("difference" if "difference" in self.versus else "compare", names[1], topics[1].span)
-
-    def _draw(self, topics: list[Topic]) -> None:
-        """Colour heads by a measure, or draw it by layer or head."""
-        for topic in topics:
-            name = topic.meaning.value
-            if self.role == "chart" and not self.by:
-                raise AmbiguousSentence("By layer, or by head?", [f"{name} by layer", f"{name} by head"])
-            self.s.add("chart", f"{name} {self.by}", topic.span) if self.by else self.s.add("measure", name, topic.span)
-
-    def _count(self, topics: list[Topic]) -> None:
-        if topics:
-            name = topics[0].meaning.value
-            raise AmbiguousSentence(
-                "How high? Give a threshold, or rank all heads.",
-                [f"how many heads have {name} > 0.5", Alternative("rank all heads", f"heads sorted by {name}")],
-            )
-        self.s.add("count", "heads")
 
     def _rank(self, topics: list[Topic]) -> None:
         """Order by the measure for which no threshold was given; the best few are found, unless all are to be sorted."""
@@ -224,32 +208,30 @@ class _Reading:
         speech = any(re.fullmatch(r"token_types\.[A-Z]+", topic.meaning.value) for topic in topics)
         if speech and self.role != "order" and not any(token.pos for token in s.context.key_tokens):
             raise AmbiguousSentence(
-                "The parts of speech of this text are not known: they are part of a request. What else would you like to find?",
-                ["heads that attend to punctuation", "heads that attend to pieces of words"],
+                SPEECH, ["heads that attend to punctuation", "heads that attend to pieces of words"]
             )
         asks = [
             f"heads with the {'lowest' if topic.ascending else 'highest'} {topic.meaning.value}" for topic in topics
         ]
         if len(set(asks)) > 1:
             raise AmbiguousSentence("Heads can be ranked by only one measure at a time. Which one?", asks)
-        opened = next((part.value for part in s.parts if part.slot == "head" and part.value != "best"), None)
-        if opened and topics:
-            raise AmbiguousSentence("Open the head, or rank all heads?", [f"head {opened}", asks[0]])
+        values = {part.slot: part.value for part in s.parts}
+        best = values.get("head") == "best"
+        if topics and "head" in values and not best:
+            raise AmbiguousSentence("Open the head, or rank all heads?", [f"head {values['head']}", asks[0]])
         heads = re.search(r"\bhead(s?)\b", s.text)
         for topic in topics[:1]:
-            if self.role == "find" and not (s.parts or superlative or heads or topic.negated) and self._is_name(topic):
+            whole = self.s.words(topic.span) == s.said.strip(" ?.!,")
+            if (
+                self.role == "find"
+                and whole
+                and not (superlative or topic.negated or topic.meaning.value.startswith(LIKE))
+            ):
                 s.add("measure", topic.meaning.value, topic.span)
                 return
             direction = "asc" if topic.ascending != self.lowest else "desc"
             s.add("order", f"order by {topic.meaning.value} {direction}", topic.span)
         filtered = any(part.slot == "where" and not re.search(r"\b(?:layer|head)\b", part.value) for part in s.parts)
-        best = s.has("head") and not opened
-        if not self.limit and ((topics and self.role != "order") or (filtered and (superlative or best))):
+        if "limit" not in values and ((topics and self.role != "order") or (filtered and (superlative or best))):
             single = best or (superlative and heads and not heads[1])
             s.add("limit", "1" if single else str(BEST))
-
-    def _is_name(self, topic: Topic) -> bool:
-        """Return whether a measure is named, and not described."""
-        name = topic.meaning.value
-        names = (name, spoken(name), MEASURES[name].title if name in MEASURES else name)
-        return stems(self.s.words(*topic.span)) in map(stems, names)

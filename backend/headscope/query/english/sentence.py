@@ -9,13 +9,15 @@ from typing import Literal
 
 from ...core.tokens import Token
 from ..grammar import measures_of, parse, write
-from .words import ORDINALS, canonical
+from .words import canonical
 
 Slot = Literal[
     "where", "order", "limit", "lens", "compare", "difference", "measure", "head", "pair", "edge",
     "query", "key", "chart", "special", "explain", "count", "page",
 ]  # fmt: skip
 Place = Literal["layer", "head"]
+# A piece of the canonical text: start, end.
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -113,61 +115,26 @@ class Sentence:
     def blank(self, start: int, end: int) -> None:
         self.rest = f"{self.rest[:start]}{'|' * (end - start)}{self.rest[end:]}"
 
-    def span(self, start: int, end: int) -> slice:
-        """Return where a piece of the canonical text is in the sentence."""
-        return slice(self._starts[start], self._ends[end - 1]) if start < end else slice(0, 0)
-
-    def words(self, start: int, end: int) -> str:
+    def words(self, span: Span) -> str:
         """Return a piece of the canonical text as it was said."""
-        return self.said[self.span(start, end)].strip(" ,")
+        start, end = span
+        return self.said[self._starts[start] : self._ends[end - 1]].strip(" ,") if start < end else ""
 
-    def add(self, slot: Slot, value: str, span: tuple[int, int] | None = None) -> None:
+    def add(self, slot: Slot, value: str, span: Span | None = None) -> None:
         """Add a part of the view, read from a piece of the canonical text; one that nothing says comes last."""
-        self.matched.append((span[0] if span else len(self.text), ViewPart(slot, value, self.words(*span or (0, 0)))))
+        start, end = span or (len(self.text), 0)
+        self.matched.append((start, ViewPart(slot, value, self.words((start, end)))))
 
     @property
     def parts(self) -> list[ViewPart]:
         """The parts found so far, in the order of the sentence."""
         return [part for _, part in sorted(self.matched, key=lambda pair: pair[0])]
 
-    def has(self, slot: Slot) -> bool:
-        return any(part.slot == slot for part in self.parts)
-
-    def replace(self, span: tuple[int, int], text: str) -> str:
-        """Return the sentence with a piece replaced."""
-        place = self.span(*span)
-        return f"{self.said[: place.start]}{text}{self.said[place.stop :]}"
-
-    def options(self, span: tuple[int, int], choices: Mapping[str, str]) -> list[Alternative]:
-        """Return alternatives to a piece of the canonical text: label -> replacement."""
-        return [Alternative(label, self.replace(span, text)) for label, text in choices.items()]
-
-    def known(self, what: Place) -> Sequence[int]:
-        """Return the indices of the layers or heads of the analysis."""
-        return self.context.layers if what == "layer" else self.context.heads
-
-    def check(self, what: Place, number: int, span: tuple[int, int], text: str = "{}") -> int:
-        """Return the index of a layer or head. Asks if it is out of range, offering the last as `text`."""
-        known = self.known(what)
-        if number not in known:
-            last = {f"{what} {known[-1]}, the last": text.format(known[-1])} if number == known[-1] + 1 else {}
-            raise AmbiguousSentence(
-                f"There is no {what} {number}: {what}s are counted from 0, and go from {known[0]} to {known[-1]}. "
-                "Which one do you mean?",
-                self.options(span, last),
-            )
-        return number
-
-    def ordinal(self, what: Place, text: str) -> int:
-        """Return the index of a layer or head given by an ordinal; the first is the first that was analysed."""
-        known = self.known(what)
-        if text == "last":
-            return known[-1]
-        place = ORDINALS.index(text) if text in ORDINALS else int(text[:-2]) - 1
-        if not 0 <= place < len(known):
-            raise AmbiguousSentence(f"There are {len(known)} {what}s. Which one do you mean?")
-        self.note(f"{what.capitalize()}s are counted from 0: the {text} is {what} {known[place]}.")
-        return known[place]
+    def ask(self, question: str, span: Span, choices: Mapping[str, str]) -> AmbiguousSentence:
+        """Return a question about a piece of the canonical text; a choice is a label, and the text that then replaces the piece."""
+        start, end = self._starts[span[0]], self._ends[span[1] - 1]
+        replaced = [Alternative(label, self.said[:start] + text + self.said[end:]) for label, text in choices.items()]
+        return AmbiguousSentence(question, replaced)
 
     def note(self, sentence: str) -> None:
         if sentence not in self.notes:

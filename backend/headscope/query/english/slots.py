@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from .sentence import Alternative, AmbiguousSentence, Place, Sentence
-from .words import NUMBER, NUMBERS, ORDINALS, number_of
+from .sentence import Alternative, AmbiguousSentence, Place, Sentence, Span
+from .words import NUMBER, NUMBERS, ORDINALS, digits
 
 Side = Literal["query", "key"]
 WORD = (
@@ -15,15 +15,16 @@ WORD = (
     r"(?P<{0}word>\"[^\"]+\"|'[^']+'|[\w\[\]]+))"
 )
 HEAD = r"(?:the )?(?:heads? )?(?P<{0}>\d+\.\d+)"
-EDGE = r"(?:where is |show |find )?(?:the )?(?:most|max) (?:single )?(?:edge|connection|link|weight|arrow|entry|cell|attention)s?"
+EDGE = r"(?:(?:where is |show |find )?(?:the )?(?:most|max) (?:single )?(?:edge|connection|link|weight|arrow|entry|cell|attention)s?|(?:where is )?(?:the )?max)"
 ORDINAL = rf"(?:\d+(?:st|nd|rd|th)|{'|'.join(ORDINALS)}|last)"
 FROM_START = ("first", "early", "earliest", "low", "least")
-EARLY = rf"(?:the )?(?P<end>{'|'.join(FROM_START)}|last|late|latest|upper|most)"
+EARLY = rf"(?:the )?(?P<end>{'|'.join(FROM_START)}|last|late|latest|upper|most|second(?= half))"
 FRACTIONS = {"half": "50%", "a half": "50%", "a third": "33.3%", "a quarter": "25%", "two thirds": "66.7%"}
-AMOUNT = (
-    rf"(?P<n>-?(?:\d+(?:\.\d+)?|\.\d+)|{'|'.join(FRACTIONS)}|{'|'.join(NUMBERS)})"
-    r"(?: ?(?P<unit>%|percent|per cent|nats?|bits?|tokens?|dimensions?|edges?))?(?: (?:of )?the time)?"
-)
+SHARES = ("%", "percent", "per cent")
+DECIMAL = r"-?(?:\d+(?:\.\d+)?|\.\d+)"
+UNIT = r"(?P<unit>%|percent|per cent|nats?|bits?|tokens?|dimensions?|edges?)"
+AMOUNT = rf"(?P<n>{DECIMAL}|{'|'.join(FRACTIONS)}|{'|'.join(NUMBERS)})(?: ?{UNIT})?(?: (?:of )?the time)?"
+QUOTES = "\"'“”‘’"
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,14 @@ class Threshold:
 
     pattern: str
     unit: str
-    span: tuple[int, int]
+    span: Span
 
 
-def read_heads(s: Sentence) -> list[tuple[str, bool, tuple[int, int]]]:
+def read_heads(s: Sentence) -> list[tuple[str, bool, Span]]:
     """`4.5`, `compare 3.1 and 4.5`, `most edge in 4.5`, `open the sharpest`. Return heads that others are to be like, and whether as little as possible."""
-    for named in s.find_all(HEAD.format("h")):
-        layer, head = map(int, named["h"].split("."))
-        s.check("layer", layer, named.span(), f"head {{}}.{head}")
-        s.check("head", head, named.span(), f"head {layer}.{{}}")
+    for named in s.find_all(r"(?:heads? )?(?P<layer>\d+)\.(?P<head>\d+)"):
+        _index(s, "layer", named, "layer", f"head {{}}.{named['head']}")
+        _index(s, "head", named, "head", f"head {named['layer']}.{{}}")
     alike = []
     like = r"(?P<not>not )?(?:most )?(?:look )?(?:(?P<unlike>unlike)|like|similar|as|closest)(?: heads?)?(?: to)? "
     while found := s.take(like + HEAD.format("h")):
@@ -80,38 +80,32 @@ def read_words(s: Sentence) -> None:
         _pin(s, found, "key", "to_")
     if found := s.take(rf"{asked}(?: most)?"):
         _pin(s, found, "query")
-    if found := s.take(rf"(?:what|who|which (?:tokens?|words?)) look {WORD.format('')}"):
+    if found := s.take(
+        rf"(?:what|who|which (?:tokens?|words?)|^ ?(?:the )?(?:tokens|words)(?: that)?) look {WORD.format('')}"
+    ):
         _pin(s, found, "key")
 
 
 def _pin(s: Sentence, found: re.Match[str], side: Side, prefix: str = "") -> None:
     tokens = s.context.tokens if side == "query" else s.context.key_tokens
-    if number := found[f"{prefix}number"]:
-        if int(number) >= len(tokens):
-            raise AmbiguousSentence(f"Tokens are counted from 0 to {len(tokens) - 1}. Which one do you mean?")
-        s.add(side, number, found.span())
-        return
-    word = s.words(*found.span(f"{prefix}word")).strip("\"'“”‘’")
-    places = occurrences(s, word, side)
+    number, word = found[f"{prefix}number"], s.words(found.span(f"{prefix}word")).strip(QUOTES)
+    if number and int(number) >= len(tokens):
+        raise AmbiguousSentence(f"Tokens are counted from 0 to {len(tokens) - 1}. Which one do you mean?")
+    places = [[int(number)]] if number else occurrences(s, word, side)
     it = word.lower() in ("it", "this", "that")
     if not places and it and s.context.pinned:
-        s.add(side, " ".join(map(str, s.context.pinned)), found.span())
-        return
+        places = [[*s.context.pinned]]
     if not places:
+        what = f"What do you mean by “{word}”?" if it else "The text has no such word."
         texts = [token.text.strip() for token in tokens if token.kind == "word" and len(token.text.strip()) > 3]
-        raise AmbiguousSentence(
-            f"{f'What do you mean by “{word}”?' if it else 'The text has no such word.'} Choose a word, or click one first.",
-            [Alternative(text, ask_all(side, text)) for text in list(dict.fromkeys(texts))[:6]],
-        )
+        choices = [Alternative(text, ask_all(side, text)) for text in list(dict.fromkeys(texts))[:6]]
+        raise AmbiguousSentence(f"{what} Choose a word, or click one first.", choices)
     if len(places) > 1 and not found[f"{prefix}several"]:
-        asks = "what does token {} attend to" if side == "query" else "what attends to token {}"
-        choices = [
-            Alternative(f"{word}, token {' and '.join(map(str, place))}", asks.format(place[0])) for place in places[:6]
-        ]
-        raise AmbiguousSentence(
-            f"The text has this word {len(places)} times. Which occurrence?",
-            [*choices, Alternative("all of them", ask_all(side, word))],
-        )
+        ask = "what does token {} attend to" if side == "query" else "what attends to token {}"
+        pairs = [(" and ".join(map(str, place)), ask.format(place[0])) for place in places[:6]]
+        choices = [Alternative(f"{word}, token {name}", asked) for name, asked in pairs]
+        choices.append(Alternative("all of them", ask_all(side, word)))
+        raise AmbiguousSentence(f"The text has this word {len(places)} times. Which occurrence?", choices)
     s.add(side, " ".join(str(number) for place in places for number in place), found.span())
 
 
@@ -123,54 +117,44 @@ def ask_all(side: Side, word: str) -> str:
 def occurrences(s: Sentence, word: str, side: Side) -> list[list[int]]:
     """Return the tokens of every occurrence of a word: single tokens, else words made of several tokens."""
     tokens = s.context.tokens if side == "query" else s.context.key_tokens
-    wanted = word.strip().lower()
-    alone = [[place] for place, token in enumerate(tokens) if token.text.strip().lower() == wanted]
+    wanted = word.strip(" []").lower()
+    alone = [[place] for place, token in enumerate(tokens) if token.text.strip(" []").lower() == wanted]
     words: dict[int, list[int]] = {}
     for place, token in enumerate(tokens):
         if token.word is not None:
             words.setdefault(token.word, []).append(place)
-    joined = {word: "".join(tokens[place].text for place in places) for word, places in words.items()}
-    return alone or [places for word, places in words.items() if joined[word].strip().lower() == wanted]
+    texts = ("".join(tokens[place].text for place in places).strip().lower() for places in words.values())
+    return alone or [places for places, text in zip(words.values(), texts, strict=True) if text == wanted]
 
 
 def read_thresholds(s: Sentence) -> list[Threshold]:
     """`> 2`, `>= 50 %`, `> half`, `20 % or more`, `between 1 and 2`; which measure they belong to is decided later."""
-    number, percent = r"-?(?:\d+(?:\.\d+)?|\.\d+)", "%|percent|per cent"
-    found_all = []
-    between = rf"(?:between|from) (?P<low>{number}) ?(?P<some>{percent})? (?:and|to) (?P<high>{number})(?: ?(?P<unit>{percent}|nats?|bits?|tokens?))?"
-    while found := s.take(between):
-        unit = found["unit"] or found["some"] or ""
-        sign = "%" if unit in percent.split("|") else ""
-        found_all.append(Threshold(f"{found['low']}{sign} <= {{}} <= {found['high']}{sign}", unit, found.span()))
-    while found := s.take(rf"(?P<sign>[<>]=?|!?=) ?{AMOUNT}") or s.take(
-        rf"{AMOUNT} (?:or|and) (?P<sign>high|higher|above|low|lower|below|less|more)"
-    ):
-        words = {"high": ">=", "above": ">=", "low": "<=", "below": "<="}
-        amount, unit = found["n"], found["unit"] or ("%" if found["n"] in FRACTIONS else "")
-        value = FRACTIONS.get(amount) or (str(number_of(amount)) if amount in NUMBERS else amount)
-        sign = "%" if unit in percent.split("|") and value[-1] != "%" else ""
-        found_all.append(Threshold(f"{{}} {words.get(found['sign'], found['sign'])} {value}{sign}", unit, found.span()))
-    return found_all
-
-
-def read_limit(s: Sentence) -> tuple[int, bool]:
-    """`most 5`, `the 3 ...`, `five heads`, `5 most ...`. Return the number of heads, 0 for any, and whether the lowest are wanted."""
-    count = rf"(?P<n>{NUMBER})"
-    found = (
-        s.take(rf"(?:the )?(?:(?P<low>least)|most) {count}(?= )")
-        or s.take(rf"{count} most(?= heads)")
-        or s.take(rf"(?:the )?{count}(?= (?:heads|most|least|\w+est)\b)")
-        or s.take(rf"(?:the|any|find|show|list|give me|show me) {count}(?= (?!layers?\b)[a-z])")
-        or s.take(rf"^{count}(?= (?:[a-z-]+ )*heads\b)")
-        or s.take(r"limit (?P<n>\d+)")
+    thresholds = []
+    between = (
+        rf"(?:between|from) (?P<low>{DECIMAL}) ?(?P<percent>%|percent)? (?:and|to) (?P<high>{DECIMAL})(?: ?{UNIT})?"
     )
-    if not found:
-        return 0, False
-    limit = number_of(found["n"])
-    if limit < 1:
+    while found := s.take(between):
+        unit = found["unit"] or found["percent"] or ""
+        sign = "%" if unit in SHARES else ""
+        thresholds.append(Threshold(f"{found['low']}{sign} <= {{}} <= {found['high']}{sign}", unit, found.span()))
+    more = rf"{AMOUNT} (?:or|and) (?:(?P<more>high|above|more)|(?P<less>low|below|less))"
+    while found := s.take(rf"(?P<sign>[<>]=?|!?=) ?{AMOUNT}") or s.take(more):
+        sign = found.groupdict().get("sign") or (">=" if found["more"] else "<=")
+        unit = "%" if found["n"] in FRACTIONS else found["unit"] or ""
+        amount = FRACTIONS.get(found["n"]) or f"{digits(found['n'])}{'%' if unit in SHARES else ''}"
+        thresholds.append(Threshold(f"{{}} {sign} {amount}", unit, found.span()))
+    return thresholds
+
+
+def read_limit(s: Sentence) -> bool:
+    """`most 5`, `the 3 ...`, `five heads`, `limit 5`. Return whether the lowest are wanted."""
+    before = r"(?:^ ?|(?:the )?(?:(?P<low>least)|most) |(?:limit|the|any|find|show|show me|list|which) |(?<=est ))"
+    found = s.take(rf"{before}(?P<n>{NUMBER})(?: most)?(?= (?!layers?\b|tokens?\b|words?\b)[a-z]| ?$)")
+    if found and digits(found["n"]) == "0":
         raise AmbiguousSentence("How many heads?")
-    s.add("limit", str(limit), found.span())
-    return limit, bool(found.groupdict().get("low"))
+    if found:
+        s.add("limit", digits(found["n"]), found.span())
+    return bool(found and found["low"])
 
 
 def read_places(s: Sentence) -> None:
@@ -179,71 +163,84 @@ def read_places(s: Sentence) -> None:
         a, b = found["a"], found["b"]
         one, several = f"head {a}.{b}: layer {a}, head {b}", f"heads {a} to {b} of every layer"
         choices = {one: f"head {a}.{b}", several: f"heads {a} to {b}"}
-        raise AmbiguousSentence("One head, or several?", s.options(found.span(), choices))
-    number = rf"(?P<n>{NUMBER})"
+        raise s.ask("One head, or several?", found.span(), choices)
+    _read_ends(s)
+    n, a, b = (rf"(?P<{name}>{NUMBER})" for name in "nab")
     for what in ("layer", "head"):
         # `heads > 6 tokens` is about a distance.
-        sign = rf"(?P<sign>!?=|{'' if what == 'layer' else '(?<=head )'}[<>]=?|after|before|from)"
-        while found := s.take(rf"{what}s? ?{sign} ?{number}") or s.take(
-            rf"{sign} {what}s? {number}(?: (?:up|on|onwards?))?"
-        ):
-            words = {"after": ">", "before": "<", "from": ">="}
-            index = s.check(what, number_of(found["n"]), found.span("n"))
-            _where(s, f"{what} {words.get(found['sign'], found['sign'])} {index}", found)
-        while found := s.take(rf"{what}s? (?P<a>{NUMBER}) ?(?:to|-|through|until|\.\.) ?(?P<b>{NUMBER})") or s.take(
-            rf"{what}s? between (?P<a>{NUMBER}) and (?P<b>{NUMBER})"
-        ):
-            low, high = (s.check(what, number_of(found[side]), found.span(side)) for side in "ab")
-            _where(s, f"{low} <= {what} <= {high}", found)
-        if what == "layer":
-            _read_ends(s)
-        while found := s.take(rf"(?:the )?(?P<o>{ORDINAL}) {what}(?! with)"):
-            _where(s, f"{what} = {s.ordinal(what, found['o'])}", found)
-        while found := s.take(rf"{what}s (?P<all>{NUMBER}(?:(?:,? and |,? or |, ?| ){NUMBER})+)"):
-            each = re.compile(number).finditer(s.text, *found.span("all"))
-            numbers = [s.check(what, number_of(one["n"]), one.span("n")) for one in each]
-            _where(s, " or ".join(f"{what} = {one}" for one in numbers), found)
-        while found := s.take(rf"{what} {number}"):
+        sign = rf"(?P<sign>!?=|{'' if what == 'layer' else '(?<=head )'}[<>]=?)"
+        rules = {
+            rf"{what}s? ?{sign} ?{n}": f"{what} {{sign}} {{n}}",
+            rf"{sign} {what}s? {n}(?: (?:up|on|onwards?))?": f"{what} {{sign}} {{n}}",
+            rf"{what}s? {a} ?(?:to|-|through|until|\.\.) ?{b}": f"{{a}} <= {what} <= {{b}}",
+            rf"{what}s? between {a} and {b}": f"{{a}} <= {what} <= {{b}}",
+            rf"(?:the )?(?P<n>{ORDINAL}) {what}(?! with)": f"{what} = {{n}}",
+        }
+        for pattern, condition in rules.items():
+            while found := s.take(pattern):
+                groups = {
+                    name: text if name == "sign" else _index(s, what, found, name)
+                    for name, text in found.groupdict().items()
+                }
+                _where(s, condition.format(**groups), found)
+        while found := s.take(rf"{what}s? (?P<all>{NUMBER}(?:(?:,? and |,? or |, ?| )(?:{what} )?{NUMBER})+)"):
+            each = re.compile(n).finditer(s.text, *found.span("all"))
+            _where(s, " or ".join(f"{what} = {_index(s, what, one, 'n')}" for one in each), found)
+        while found := s.take(rf"{what} {n}"):
             _read_one(s, what, found)
 
 
 def _read_ends(s: Sentence) -> None:
     """`the first three layers`, `upper half`, `early layers`."""
     known = s.context.layers
-    while found := s.take(
-        rf"{EARLY} (?P<n>{NUMBER}) layers|{EARLY.replace('end', 'side')} half(?: of (?:the )?(?:layers|model))?"
-    ):
-        count = number_of(found["n"]) if found["n"] else len(known) // 2
+    half = r"(?P<half>half)(?: of (?:the )?(?:layers|model))?"
+    while found := s.take(rf"{EARLY} (?:{half}|(?:(?P<n>{NUMBER}) )?layers)"):
+        start, count = found["end"] in FROM_START, len(known) // 2
+        if not found["half"] and not found["n"]:
+            counts = sorted({1, max(1, len(known) // 3), max(1, count)})
+            end = "first" if start else "last"
+            labels = {f"the {end} {count}": f"{end} {count} layers" for count in counts}
+            raise s.ask("How many layers?", found.span(), labels)
+        count = int(digits(found["n"])) if found["n"] else count
         if not 0 < count <= len(known):
             raise AmbiguousSentence(f"There are {len(known)} layers. How many do you mean?")
-        start = (found["end"] or found["side"]) in FROM_START
         _where(s, f"layer <= {known[count - 1]}" if start else f"layer >= {known[-count]}", found)
-    if found := s.take(rf"{EARLY} layers"):
-        end = "first" if found["end"] in FROM_START else "last"
-        counts = sorted({1, max(1, len(known) // 3), max(1, len(known) // 2)})
-        labels = {f"the {end} {count}": f"{end} {count} layers" for count in counts}
-        raise AmbiguousSentence("How many layers?", s.options(found.span(), labels))
 
 
 def _read_one(s: Sentence, what: Place, found: re.Match[str]) -> None:
     """`layer 8`. `layer 1` may be meant as the first, and `head 3` needs a layer."""
-    number = s.check(what, number_of(found["n"]), found.span("n"))
+    number, labels = _index(s, what, found, "n"), {}
     if what == "head" and not any(part.slot == "where" and "layer" in part.value for part in s.parts):
-        labels = {
-            f"head {number} of every layer": f"heads = {number}",
-            f"every head of layer {number}": f"layers = {number}",
-        }
-        raise AmbiguousSentence(
-            "Heads are named by layer and head, as in 4.5. Which one do you mean?", s.options(found.span(), labels)
-        )
-    if number == 1:
+        question = "Heads are named by layer and head, as in 4.5."
+        labels[f"head {number} of every layer"] = f"heads = {number}"
+        labels[f"every head of layer {number}"] = f"layers = {number}"
+    elif number == 1:
+        question = f"{what.capitalize()}s are counted from 0 here, so {what} 1 is the second."
         labels = {f"the first, {what} 0": f"first {what}", f"the second, {what} 1": f"second {what}"}
-        raise AmbiguousSentence(
-            f"{what.capitalize()}s are counted from 0 here, so {what} 1 is the second. Which one do you mean?",
-            s.options(found.span(), labels),
-        )
+    if labels:
+        raise s.ask(f"{question} Which one do you mean?", found.span(), labels)
     s.note(f"{what.capitalize()}s are counted from 0.")
     _where(s, f"{what} = {number}", found)
+
+
+def _index(s: Sentence, what: Place, found: re.Match[str], group: str, text: str = "") -> int:
+    """Return the index of a layer or head, by a number or an ordinal. Asks if it is out of range, offering the last, in place of the whole match as `text`."""
+    known = s.context.layers if what == "layer" else s.context.heads
+    said = found[group]
+    if re.fullmatch(ORDINAL, said):
+        place = ORDINALS.index(said) if said in ORDINALS else -1 if said == "last" else int(said[:-2]) - 1
+        if place >= len(known):
+            raise AmbiguousSentence(f"There are {len(known)} {what}s. Which one do you mean?")
+        s.note(f"{what.capitalize()}s are counted from 0: the {said} is {what} {known[place]}.")
+        return known[place]
+    number = int(digits(said))
+    if number not in known:
+        last = (text or "{}").format(known[-1])
+        choices = {f"{what} {known[-1]}, the last": last} if number == known[-1] + 1 else {}
+        span = found.span() if text else found.span(group)
+        sentence = f"There is no {what} {number}: {what}s are counted from 0, and go from {known[0]} to {known[-1]}."
+        raise s.ask(f"{sentence} Which one do you mean?", span, choices)
+    return number
 
 
 def _where(s: Sentence, condition: str, found: re.Match[str]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -29,17 +28,18 @@ NEAREST = 3
 WORD = re.compile(r"\[\w+\]|</?s>|[^\W_]+(?:'[^\W_]+)?")
 # Words without content here, and verbs by their stems.
 _STOP_WORDS = """
-a about also always am an any are as at be been being by did each ever every everything for from had has have having head headed heads how i if in into is it its just
-largely look mainly me mean means mine mostly my often on one's ones thing only onto of or other our over paid primarily rather really so some such that the their them then there
-these they this those through to toward towards under upon us very was we were what when where which while who whom whose will with you your
+a about almost also always am an any anything are as at be been being both by did each ever every everything for from had has have having head headed heads how i if in
+into is it its just largely look mainly me mean means mine mostly my nearly of often on one's ones only onto or other our over paid primarily rather really so some such
+that the their them then there these they thing this those through to toward towards under upon us very was we were what when where which while who whom whose will with
+you your
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 STOP_VERBS = re.compile(
-    r"(?:act|behave|car|do|dominat|dump|find|get|gett|giv|go|keep|list|pay|plac|put|putt|rest|send|show|spend|switch|tell|throw|turn|us|want)(?:e|es|ed|en|s|ing)?|all|did|done|gave|spent|sent"
+    r"(?:act|behave|car|do|dominat|drop|dump|find|get|gett|giv|go|keep|list|pay|plac|put|putt|rest|send|show|spend|switch|tak|tell|throw|turn|us|want)(?:e|es|ed|en|s|ing)?|all|did|done|gave|spent|sent"
 )
-SAME = {"word": "token", "words": "token", "tokens": "token", "weights": "weights", "attn": "attention"}
+SAME = {"word": "token", "words": "token", "tokens": "token", "weights": "weights", "lens": "lens", "attn": "attention"}
 # Words that a phrase may have and a sentence need not.
-FILLERS = frozenset({"token", "weight", "attention", "map"})
+FILLERS = frozenset({"token", "weight", "attention", "map", "share", "score", "value", "lens"})
 MODIFIERS = frozenset({"not", "least", "most", "max", "low", "high"})
 
 Kind = Literal["number", "condition", "lens", "several", "command"]
@@ -82,11 +82,6 @@ class Vocabulary:
 
     exact: dict[tuple[str, ...], list[Meaning]]
     phrases: list[tuple[str, Meaning]]
-
-    @cached_property
-    def words(self) -> list[str]:
-        """All words of exact phrases, in alphabetical order."""
-        return sorted({word for phrase in self.exact for word in phrase})
 
     def cover(self, words: Sequence[str], skip: float = 0.4) -> list[tuple[int, int, list[Meaning]]] | None:
         """Return how few known phrases cover all words: first word, last word + 1, meanings; None if they do not. Fillers and modifiers may be left over."""
@@ -171,7 +166,7 @@ def _make_vocabulary() -> Vocabulary:
     for meaning, names, words in _declared():
         for phrase in (*names, *words):
             whole = stems(phrase)
-            for key in {whole, tuple(word for word in whole if word not in FILLERS)}:
+            for key in {whole, tuple(word for word in whole if word not in ("attention", "map", "weight"))}:
                 if set(key) - MODIFIERS and meaning not in exact.setdefault(key, []):
                     exact[key].append(meaning)
         phrases += [(embedded(content(canonical(phrase)[0])), meaning) for phrase in words]
@@ -204,17 +199,11 @@ def _declared() -> Iterable[tuple[Meaning, list[str], list[str]]]:
         whole = Meaning("several" if several else "number", name)
         yield whole, [name, spoken(name)], [declared.title, *([] if several else [sentence])]
         for key, words in declared.phrases.items():
-            yield _meaning(name, key), [], list(words)
+            column = key.removeprefix("-")
+            value = key if key in kinds() else f"{name}.{column}" if column else name
+            condition = key in kinds() or "=" in key
+            yield Meaning("condition" if condition else "number", value, key.startswith("-")), [], list(words)
     for name in numbers()[2:]:
         measure, _, column = (spoken(part) for part in name.partition("."))
         if stems(column):  # not `other`
             yield Meaning("number", name), [name, f"{measure} {column}", f"{column} {measure}"], []
-
-
-def _meaning(measure: str, key: str) -> Meaning:
-    if key in kinds():
-        return Meaning("condition", key)
-    if "=" in key:
-        return Meaning("condition", f"{measure}.{key}")
-    column = key.removeprefix("-")
-    return Meaning("number", f"{measure}.{column}" if column else measure, key.startswith("-"))

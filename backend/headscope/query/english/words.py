@@ -16,11 +16,12 @@ _LOWER |= {ord("“"): '"', ord("”"): '"', ord("–"): "-", ord("−"): "-"}
 _AMOUNT = rf"(?= ?(?:an? |about )?(?:-?\.?\d|half|third|quarter|two thirds|{NUMBER}\b|layers? {NUMBER}\b))"
 # A word -> what is read as it; what comes first wins.
 ROLES = {
-    "": r"(?:hey|hi|hello|ok|please|pls|plz|thanks|thank you|(?:can|could|would) you|(?:i'd|i would) like to|let me)\b[ ,]*",
+    "": r"(?:hey|hi|hello|ok|please|pls|plz|thanks|thank you"
+    r"|(?:can|could|would) you(?= (?:please |show|find|open|give|tell|list|display|plot|draw|colou?r|sort|rank|hide|compare))|(?:i'd|i would) like to|let me)\b[ ,]*",
     "<=": rf"(?:at most|(?:no|not) (?:more|higher|larger|greater) than|up to|a maximum of|maximum){_AMOUNT}",
-    ">=": rf"(?:at least|(?:no|not) (?:less|fewer|lower|smaller) than|a minimum of|minimum){_AMOUNT}",
-    ">": rf"(?:above|over|(?:more|greater|larger|higher) than|exceed(?:s|ing)?|beyond){_AMOUNT}",
-    "<": rf"(?:below|under|(?:less|fewer|smaller|lower) than){_AMOUNT}",
+    ">=": rf"(?:at least|(?:no|not) (?:less|fewer|lower|smaller) than|a minimum of|minimum|from(?= layer)){_AMOUNT}",
+    ">": rf"(?:above|over|(?:more|greater|larger|bigger|higher) than|exceed(?:s|ing)?|beyond|after(?= layer)){_AMOUNT}",
+    "<": rf"(?:below|under|(?:less|fewer|smaller|lower) than|before(?= layer)){_AMOUNT}",
     "=": rf"(?:equal to|equals|exactly){_AMOUNT}|==",
     "hide": r"hide|remove|(?:don't|do not|never) (?:show|display|draw)",
     "unlike": r"unlike|(?:least|less|not) (?:similar|close|like)(?: to)?|(?:most )?(?:different|dissimilar|differ(?:s|ing)?)(?: most)? (?:from|to)",
@@ -38,6 +39,7 @@ ROLES = {
     r"|concentrat(?:es?|ed|ing)(?= (?:on|at)\b))(?: (?:at|to|on|onto|upon)\b)?",
     "open": r"open|go to|take me to|jump to|bring up",
     "compare": r"compar(?:e|es|ed|ing|ison)|contrast",
+    "difference": r"difference|different|minus",
     "vs": r"vs\.?|versus|against|side by side",
     "colour": r"(?:colou?r|paint|shad|tint)(?:e|ed|ing|s)?",
     "plot": r"plot|draw|chart|graph",
@@ -59,9 +61,9 @@ _PATTERN = re.compile(
 )
 
 
-def number_of(text: str) -> int:
-    """Return the whole number that digits or a word say."""
-    return NUMBERS.index(text) if text in NUMBERS else int(text)
+def digits(text: str) -> str:
+    """Return a number that may be a word in digits."""
+    return str(NUMBERS.index(text)) if text in NUMBERS else text
 
 
 def canonical(said: str) -> tuple[str, list[int], list[int]]:
@@ -80,7 +82,7 @@ def canonical(said: str) -> tuple[str, list[int], list[int]]:
             word = " "
         elif kind == "heads":
             layer, head = (next(filter(None, (found[f"{side}{n}"] for n in range(len(_HEADS))))) for side in "lh")
-            word = f"head {number_of(layer)}.{number_of(head)}"
+            word = f"head {int(digits(layer))}.{int(digits(head))}"
         elif kind != "quoted":
             word = list(ROLES)[int(kind[4:])]
         text += word
