@@ -153,6 +153,14 @@ def test_layouts_of_the_graph(visit: Visit) -> None:
     visit.open(address(text=SENTENCE, head="2.9")).painted("graph")
     image = visit.image("Connections of head 2.9")
     seen, count = [picture(image)], (connected(visit).text_content() or "").split()[0]
+    # The strongest curves are in full colour, the weakest can be seen; a picture for print has the curves of the screen.
+    visit.page.get_by_role("button", name="download").click()
+    with visit.page.expect_download() as download:
+        visit.page.get_by_role("button", name="This head as SVG").click()
+    curves = re.findall(r'<path [^>]*fill="none"[^>]*>', download.value.path().read_text())
+    shades = [float((re.findall(r' opacity="([^"]+)"', curve) or [1])[0]) for curve in curves]
+    assert max(shades) > 0.9
+    assert min(shades) > 0.2
     for layout in ("rows", "arcs"):
         visit.page.get_by_label("Layout of the graph").select_option(layout)
         seen.append(another_picture(image, *seen))
@@ -248,6 +256,7 @@ def test_the_graph_follows(visit: Visit) -> None:
 
     comes_to(lambda: seen()[0] <= 70 <= seen()[1], True)
     expect(said(visit)).to_contain_text("long\u2087\u2080")
+    expect(visit.tokens.nth(70)).to_be_in_viewport()
     cells = visit.page.get_by_role("application")
     cells.focus()
     cells.press("Home")

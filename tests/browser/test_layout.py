@@ -70,10 +70,12 @@ def test_the_text_grows_to_be_edited(visit: Visit) -> None:
     assert box(header)["height"] == 48
     assert box(visit.image("Heat map of head 2.9")) == place
     expect(visit.page.get_by_role("button", name="open a file")).to_be_visible()
+    visit.text.press("Control+End")
     before = visit.now()
     visit.text.press("Enter")
     visit.settled(before)
     assert box(visit.text)["height"] < 30
+    assert visit.text.evaluate("(area) => area.scrollTop") == 0, "the one line is not the first"
     expect(visit.text).to_be_focused()
 
 
@@ -107,7 +109,9 @@ def test_an_explanation_opens_in_view(visit: Visit) -> None:
     """Also that of the last number, at the lower edge of its column."""
     visit.open(address(text=text_of(52)))
     visit.page.set_viewport_size({"width": 1366, "height": 768})
-    visit.page.get_by_role("button", name="What is leverage?").click()
+    ask = visit.page.get_by_role("button", name="What is leverage?")
+    ask.evaluate("(button) => button.scrollIntoView({ block: 'end' })")
+    ask.click()
     line = box(visit.page.get_by_role("region", name="Statistics"))["y"]
     said = box(visit.page.locator("p.doc:not([hidden])"))
     assert said["height"] > 0
@@ -156,3 +160,7 @@ def test_all_of_it_on_small_screens(visits: Callable[..., Visit], width: int, he
         place = box(control)
         assert place["x"] >= 0, control
         assert place["x"] + place["width"] <= width, control
+    cells = visit.page.get_by_role("application", name=re.compile("^Cells of "))
+    cells.evaluate("(map) => map.scrollIntoView({ block: 'end' })")
+    readout = box(visit.page.locator("p.readout"))
+    assert readout["y"] + readout["height"] <= height

@@ -11,6 +11,12 @@ from tests.browser.visit import Visit, address, another_picture, picture
 
 # What is painted in the corner of the open head's ring, by which red frames are told from the map below.
 RED = "getComputedStyle(document.querySelector('[role=gridcell].open')).boxShadow"
+# Whether a menu is as wide as the name that is chosen.
+WHOLE = """(menu) => {
+  const context = new OffscreenCanvas(1, 1).getContext('2d')
+  context.font = getComputedStyle(menu).font
+  return context.measureText(menu.selectedOptions[0].text).width <= menu.clientWidth
+}"""
 
 
 def test_measures_are_searched_and_starred(visit: Visit) -> None:
@@ -43,6 +49,7 @@ def test_measures_are_searched_and_starred(visit: Visit) -> None:
     expect(dialog).to_be_hidden()
     visit.idle()
     expect(colour).to_have_value("qk_distance.from_1")
+    assert colour.evaluate(WHOLE), "the name of the measure is cut off"
     expect(visit.page).to_have_url(re.compile("colour=qk_distance.from_1"))
     expect(visit.page.locator(".said")).to_have_text(re.compile(r"[0-9]\s%$"))
     visit.page.reload()

@@ -211,6 +211,10 @@ def test_keys(visit: Visit, two: tuple[str, str]) -> None:
     """`?` lists them, `f` finds heads, `[` and `]` walk the lenses, `n` begins a study."""
     place(visit, study=two[0])
     expect(visit.page.get_by_text(re.compile("^6 inputs · "))).to_be_visible()
+    # The figures that were asked for are open.
+    figures = visit.page.get_by_role("group", name="Figures")
+    expect(figures.get_by_role("button", expanded=True)).to_have_count(len(ASKED["figures"]))
+    expect(figures.get_by_role("button", expanded=True, name="Attention to [CLS] and [SEP]")).to_be_visible()
     press = visit.page.keyboard.press
     press("?")
     sheet = visit.page.get_by_role("dialog", name="Keys, gestures, terms")

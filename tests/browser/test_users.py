@@ -77,6 +77,8 @@ def test_in_and_out(begin: Begin, lab: Users) -> None:
     visit.page.goto(f"{visit.root}/")
     field = visit.page.get_by_label("Access token")
     expect(field).to_be_focused()
+    # Without it, password managers and the browser's console complain.
+    expect(visit.page.locator("form:has([autocomplete='current-password']) [autocomplete='username']")).to_be_attached()
     field.press_sequentially("c/?")
     visit.page.keyboard.press("Enter")
     expect(sheet(visit).get_by_role("alert")).to_contain_text("This access token is invalid")

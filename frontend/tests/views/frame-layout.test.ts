@@ -12,6 +12,7 @@ describe('frameLayout', () => {
   })
 
   it.each([
+    [4, 4],
     [6, 12],
     [12, 12],
     [30, 9],
