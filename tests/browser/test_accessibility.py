@@ -122,13 +122,17 @@ def test_messages(visits: Callable[..., Visit]) -> None:
 
 
 def test_other_models(visits: Callable[..., Visit]) -> None:
-    """One that sees, without an image; two sides, and a text that the model writes; layers to choose; heads that moved while typing."""
+    """One that writes on, one that sees but has no image yet, and one with layers to choose."""
     visit = visits(color_scheme="light").open(
         address(text="The cat sat.", model="writer", generate='{"max_new_tokens":4,"do_sample":true}')
     )
     check(visit)
-    for model, there in (("vit", "No image yet."), ("large", "to")):
+    there = {
+        "vit": visit.page.get_by_text("No image yet."),
+        "large": visit.page.get_by_role("group", name="Layers shown"),
+    }
+    for model in there:
         visit.page.get_by_role("combobox", name="Model", exact=True).select_option(model)
-        expect(visit.page.get_by_text(there).first).to_be_visible()
+        expect(there[model]).to_be_visible()
         visit.idle()
         check(visit)

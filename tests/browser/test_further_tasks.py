@@ -181,6 +181,34 @@ def move_the_border(visit: Visit) -> None:
     leave(visit)
 
 
+def look_around(visit: Visit) -> None:
+    reach(visit, visit.page.get_by_role("application", name=re.compile("^Cells of ")))
+    press(visit, "+", "+")
+    frame = visit.page.get_by_role("slider", name=re.compile("^Visible part of "))
+    reach(visit, frame)
+    press(visit, "End", "ArrowLeft")
+    expect(visit.page).to_have_url(re.compile(r"zoom=0\.6875\+0\.75\+0\.25"))
+    press(visit, "0")
+    expect(frame).to_have_count(0)
+    leave(visit)
+
+
+def fold_into_sentences(visit: Visit) -> None:
+    press(visit, "/")
+    visit.page.keyboard.type("The bank was steep. The boats lay there.")
+    before = visit.now()
+    press(visit, "Enter")
+    visit.settled(before)
+    reach(visit, visit.page.get_by_role("group", name="Tokens").get_by_role("radio", checked=True))
+    press(visit, "ArrowRight")
+    image = visit.page.get_by_role("img", name=re.compile("^Heat map of head"))
+    expect(image).to_have_accessible_description(re.compile("2 sentences and 2 single tokens"))
+    reach(visit, visit.page.get_by_role("application", name=re.compile("^Cells of ")))
+    press(visit, "Home", "ArrowRight", "ArrowDown", "Enter")
+    expect(visit.page).to_have_url(re.compile("zoom="))
+    expect(image).not_to_have_accessible_description(re.compile("sentences"))
+
+
 def answer_a_question(visit: Visit) -> None:
     press(visit, "f")
     visit.page.keyboard.type("vertical heads in layer 1")
@@ -325,6 +353,8 @@ OF_HEADS: dict[str, Callable[[Visit], None]] = {
     "Point a colleague at a cell": point_a_colleague_at_a_cell,
     "Show only the figure": only_the_figure,
     "Move the border between grid and map": move_the_border,
+    "Look around a zoomed map": look_around,
+    "Fold a text into sentences": fold_into_sentences,
 }
 OF_THE_PAGE: dict[str, Callable[[Visit], None]] = {
     "Answer a question of the find box": answer_a_question,
