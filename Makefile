@@ -32,14 +32,17 @@ PROCESSES ?= $(shell $(PYTHON) -c "import os; print(min(os.cpu_count() or 1, 4) 
 # The page is built while Python's packages are installed.
 MAKEFLAGS += --jobs=3
 
-.PHONY: system serve test fuzz faults sweep chaos attacks lint bench docs wheel images page pictures types constraints clean
+.PHONY: system serve test test-page fuzz faults sweep chaos attacks lint bench docs wheel images page pictures types constraints clean
 
 serve: $(VENV)/.serve $(PAGE)
 	$(BIN)/headscope serve $(ARGS)
 
-test: system $(VENV)/.serve $(VENV)/.test $(PAGE)
-	cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm test
+test: system $(VENV)/.serve $(VENV)/.test $(PAGE) test-page
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 25 $(ARGS)
+
+# The page's own tests, while Python's packages are installed.
+test-page: frontend/node_modules/.package-lock.json
+	$(NPM) test
 
 # ARGS="--cluster" fuzzes a server with workers and Redis; a failure reports its seed.
 fuzz: system $(VENV)/.serve $(VENV)/.test $(PAGE)
