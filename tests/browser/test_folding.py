@@ -56,7 +56,7 @@ def test_sentences_of_a_text(visits: Callable[..., Visit], server: Server) -> No
     """Chosen by hand: map, readout, tokens and words of the page follow; what is copied and exported says the same; a cell opens, and undo folds it again."""
     visit = visits(permissions=["clipboard-read", "clipboard-write"])
     visit.open(address(text=TEXT, head="4.5", view="both"))
-    visit.page.get_by_role("group", name="Tokens").get_by_text("sentences", exact=True).click()
+    visit.page.get_by_role("combobox", name="Tokens", exact=True).select_option("sentences")
     tokens = server.analyse(model="minilm", text=TEXT)["tokens"]
     groups = groups_of(tokens, STARTS)
     assert len(groups) == len(SENTENCES) + 2
@@ -106,15 +106,15 @@ def test_sentences_of_a_text(visits: Callable[..., Visit], server: Server) -> No
     cells.focus()
     cells.press("Enter")
     expect(visit.page.get_by_role("button", name="whole map")).to_be_visible()
-    expect(visit.page.get_by_role("radio", name="pieces")).to_be_checked()
+    expect(visit.page.get_by_role("combobox", name="Tokens", exact=True)).to_have_value("pieces")
     opened(visit, len(tokens), groups[3], groups[1])
     visit.page.keyboard.press("Control+z")
-    expect(visit.page.get_by_role("radio", name="sentences")).to_be_checked()
+    expect(visit.page.get_by_role("combobox", name="Tokens", exact=True)).to_have_value("sentences")
     expect(visit.page.get_by_role("button", name="whole map")).to_have_count(0)
     place = box(image)
     side = (place["width"] - LABEL - 1) / len(groups)
     visit.page.mouse.dblclick(place["x"] + LABEL + 1.5 * side, place["y"] + LABEL + 5.5 * side)
-    expect(visit.page.get_by_role("radio", name="pieces")).to_be_checked()
+    expect(visit.page.get_by_role("combobox", name="Tokens", exact=True)).to_have_value("pieces")
     opened(visit, len(tokens), groups[5], groups[1])
     visit.page.goto("about:blank")
     visit.page.goto(link)
@@ -164,7 +164,7 @@ def test_nothing_is_ahead_in_a_causal_model(visit: Visit, server: Server) -> Non
     cells.press("ArrowLeft")
     expect(said(visit)).to_contain_text(f"2 Three four! → 2 Three four! weights {number(float(values[1, 1]))}")
     visit.submit("One two")
-    expect(visit.page.get_by_role("radio", name="sentences")).to_have_count(0)
+    expect(visit.page.get_by_role("option", name="sentences")).to_have_count(0)
     expect(visit.image("Heat map of head 1.2")).to_have_accessible_description(
         re.compile(r"\d+ tokens, queries in rows")
     )

@@ -118,7 +118,7 @@ def test_text_and_graph_select_in_the_map(visit: Visit, server: Server) -> None:
 def test_words_are_those_of_the_interface(visit: Visit, server: Server) -> None:
     """Pieces of a word together: as many rows as words, and the values that `by=word` gives."""
     visit.open(address(text=PIECES, head="4.5"))
-    visit.page.get_by_role("group", name="Tokens").get_by_text("words", exact=True).click()
+    visit.page.get_by_role("combobox", name="Tokens", exact=True).select_option("words")
     grouped = weights(server, PIECES, 4, 5, by="word")
     assert grouped.shape[0] < visit.tokens.count()
     expect(visit.page.get_by_text(re.compile(f"{grouped.shape[0]} words, queries in rows"))).to_be_attached()

@@ -123,8 +123,8 @@ describe('numbers and labels', () => {
 
   it('write small numbers in one way, and only 0 as 0', () => {
     expect([7.2e-5, -7.2e-5, 1e-6, 0].map(weight)).toEqual([
-      '7.2\u00b710\u207b\u2075',
-      '\u22127.2\u00b710\u207b\u2075',
+      '7\u00b710\u207b\u2075',
+      '\u22127\u00b710\u207b\u2075',
       '10\u207b\u2076',
       '0',
     ])

@@ -42,7 +42,7 @@ function significant(value: number, digits: number, least: number): string {
 /** Four decimals where they are significant, powers of ten below. */
 export function weight(value: number): string {
   if (value === 0) return '0'
-  return Math.abs(value) < 1e-4 ? powerOfTen(value, 2) : minus(value.toFixed(4))
+  return Math.abs(value) < 1e-4 ? powerOfTen(value, 1) : minus(value.toFixed(4))
 }
 
 /** As many digits as tell adjacent float32 values apart. */
