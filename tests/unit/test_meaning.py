@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -178,3 +179,18 @@ assert not {"torch", "transformers"} & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_server_multiplies_matrices_with_one_thread():
+    """Two would wait for each other while analyses use the cores. It is set before numpy starts its threads."""
+    code = """
+import os, sys
+from headscope.cli.main import main
+assert "numpy" not in sys.modules
+main.get_command(None, "serve")
+assert "numpy" in sys.modules
+print(len(os.listdir("/proc/self/task")), os.environ["OPENBLAS_NUM_THREADS"])
+"""
+    free = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=free)
+    assert done.stdout.split() == ["1", "1"], done.stderr
