@@ -105,22 +105,22 @@ class Vocabulary:
 
         A word without which the others would be much nearer is not part of what the phrase means, so it is not meant.
         """
-        words = text.split()
-        texts = [text, *(" ".join([*words[:place], *words[place + 1 :]]) for place in range(len(words)))]
-        near = encoder.encode_fixed([phrase for phrase, _ in self.phrases]) @ encoder.encode([*filter(None, texts)]).T
+        words, fixed = text.split(), encoder.encode_fixed([phrase for phrase, _ in self.phrases])
+        near = fixed @ encoder.encode([text])[0]
         ranked: dict[Meaning, tuple[float, int]] = {}
-        for place in np.argsort(-near[:, 0], kind="stable").tolist():
+        for place in np.argsort(-near, kind="stable").tolist():
             if (self.phrases[place][1].kind == "command") == commands:
-                ranked.setdefault(self.phrases[place][1], (float(near[place, 0]), place))
+                ranked.setdefault(self.phrases[place][1], (float(near[place]), place))
         (score, best), *others = ranked.values()
         meaning = self.phrases[best][1]
         family = meaning.value if meaning.kind == "several" else None  # its own columns are no rivals
         rival = next(score for score, place in others if self.phrases[place][1].value.split(".")[0] != family)
         evidence = min(len(words), len(CLOSE)) - 1
         close = score >= (COMMAND if commands else CLOSE[evidence]) and score - rival >= MARGIN[evidence]
-        return [self.phrases[place] for _, place in list(ranked.values())[:NEAREST]], bool(
-            close and near[best].max() - score <= UNREAD
-        )
+        if close and len(words) > 1:
+            without = [" ".join([*words[:place], *words[place + 1 :]]) for place in range(len(words))]
+            close = bool((encoder.encode(without) @ fixed[best]).max() - score <= UNREAD)
+        return [self.phrases[place] for _, place in list(ranked.values())[:NEAREST]], close
 
 
 def content(text: str) -> list[re.Match[str]]:
