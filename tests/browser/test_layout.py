@@ -70,7 +70,9 @@ def test_the_text_grows_to_be_edited(visit: Visit) -> None:
     assert box(header)["height"] == 48
     assert box(visit.image("Heat map of head 2.9")) == place
     expect(visit.page.get_by_role("button", name="open a file")).to_be_visible()
+    visit.text.fill(text_of(250))
     visit.text.press("Control+End")
+    assert visit.text.evaluate("(area) => area.scrollTop") > 0
     before = visit.now()
     visit.text.press("Enter")
     visit.settled(before)
