@@ -81,7 +81,7 @@ def test_mathematics_is_pure() -> None:
 def test_only_settings_read_the_environment() -> None:
     """No other file looks at environment variables."""
     reads = {"os.environ", "os.environb", "os.getenv", "os.putenv"}
-    for path in (path for path in FILES if name_of(path) != "settings.py"):
+    for path in (path for path in FILES if path.name != "settings.py"):
         names = {ast.unparse(node) for node in ast.walk(tree_of(path)) if isinstance(node, ast.Attribute)}
         assert not names & reads, path
         assert not {found.module for found in imports(path)} & reads, path
