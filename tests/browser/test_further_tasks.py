@@ -199,8 +199,8 @@ def fold_into_sentences(visit: Visit) -> None:
     before = visit.now()
     press(visit, "Enter")
     visit.settled(before)
-    reach(visit, visit.page.get_by_role("group", name="Tokens").get_by_role("radio", checked=True))
-    press(visit, "ArrowRight")
+    reach(visit, visit.page.get_by_role("combobox", name="Tokens", exact=True))
+    press(visit, "s")
     image = visit.page.get_by_role("img", name=re.compile("^Heat map of head"))
     expect(image).to_have_accessible_description(re.compile("2 sentences and 2 single tokens"))
     reach(visit, visit.page.get_by_role("application", name=re.compile("^Cells of ")))
@@ -323,6 +323,7 @@ def run_a_study(visit: Visit) -> None:
     press(visit, "n")
     heading(visit, "New study")
     reach(visit, button(visit, "Choose a file"))
+    expect(button(visit, "Choose a file")).to_be_focused()
     with visit.page.expect_file_chooser() as chooser:
         press(visit, "Enter")
     chooser.value.set_files({"name": "two.txt", "mimeType": "text/plain", "buffer": TEXTS.encode()})
