@@ -44,6 +44,7 @@ def made(n: int = 5, texts: list[str] | None = None, heads: tuple[int, ...] = (0
     }
     document = {
         "request": {"model": "<b>model</b>"},
+        "shape": [LAYERS, len(heads), n, n],
         "shapes": {lens: [*shape, n, n] for lens, shape in shapes.items()},
         "kept": list(SHAPES),
         "lenses": list(SHAPES),
@@ -54,7 +55,13 @@ def made(n: int = 5, texts: list[str] | None = None, heads: tuple[int, ...] = (0
         "tokens": [{"text": text, "kind": "word"} for text in texts or [f"t{i}" for i in range(n)]],
         "key_tokens": None,
     }
-    arrays = {**tiles, **scales, "measure/entropy/weights": np.full((LAYERS, len(heads), n), np.nan, np.float32)}
+    keys = np.full((LAYERS, n), n)
+    arrays = {
+        **tiles,
+        **scales,
+        "keys": keys,
+        "measure/entropy/weights": np.full((LAYERS, len(heads), n), np.nan, np.float32),
+    }
     return SimpleNamespace(
         document=document, arrays=arrays, maps=lambda lens, layers, heads: maps[lens][layers, heads], all=maps
     )
