@@ -22,7 +22,7 @@ def test_an_example_with_an_image(visit: Visit, tmp_path: Path) -> None:
     before = visit.now()
     visit.page.get_by_role("button", name="Examples", exact=True).click()
     visit.page.get_by_role("button", name=re.compile("^An image")).click()
-    visit.settled(before)
+    visit.settled(before, "graph")
     expect(visit.page.get_by_role("combobox", name="Model")).to_have_value("twin-vit-softmax")
     expect(visit.head(3, 0)).to_have_attribute("aria-selected", "true")
     expect(visit.page.get_by_role("complementary")).to_contain_text("An image: which part of the cat gets most weight?")

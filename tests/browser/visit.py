@@ -152,11 +152,11 @@ class Visit:
         self.settled(before)
         return before
 
-    def settled(self, before: float) -> None:
+    def settled(self, before: float, name: str = "head") -> None:
         """Wait until what was submitted after `before` is on screen."""
         submitted = self.painted("submit", before)
         self.idle()
-        self.painted("head", submitted)
+        self.painted(name, submitted)
 
     def idle(self) -> None:
         """Wait until no analysis runs."""

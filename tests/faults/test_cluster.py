@@ -180,6 +180,7 @@ def test_damage_is_found_while_redis_is_full(cluster: Cluster) -> None:
     with cluster.broker.full():
         answers = [server.get(f"{path}{part}") for server in cluster.servers for part in ("", "/grid/weights")]
     assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(503, "broker-unavailable")}
+    cluster.back()
     for server in reversed(cluster.servers):
         again = load(server.get(f"{path}/grid/weights").content)
         assert all(np.array_equal(values, again[name], equal_nan=True) for name, values in load(before).items())
