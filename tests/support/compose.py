@@ -300,13 +300,21 @@ def redis_server(*options: str, service: str = "broker") -> Iterator[Redis]:
         yield stack.redis(service).start(*options)
 
 
+# A socket for each port that this process has handed out: other test processes see that it is taken before its server listens.
+_reserved: list[socket.socket] = []
+
+
 def free_port() -> int:
-    """Return a port that stays free after its server has stopped: outgoing connections never use ports below 32768."""
+    """Return a port for this process alone, which stays free after its server has stopped: outgoing connections never use ports below 32768."""
     while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as listening:
-            try:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        reservation = socket.socket(socket.AF_UNIX)
+        try:
+            reservation.bind(f"\0headscope-test-port-{port}")
+            with socket.socket() as listening:
                 listening.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            reservation.close()
+            continue
+        _reserved.append(reservation)
+        return port
