@@ -1,4 +1,4 @@
-"""A page that nobody inspects. Playwright watches the network of its own pages and so copies every body, which at 16 MB takes longer than opening a head."""
+"""A page without network inspection. Playwright watches the network of its own pages and so copies every body, which at 16 MB takes longer than opening a head."""
 
 from __future__ import annotations
 

@@ -71,14 +71,11 @@ def test_fetched_once_and_analysed(open_server: Server, hub: Hub) -> None:
 
 def test_it_is_said_how_much_has_come(open_server: Server, hub: Hub) -> None:
     """During the download, the stage is loading, with downloaded and total bytes."""
-    hub.held = "model.safetensors"
-    try:
+    with hub.holding():
         id_ = open_server.submit(model="org/large", text="How much?")
         detail = r"org/large, \d+ MB of \d+ MB downloaded"
         event = open_server.until(id_, lambda event: re.fullmatch(detail, event["progress"]["detail"]) is not None)
         assert (event["status"], event["progress"]["stage"], event["progress"]["fraction"]) == ("running", "loading", 0)
-    finally:
-        hub.released.set()
     assert open_server.ended(id_)["status"] == "done"
 
 
@@ -95,18 +92,14 @@ def download(server: Server, model: str) -> dict[str, Any]:
 
 def test_added_and_removed(open_server: Server, hub: Hub) -> None:
     """A model is downloaded without an analysis, reports its progress, is listed, and is removed from the cache."""
-    hub.held, model = "model.safetensors", "org/added"
-    hub.released.clear()
-    try:
+    model = "org/added"
+    with hub.holding():
         answer = open_server.client.post(f"{API}/models", json={"model": model})
         assert (answer.status_code, answer.headers["location"]) == (202, f"{API}/models/{model}")
         detail = r"\d+ MB of \d+ MB downloaded"
         eventually(
             lambda: re.fullmatch(detail, open_server.get(f"/models/{model}").json()["download"]["detail"]), "progress"
         )
-    finally:
-        hub.held = None
-        hub.released.set()
     assert download(open_server, model) == {}
     found = open_server.get(f"/models/{model}").json()
     assert (found["local"], found["removable"], found["layers"], found["hub"]) == (True, True, 2, model)
@@ -122,41 +115,32 @@ def test_added_and_removed(open_server: Server, hub: Hub) -> None:
 
 def test_a_download_is_cancelled(open_server: Server, hub: Hub) -> None:
     """A cancelled download stops and leaves no model; the next one succeeds."""
-    hub.held, model = "model.safetensors", "org/dropped"
-    hub.released.clear()
-    try:
+    model = "org/dropped"
+    with hub.holding():
         open_server.client.post(f"{API}/models", json={"model": model})
         eventually(lambda: open_server.get(f"/models/{model}").json()["download"]["detail"], "progress")
         answer = open_server.client.delete(f"{API}/models/{model}")
         assert (answer.status_code, answer.json()["download"]) == (202, None)
-    finally:
-        hub.held = None
-        hub.released.set()
     again = open_server.client.post(f"{API}/models", json={"model": model}, headers={"Prefer": "wait=50"})
     assert (again.status_code, again.json()["local"]) == (200, True)
 
 
 def test_analyses_run_beside_a_download(open_server: Server, hub: Hub) -> None:
     """A model that takes long to arrive delays no analysis."""
-    hub.held, model = "model.safetensors", "org/beside"
-    hub.released.clear()
-    try:
+    model = "org/beside"
+    with hub.holding():
         open_server.client.post(f"{API}/models", json={"model": model})
         eventually(lambda: open_server.get(f"/models/{model}").json()["download"]["detail"], "progress")
         assert open_server.analyse(model="bert", text="Meanwhile.")["status"] == "done"
         assert open_server.get(f"/models/{model}").json()["download"]["status"] == "running"
-    finally:
-        hub.held = None
-        hub.released.set()
     assert download(open_server, model) == {}
 
 
 def test_downloads_of_a_cluster(hub: Hub, tmp_path: Path, models: Path) -> None:
     """One worker downloads, with progress on every server, while another one runs analyses; cancelled, it downloads again, and any worker reads the model."""
-    hub.held, model = "model.safetensors", "org/shared"
-    hub.released.clear()
+    model = "org/shared"
     with Cluster(tmp_path / "home", models, servers=2, workers=2, hub="any", HF_ENDPOINT=hub.url) as cluster:
-        try:
+        with hub.holding():
             assert cluster.client.post(f"{API}/models", json={"model": model}).status_code == 202
             for server in cluster.servers:
                 eventually(
@@ -166,9 +150,6 @@ def test_downloads_of_a_cluster(hub: Hub, tmp_path: Path, models: Path) -> None:
             assert cluster.get(f"/models/{model}").json()["download"]["status"] == "running"
             answer = cluster.client.delete(f"{API}/models/{model}")
             assert (answer.status_code, answer.json()["download"]) == (202, None)
-        finally:
-            hub.held = None
-            hub.released.set()
         again = cluster.others[0].client.post(f"{API}/models", json={"model": model}, headers={"Prefer": "wait=50"})
         assert (again.status_code, again.json()["local"]) == (200, True)
         asked = sum(hub.asked.values())

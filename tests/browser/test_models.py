@@ -59,15 +59,12 @@ def test_a_model_is_added_and_removed(visit: Visit, hub: Hub) -> None:
     expect(dialog.get_by_role("alert")).to_contain_text("could not be downloaded from the hub")
     check(visit, narrow=False)
 
-    hub.held = "model.safetensors"
-    hub.released.clear()
-    search.fill("org/tiny")
-    dialog.get_by_role("button", name="Add it to the server").click()
-    expect(dialog.get_by_role("status")).to_contain_text("downloaded")
-    check(visit, narrow=False)
-    dialog.get_by_role("button", name="Cancel").click()
-    hub.held = None
-    hub.released.set()
+    with hub.holding():
+        search.fill("org/tiny")
+        dialog.get_by_role("button", name="Add it to the server").click()
+        expect(dialog.get_by_role("status")).to_contain_text("downloaded")
+        check(visit, narrow=False)
+        dialog.get_by_role("button", name="Cancel").click()
     dialog.get_by_role("button", name="Add it to the server").click()
     dialog.get_by_role("button", name="Use this model").click()
     visit.idle()

@@ -38,7 +38,7 @@ RESTART_SECONDS = 0.5
 PATIENCE = 300.0
 # Failures that are documented for a job whose processes are killed again and again; clients ask for it again.
 DOCUMENTED = frozenset({"worker-lost", "timed-out"})
-# Twice as often killed as stopped for a while, and at times told to stop.
+# SIGKILL twice as often as a pause, and sometimes a regular stop.
 SIGNALS = (*[signal.SIGKILL] * 4, *[signal.SIGSTOP] * 2, signal.SIGTERM)
 
 

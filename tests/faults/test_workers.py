@@ -19,7 +19,7 @@ TERMINAL = {"done", "failed", "cancelled"}
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, models: Any) -> Any:
-    """One server whose workers die, hang or are told to stop."""
+    """One server whose workers crash, hang or receive SIGTERM."""
     with Server(tmp_path_factory.mktemp("workers") / "home", models) as server:
         yield server
 

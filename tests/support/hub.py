@@ -6,6 +6,8 @@ import hashlib
 import json
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -16,15 +18,15 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 class Hub:
     """Serves the folders org/name below `root` as models with one commit, those of datasets/org/name as data sets. `asked` counts requests by path.
 
-    `broken` names a file that is cut off half-way through, `held` one that comes only once `released` is set; `down` answers everything with 503.
+    `broken` names a file that is cut off half-way through; `down` answers everything with 503.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.asked: Counter[str] = Counter()
         self.broken: str | None = None
-        self.held: str | None = None
-        self.released = threading.Event()
+        self._held: str | None = None
+        self._released = threading.Event()
         self.down = False
 
     def __enter__(self) -> Hub:
@@ -48,6 +50,22 @@ class Hub:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    @contextmanager
+    def holding(self, name: str = "model.safetensors") -> Iterator[None]:
+        """Keep files of that name back until the end of the block."""
+        self._released.clear()
+        self._held = name
+        try:
+            yield
+        finally:
+            self._held = None
+            self._released.set()
+
+    def wait(self, name: str) -> None:
+        """Wait while files of that name are kept back."""
+        if name == self._held:
+            self._released.wait(60)
 
     def downloads(self) -> set[str]:
         """Names of the files that were asked for."""
@@ -103,8 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"}, send_body=send_body)
             return
         headers = {"ETag": f'"{_etag(path)}"', "X-Repo-Commit": COMMIT}
-        if send_body and path.name == self.hub.held:
-            self.hub.released.wait(60)
+        if send_body:
+            self.hub.wait(path.name)
         self._send(200, path.read_bytes(), headers, send_body=send_body, cut=send_body and path.name == self.hub.broken)
 
     def _send(

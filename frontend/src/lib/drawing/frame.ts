@@ -1,6 +1,6 @@
 import type { DrawingContext, Surface } from './context'
 
-/** Draw in the next frame. Returns what an effect returns: a function that cancels it, as it is drawn anew with what has changed. */
+/** Draw in the next frame. Returns the cleanup of an effect: it cancels the frame, because a changed effect draws again. */
 export function nextFrame(draw: () => void): () => void {
   const frame = requestAnimationFrame(draw)
   return () => cancelAnimationFrame(frame)
