@@ -300,14 +300,11 @@ def redis_server(*options: str, service: str = "broker") -> Iterator[Redis]:
         yield stack.redis(service).start(*options)
 
 
-# A socket for each port that this process has handed out: other test processes see that it is taken before its server listens.
-_reserved: list[socket.socket] = []
-
-
 def free_port() -> int:
     """Return a port for this process alone, which stays free after its server has stopped: outgoing connections never use ports below 32768."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
+        # Tells other test processes that the port is taken, before its server listens.
         reservation = socket.socket(socket.AF_UNIX)
         try:
             reservation.bind(f"\0headscope-test-port-{port}")
@@ -316,5 +313,5 @@ def free_port() -> int:
         except OSError:
             reservation.close()
             continue
-        _reserved.append(reservation)
+        reservation.detach()  # stays open as long as this process
         return port

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from headscope.jobs import Embedded, SqliteJobDatabase, Work, Worker
 
@@ -34,4 +39,24 @@ def test_an_answer_just_after_a_look_is_no_failure(tmp_path: Path) -> None:
     embedded._receive = listen
     assert embedded._wait(jobs, late) == {"a": None}
     assert len(listened) <= 1
+    database.close()
+
+
+def test_the_end_of_the_process_that_forks_is_the_end_of_its_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its socket refuses connections a moment before the process counts as ended: the jobs are requeued, and do not fail."""
+    database = SqliteJobDatabase(tmp_path / "jobs.db")
+    embedded = Embedded(database, print, (), job_seconds=30, cancel_seconds=1, modules=[])
+    database.enqueue([Work("a", "{}")])
+    jobs = database.claim(Worker("embedded"))
+    forkserver.ensure_running()
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "socket"))
+        monkeypatch.setattr(forkserver._forkserver, "_forkserver_address", str(tmp_path / "socket"))
+        with pytest.raises(BrokenProcessPool):
+            embedded._submit(len, jobs)
+        embedded._run(jobs)
+    (job,) = database.get_many(["a"]).values()
+    assert (job.status, job.error) == ("queued", None)
     database.close()

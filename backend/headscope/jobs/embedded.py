@@ -99,7 +99,8 @@ class Embedded:
 
     def _dispatch(self) -> None:
         if self._prewarm:
-            self._start_pool().submit(_prewarm)
+            with contextlib.suppress(BrokenProcessPool):
+                self._submit(_prewarm)
         while not self._stopping.is_set():
             self._wake.clear()
             try:
@@ -129,7 +130,7 @@ class Embedded:
 
     def _run(self, jobs: list[Job]) -> None:
         try:
-            problems = self._wait(jobs, self._start_pool().submit(_work, jobs))
+            problems = self._wait(jobs, self._submit(_work, jobs))
         except BrokenProcessPool:
             self._settle(jobs)
             return
@@ -224,6 +225,13 @@ class Embedded:
                 initargs=(theirs, self._engine, self._arguments),
             )
         return self._pool
+
+    def _submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Give the child something to do. Raises BrokenProcessPool if it has died, or the process that it would be forked from."""
+        try:
+            return self._start_pool().submit(call, *arguments)
+        except (ConnectionError, EOFError) as error:
+            raise BrokenProcessPool from error
 
     def _kill(self) -> None:
         pool, self._pool = self._pool, None
