@@ -276,17 +276,9 @@ def test_good_models_go_on(hostile: Server) -> None:
     assert hostile.metric("worker_losses_total") == 0
 
 
-@pytest.fixture(scope="module")
-def changing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
-    """A server whose model folder changes while it runs."""
-    top = tmp_path_factory.mktemp("changing")
-    with Server(top / "home", top / "models") as server:
-        yield server, top / "models"
-
-
-def test_rewritten_model_is_another_model(changing: tuple[Server, Path]) -> None:
+def test_rewritten_model_is_another_model(hostile: Server) -> None:
     """New weights have a new id and new numbers; the old result is still readable under its old id."""
-    server, models = changing
+    server, models = hostile, hostile.home.parent / "models"
     tiny_model(models / "m", seed=1)
     first = server.analyse(model="m", text="The cat sat.")
     before = server.get(f"/analyses/{first['id']}/maps/weights", params={"format": "json"}).json()
@@ -298,9 +290,9 @@ def test_rewritten_model_is_another_model(changing: tuple[Server, Path]) -> None
     assert server.get(f"/analyses/{first['id']}/maps/weights", params={"format": "json"}).json() == before
 
 
-def test_rewritten_tokenizer_counts(changing: tuple[Server, Path]) -> None:
+def test_rewritten_tokenizer_counts(hostile: Server) -> None:
     """The tokens of a submitted text are counted with the tokenizer that is on disk now."""
-    server, models = changing
+    server, models = hostile, hostile.home.parent / "models"
     text = "z" * 300  # one unknown word to the one, 300 bytes to the other
     folder = tiny_model(models / "t", "bert", positions=256)
     assert server.post({"model": "t", "text": text}).status_code == 202
@@ -310,9 +302,9 @@ def test_rewritten_tokenizer_counts(changing: tuple[Server, Path]) -> None:
     assert (answer.status_code, answer.json()["code"]) == (422, "too-many-tokens")
 
 
-def test_weights_damaged_after_loading(changing: tuple[Server, Path]) -> None:
+def test_weights_damaged_after_loading(hostile: Server) -> None:
     """A loaded model is not used once its files have changed: damage is detected, and a repaired model is loaded again."""
-    server, models = changing
+    server, models = hostile, hostile.home.parent / "models"
     weights = tiny_model(models / "d") / WEIGHTS
     data = weights.read_bytes()
     assert outcome(server, "d") == "done"
@@ -322,9 +314,9 @@ def test_weights_damaged_after_loading(changing: tuple[Server, Path]) -> None:
     assert outcome(server, "d") == "done"
 
 
-def test_removed_model(changing: tuple[Server, Path]) -> None:
+def test_removed_model(hostile: Server) -> None:
     """The results of a removed model stay; new requests are unknown-model."""
-    server, models = changing
+    server, models = hostile, hostile.home.parent / "models"
     folder = tiny_model(models / "r")
     id_ = server.analyse(model="r", text="The cat sat.")["id"]
     shutil.rmtree(folder)

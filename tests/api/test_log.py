@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,15 @@ def events(program: Program) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_bad_input_leaves_one_line_each_and_nothing_of_itself(new_server: Callable[..., Server]) -> None:
-    server = new_server(**JSON_LOG)
+@pytest.fixture(scope="module")
+def logging(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
+    """A server that logs everything as JSON."""
+    with Server(tmp_path_factory.mktemp("log") / "home", models, **JSON_LOG) as server:
+        yield server
+
+
+def test_bad_input_leaves_one_line_each_and_nothing_of_itself(logging: Server) -> None:
+    server = logging
     ids: Counter[str] = Counter()
     server.client.event_hooks["response"] = [lambda answer: ids.update([answer.headers.get("x-request-id", "")])]
     for case in CASES:
@@ -48,9 +56,11 @@ def test_bad_input_leaves_one_line_each_and_nothing_of_itself(new_server: Callab
 
 
 @pytest.mark.parametrize("home", [Server, Cluster])
-def test_one_id_leads_from_the_answer_to_the_worker(home: type[Server], tmp_path: Path, models: Path) -> None:
-    with home(tmp_path / "home", models, **JSON_LOG) as server:
-        answer = server.post({"model": "bert", "text": "The cat sat."}, headers={"X-Request-ID": "trace-me-1"})
+def test_one_id_leads_from_the_answer_to_the_worker(
+    home: type[Server], logging: Server, tmp_path: Path, models: Path
+) -> None:
+    with nullcontext(logging) if home is Server else Cluster(tmp_path / "home", models, **JSON_LOG) as server:
+        answer = server.post({"model": "bert", "text": "Followed."}, headers={"X-Request-ID": "trace-me-1"})
         assert answer.headers["x-request-id"] == "trace-me-1"
         id_ = answer.json()["id"]
         server.ended(id_)
@@ -65,6 +75,20 @@ def test_one_id_leads_from_the_answer_to_the_worker(home: type[Server], tmp_path
         assert set(said) == {"accepted", "answered", "analysis begins", "analysis ends"}
         assert said["accepted"]["first"] == said["analysis begins"]["job"] == said["analysis ends"]["job"] == id_
         assert said["analysis ends"]["end"] == "done"
+
+
+def test_cached_responses_are_counted_and_logged(logging: Server) -> None:
+    """They count under the route that answered first."""
+    analysis = logging.analyse(model="bert", text="Counted.", lenses=["weights"], measures=["entropy"])["id"]
+    route = "/api/v1/analyses/{id}/grid/{lens}"
+    counted = f'http_request_seconds_count{{route="{route}"}}'
+    logging.get(f"/analyses/{analysis}/grid/weights")
+    before = logging.metric(counted)
+    for number in range(3):
+        logging.get(f"/analyses/{analysis}/grid/weights", headers={"X-Request-ID": f"again-{number}"})
+    assert logging.metric(counted) == before + 3
+    again = [event for event in events(logging) if str(event.get("request_id")).startswith("again-")]
+    assert [event["route"] for event in again] == [route] * 3
 
 
 def test_every_process_logs_as_text_unless_told_otherwise(server: Server) -> None:

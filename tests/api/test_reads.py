@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -149,17 +148,3 @@ def test_what_may_still_be_cancelled_is_asked_of_the_record(embedded: Server) ->
     becomes("cancelled")
     assert embedded.get(paths[0]).json()["status"] == "cancelled"
     assert {embedded.get(path).json()["code"] for path in paths[1:]} == {"not-ready"}
-
-
-def test_questions_asked_again_are_counted_and_logged(tmp_path: Path, models: Path) -> None:
-    """Cached responses are counted under the route that answered first."""
-    with Server(tmp_path / "home", models, log_format="json", log_level="debug") as server:
-        path = f"/analyses/{server.analyse(**BODY, text='Counted.')['id']}/grid/weights"
-        for number in range(3):
-            server.get(path, headers={"X-Request-ID": f"again-{number}"})
-        metrics = server.client.get("/metrics").text
-        route = 'route="/api/v1/analyses/{id}/grid/{lens}"'
-        assert f"headscope_http_request_seconds_count{{{route}}} 3.0" in metrics
-        lines = [line for line in server.log().splitlines() if '"again-' in line]
-        assert len(lines) == 3
-        assert all('"route": "/api/v1/analyses/{id}/grid/{lens}"' in line for line in lines)

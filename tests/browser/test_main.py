@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 from playwright.sync_api import Page, Route, expect
 from safetensors.numpy import load
 
 from tests.browser.visit import Visit, address, another_picture, box, picture
-from tests.support.models import tiny_model
 from tests.support.server import Server, eventually
 
 SENTENCE = "The trophy did not fit into the suitcase because it was too big."
@@ -39,21 +35,6 @@ def test_opens_on_a_picture(visit: Visit) -> None:
         assert picture(visit.image(name))[0] > 10
     expect(visit.page.get_by_text("of this map has no effect on the head’s output.")).to_be_visible()
     visit.holds("document.documentElement.scrollHeight <= innerHeight")
-
-
-def test_every_model_is_offered(
-    new_server: Callable[..., Server], visits: Callable[..., Visit], tmp_path: Path
-) -> None:
-    """Also where they are more than the interface lists at once."""
-    folder = tiny_model(tmp_path / "models" / "model-000")
-    names = [f"model-{number:03}" for number in range(210)]
-    for name in names[1:]:
-        folder.with_name(name).symlink_to(folder)
-    visit = visits(f"http://{new_server(models=folder.parent).url}").open()
-    for name in (names[0], names[-1]):
-        before = visit.now()
-        visit.page.get_by_role("combobox", name="Model").select_option(name)
-        visit.settled(before)
 
 
 def test_a_reader_quicker_than_the_page(visit: Visit) -> None:

@@ -31,11 +31,17 @@ def room(tokens: int, *lenses: str) -> int:
     return memory.plan(request, dict.fromkeys(range(LAYERS), HEADS), tokens, tokens).bytes
 
 
+# Other names of the model.
+OTHERS = [f"tiny-{number:03}" for number in range(210)]
+
+
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with room for one lens of the long text."""
+    """A server with room for one lens of the long text, and with more models than the interface lists at once."""
     folder = tmp_path_factory.mktemp("crowded")
-    tiny_model(folder / "models" / "tiny", layers=LAYERS, heads=HEADS)
+    tiny = tiny_model(folder / "models" / "tiny", layers=LAYERS, heads=HEADS)
+    for name in OTHERS:
+        tiny.with_name(name).symlink_to(tiny)
     limit = room(LONG, "weights")
     assert limit < min(room(LONG, "weights", "effective"), room(LONGER, "weights"))
     assert limit > room(LONGER)
@@ -76,3 +82,11 @@ def test_thumbnails_where_no_lens_fits(visits: Callable[..., Visit], crowded: Se
     expect(visit.alert).to_have_count(0)
     visit.submit("a b c")
     expect(visit.page.get_by_text("thumbnails and numbers only")).to_have_count(0)
+
+
+def test_every_model_is_offered(visits: Callable[..., Visit], crowded: Server) -> None:
+    visit = visits(f"http://{crowded.url}").open(address(model="tiny", text="a b c"))
+    for name in (OTHERS[0], OTHERS[-1]):
+        before = visit.now()
+        visit.page.get_by_role("combobox", name="Model", exact=True).select_option(name)
+        visit.settled(before)
