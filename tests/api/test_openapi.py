@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from headscope.api.openapi import document
-from tests.api.users import NAMES, UNKNOWN_ID
+from tests.api.users import DOCUMENT, NAMES, UNKNOWN_ID
 from tests.fuzz import answered, fuzz, laboratory
 from tests.support.server import Server
 
-DOCUMENT = document()
 OPERATIONS = [
     (path, method, operation) for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
 ]

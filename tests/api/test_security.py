@@ -11,9 +11,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from headscope.api.app import create
-from headscope.api.openapi import document
 from headscope.settings import Settings
 from tests.api.test_bad_input import check_problem
+from tests.api.users import DOCUMENT
 from tests.support.server import Server
 
 ID = "0" * 32
@@ -21,7 +21,7 @@ NAMES = {
     "other": "0" * 32, "id": ID, "model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy", "table": "heads",
     "layer": "0", "head": "0",
 }  # fmt: skip
-ROUTES = [(method.upper(), path.format(**NAMES)) for path, methods in document()["paths"].items() for method in methods]
+ROUTES = [(method.upper(), path.format(**NAMES)) for path, methods in DOCUMENT["paths"].items() for method in methods]
 PAGE = [("GET", "/"), ("GET", "/assets/x.js"), ("GET", "/api/v1/openapi.json"), ("GET", "/nothing")]
 CHANGES = [(method, path) for method, path in ROUTES if method not in ("GET", "HEAD")]
 WRONG_HOSTS = [
@@ -185,7 +185,7 @@ def test_request_ids(server: Server, given: str, taken: bool) -> None:
 
 def test_no_schema_is_open() -> None:
     """No request schema accepts undeclared fields."""
-    schemas = document()["components"]["schemas"]
+    schemas = DOCUMENT["components"]["schemas"]
     for name in ("AnalysisRequest", "BatchRequest", "BatchInput"):
         assert schemas[name]["additionalProperties"] is False
     wanted = {"AnalysisRequest", "BatchRequest", "BatchInput", "SoftmaxChoice"}

@@ -21,7 +21,8 @@ NAMES = {
     "model": "bert", "lens": "weights", "measure": "entropy", "figure": "entropy", "table": "heads", "layer": "0", "head": "0",
 }  # fmt: skip
 QUERY = {"/edges/": "?layer=0&head=0", "/ask": "?q=vertical", "/datasets": "?name=cats.jsonl"}
-ROUTES = [(method.upper(), path) for path, methods in document()["paths"].items() for method in methods]
+DOCUMENT = document()
+ROUTES = [(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods]
 OF_ONE = [(method, path) for method, path in ROUTES if "/analyses/{id}" in path]
 OF_STUDY = [(method, path) for method, path in ROUTES if "/studies/{id}" in path]
 # What reads one analysis, or one study, and so what a share key opens.

@@ -65,7 +65,9 @@ def test_144_heads_of_a_long_text(browser: Browser, wide: headscope.Model, token
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(notebook.as_uri())
     expect(page.get_by_title("Headscope")).to_be_attached()
-    (frame,) = page.main_frame.child_frames  # no frame locator: Playwright would describe the whole attribute `srcdoc` at each use
+    (frame,) = (
+        page.main_frame.child_frames
+    )  # no frame locator: Playwright would describe the whole attribute `srcdoc` at each use
     heat = frame.get_by_role("img", name="Heat map of head 11.3")
     expect(heat).to_be_visible(timeout=60_000)
     frame.get_by_role("grid", name="Heads").press("ArrowLeft")
