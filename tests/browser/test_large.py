@@ -27,6 +27,17 @@ BELOW = """(cell) => {
   return pixels.every((pixel) => pixel >>> 24 === 255) ? new Set(pixels).size : 0
 }"""
 # Whether nothing covers the middle of an element and no edge cuts it off.
+# Requests for whole maps, and elements of tokens, when the heads are painted first.
+FIRST = """(() => {
+  const mark = performance.mark.bind(performance)
+  performance.mark = (name) => {
+    if (name === 'headscope:grid') window.first ??= [
+      performance.getEntriesByType('resource').filter(({ name }) => name.includes('/maps/')).length,
+      document.querySelectorAll('[data-token]').length,
+    ]
+    return mark(name)
+  }
+})()"""
 SEEN = """(cell) => {
   const { left, top, width, height } = cell.getBoundingClientRect()
   return [0.1, 0.5, 0.9].every((part) => document.elementFromPoint(left + part * width, top + part * height) === cell)
@@ -100,8 +111,14 @@ def test_a_range_of_layers(visit: Visit) -> None:
 def test_a_long_text(visit: Visit) -> None:
     """Every token is an element, so there is little room for others: what is closed has none."""
     letters = " ".join("abcdefgh"[i % 8] for i in range(2046))
+    visit.page.add_init_script(FIRST)
     visit.open(address(model="long", text=letters, head="0.0"))
+    # The heads wait neither for a map of 16 MB nor for tokens further down.
+    maps, tokens = visit.page.evaluate("window.first")
+    assert maps == 0
+    assert 0 < tokens < 1000
     expect(visit.tokens).to_have_count(2048)
+    visit.holds("performance.getEntriesByType('resource').some(({ name }) => name.includes('/maps/'))")
     # With as many heads as BERT base.
     assert visit.page.evaluate("document.querySelectorAll('*').length") + 12 * 12 < MOST_NODES
     inside = "document.querySelectorAll('dialog > :not(.top)').length"
@@ -110,3 +127,10 @@ def test_a_long_text(visit: Visit) -> None:
     expect(visit.page.get_by_role("dialog").get_by_text("Undo", exact=False).first).to_be_visible()
     visit.page.keyboard.press("Escape")
     comes_to(lambda: visit.page.evaluate(inside), 0)
+    # A scrolled text stays where it is while its measures change, and while it is replaced.
+    last = visit.tokens.last
+    last.scroll_into_view_if_needed()
+    visit.page.evaluate("window.first = undefined")
+    visit.submit(letters.replace("h", "i"))
+    assert visit.page.evaluate("window.first")[1] == 2048
+    expect(last).to_be_in_viewport()
