@@ -26,6 +26,8 @@ from .common import Spread, judged
 LENGTHS = {64: 5, 512: 5, 2048: 3}
 SMALLEST: dict[str, Any] = {"lengths": {8: 1}, "width": 48}
 LONGEST_MS = 400_000
+# The page prefetches maps of long texts after a second of rest.
+QUIET_MS = 1500
 OVERHEAD_MS, ARRIVED_MS, FIRST_KB = 150, 150, 400
 # From the arrival of the thumbnails and the document, whichever came last, to the painted grid.
 ARRIVED = """() => {
@@ -98,4 +100,4 @@ def _quiet(page: Page, received: list[int]) -> None:
     before = -1
     while before != len(received):
         before = len(received)
-        page.wait_for_timeout(700)
+        page.wait_for_timeout(QUIET_MS)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from playwright.sync_api import Route
 
 from tests.browser.visit import Visit
 
 WORDS = "the boats lay by the river bank while the bank in town kept money they had earned".split()
 LIMIT = 400_000
+# When requests for whole maps began.
+MAPS = "performance.getEntriesByType('resource').flatMap(({ name, startTime }) => (name.includes('/maps/') ? [startTime] : []))"
 
 
 def text_of(tokens: int) -> str:
@@ -52,6 +56,7 @@ class Wire:
 def test_first_grid_is_light_and_in_order(visit: Visit, tokens: int) -> None:
     """submit, then grid, then head and graph; at most 0.4 MB from pressing Analyse to the grid."""
     visit.open()
+    visit.page.get_by_role("checkbox", name="live").uncheck()
     visit.text.fill(text_of(tokens))
     wire = Wire(visit)
     before = visit.now()
@@ -62,6 +67,9 @@ def test_first_grid_is_light_and_in_order(visit: Visit, tokens: int) -> None:
     assert submit < grid <= head
     assert grid <= visit.painted("graph", grid)
     visit.page.get_by_text(f"{tokens} tokens · 72 heads").wait_for()
+    begun = [at for at in visit.page.evaluate(MAPS) if at > submit]
+    assert begun
+    assert submit < grid < min(begun)
     assert 5_000 < wire.until(visit, grid) < LIMIT
 
 
@@ -84,3 +92,24 @@ def test_maps_are_fetched_once(visit: Visit) -> None:
     maps = [url for url in asked if "/maps/" in url]
     assert maps
     assert len(maps) == len(set(maps))
+
+
+def test_nothing_is_prefetched_while_a_text_is_computed(visit: Visit) -> None:
+    """Only the head that is opened meanwhile; its neighbours would delay the new text."""
+    visit.open()
+    held: list[Route] = []
+    visit.page.route(re.compile("/events$"), lambda route: held.append(route))
+    visit.text.fill(text_of(20))
+    with visit.page.expect_request(re.compile("/events$")):
+        visit.analyse.click()
+    asked: list[str] = []
+    visit.page.on("request", lambda request: asked.append(request.url))
+    before = visit.now()
+    visit.head(0, 1).click()
+    visit.painted("head", before)
+    visit.page.wait_for_timeout(400)  # neighbours are requested after 120 ms of rest
+    assert [re.findall(r"layer=(\d+)&head=(\d+)", url) for url in asked if "/maps/" in url] == [[("0", "1")]]
+    with visit.page.expect_request(re.compile("/maps/")):
+        for route in held:
+            route.continue_()
+    visit.idle()

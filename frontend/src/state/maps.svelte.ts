@@ -3,14 +3,18 @@ import { type Analysis, type Head, headName, type MergedHeads } from '../lib/dat
 import type { Source } from '../lib/data/source'
 import { afterPaint } from '../lib/drawing/frame'
 import { type Matrix, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
-import { MOST_HEADS, mergeMaps } from '../lib/maths/merge'
+import { MapMerger, mergeMaps } from '../lib/maths/merge'
 import { Cache } from '../lib/net/cache'
 
 type Numbers = (number | null)[]
 
-/** Holds the maps of a merged head and what is prefetched; more while maps are small. */
-const MAPS_KEPT = MOST_HEADS + 8
+/** Maps that are on screen together: those of a comparison. More are kept while they take no more than this many bytes: four maps of 2,048 tokens. */
+const ON_SCREEN = 2
 const BYTES_KEPT = 64 * 2 ** 20
+
+/** Keys begin with the lens. */
+const mapKey = (lens: string, head: Head) =>
+  [lens, ...(head.among ? [head.among.how, ...head.among.heads.map(headName)] : [headName(head)])].join(' ')
 
 const painted = () => new Promise<void>((resolve) => void afterPaint(resolve))
 
@@ -18,13 +22,14 @@ export class Maps {
   /** Changes whenever a tensor arrives; reading through `#seen` subscribes a view to it. */
   #arrivals = $state(0)
   #grids = new Cache<Tiles>(16)
-  #maps = new Cache<Matrix>(MAPS_KEPT, BYTES_KEPT, ({ data }) => data.byteLength)
+  #maps = new Cache<Matrix>(ON_SCREEN, BYTES_KEPT, ({ data }) => data.byteLength)
   /** The last map requested: numbers wait for it. */
   #latest: Promise<unknown> = Promise.resolve()
   #overviews = new Cache<Numbers[]>(64)
   #numbers = new Cache<Numbers>(512)
   #thumbnails = new Map<string, Matrix>()
-  #merged: { of: Matrix[]; how: string; map: Matrix } | undefined
+  /** Merged thumbnails, and what they are of. */
+  #merged: { key: string; tiles: Tiles; map: Matrix } | undefined
 
   constructor(
     private readonly source: Source,
@@ -100,25 +105,53 @@ export class Maps {
   /** The exact map if it has arrived, otherwise its thumbnail, otherwise undefined. */
   map(lens: string, open: Head): Matrix | undefined {
     const head = this.#at(lens, open)
-    if (head.among) return this.#together(lens, head.among)
-    const exact = this.#seen(this.#maps.peek(`${lens} ${headName(head)}`))
+    const exact = this.#seen(this.#maps.peek(mapKey(lens, head)))
     if (exact) return exact
     const tiles = this.grid(lens)
-    return tiles && this.#coarse(`${lens} ${headName(head)}`, tiles, head)
+    if (!tiles) return undefined
+    return head.among ? this.#together(lens, tiles, head, head.among) : this.#coarse(mapKey(lens, head), tiles, head)
   }
 
   /** Settles once the map has arrived or failed. */
   async wantMap(lens: string, open: Head): Promise<void> {
     const head = this.#at(lens, open)
-    if (head.among) {
-      await Promise.all(head.among.heads.map((one) => this.wantMap(lens, one)))
-      return
-    }
-    const key = `${lens} ${headName(head)}`
-    if (this.#maps.peek(key) || this.about()?.maps[lens]?.stored === false) return
-    const coming = this.#announce(this.#maps.get(key, () => this.source.map(this.id, lens, head, this.signal)))
+    if (this.about()?.maps[lens]?.stored === false) return
+    const key = mapKey(lens, head)
+    const asked = this.#maps.get(key, () => (head.among ? this.#merge(lens, head.among) : this.#fetch(lens, head)))
+    // It is the last to be evicted now.
+    if (this.#maps.peek(key)) return
+    const coming = this.#announce(asked)
     this.#latest = coming
     await coming
+  }
+
+  #fetch(lens: string, head: Head): Promise<Matrix> {
+    return this.source.map(this.id, lens, head, this.signal)
+  }
+
+  /** Reads at most as many maps at a time as are kept anyway. */
+  async #merge(lens: string, { heads, how }: MergedHeads): Promise<Matrix> {
+    const merger = new MapMerger(how)
+    const most = Math.max(1, this.#room(lens))
+    for (let at = 0; at < heads.length; at += most) {
+      const some = heads.slice(at, at + most)
+      const maps = await Promise.all(
+        some.map((head) => this.#maps.get(mapKey(lens, head), () => this.#fetch(lens, head))),
+      )
+      for (const map of maps) merger.add(map)
+    }
+    return merger.finish()
+  }
+
+  /** How many maps of a lens are kept; 1 if their size is unknown. */
+  #room(lens: string): number {
+    const shape = this.about()?.maps[lens]?.shape
+    return shape ? Math.floor(BYTES_KEPT / (4 * shape[2] * shape[3])) : 1
+  }
+
+  /** How many maps of a lens can be fetched ahead, so that none on screen is evicted. */
+  spare(lens: string): number {
+    return Math.max(0, this.#room(lens) - ON_SCREEN)
   }
 
   /** A map opened by the same action is painted first: each request and each answer takes part of a frame from it. */
@@ -129,18 +162,13 @@ export class Maps {
     return ask()
   }
 
-  /** Several heads merged into one map, updated when one of them arrives. */
-  #together(lens: string, { heads, how }: MergedHeads): Matrix | undefined {
-    const maps = heads.map((head) => this.map(lens, head))
-    // Thumbnails and exact maps are not merged with each other: all of one kind, or nothing yet.
-    const ready = maps.filter((map) => map !== undefined)
-    if (ready.length < maps.length || new Set(ready.map(({ exact }) => exact)).size > 1) return this.#merged?.map
-    const known = this.#merged
-    if (known?.how === how && known.of.length === ready.length && known.of.every((map, i) => map === ready[i]))
-      return known.map
-    const map = mergeMaps(ready, how)
-    this.#merged = { of: ready, how, map }
-    return map
+  /** The merged thumbnails of several heads, until their maps have been merged. */
+  #together(lens: string, tiles: Tiles, head: Head, { heads, how }: MergedHeads): Matrix {
+    const [key, known] = [mapKey(lens, head), this.#merged]
+    if (known?.key === key && known.tiles === tiles) return known.map
+    const coarse = heads.map((one) => this.#coarse(mapKey(lens, one), tiles, one))
+    this.#merged = { key, tiles, map: mergeMaps(coarse, how) }
+    return this.#merged.map
   }
 
   /** Returns the same object for the same thumbnail, so that nothing is painted twice. */

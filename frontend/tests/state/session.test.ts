@@ -48,6 +48,67 @@ describe('Maps', () => {
     expect(failed).toHaveBeenCalledOnce()
     vi.unstubAllGlobals()
   })
+
+  describe('of a long text', () => {
+    const at = (head: number) => ({ layer: 0, head })
+    const held = (maps: Maps, heads: number[]) => heads.filter((head) => maps.map('weights', at(head))?.exact)
+
+    /** Maps of `mib` each, all entries of which are the number of their head; and the largest number of them that were read at a time. */
+    function long(mib: number) {
+      const side = 512 * Math.sqrt(mib)
+      const seen = { read: [] as number[], most: 0 }
+      let coming = 0
+      const map: Source['map'] = async (_id, _lens, { head }) => {
+        seen.read.push(head)
+        seen.most = Math.max(seen.most, ++coming)
+        await Promise.resolve()
+        coming -= 1
+        return { data: new Float32Array(side * side).fill(head), rows: side, cols: side, exact: true }
+      }
+      const info = {
+        shape: [1, 24, side, side],
+        by_layer: false,
+        signed: false,
+        stored: true,
+        identical: null,
+        params: {},
+        undefined: null,
+      }
+      const failed = vi.fn()
+      const about = () => ({ maps: { weights: info } })
+      const maps = new Maps({ ...fixedSource(), map }, 'id', failed, new AbortController().signal, about)
+      return { maps, seen, failed }
+    }
+
+    it('are kept up to so many bytes, but those of a comparison always', async () => {
+      const { maps, seen } = long(16)
+      for (const head of [0, 1, 2, 0, 3, 4]) await maps.wantMap('weights', at(head))
+      // Opening a map again makes it the last to go.
+      expect(held(maps, [0, 1, 2, 3, 4])).toEqual([0, 2, 3, 4])
+      expect(seen.read).toEqual([0, 1, 2, 3, 4])
+      expect(maps.spare('weights')).toBe(2)
+      const longer = long(64)
+      for (const head of [0, 1, 2]) await longer.maps.wantMap('weights', at(head))
+      expect(held(longer.maps, [0, 1, 2])).toEqual([1, 2])
+      expect(longer.maps.spare('weights')).toBe(0)
+    })
+
+    it('are merged a few at a time', async () => {
+      const { maps, seen, failed } = long(16)
+      const heads = Array.from({ length: 7 }, (_, head) => at(head))
+      for (const [how, value] of [
+        ['mean', 3],
+        ['max', 6],
+      ] as const) {
+        const merged = { ...at(0), among: { heads, how } }
+        await maps.wantMap('weights', merged)
+        const { data, exact } = maps.map('weights', merged)!
+        expect([data.length, exact, data[0], data[data.length - 1]]).toEqual([2048 * 2048, true, value, value])
+      }
+      expect(seen.most).toBe(4)
+      expect(failed).not.toHaveBeenCalled()
+    })
+  })
 })
 
 describe('Session', () => {

@@ -82,6 +82,17 @@ describe('Cache', () => {
     await cache.get('e', async () => 99)
     expect(['b', 'c', 'd', 'e'].map((key) => cache.peek(key))).toEqual([undefined, undefined, undefined, 99])
   })
+
+  it('keeps what is still on its way, and what it was made of goes first', async () => {
+    const cache = new Cache<number>(1, 2, (size) => size)
+    const whole = cache.get('whole', async () => {
+      let sum = 0
+      for (const part of ['a', 'b', 'c']) sum += await cache.get(part, async () => 1)
+      return sum
+    })
+    expect(await whole).toBe(3)
+    expect(['a', 'b', 'c', 'whole'].map((key) => cache.peek(key))).toEqual([undefined, undefined, undefined, 3])
+  })
 })
 
 it('fixed text has as many tokens as asked', () => {

@@ -8,23 +8,48 @@ export type Merge = 'mean' | 'max'
 /** As many as an address may name. */
 export const MOST_SELECTED = 240
 
-/** The most heads that are merged: more would exhaust the browser's memory at long texts. */
+/** The most heads that are merged: at long texts each map is many megabytes to read. */
 export const MOST_HEADS = 16
 
-/** The mean of the maps, or the entry of largest magnitude, cell by cell; NaN if one of them has no reading. */
-export function mergeMaps(maps: readonly Matrix[], how: Merge): Matrix {
-  const [{ rows, cols }] = maps
-  if (maps.some((map) => map.rows !== rows || map.cols !== cols)) throw new Error('merged: the maps differ in shape')
-  const data = Float32Array.from(maps[0].data)
-  for (const { data: more } of maps.slice(1)) {
-    if (how === 'mean') for (let i = 0; i < data.length; i++) data[i] += more[i]
+/** The mean of maps, or the entry of largest magnitude, cell by cell; NaN if one of them has no reading. Maps are added one by one, so that few are in memory. */
+export class MapMerger {
+  #sum: Matrix | undefined
+  #count = 0
+
+  constructor(private readonly how: Merge) {}
+
+  add(map: Matrix): void {
+    this.#count += 1
+    const sum = this.#sum
+    if (!sum) {
+      this.#sum = { ...map, data: map.data.slice() }
+      return
+    }
+    if (map.rows !== sum.rows || map.cols !== sum.cols) throw new Error('merged: the maps differ in shape')
+    const [data, more] = [sum.data, map.data]
+    if (this.how === 'mean') for (let i = 0; i < data.length; i++) data[i] += more[i]
     else
       for (let i = 0; i < data.length; i++)
         if (!(Math.abs(data[i]) >= Math.abs(more[i]))) data[i] = stronger(data[i], more[i])
+    const { exact, error, ...shape } = sum
+    this.#sum = { ...shape, exact: exact && map.exact, ...rounding(Math.max(error ?? 0, map.error ?? 0)) }
   }
-  if (how === 'mean') for (let i = 0; i < data.length; i++) data[i] /= maps.length
-  const error = Math.max(...maps.map(({ error = 0 }) => error))
-  return { data, rows, cols, exact: maps.every(({ exact }) => exact), ...rounding(error) }
+
+  /** The merged map, once all have been added. */
+  finish(): Matrix {
+    const merged = this.#sum
+    if (!merged) throw new Error('merged: no maps')
+    const { data } = merged
+    if (this.how === 'mean') for (let i = 0; i < data.length; i++) data[i] /= this.#count
+    return merged
+  }
+}
+
+/** The mean of the maps, or the entry of largest magnitude. */
+export function mergeMaps(maps: readonly Matrix[], how: Merge): Matrix {
+  const merger = new MapMerger(how)
+  for (const map of maps) merger.add(map)
+  return merger.finish()
 }
 
 const stronger = (a: number, b: number) => (Number.isNaN(a) ? a : b)

@@ -1,4 +1,4 @@
-/** A least-recently-used cache of promises. A failed answer is evicted. */
+/** A least-recently-used cache of promises. A failed answer is evicted, and one that has not arrived is not. */
 export class Cache<T> {
   #entries = new Map<string, Promise<T>>()
   #settled = new Map<string, T>()
@@ -23,7 +23,6 @@ export class Cache<T> {
       (value) => this.#settle(key, made, value),
       () => this.#entries.get(key) === made && this.#entries.delete(key),
     )
-    this.#evict()
     return made
   }
 
@@ -48,6 +47,9 @@ export class Cache<T> {
 
   #settle(key: string, made: Promise<T>, value: T): void {
     if (this.#entries.get(key) !== made) return
+    // Its arrival is a use, as otherwise the parts that it was made of would evict it.
+    this.#entries.delete(key)
+    this.#entries.set(key, made)
     this.#settled.set(key, value)
     this.#evict()
   }
@@ -55,10 +57,11 @@ export class Cache<T> {
   #evict(): void {
     let size = 0
     for (const value of this.#settled.values()) size += this.sizeOf(value)
-    for (const key of this.#entries.keys()) {
-      if (this.#entries.size <= this.capacity || size <= this.most) return
+    for (const key of [...this.#entries.keys()]) {
+      if (this.#settled.size <= this.capacity || size <= this.most) return
       const gone = this.#settled.get(key)
-      if (gone !== undefined) size -= this.sizeOf(gone)
+      if (gone === undefined) continue
+      size -= this.sizeOf(gone)
       this.#entries.delete(key)
       this.#settled.delete(key)
     }
