@@ -41,6 +41,31 @@ NARROW = {
     "studies-heads",
 }
 
+# Entries with the elements of another one and other numbers in them: axe-core would look at the same twice.
+OTHER_NUMBERS = {
+    "both-12",
+    "both-128",
+    "both-512",
+    "graph-128",
+    "effective-64",
+    "identical-12",
+    "colour-null-share",
+    "colour-own-scale",
+    "scale-linear",
+    "scale-log",
+    "layers-34",
+    "gaps-34",
+    "mechanism-34",
+    "arcs-34",
+    "by-value-34",
+    "find-ranked-34",
+    "compared-texts-12",
+    "compared-unlike-12",
+    "token-ids-12",
+    "studies-paired",
+    "studies-heads-paired",
+}
+
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
@@ -148,10 +173,11 @@ def test_entry(visit: Visit, entry: str) -> None:
         file.write_text(seen())
     assert file.exists(), "no snapshot yet: see the head of this file"
     comes_to(seen, file.read_text())
-    check(visit, narrow=entry in NARROW)
+    if entry not in OTHER_NUMBERS:
+        check(visit, narrow=entry in NARROW)
     visit.page.evaluate("localStorage.clear()")
     assert visit.problems == []
 
 
 def test_no_snapshot_without_an_entry() -> None:
-    assert {file.stem for file in SNAPSHOTS.glob("*.yml")} == set(ENTRIES)
+    assert {file.stem for file in SNAPSHOTS.glob("*.yml")} == set(ENTRIES) > OTHER_NUMBERS | NARROW
