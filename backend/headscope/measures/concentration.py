@@ -71,6 +71,7 @@ ENTROPY = Measure(
             "attends uniformly",
             "spread thin",
             "smeared out over the whole sentence",
+            "spread over the whole sentence",
             "blurry",
             "perplexity",
         ),

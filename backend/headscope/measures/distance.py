@@ -57,13 +57,15 @@ QK_DISTANCE = Measure(
     phrases={
         "mean": (
             "distance",
+            "tokens away",
+            "away",
             "attention distance",
             "long-range",
             "far away",
             "distant tokens",
             "long distance",
         ),
-        "-mean": ("local", "attends locally", "nearby words", "short-range", "close neighbours", "neighbouring tokens"),
+        "-mean": ("local", "attends locally", "nearby", "nearby words", "short-range", "close neighbours", "neighbouring tokens"),
     },
     compute=qk_distance,
     looks=nothing,

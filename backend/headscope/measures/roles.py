@@ -105,6 +105,7 @@ HEAD_ROLES = Measure(
             "prior word",
             "prev token",
             "token in front",
+            "precedes",
         ),
         "next": (
             "next token",
@@ -114,6 +115,7 @@ HEAD_ROLES = Measure(
             "one token ahead",
             "looks forward",
             "comes next",
+            "follows",
         ),
         "self": (
             "itself",

@@ -225,7 +225,7 @@ class SentenceReader:
             if (
                 self.role == "find"
                 and whole
-                and not (superlative or topic.negated or topic.meaning.value.startswith(LIKE))
+                and not (re.search(r"\b(?:most|least|max)\b", s.text) or superlative or topic.negated or topic.meaning.value.startswith(LIKE))
             ):
                 s.add("measure", topic.meaning.value, topic.span)
                 return

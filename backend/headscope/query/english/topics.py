@@ -125,6 +125,8 @@ class TopicReader:
             for first, last, meanings in covered:
                 at = start + piece.start()
                 span = at + words[first].start(), at + words[last - 1].end()
+                if meanings[0].kind == "nothing":
+                    raise AmbiguousSentence(f"No measure tells this: “{self.s.words(span)}”. {TRY}")
                 if len(meanings) > 1:
                     cases = len({meaning.value.lower() for meaning in meanings}) == 1
                     why = "differ only in case" if cases else "are all possible"

@@ -28,9 +28,9 @@ NEAREST = 3
 WORD = re.compile(r"\[\w+\]|</?s>|[^\W_]+(?:'[^\W_]+)?")
 # Words without content here, and verbs by their stems.
 _STOP_WORDS = """
-a about almost also always am an any anything are as at be been being both by did each ever every everything for from had has have having head headed heads how i if in
+a about almost also always am an any anything are as at average be been being both by did each ever every everything for from had has have having head headed heads how i if in
 into is it its just largely look mainly me mean means mine mostly my nearly of often on one's ones only onto or other our over paid primarily rather really so some such
-that the their them then there these they thing this those through to toward towards under upon us very was we were what when where which while who whom whose will with
+that the their them then there these they thing this those through to toward towards under upon us very was we were what whatever when where which whichever while who whom whose will with
 you your
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
@@ -42,12 +42,17 @@ SAME = {"word": "token", "words": "token", "tokens": "token", "weights": "weight
 FILLERS = frozenset({"token", "weight", "attention", "map", "share", "score", "value", "lens"})
 MODIFIERS = frozenset({"not", "least", "most", "max", "low", "high"})
 
-Kind = Literal["number", "condition", "lens", "several", "command"]
+Kind = Literal["number", "condition", "lens", "several", "command", "nothing"]
+# What no measure tells, though it sounds like what one does: as the nearest phrase, or a close rival, it is a reason to ask.
+NOTHING = (
+    *("token after next", "token before last", "two tokens back", "two tokens ahead", "second token", "positive weights"),
+    *("question marks", "exclamation marks", "quotation marks", "colons", "brackets", "capital letters", "rare words"),
+)
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A number of a query or its smallest values, a condition, a lens, a measure with several numbers, or a command of the page (`special hide`)."""
+    """A number of a query or its smallest values, a condition, a lens, a measure with several numbers, a command of the page (`special hide`), or nothing that is measured."""
 
     kind: Kind
     value: str
@@ -116,11 +121,12 @@ class Vocabulary:
         family = meaning.value if meaning.kind == "several" else None  # its own columns are no rivals
         rival = next(score for score, place in others if self.phrases[place][1].value.split(".")[0] != family)
         evidence = min(len(words), len(CLOSE)) - 1
-        close = score >= (COMMAND if commands else CLOSE[evidence]) and score - rival >= MARGIN[evidence]
+        close = meaning.kind != "nothing" and score >= (COMMAND if commands else CLOSE[evidence]) and score - rival >= MARGIN[evidence]
         if close and len(words) > 1:
             without = [" ".join([*words[:place], *words[place + 1 :]]) for place in range(len(words))]
             close = bool((encoder.encode(without) @ fixed[best]).max() - score <= UNREAD)
-        return [self.phrases[place] for _, place in list(ranked.values())[:NEAREST]], close
+        offered = [self.phrases[place] for found, (_, place) in ranked.items() if found.kind != "nothing"]
+        return offered[:NEAREST], close
 
 
 def content(text: str) -> list[re.Match[str]]:
@@ -173,7 +179,7 @@ def _make_vocabulary() -> Vocabulary:
     for (slot, value), said in COMMANDS.items():
         phrases += [(phrase, Meaning("command", value, slot=slot)) for phrase in said]
     # A lens or a class goes before a number, and that before a measure with several.
-    order = ("lens", "condition", "number", "several")
+    order = ("nothing", "lens", "condition", "number", "several")
     for key, meanings in exact.items():
         first = min(order.index(meaning.kind) for meaning in meanings)
         exact[key] = [meaning for meaning in meanings if order.index(meaning.kind) == first]
@@ -187,6 +193,7 @@ def known_phrases() -> list[str]:
 
 def _declared() -> Iterable[tuple[Meaning, list[str], list[str]]]:
     """Yield every meaning with its names, and phrases with a similar meaning."""
+    yield Meaning("nothing", ""), [], list(NOTHING)
     for name, lens in LENSES.items():
         also = () if name == "null" else (name, spoken(name))  # on its own this could be the measure
         yield Meaning("lens", name), [*also, lens.title, f"{name} lens"], list(lens.phrases.get("", ()))
