@@ -65,7 +65,15 @@ QK_DISTANCE = Measure(
             "distant tokens",
             "long distance",
         ),
-        "-mean": ("local", "attends locally", "nearby", "nearby words", "short-range", "close neighbours", "neighbouring tokens"),
+        "-mean": (
+            "local",
+            "attends locally",
+            "nearby",
+            "nearby words",
+            "short-range",
+            "close neighbours",
+            "neighbouring tokens",
+        ),
     },
     compute=qk_distance,
     looks=nothing,
@@ -80,7 +88,15 @@ MAX_ACTIVATION = Measure(
     range=(0.0, 1.0),
     shape="L H",
     accepts=is_distribution,
-    phrases={"": ("largest single weight", "maximum weight", "strongest single connection of the head")},
+    phrases={
+        "": (
+            "largest single weight",
+            "maximum weight",
+            "largest entry",
+            "highest peak",
+            "strongest single connection of the head",
+        )
+    },
     compute=max_activation,
     looks=nothing,
 )

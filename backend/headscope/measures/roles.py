@@ -116,6 +116,7 @@ HEAD_ROLES = Measure(
             "looks forward",
             "comes next",
             "follows",
+            "subsequent token",
         ),
         "self": (
             "itself",

@@ -91,7 +91,7 @@ class SentenceReader:
         for role, pattern in ROLES.items():
             if s.take(pattern):
                 self.role = role
-        by = r"(?:chang\w+ |evolv\w+ |var(?:y|ies) )?(?:(?:by|per|across|over|for each|for every|in each) (?:the |all )?(?P<by>layer|head)s?|with depth)"
+        by = r"(?:chang\w+ |evolv\w+ |var(?:y|ies) )?(?:(?:by|per|across|over|vs(?= layer)|for each|for every|in each) (?:the |all )?(?P<by>layer|head)s?|with depth)"
         if self.role != "order" and (found := s.take(by)):
             self.role, self.by = "chart", found["by"] or "layer"
         self.lowest = s.take("asc") is not None
@@ -114,6 +114,8 @@ class SentenceReader:
         self._lenses([topic for topic in topics if topic.meaning.kind == "lens"])
         numbers = [topic for topic in topics if topic.meaning.kind == "number" and not topic.threshold]
         names = [topic.meaning.value for topic in numbers]
+        if self.role == "chart" and (self.reader.superlative or any(part.slot == "limit" for part in self.s.parts)):
+            raise AmbiguousSentence("Heads are ranked among all layers, or a measure is drawn by layer.", EXAMPLES[2:])
         if self.role == "chart" and names and not self.by:
             raise AmbiguousSentence("By layer, or by head?", [f"{names[0]} by layer", f"{names[0]} by head"])
         if self.role == "count" and names:
@@ -225,7 +227,12 @@ class SentenceReader:
             if (
                 self.role == "find"
                 and whole
-                and not (re.search(r"\b(?:most|least|max)\b", s.text) or superlative or topic.negated or topic.meaning.value.startswith(LIKE))
+                and not (
+                    re.search(r"\b(?:most|least|max)\b", s.text)
+                    or superlative
+                    or topic.negated
+                    or topic.meaning.value.startswith(LIKE)
+                )
             ):
                 s.add("measure", topic.meaning.value, topic.span)
                 return

@@ -33,13 +33,7 @@ class SentenceContext:
 
 @dataclass(frozen=True)
 class ViewPart:
-    """One part of a view, and the words that it was read from.
-
-    where: a condition. order: `order by entropy desc`. limit: maximum number of heads. lens: its name. compare: the lens to compare with. measure: colours heads.
-    difference: the lens to subtract. head: `8.10`, or `best` for the first that is found. pair: the head beside it. edge: `strongest` of the open head.
-    query, key: indices of attending or attended tokens. chart: a measure, and `layer` or `head`. special: `hide`, `show` or `mark` special tokens.
-    explain: a measure, class or lens. count: the number of heads is asked for. page: `reset`, `help`, `dark`, `light` or `measures`.
-    """
+    """One part of a view, and the words that it was read from; AskedPart of the API says what the slots hold."""
 
     slot: Slot
     value: str

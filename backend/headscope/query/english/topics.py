@@ -19,6 +19,8 @@ from .words import NUMBERS, ORDINALS
 CLAUSE = re.compile(r"\b(?:and|but|or|nor|that|which|who|whose|with|where|having|heads?)\b|[,;:]")
 NO_MEASURE = "No measure tells how much a head attends to this word, so it cannot be used to find heads."
 COUNTS = "Write above or below before a threshold, head 3.1 for a head, layer 3 for a layer."
+# Columns that tell where attention goes, never where it comes from.
+TARGETS = ("head_roles.", "special_tokens.", "token_types.", "token_norms.attention")
 TRY = "Try attention to [SEP] below 5 %, or vertical and entropy < 1."
 FORMAL = re.compile(r"(?<![\w.])[A-Za-z]\w*(?:_\w+|\.[A-Za-z]\w*|\w*@[\w-]+)(?:\.\w+)?(?:@[\w-]+)?", re.ASCII)
 
@@ -87,6 +89,8 @@ class TopicReader:
             modifiers = unread + modifiers
             unread = [] if named else modifiers
             negated = joined == "nor" or negated ^ (modifiers.count("not") % 2 == 1)
+            if {"low", "high"} <= {*modifiers}:
+                raise AmbiguousSentence(f"Low or high values? {TRY}")
             self.superlative |= not {"most", "least", "max"}.isdisjoint(modifiers)
             numbers = any(topic.meaning.kind != "condition" for topic in named)
             for topic in named:
@@ -125,7 +129,8 @@ class TopicReader:
             for first, last, meanings in covered:
                 at = start + piece.start()
                 span = at + words[first].start(), at + words[last - 1].end()
-                if meanings[0].kind == "nothing":
+                origin = re.search(r"\bfrom ", self.s.text[max(0, span[0] - 9) : span[1]])
+                if meanings[0].kind == "nothing" or (origin and meanings[0].value.startswith(TARGETS)):
                     raise AmbiguousSentence(f"No measure tells this: “{self.s.words(span)}”. {TRY}")
                 if len(meanings) > 1:
                     cases = len({meaning.value.lower() for meaning in meanings}) == 1

@@ -30,8 +30,8 @@ WORD = re.compile(r"\[\w+\]|</?s>|[^\W_]+(?:'[^\W_]+)?")
 _STOP_WORDS = """
 a about almost also always am an any anything are as at average be been being both by did each ever every everything for from had has have having head headed heads how i if in
 into is it its just largely look mainly me mean means mine mostly my nearly of often on one's ones only onto or other our over paid primarily rather really so some such
-that the their them then there these they thing this those through to toward towards under upon us very was we were what whatever when where which whichever while who whom whose will with
-you your
+that the their them then there these they thing this those through to toward towards under upon us very was we were what whatever when where which whichever while who whom
+whose will with you your
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 STOP_VERBS = re.compile(
@@ -45,7 +45,7 @@ MODIFIERS = frozenset({"not", "least", "most", "max", "low", "high"})
 Kind = Literal["number", "condition", "lens", "several", "command", "nothing"]
 # What no measure tells, though it sounds like what one does: as the nearest phrase, or a close rival, it is a reason to ask.
 NOTHING = (
-    *("token after next", "token before last", "two tokens back", "two tokens ahead", "second token", "positive weights"),
+    *("token after next", "token before last", "two tokens back", "two tokens ahead", "positive weights"),
     *("question marks", "exclamation marks", "quotation marks", "colons", "brackets", "capital letters", "rare words"),
 )
 
@@ -121,7 +121,11 @@ class Vocabulary:
         family = meaning.value if meaning.kind == "several" else None  # its own columns are no rivals
         rival = next(score for score, place in others if self.phrases[place][1].value.split(".")[0] != family)
         evidence = min(len(words), len(CLOSE)) - 1
-        close = meaning.kind != "nothing" and score >= (COMMAND if commands else CLOSE[evidence]) and score - rival >= MARGIN[evidence]
+        close = (
+            meaning.kind != "nothing"
+            and score >= (COMMAND if commands else CLOSE[evidence])
+            and score - rival >= MARGIN[evidence]
+        )
         if close and len(words) > 1:
             without = [" ".join([*words[:place], *words[place + 1 :]]) for place in range(len(words))]
             close = bool((encoder.encode(without) @ fixed[best]).max() - score <= UNREAD)

@@ -14,6 +14,7 @@ NUMBER = rf"(?:\d+|{'|'.join(NUMBERS)})"
 _LOWER = {ord(upper): upper.lower() for upper in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"} | {ord("‘"): "'", ord("’"): "'"}
 _LOWER |= {ord("“"): '"', ord("”"): '"', ord("–"): "-", ord("−"): "-"}
 _AMOUNT = rf"(?= ?(?:an? |about )?(?:-?\.?\d|half|third|quarter|two thirds|{NUMBER}\b|layers? {NUMBER}\b))"
+_LOW, _HIGH = "(?:low|small|least|lowest|smallest)", "(?:high|large|most|highest|largest)"
 # A word -> what is read as it; what comes first wins.
 ROLES = {
     "": r"(?:hey|hi|hello|ok|please|pls|plz|thanks|thank you"
@@ -26,16 +27,16 @@ ROLES = {
     "hide": r"hide|remove|(?:don't|do not|never) (?:show|display|draw)",
     "unlike": r"unlike|(?:least|less|not) (?:similar|close|like)(?: to)?|(?:most )?(?:different|dissimilar|differ(?:s|ing)?)(?: most)? (?:from|to)",
     "like": r"(?:most )?(?:similar|alike|close|closest|nearest) to|resembl(?:e|es|ing)|like|(?:the )?same as",
-    "asc": r"(?:in )?ascending(?: order)?|(?:least|smallest|lowest) (?:one |value |values |ones )?first",
-    "desc": r"(?:in )?descending(?: order)?|(?:most|largest|highest|biggest) (?:one |value |values |ones )?first",
-    "not": r"(?:do|does|is|are)(?:n't| not)|not|never|no|non|without|neither|except(?: for)?|other than|outside|hardly|barely|rarely"
+    "asc": rf"(?:in )?(?:ascending|increasing)(?: order)?|(?:from )?{_LOW} to {_HIGH}|(?:least|smallest|lowest) (?:one |value |values |ones )?first",
+    "desc": rf"(?:in )?(?:descending|decreasing)(?: order)?|(?:from )?{_HIGH} to {_LOW}|(?:most|largest|highest|biggest) (?:one |value |values |ones )?first",
+    "not": r"(?:do|does|is|are)(?:n't| not)|not|never|no|non|without|neither|except(?: for)?|(?:anything|everything|all|any) but|other than|outside|hardly|barely|rarely"
     r"|seldom|(?:ignor|avoid|skipp?|exclud|omitt?|disregard|neglect|shunn?)(?:e?s?|ing)",
     "least": r"least|lowest|smallest|minimal|minimum|fewest|weakest|bottom",
     "most": r"most|highest|largest|greatest|biggest|strongest|heaviest|clearest|top|best",
     "max": r"maximal|maximum|max",
     "low": r"low|lower|small|smaller|weak|weaker|less|few|fewer|little",
     "high": r"high|higher|large|larger|great|greater|strong|stronger|big|more|clearly|(?:a )?lots?(?: of)?",
-    "look": r"(?:(?:attend|look|point|peek|glanc|star|gaz|see|watch)(?:s|es|ed|ing|e)?(?: back(?= (?:at|to|on)\b))?|focus(?:s?e[ds]|s?ing)?(?= (?:on|at)\b)"
+    "look": r"(?:(?:attend|look|point|peek|glanc|star|gaz|see|watch|track)(?:s|es|ed|ing|e)?(?: back(?= (?:at|to|on)\b))?|focus(?:s?e[ds]|s?ing)?(?= (?:on|at)\b)"
     r"|(?:concentrat|fixat|latch|lock)(?:es?|ed|ing)?(?= (?:on|onto|at)\b))(?: (?:at|to|on|onto|upon)\b)?",
     "open": r"open|go to|take me to|jump to|bring up",
     "compare": r"compar(?:e|es|ed|ing|ison)|contrast",
