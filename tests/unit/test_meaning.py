@@ -20,7 +20,7 @@ from headscope.query import SentenceContext, parse, understand, write
 from headscope.settings import Settings
 
 from .sentences import ASKED_SENTENCES, COMMON_SENTENCES, LATER_SENTENCES, OWN_SENTENCES, TEXT
-from .unseen_sentences import UNSEEN_SENTENCES
+from .unseen_sentences import FIFTH_UNSEEN_SENTENCES, FOURTH_UNSEEN_SENTENCES, SIXTH_UNSEEN_SENTENCES, UNSEEN_SENTENCES
 
 MEASURED = ("entropy", "patterns", "head_roles", "token_norms", "special_tokens", "sink")
 OTHER_SLOTS = {"head", "pair", "edge", "query", "key", "lens", "compare", "difference", "measure", "chart", "special"}
@@ -52,7 +52,11 @@ def canonical(expected: str) -> str:
         return "?"
     words = expected.split()
     starts = [
-        at for at, word in enumerate(words) if word in OTHER_SLOTS and words[at - 1 : at] not in (["by"], ["not"])
+        at
+        for at, word in enumerate(words)
+        if word in OTHER_SLOTS
+        and words[at - 1 : at] not in (["by"], ["not"])
+        and words[at + 1 : at + 2] not in (["="], ["<="])
     ]
     query, slots = words[: (starts or [len(words)])[0]], words[(starts or [len(words)])[0] :]
     return " ".join([write(parse(" ".join(query))), *sorted(slots)]).strip()
@@ -60,8 +64,16 @@ def canonical(expected: str) -> str:
 
 @pytest.mark.parametrize(
     "sentences",
-    [OWN_SENTENCES, COMMON_SENTENCES, {**LATER_SENTENCES, **ASKED_SENTENCES}, UNSEEN_SENTENCES],
-    ids=["own", "common", "later", "unseen"],
+    [
+        OWN_SENTENCES,
+        COMMON_SENTENCES,
+        {**LATER_SENTENCES, **ASKED_SENTENCES},
+        UNSEEN_SENTENCES,
+        FOURTH_UNSEEN_SENTENCES,
+        FIFTH_UNSEEN_SENTENCES,
+        SIXTH_UNSEEN_SENTENCES,
+    ],
+    ids=["own", "common", "later", "unseen", "fourth", "fifth", "sixth"],
 )
 def test_sentences_mean_what_was_written_down_before(analysis, encoder, sentences):
     answers = {said: meaning(analysis, said, encoder) for said in sentences}

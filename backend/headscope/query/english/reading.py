@@ -26,7 +26,7 @@ HEADS = r"(?: all)?(?: the)?(?: heads?| grid| them| map| it)?"
 ROLES: dict[Role, str] = {
     "count": r"how many(?: of)?(?: the)?|^ ?(?:the )?(?:number of|count)(?: the)?",
     "measure": rf"colour{HEADS} (?:by|with|according to|using)(?: how)?",
-    "order": rf"(?:sort|order|rank)(?:ed|ing)?{HEADS} by|^ ?(?:sort|order)",
+    "order": rf"(?:sort|order|rank|arrang)(?:ed|e|ing)?{HEADS} by|^ ?(?:sort|order)",
     "chart": r"plot(?: of| the)*",
 }
 

@@ -148,7 +148,9 @@ def read_thresholds(s: Sentence) -> list[Threshold]:
 
 def read_limit(s: Sentence) -> bool:
     """`most 5`, `the 3 ...`, `five heads`, `limit 5`. Return whether the lowest are wanted."""
-    before = r"(?:^ ?|(?:the )?(?:(?P<low>least)|most) |(?:limit|the|any|find|show|show me|list|which) |(?<=est ))"
+    before = (
+        r"(?:^ ?|(?:the )?(?:(?P<low>least)|most) |(?:limit|the|any|find|show|show me|give me|list|which) |(?<=est ))"
+    )
     found = s.take(rf"{before}(?P<n>{NUMBER})(?: most)?(?= (?!layers?\b|tokens?\b|words?\b)[a-z]| ?$)")
     if found and digits(found["n"]) == "0":
         raise AmbiguousSentence("How many heads?")

@@ -41,7 +41,7 @@ ROLES = {
     "open": r"open|go to|take me to|jump to|bring up",
     "compare": r"compar(?:e|es|ed|ing|ison)|contrast",
     "difference": r"difference|different|minus",
-    "vs": r"vs\.?|versus|against|side by side(?: with)?",
+    "vs": r"vs\.?|compared (?:to|with)|versus|against|side by side(?: with)?",
     "colour": r"(?:colou?r|paint|shad|tint)(?:e|ed|ing|s)?",
     "plot": r"plot|draw|chart|graph",
     "last": r"final",
