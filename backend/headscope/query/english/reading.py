@@ -70,9 +70,7 @@ class SentenceReader:
     def _command(self) -> Meaning | None:
         """Return the command of the page that the whole sentence is."""
         said = self.s.text.strip(" ?!.")
-        known = {
-            canonical(phrase)[0]: meaning for phrase, meaning in self.vocabulary.phrases if meaning.kind == "command"
-        }
+        known = {canonical(one)[0]: what for one, what in self.vocabulary.phrases if what.kind == "command"}
         if said in known or self.encoder is None or re.search(r"\d|[<>=@#]|\b(?:heads?|not)\b", self.s.text):
             return known.get(said)
         if self.vocabulary.cover([stem(word[0]) for word in content(self.s.text)]) is None:
@@ -134,9 +132,8 @@ class SentenceReader:
         """Answer with the declaration of a measure, a class or a lens."""
         name = topic.meaning.value.split(" ")[0]
         measure = CLASSES if name in kinds() else re.split(r"[.@]", name)[0]
-        folder, declared = (
-            ("lenses", LENSES.get(name)) if topic.meaning.kind == "lens" else ("measures", MEASURES.get(measure))
-        )
+        lens = topic.meaning.kind == "lens"
+        folder, declared = ("lenses", LENSES.get(name)) if lens else ("measures", MEASURES.get(measure))
         if declared is None:  # how alike heads are
             return
         self.s.add("explain", name, topic.span)
@@ -209,12 +206,9 @@ class SentenceReader:
         s, superlative = self.s, self.reader.superlative
         speech = any(re.fullmatch(r"token_types\.[A-Z]+", topic.meaning.value) for topic in topics)
         if speech and self.role != "order" and not any(token.pos for token in s.context.key_tokens):
-            raise AmbiguousSentence(
-                SPEECH, ["heads that attend to punctuation", "heads that attend to pieces of words"]
-            )
-        asks = [
-            f"heads with the {'lowest' if topic.ascending else 'highest'} {topic.meaning.value}" for topic in topics
-        ]
+            targets = ("punctuation", "pieces of words")
+            raise AmbiguousSentence(SPEECH, [f"heads that attend to {target}" for target in targets])
+        asks = [f"heads with the {'lowest' if one.ascending else 'highest'} {one.meaning.value}" for one in topics]
         if len(set(asks)) > 1:
             raise AmbiguousSentence("Heads can be ranked by only one measure at a time. Which one?", asks)
         values = {part.slot: part.value for part in s.parts}
@@ -224,16 +218,8 @@ class SentenceReader:
         heads = re.search(r"\bhead(s?)\b", s.text)
         for topic in topics[:1]:
             whole = self.s.words(topic.span) == s.said.strip(" ?.!,")
-            if (
-                self.role == "find"
-                and whole
-                and not (
-                    re.search(r"\b(?:most|least|max)\b", s.text)
-                    or superlative
-                    or topic.negated
-                    or topic.meaning.value.startswith(LIKE)
-                )
-            ):
+            ranked = superlative or topic.negated or re.search(r"\b(?:most|least|max)\b", s.text)
+            if whole and self.role == "find" and not (ranked or topic.meaning.value.startswith(LIKE)):
                 s.add("measure", topic.meaning.value, topic.span)
                 return
             direction = "asc" if topic.ascending != self.lowest else "desc"

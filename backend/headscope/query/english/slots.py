@@ -73,7 +73,7 @@ def read_words(s: Sentence) -> None:
     """`what does 'bank' look`, `where does 'bank' look 'river'`, `what look 'bank'`."""
     other = r"(?!(?:in|at|to|on|upon|under|of|for|from)\b|most\b)" + WORD.format("to_")
     asked = (
-        rf"(?:what|where|how much|how strongly|which (?:tokens?|words?))? ?(?:does|do|is|are) {WORD.format('')} look"
+        rf"(?:what|where|how (?:much|strongly)|which (?:tokens?|words?))? ?(?:does|do|is|are) {WORD.format('')} look"
     )
     if found := s.take(rf"{asked} {other}"):
         _pin(s, found, "query")

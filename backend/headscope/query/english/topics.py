@@ -94,7 +94,7 @@ class TopicReader:
             self.superlative |= not {"most", "least", "max"}.isdisjoint(modifiers)
             numbers = any(topic.meaning.kind != "condition" for topic in named)
             for topic in named:
-                small = ("least" in modifiers or "low" in modifiers) and (
+                small = not {"least", "low"}.isdisjoint(modifiers) and (
                     topic.meaning.kind != "condition" or not numbers
                 )
                 meaning = replace(topic.meaning, smallest=topic.meaning.smallest ^ small)
