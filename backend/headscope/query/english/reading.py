@@ -154,9 +154,8 @@ class SentenceReader:
         unit = MEASURES[name].unit_of(column or None) if name in MEASURES else "1"
         given = threshold.unit.rstrip("s")
         if given and not (unit == "1" if given in ("%", "percent", "per cent") else unit.startswith(given)):
-            raise AmbiguousSentence(
-                f"{spoken(topic.meaning.value)} is {'a number without a unit' if unit == '1' else f'in {unit}'}. Which threshold do you mean?"
-            )
+            kind = "a number without a unit" if unit == "1" else f"in {unit}"
+            raise AmbiguousSentence(f"{spoken(topic.meaning.value)} is {kind}. Which threshold do you mean?")
         topic.threshold = threshold.pattern
         topic.span = min(topic.span[0], threshold.span[0]), max(topic.span[1], threshold.span[1])
 
@@ -176,10 +175,8 @@ class SentenceReader:
         if len(named) > 1:
             either, both = f"{named[0]} or {named[1]} heads", f"{named[0]}+{named[1]}"
             at_once = [Alternative(f"both at once: the class {both}", f"{both} heads")] if both in kinds() else []
-            raise AmbiguousSentence(
-                f"A head has one class. {'The class that is both at once, or heads' if at_once else 'Heads'} of either class?",
-                [*at_once, Alternative("either of them", either)],
-            )
+            what = f"{'The class that is both at once, or heads' if at_once else 'Heads'} of either class?"
+            raise AmbiguousSentence(f"A head has one class. {what}", [*at_once, Alternative("either of them", either)])
         for group in groups:
             text = " or ".join(topic.condition for topic in group)
             negation = f"not ({text})" if len(group) > 1 else f"not {text}"
@@ -206,8 +203,9 @@ class SentenceReader:
         s, superlative = self.s, self.reader.superlative
         speech = any(re.fullmatch(r"token_types\.[A-Z]+", topic.meaning.value) for topic in topics)
         if speech and self.role != "order" and not any(token.pos for token in s.context.key_tokens):
-            targets = ("punctuation", "pieces of words")
-            raise AmbiguousSentence(SPEECH, [f"heads that attend to {target}" for target in targets])
+            raise AmbiguousSentence(
+                SPEECH, [f"heads that attend to {one}" for one in ("punctuation", "pieces of words")]
+            )
         asks = [f"heads with the {'lowest' if one.ascending else 'highest'} {one.meaning.value}" for one in topics]
         if len(set(asks)) > 1:
             raise AmbiguousSentence("Heads can be ranked by only one measure at a time. Which one?", asks)

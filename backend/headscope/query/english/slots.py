@@ -130,9 +130,8 @@ def occurrences(s: Sentence, word: str, side: Side) -> list[list[int]]:
 def read_thresholds(s: Sentence) -> list[Threshold]:
     """`> 2`, `>= 50 %`, `> half`, `20 % or more`, `between 1 and 2`; which measure they belong to is decided later."""
     thresholds = []
-    between = (
-        rf"(?:between|from) (?P<low>{DECIMAL}) ?(?P<percent>%|percent)? (?:and|to) (?P<high>{DECIMAL})(?: ?{UNIT})?"
-    )
+    low, high = (rf"(?P<{end}>{DECIMAL})" for end in ("low", "high"))
+    between = rf"(?:between|from) {low} ?(?P<percent>%|percent)? (?:and|to) {high}(?: ?{UNIT})?"
     while found := s.take(between):
         unit = found["unit"] or found["percent"] or ""
         sign = "%" if unit in SHARES else ""
@@ -180,10 +179,8 @@ def read_places(s: Sentence) -> None:
         }
         for pattern, condition in rules.items():
             while found := s.take(pattern):
-                groups = {
-                    name: text if name == "sign" else _index(s, what, found, name)
-                    for name, text in found.groupdict().items()
-                }
+                said = found.groupdict().items()
+                groups = {name: text if name == "sign" else _index(s, what, found, name) for name, text in said}
                 _where(s, condition.format(**groups), found)
         while found := s.take(rf"{what}s? (?P<all>{NUMBER}(?:(?:,? and |,? or |, ?| )(?:{what} )?{NUMBER})+)"):
             each = re.compile(n).finditer(s.text, *found.span("all"))

@@ -19,8 +19,7 @@ from .words import NUMBERS, ORDINALS
 CLAUSE = re.compile(r"\b(?:and|but|or|nor|that|which|who|whose|with|where|having|heads?)\b|[,;:]")
 NO_MEASURE = "No measure tells how much a head attends to this word, so it cannot be used to find heads."
 COUNTS = "Write above or below before a threshold, head 3.1 for a head, layer 3 for a layer."
-# Columns that tell where attention goes, never where it comes from.
-TARGETS = ("head_roles.", "special_tokens.", "token_types.", "token_norms.attention")
+TARGETS = ("head_roles.", "special_tokens.", "token_types.", "token_norms.attention")  # where attention goes
 TRY = "Try attention to [SEP] below 5 %, or vertical and entropy < 1."
 FORMAL = re.compile(r"(?<![\w.])[A-Za-z]\w*(?:_\w+|\.[A-Za-z]\w*|\w*@[\w-]+)(?:\.\w+)?(?:@[\w-]+)?", re.ASCII)
 
