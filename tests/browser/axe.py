@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Frame, Page, expect
 
 from tests.browser.visit import Visit, comes_to
 
@@ -14,23 +14,23 @@ RUN = """(rules) => axe.run(document, { resultTypes: ['violations'], ...(rules.l
   ({ id, help, nodes }) => nodes.map(({ target, failureSummary }) => `${id}: ${help}: ${target.join(' ')}: ${failureSummary.split('\\n').at(-1).trim()}`)))"""
 
 
-def complaints(visit: Visit, *rules: str) -> list[str]:
+def complaints(page: Page | Frame, *rules: str) -> list[str]:
     """Return the violations that axe finds on the page. Its script is injected by the browser, outside the page's policy."""
-    if not visit.page.evaluate("'axe' in globalThis"):
-        visit.page.evaluate(AXE)
-    return list(visit.page.evaluate(RUN, list(rules)))
+    if not page.evaluate("'axe' in globalThis"):
+        page.evaluate(AXE)
+    return list(page.evaluate(RUN, list(rules)))
 
 
 def check(visit: Visit, *, narrow: bool = True) -> None:
     """Nothing is wrong, light or dark, wide or narrow; then the page is light again and as large as it was. Only colours differ between light and dark."""
     size = visit.page.viewport_size
     assert size
-    comes_to(lambda: complaints(visit), [])
+    comes_to(lambda: complaints(visit.page), [])
     visit.page.emulate_media(color_scheme="dark")
     expect(visit.page.locator("html")).to_have_attribute("data-theme", "dark")
-    comes_to(lambda: complaints(visit, "color-contrast"), [])
+    comes_to(lambda: complaints(visit.page, "color-contrast"), [])
     if narrow:
         visit.page.set_viewport_size({"width": 390, "height": 844})
-        comes_to(lambda: complaints(visit), [])
+        comes_to(lambda: complaints(visit.page), [])
         visit.page.set_viewport_size(size)
     visit.page.emulate_media(color_scheme="light")

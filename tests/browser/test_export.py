@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Download, Request, expect
 
+from tests.browser.axe import check
 from tests.browser.visit import Visit, address, box, comes_to, picture
 from tests.support.server import Server, eventually
 
@@ -110,6 +111,7 @@ def test_says_what_it_cannot_do(alone: Alone) -> None:
     alone.text.fill("Another text.")
     alone.text.press("Enter")
     expect(alone.alert).to_contain_text("Open Headscope to analyse another text")
+    check(alone)
     expect(alone.image("Heat map of head 4.5")).to_be_visible()
 
 

@@ -252,6 +252,7 @@ def test_a_study_is_shared(begin: Begin, lab: Users) -> None:
     expect(guest.page.get_by_role("navigation")).to_have_count(0)
     expect(guest.page.get_by_text("private")).to_have_count(0)
     expect(guest.page.get_by_role("button", name=re.compile("^(Delete|Share$|New|Cancel)"))).to_have_count(0)
+    check(guest)
     guest.page.get_by_text("heads", exact=True).click()
     expect(guest.page.get_by_role("list", name="Examples").get_by_role("link").first).to_be_visible()
     guest.page.get_by_text("tables", exact=True).click()

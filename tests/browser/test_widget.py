@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Error, expect
 import headscope
 from headscope.errors import BudgetExceeded, InvalidRequest
 from headscope.library import notebook as widget
+from tests.browser.axe import complaints
 from tests.support.models import tiny_model
 
 TEXT = "The cat sat </script><script>parent.alert(1)</script> on the mat."
@@ -40,6 +41,7 @@ def test_shown_in_a_notebook(browser: Browser, analysis: headscope.Analysis, tmp
     expect(frame.get_by_role("img", name="Heat map of head 4.2")).to_be_visible()
     assert set(asked) <= {"file", "data", "blob"}
     (inner,) = page.frames[1:]
+    assert complaints(inner) == []
     with pytest.raises(Error, match="cross-origin"):
         inner.evaluate("parent.document.title")
     page.close()
