@@ -51,7 +51,9 @@ def test_serves_minilm_outside_a_checkout(installed: Path, tmp_path: Path, monke
     imported = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     assert Path(imported).is_relative_to(installed)
     with Server(tmp_path / "home") as server:
-        (default,) = [card for card in server.get("/models").json()["items"] if card["default"]]
+        cards = server.get("/models").json()["items"]
+        assert {card["name"] for card in cards if card["local"]} == {"minilm", "rxnmapper"}
+        (default,) = [card for card in cards if card["default"]]
         assert (default["name"], default["local"], default["available"]) == ("minilm", True, True)
         done = server.analyse(model="minilm", text="The cat sat.", lenses=["weights"], measures=["entropy"])
         assert len(done["tokens"]) == 6
@@ -59,7 +61,7 @@ def test_serves_minilm_outside_a_checkout(installed: Path, tmp_path: Path, monke
 
 
 def test_the_source_distribution_can_build_it(tmp_path: Path) -> None:
-    """It contains the page, and the hook that downloads the model, but no weights."""
+    """It contains the page, the small model, and the hook that downloads the default model."""
     built = Path(next(SdistBuilder(str(ROOT)).build(directory=str(tmp_path))))
     assert built.stat().st_size < LIMIT / 10
     names = subprocess.run(
@@ -67,7 +69,7 @@ def test_the_source_distribution_can_build_it(tmp_path: Path) -> None:
     ).stdout.split()
     inside = {name.partition("/")[2] for name in names}
     assert {"hatch_build.py", "LICENSE", "frontend/dist/index.html", "models/catalog.toml"} <= inside
-    assert not [name for name in inside if name.endswith(".safetensors")]
+    assert [name for name in inside if name.endswith(".safetensors")] == ["models/rxnmapper/model.safetensors"]
 
 
 def test_other_weights_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

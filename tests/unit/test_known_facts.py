@@ -47,3 +47,38 @@ def test_most_of_what_cls_gets_reaches_nothing(facts: headscope.Analysis) -> Non
     weights, effective = (facts.maps[lens][1:5, :, :, 0].mean(axis=(1, 2)) for lens in ("weights", "effective"))
     assert ((weights > 0.35) & (weights < 0.5)).all()
     assert (np.abs(effective) < 0.005).all()
+
+
+# Reactions, and for the atoms of the product, in the order of the text, those of the reactants that they were; None where symmetry leaves it open.
+REACTIONS = {
+    "CC(=O)Cl.NCC>>CC(=O)NCC": (0, 1, 2, 4, 5, 6),
+    "CCI.OC(C)C>>CCOC(C)C": (0, 1, 3, 4, None, None),
+    "BrCC1CC1.NC>>CNCC1CC1": (6, 5, 1, 2, None, None),
+    "O=C(Cl)CC.CO>>COC(=O)CC": (5, 6, 1, 0, 3, 4),
+    "O=Cc1ccccc1.CN>>CNCc1ccccc1": (8, 9, 1, 2, None, None, None, None, None),
+}
+
+
+def test_a_head_that_maps_atoms() -> None:
+    """RXNMapper's head 10.5 looks from an atom of the product at the atom of the reactants that it was; most heads do not."""
+    model = headscope.load("rxnmapper")
+    right, asked = np.zeros((12, 8)), 0
+    for text, truth in REACTIONS.items():
+        a = headscope.analyze(model, text, lenses=("weights",), measures=())
+        tokens = [token.text for token in a.tokens]
+        letters = [at for at, token in enumerate(tokens) if token[0].isalpha()]
+        keys, queries = ([at for at in letters if (at < tokens.index(">>")) is before] for before in (True, False))
+        assert len(queries) == len(truth)
+        for query, key in zip(queries, truth, strict=True):
+            if key is not None:
+                right += a.maps["weights"][:, :, query][..., keys].argmax(-1) == key
+                asked += 1
+    assert right[10, 5] / asked > 0.8
+    assert np.median(right) / asked < 0.3
+
+
+def test_the_tokens_of_a_reaction() -> None:
+    """Atoms in brackets, two-letter elements and ring closures above 9 are one token; what is not SMILES is left out, as its own tokenizer does."""
+    model = headscope.load("rxnmapper")
+    a = headscope.analyze(model, "[nH]1%12BrCl>>C é", lenses=("weights",), measures=())
+    assert [token.text for token in a.tokens] == ["[CLS]", "[nH]", "1", "%12", "Br", "Cl", ">>", "C", "[SEP]"]

@@ -72,6 +72,12 @@ describe('examples', () => {
     expect(examplesWith([softmax, { ...hopfield, available: false }], [])).toEqual(EXAMPLES)
   })
 
+  it('of a reaction is offered with the model that reads it', () => {
+    const all = examplesWith([minilm, twin('rxnmapper')], [])
+    expect(all.slice(EXAMPLES.length).map(({ title }) => title)).toEqual(['A chemical reaction'])
+    expect(chosenBy(all.at(-1)!)).toMatchObject({ model: 'rxnmapper', head: '10.5', lens: 'weights' })
+  })
+
   it('of images are offered with their model and image, and keep the text for the next model', () => {
     const all = examplesWith([twin('twin-vit-softmax')], [{ name: 'cat', url: 'cat.jpg', credit: '' }])
     expect(all.slice(EXAMPLES.length).map(({ title }) => title)).toEqual(['An image'])

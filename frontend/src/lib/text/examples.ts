@@ -68,8 +68,8 @@ export const EXAMPLES: readonly [Example, ...Example[]] = [
 export const openHead = (analysis: Parameters<typeof nearestHead>[0], chosen: Head | undefined): Head =>
   nearestHead(analysis, chosen ?? parseHead(EXAMPLES[0].head) ?? { layer: 0, head: 0 })
 
-/** Examples that need twins, which not every installation has. */
-const OF_TWINS: readonly Example[] = [
+/** Examples of other models, which not every installation has. */
+const OF_OTHERS: readonly Example[] = [
   {
     name: 'twins',
     title: 'Two mechanisms',
@@ -84,6 +84,15 @@ const OF_TWINS: readonly Example[] = [
       ...{ kind: '', mechanism: '', params: '', thanparams: '', twin: '' },
       ...{ compare: 'side', lens: 'weights' },
     },
+  },
+  {
+    name: 'reaction',
+    title: 'A chemical reaction',
+    look: 'where does the N of the product come from?',
+    text: 'CC(=O)Cl.NCC>>CC(=O)NCC',
+    pair: '',
+    head: '10.5',
+    show: { model: 'rxnmapper' },
   },
   {
     name: 'image',
@@ -134,5 +143,8 @@ export function examplesWith(models: readonly Model[], samples: readonly Sample[
   const here = (name: string | undefined) =>
     name === undefined || models.some((model) => model.name === name && model.available)
   const drawn = (name: string | undefined) => name === undefined || samples.some((sample) => sample.name === name)
-  return [...EXAMPLES, ...OF_TWINS.filter(({ show, sample }) => here(show?.model) && here(show?.than) && drawn(sample))]
+  return [
+    ...EXAMPLES,
+    ...OF_OTHERS.filter(({ show, sample }) => here(show?.model) && here(show?.than) && drawn(sample)),
+  ]
 }
