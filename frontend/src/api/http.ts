@@ -46,7 +46,32 @@ export async function getJson<T>(path: string, signal?: AbortSignal, say?: Messa
 }
 
 export async function getBytes(path: string, signal?: AbortSignal): Promise<ArrayBuffer> {
-  return (await call(path, signal ? { signal } : {})).arrayBuffer()
+  return readBody(await call(path, signal ? { signal } : {}))
+}
+
+/** Reads into one buffer of the final size: `arrayBuffer()` collects pieces and copies them, which takes twice as long for a map of 16 MB. */
+async function readBody(response: Response): Promise<ArrayBuffer> {
+  const reader = byteReader(response)
+  if (!reader) return response.arrayBuffer()
+  let buffer = new ArrayBuffer(Number(response.headers.get('content-length')))
+  for (let at = 0; at < buffer.byteLength; ) {
+    // The buffer moves to the stream and back.
+    const { done, value } = await reader.read(new Uint8Array(buffer, at))
+    if (done) throw new Error('The response is shorter than its Content-Length.')
+    buffer = value.buffer
+    at += value.byteLength
+  }
+  return buffer
+}
+
+/** Undefined if the size of the body is unknown, or the browser has no such reader. */
+function byteReader({ body, headers }: Response): ReadableStreamBYOBReader | undefined {
+  if (!headers.has('content-length') || headers.has('content-encoding')) return undefined
+  try {
+    return body?.getReader({ mode: 'byob' })
+  } catch {
+    return undefined
+  }
 }
 
 const UNREACHABLE: Problem = {
