@@ -35,7 +35,7 @@ def test_an_example_chooses_everything_that_it_speaks_of(visit: Visit) -> None:
     expect(visit.page.get_by_role("combobox", name="Lens")).to_have_value("weights")
     expect(visit.page.get_by_role("group", name="Compare").get_by_role("radio", name="off")).to_be_checked()
     expect(visit.head(3, 1)).to_have_attribute("aria-selected", "true")
-    expect(caption).to_contain_text("Examples, 2 of 6. A pronoun: is “it” the trophy or the suitcase?")
+    expect(caption).to_contain_text("Examples, 2 of 7. A pronoun: is “it” the trophy or the suitcase?")
     visit.page.reload()
     visit.painted("head")
     expect(caption).to_contain_text("A pronoun:")

@@ -19,8 +19,9 @@ from headscope.models.sentence_encoder import SentenceEncoder
 from headscope.query import SentenceContext, parse, understand, write
 from headscope.settings import Settings
 
+from .later_sentences import FIFTH_UNSEEN_SENTENCES, FOURTH_UNSEEN_SENTENCES, SIXTH_UNSEEN_SENTENCES
 from .sentences import ASKED_SENTENCES, COMMON_SENTENCES, LATER_SENTENCES, OWN_SENTENCES, TEXT
-from .unseen_sentences import FIFTH_UNSEEN_SENTENCES, FOURTH_UNSEEN_SENTENCES, SIXTH_UNSEEN_SENTENCES, UNSEEN_SENTENCES
+from .unseen_sentences import UNSEEN_SENTENCES
 
 MEASURED = ("entropy", "patterns", "head_roles", "token_norms", "special_tokens", "sink")
 OTHER_SLOTS = {"head", "pair", "edge", "query", "key", "lens", "compare", "difference", "measure", "chart", "special"}
