@@ -19,6 +19,7 @@ from .affine import offset
 from .interface import AttentionCall, batch_scores, blocked_and_bias, for_each_head
 from .projection_factors import projection_factors
 from .sites import AttentionSites, Site, head_weights, norm_at, split_projection
+from .trace import first_tensor
 
 OnLayer = Callable[[Layer], None]
 PLAIN = Pass()
@@ -244,17 +245,26 @@ class Recording:
 
     def _with_residual(self, opened: _OpenLayer, stream: Stream) -> Stream:
         """Add the residual connection around attention to the stream, if its modules were watched."""
-        if opened.summed is None or opened.projected is None:
+        site, joined = opened.site, opened.summed
+        if site.norm is None:
+            args, kwargs = self._arguments
+            joined = first_tensor((*args, *kwargs.values()))
+        if joined is None or opened.projected is None:
             return stream
         shape = (self._size, opened.layer.output.shape[1], -1)  # [B, Q, d]; some models join B and Q
-        summed, projected = (batch.reshape(shape)[self.row] for batch in (opened.summed, opened.projected))
-        bias, norm, form = offset(self._modules[str(opened.site.projection)]), None, opened.site.norm_form
-        if form is not None:
-            norm = norm_at(self._modules[str(opened.site.norm)], form, summed)
+        joined, projected = (batch.reshape(shape)[self.row] for batch in (joined, opened.projected))
+        added, branch_norm, norm = projected, None, None
+        if site.branch_norm_form is not None:
+            branch_norm = norm_at(self._modules[str(site.branch_norm)], site.branch_norm_form, projected)
+            added = branch_norm.linear(projected, branch_norm.scale[:, None]) + branch_norm.shift
+        if site.norm_form is not None:
+            norm = norm_at(self._modules[str(site.norm)], site.norm_form, joined)
+        bias = offset(self._modules[str(site.projection)])
         return replace(
             stream,
-            before=summed - projected,
-            bias=summed.new_zeros(summed.shape[-1]) if bias is None else bias,
+            before=joined if site.norm is None else joined - added,
+            bias=projected.new_zeros(projected.shape[-1]) if bias is None else bias,
+            branch_norm=branch_norm,
             norm=norm,
             projected=projected,
         )

@@ -28,11 +28,16 @@ class HeadProjection:
 
 @dataclass(frozen=True)
 class NormForm:
-    """The form of a normalisation: whether it subtracts the mean, and whether its gain is the weight or 1 + weight."""
+    """The form of a normalisation: whether it subtracts the mean, whether its gain is the weight or 1 + weight, and where the weight is.
+
+    If it is not `scaled`, it divides by nothing: a gain alone.
+    """
 
     centred: bool
     plus_one: bool
     epsilon: float
+    weight: str = "weight"
+    scaled: bool = True
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,9 @@ class Site:
     module: str | None = None
     block: str | None = None
     projection: str | None = None
-    norm: str | None = None
+    branch_norm: str | None = None  # between the projection and the sum
+    branch_norm_form: NormForm | None = None
+    norm: str | None = None  # reads the sum; None if no module does, as in parallel blocks
     norm_form: NormForm | None = None  # if the sum itself is normalised (post-LN)
     query: HeadProjection | None = None
     key: HeadProjection | None = None
@@ -93,8 +100,11 @@ class AttentionSites:
 
 def norm_at(module: Any, form: NormForm, summed: Tensor) -> Norm:
     """Return a normalisation module at the statistics of `summed` [Q, d]."""
+    weight = getattr(module, form.weight)
+    if not form.scaled:
+        return Norm(weight, torch.zeros_like(weight), summed.new_ones(len(summed)), centred=False)
     variance = summed.var(-1, unbiased=False) if form.centred else summed.square().mean(-1)
-    gain = module.weight + 1 if form.plus_one else module.weight
+    gain = weight + 1 if form.plus_one else weight
     shift = getattr(module, "bias", None)
     shift = gain.new_zeros(gain.shape) if shift is None else shift
     return Norm(gain, shift, (variance + form.epsilon).rsqrt(), form.centred)

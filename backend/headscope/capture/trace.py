@@ -113,7 +113,11 @@ def _nested(one: str, other: str) -> bool:
 
 
 def _with_residual(site: Site, trace: Trace, attention: AttentionEvent, span: tuple[int, int]) -> Site:
-    """Find the sum x + y that enters a normalisation of the same layer, where y is the projection's output and x an earlier tensor."""
+    """Find the sum x + y, where y is the projection's output, or what a normalisation or a gain makes of it.
+
+    Either x + y enters a normalisation of the same layer, with x an earlier tensor; or the layer's output is x + y + z, with x its input and z the output
+    of one of its modules.
+    """
     site.missing["residual"] = "No residual connection of a supported form was found around its attention."
     if site.projection is None or site.block is None:
         return site
@@ -125,18 +129,58 @@ def _with_residual(site: Site, trace: Trace, attention: AttentionEvent, span: tu
     candidates = [given for place, given in trace.entered.get(site.block, ()) if place == start]
     candidates += [tensor for event in before for tensor in (event.input, event.output)]
     candidates += _entered_inside(trace, inside, start, attention.place)
-    for event in after:
-        if not _is_norm(event) or event.input.shape != projected.shape:
-            continue
-        residual = event.input - projected
-        if not any(is_close(one, residual) for one in candidates):
-            continue
-        found = replace(site, norm=event.name, missing={k: v for k, v in site.missing.items() if k != "residual"})
-        if not any(_is_linear(one) and is_close(one.input, residual) for one in before):
-            return found  # attention reads a normalised copy: pre-LN
-        form = _form(event)
-        return site if form is None else replace(found, norm_form=form)
+    for found, added in _branches(site, after, projected):
+        for event in after:
+            if not _is_norm(event) or event.input.shape != added.shape or event.name == found.branch_norm:
+                continue
+            residual = event.input - added
+            if not any(is_close(one, residual) for one in candidates):
+                continue
+            if not any(_is_linear(one) and is_close(one.input, residual) for one in before):
+                return replace(found, norm=event.name)  # attention reads a normalised copy: pre-LN
+            form = _form(event)
+            return site if form is None else replace(found, norm=event.name, norm_form=form)
+        if _is_output(site, trace, attention, added, candidates[:1], [*before, *after]):
+            return found
     return site
+
+
+def _branches(site: Site, after: list[TraceEvent], projected: Tensor) -> Iterator[tuple[Site, Tensor]]:
+    """Yield the site with a residual connection, and what attention adds there: the projection's output itself, or what one module makes of it."""
+    site = replace(site, missing={need: why for need, why in site.missing.items() if need != "residual"})
+    yield site, projected
+    for event in after:
+        if not _equal(event.input, projected) or event.output.shape != projected.shape:
+            continue
+        form = (_form(event) if _is_norm(event) else None) or _gain(event)
+        if form is not None:
+            yield replace(site, branch_norm=event.name, branch_norm_form=form), event.output
+
+
+def _gain(event: TraceEvent) -> NormForm | None:
+    """Return the form of a module that multiplies its input by one of its parameters."""
+    for name, weight in event.module.named_parameters(recurse=False):
+        if weight.shape == event.input.shape[-1:] and torch.equal(event.input * weight, event.output):
+            return NormForm(centred=False, plus_one=False, epsilon=0.0, weight=name, scaled=False)
+    return None
+
+
+def _is_output(
+    site: Site, trace: Trace, attention: AttentionEvent, added: Tensor, entered: list[Tensor], events: list[TraceEvent]
+) -> bool:
+    """Return whether the layer's output is its input + what attention adds + the output of one of its modules, up to rounding in every number."""
+    left = next((event.output for event in trace.events[attention.place :] if event.name == site.block), None)
+    if left is None or not entered or {entered[0].shape, left.shape} != {added.shape}:
+        return False
+    rounding = ROUNDINGS * torch.finfo(left.dtype).eps
+    for event in events:
+        terms = (entered[0], added, event.output)
+        if event.output.shape != left.shape or event.name == site.projection:
+            continue
+        off = (sum(terms) - left).abs()
+        if bool((off <= rounding * sum(term.abs() for term in terms)).all()):
+            return True
+    return False
 
 
 def _entered_inside(trace: Trace, inside: str, start: int, stop: int) -> list[Tensor]:
@@ -264,7 +308,13 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 
 def _first_tensor(values: tuple[Any, ...]) -> Tensor | None:
     """Return a copy of the first floating-point tensor [1, n, d] or [n, d], as [n, d]."""
+    found = first_tensor(values)
+    return None if found is None else found.reshape(-1, found.shape[-1]).clone()
+
+
+def first_tensor(values: tuple[Any, ...]) -> Tensor | None:
+    """Return the first floating-point tensor with two or three axes: the hidden states that a module is called with."""
     for value in values:
         if isinstance(value, Tensor) and value.is_floating_point() and value.dim() in (2, 3):
-            return value.reshape(-1, value.shape[-1]).clone()
+            return value
     return None

@@ -80,7 +80,8 @@ class Stream:
 
     before [Q, d]  what the output of attention is added to
     bias   [d]     bias of the output projection
-    norm           the normalisation of that sum in models that normalise after it (post-LN); None in the others (pre-LN)
+    branch_norm    what the result of the projection goes through before it is added: a normalisation (sandwich norm), or a gain alone (layer scale)
+    norm           the normalisation of that sum in models that normalise after it (post-LN); None in the others (pre-LN, parallel blocks)
     after  [Q, d]  the hidden states after the whole layer
     replay         outputs of the heads [B, H, Q, D] -> the hidden states [B, Q, d] that the layer gives for them
     projected [Q, d]  result of the output projection, bias included: shows whether the heads' outputs reached it unchanged
@@ -92,6 +93,42 @@ class Stream:
     after: Tensor | None = None
     replay: Callable[[Tensor], Tensor] | None = None
     projected: Tensor | None = None
+    branch_norm: Norm | None = None
+
+    def linear(self, vectors: Tensor) -> Tensor:
+        """Apply the normalisations between the projection and the end of the block, without their scales, to vectors [..., d]; the type stays."""
+        return _unscaled(self.norm, _unscaled(self.branch_norm, vectors))
+
+    def joined(self, vectors: Tensor) -> Tensor:
+        """Add the stream to what attention gives it [Q, d] and apply the normalisations without their scales, in float64.
+
+        The stream is divided by the scale that is left out before it; bias and shift are the caller's.
+        """
+        before = required(self.before).double()
+        if self.branch_norm is not None:
+            before = before / self.branch_norm.scale.double()[:, None]
+        return _unscaled(self.norm, _unscaled(self.branch_norm, vectors) + before)
+
+    def shifted(self, vectors: Tensor) -> Tensor:
+        """Return the output of the block divided by `scale`, [Q, d] in float64, from what attention gives it without the bias."""
+        joined = self.joined(vectors + required(self.bias).double())
+        if self.branch_norm is not None:
+            shift = self.branch_norm.shift.double() / self.branch_norm.scale.double()[:, None]
+            joined = joined + _unscaled(self.norm, shift)
+        if self.norm is None:
+            return joined
+        return joined + self.norm.shift.double() / required(self.scale(torch.float64))
+
+    def scale(self, dtype: torch.dtype) -> Tensor | None:
+        """Return the factor of each row that `linear` leaves out, [Q, 1]; None without a normalisation."""
+        scales = [norm.scale.to(dtype)[:, None] for norm in (self.branch_norm, self.norm) if norm is not None]
+        return torch.stack(scales).prod(0) if scales else None
+
+
+def _unscaled(norm: Norm | None, vectors: Tensor) -> Tensor:
+    if norm is None:
+        return vectors
+    return norm.linear(vectors, torch.ones((), device=vectors.device)).to(vectors.dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
     y_ij = sum_h A^h_ij f_h(x_j)  (+ x_i where i = j),      f_h(x_j) = v^h_j W_O^h
 
 In models that normalise the sum, y_ij goes through that normalisation, which is linear once its statistics are fixed: g(y) = gain * (y - mean(y)) * scale_i.
-The scale depends on the query only, so it is left out here and applied by the caller, once per row. The bias of the output projection belongs to no token.
+Where attention's result is normalised before it is added (sandwich norms) or multiplied by a gain (layer scale), so is every f_h(x_j), but not x_i.
+Scales depend on the query only, so they are left out here and applied by the caller, once per row. The bias of the output projection belongs to no token.
 All y_ij of a layer are Q * K * d numbers, so they are computed in blocks.
 """
 
@@ -36,7 +37,7 @@ def transformed(layer: Layer, keys: slice) -> Tensor:
     dtype = arithmetic(layer)
     values, projection = layer.values_by_head[:, keys], required(layer.projection)
     vectors = values.to(dtype) @ projection.to(dtype)  # [H, K, D] @ [H, D, d] -> [H, K, d]
-    return linear(layer, vectors.transpose(0, 1))  # [K, H, d]
+    return layer.stream.linear(vectors.transpose(0, 1))  # [K, H, d]
 
 
 def weights_of(layer: Layer, keys: slice, dtype: torch.dtype) -> Tensor:
@@ -48,7 +49,7 @@ def own(layer: Layer) -> Tensor:
     """Return y_ii of every query, through the normalisation without its scale: [Q, d] in float64. Queries and keys are the same tokens."""
     weights = layer.weights.diagonal(dim1=1, dim2=2)[..., None]  # [H, Q, K] -> [H, K, 1]
     added = layer.project(layer.values_by_head.double() * weights)
-    return linear(layer, added + required(layer.stream.before).double())
+    return layer.stream.joined(added)
 
 
 def prove(layer: Layer) -> Tensor:
@@ -66,20 +67,6 @@ def prove(layer: Layer) -> Tensor:
                 "Choose a lens of single heads, or another mechanism."
             )
     return ours
-
-
-def linear(layer: Layer, vectors: Tensor) -> Tensor:
-    """Apply the normalisation, if there is one, without its scale to vectors [..., d]; the type stays."""
-    norm = layer.stream.norm
-    if norm is None:
-        return vectors
-    return norm.linear(vectors, torch.ones((), device=vectors.device)).to(vectors.dtype)
-
-
-def scale(layer: Layer, dtype: torch.dtype) -> Tensor | None:
-    """Return the factor of each row, [Q, 1]; None without a normalisation."""
-    norm = layer.stream.norm
-    return None if norm is None else norm.scale.to(dtype)[:, None]
 
 
 def shares(contributions: Tensor, layer: Layer) -> Reading:

@@ -7,7 +7,7 @@ from pydantic import Field
 from ..core.attention import Layer, Reading, required
 from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
-from ._contributions import arithmetic, blocks, linear, own, prove, shares, transformed, weights_of
+from ._contributions import arithmetic, blocks, own, prove, shares, transformed, weights_of
 from ._joined import join
 from .base import Lens
 
@@ -32,7 +32,7 @@ def read(layer: Layer, params: AltiParams) -> Reading:
     undefined. Raises Unsupported where the heads' outputs do not add up to what the residual stream receives.
     """
     (_, queries, keys), width, dtype = layer.weights.shape, required(layer.projection).shape[2], arithmetic(layer)
-    resultant = _resultant(layer).to(dtype)  # [Q, d]
+    resultant = layer.stream.shifted(prove(layer)).to(dtype)  # [Q, d]
     contributions = layer.weights.new_zeros(queries, keys, dtype=dtype)
     for block in blocks(keys, 1, KEYS):
         vectors, weights = transformed(layer, block), weights_of(layer, block, dtype)  # [K, H, d], [K, Q, H]
@@ -53,15 +53,6 @@ def _nearer(added: Tensor, resultant: Tensor) -> Tensor:
     along = added.mul_(torch.where(resultant < 0, -1.0, 1.0).to(added.dtype))
     total = along.sum(-1)
     return total.sub_(along.sub_(resultant.abs()).clamp_min_(0).sum(-1), alpha=2)
-
-
-def _resultant(layer: Layer) -> Tensor:
-    """Return y_i divided by the scale of the normalisation: [Q, d] in float64."""
-    stream = layer.stream
-    summed = prove(layer) + required(stream.before).double() + required(stream.bias).double()
-    if stream.norm is None:
-        return summed
-    return linear(layer, summed) + stream.norm.shift.double() / stream.norm.scale.double()[:, None]
 
 
 ALTI = Lens(

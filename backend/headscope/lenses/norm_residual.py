@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.attention import Layer, Reading, required
 from ..core.lazy import torch
-from ._contributions import blocks, own, prove, scale, transformed, weights_of
+from ._contributions import blocks, own, prove, transformed, weights_of
 from .base import Lens
 
 
@@ -26,7 +26,7 @@ def read(layer: Layer, params: Any) -> Reading:
         squares = (weights @ (vectors @ vectors.mT)).mul_(weights).sum(-1)  # [K, Q]
         norms[:, block] = squares.clamp_min_(0).sqrt_().T
     norms.diagonal().copy_(torch.linalg.vector_norm(own(layer), dim=-1))
-    scales = scale(layer, torch.float64)
+    scales = layer.stream.scale(torch.float64)
     norms = norms if scales is None else norms.mul_(scales)
     return Reading(norms.to(torch.promote_types(layer.weights.dtype, torch.float32))[None])
 

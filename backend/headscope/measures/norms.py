@@ -103,8 +103,8 @@ def _mixed(layer: Layer) -> Tensor:
     """Return sum_{j != i} g(y_ij) of every query: [Q, d] in float64."""
     own = layer.weights.diagonal(dim1=1, dim2=2)[..., None].double()  # [H, Q, K] -> [H, Q, 1]
     mixed = layer.project(layer.output.double() - own * layer.values_by_head.double())  # [H, Q, D] -> [Q, d]
-    norm = layer.stream.norm
-    return mixed if norm is None else norm.linear(mixed, norm.scale[:, None])
+    scale = layer.stream.scale(torch.float64)
+    return layer.stream.linear(mixed) if scale is None else layer.stream.linear(mixed) * scale
 
 
 MIXING_RATIO = Measure(

@@ -19,7 +19,7 @@ from headscope.lenses import _contributions, alti, norm_residual, rollout, value
 from headscope.lenses._joined import join
 from headscope.lenses.base import Lens
 
-from .whole import Shape, added, array, normalised, random_layer, shapes, single
+from .whole import Shape, added, array, of_no_token, random_layer, shapes, single, through
 
 few = settings(max_examples=25, deadline=None)
 SMALL = Shape(7, 4, 2, 3, "prefix", "centred", special=True, seed=3)
@@ -61,16 +61,16 @@ def test_norms_do_not_depend_on_blocks(shape: Shape, size: int) -> None:
         torch.testing.assert_close(norm_residual.read(layer, NoParams()).map, whole, rtol=1e-9, atol=1e-9)
 
 
-def test_vectors_add_up_to_what_is_normalised() -> None:
-    """The y_ij of a row and the biases sum to the output of the normalisation; so the decomposition leaves nothing out."""
-    layer = random_layer(SMALL)
+@pytest.mark.parametrize("branch", [None, "centred", "root-mean-square", "gain"])
+@pytest.mark.parametrize("norm", [None, "centred", "root-mean-square"])
+def test_vectors_add_up_to_what_is_normalised(branch: str | None, norm: str | None) -> None:
+    """The y_ij of a row, the biases and the shifts sum to the output of the block; so the decomposition leaves nothing out."""
+    layer = random_layer(replace(SMALL, branch=branch, norm=norm))
     stream = layer.stream
-    norm = stream.norm
-    assert norm is not None
-    summed = layer.project(layer.output) + stream.before + stream.bias
-    expected = array(norm.linear(summed, norm.scale[:, None]) + norm.shift)
-    bias = np.stack([normalised(layer, array(stream.bias), i) for i in range(SMALL.n)])
-    np.testing.assert_allclose(added(layer).sum(1) + bias + array(norm.shift), expected, atol=1e-12)
+    given = layer.project(layer.output) + stream.bias
+    expected = array(through(stream.norm, through(stream.branch_norm, given) + stream.before))
+    rest = np.stack([of_no_token(layer, i) for i in range(SMALL.n)])
+    np.testing.assert_allclose(added(layer).sum(1) + rest, expected, atol=1e-12)
 
 
 def test_norms_of_heads_that_cancel() -> None:
@@ -167,9 +167,7 @@ def nearer(layer: Layer) -> NDArray[Any]:
     vectors, n = added(layer), layer.weights.shape[1]
     result = np.zeros((n, n))
     for i in range(n):
-        resultant = vectors[i].sum(0) + normalised(layer, array(layer.stream.bias), i)
-        if layer.stream.norm is not None:
-            resultant = resultant + array(layer.stream.norm.shift)
+        resultant = vectors[i].sum(0) + of_no_token(layer, i)
         for j in range(n):
             result[i, j] = max(0.0, np.abs(resultant).sum() - np.abs(resultant - vectors[i, j]).sum())
     return result

@@ -11,16 +11,43 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from transformers import GptOssConfig, GptOssForCausalLM, T5Config, T5EncoderModel
+from torch import Tensor
+from transformers import (
+    CohereConfig,
+    CohereForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    GptOssConfig,
+    GptOssForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+    T5Config,
+    T5EncoderModel,
+)
 
 import headscope
 from headscope import Model
 from tests.unit.conftest import TINY, VOCABULARY
 
 IDS = [5, 17, 17, 120, 3, 64, 9]
+DECODER: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "initializer_range": 0.5,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 1,
+}
 
 
-# Beside BERT, GPT-2 and Llama: relative positions without any bias, and learned sinks with a sliding window and experts.
+# Beside BERT, GPT-2 and Llama: relative positions without any bias, and learned sinks with a sliding window and experts. Attention's result is normalised
+# before it is added, with a norm before attention (Gemma 2) or without (OLMo 2); and attention and feed-forward part read the same stream (GPT-NeoX, Cohere).
 MORE: dict[str, Callable[[], Any]] = {
     "t5": lambda: T5EncoderModel(
         T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=3, num_heads=4, initializer_factor=3.0)
@@ -43,6 +70,10 @@ MORE: dict[str, Callable[[], Any]] = {
             experts_implementation="eager",  # the others know no float64
         )
     ),
+    "gemma2": lambda: Gemma2ForCausalLM(Gemma2Config(**DECODER, head_dim=8, sliding_window=4, query_pre_attn_scalar=8)),
+    "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**DECODER)),
+    "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**{**DECODER, "num_key_value_heads": 4})),
+    "cohere": lambda: CohereForCausalLM(CohereConfig(**DECODER)),
 }
 
 
@@ -50,12 +81,20 @@ MORE: dict[str, Callable[[], Any]] = {
 def tiny(request: pytest.FixtureRequest) -> Model:
     """A tiny random model of each architecture, in memory."""
     torch.manual_seed(0)
-    return headscope.load((TINY | MORE)[request.param]())
+    module = (TINY | MORE)[request.param]()
+    if request.param in BRANCHES:  # gains of 1 would not show which of two norms is which
+        for name, weight in module.named_parameters():
+            if "norm" in name and weight.dim() == 1:
+                torch.nn.init.uniform_(weight, 0.5, 1.5)
+    return headscope.load(module)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """One layer of a model, taken apart by hand: x [n, d] that the attention's output is added to, values [H, n, D], projection [H, D, d], bias [d], norm."""
+    """One layer of a model, taken apart by hand: x [n, d] that the attention's output is added to, values [H, n, D], projection [H, D, d], bias [d], norm.
+
+    `branch` is the normalisation of the attention's output before it is added.
+    """
 
     weights: NDArray[Any]
     x: NDArray[Any]
@@ -63,6 +102,7 @@ class Parts:
     projection: NDArray[Any]
     bias: NDArray[Any]
     norm: Any | None
+    branch: Any | None
 
 
 def _bert(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any]:
@@ -92,14 +132,46 @@ def _gpt_oss(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, t
     return attention.v_proj(layer.input_layernorm(x)), attention.o_proj.weight.T, attention.o_proj.bias, None
 
 
+def _olmo2(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any]:
+    weight = layer.self_attn.o_proj.weight.T
+    return layer.self_attn.v_proj(x), weight, torch.zeros_like(weight[0]), None
+
+
+def _gpt_neox(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any]:
+    attention = layer.attention
+    made = attention.query_key_value(layer.input_layernorm(x)).unflatten(-1, (4, 3, 8))[..., 2, :].flatten(-2)
+    return made, attention.dense.weight.T, attention.dense.bias, None
+
+
+# What attention's result goes through before it is added, as a function of vectors at the statistics of others.
+BRANCHES: dict[str, Callable[[Any], tuple[Tensor, float] | None]] = {
+    "gemma2": lambda layer: (1 + layer.post_attention_layernorm.weight, layer.post_attention_layernorm.eps),
+    "olmo2": lambda layer: (layer.post_attention_layernorm.weight, layer.post_attention_layernorm.variance_epsilon),
+    "gpt_neox": lambda layer: None,
+    "cohere": lambda layer: None,
+}
 LAYERS: dict[str, Callable[[Any], Any]] = {
     "bert": lambda module: module.bert.encoder.layer,
     "gpt2": lambda module: module.transformer.h,
     "llama": lambda module: module.model.layers,
     "t5": lambda module: module.encoder.block,
     "gpt_oss": lambda module: module.model.layers,
+    "gemma2": lambda module: module.model.layers,
+    "olmo2": lambda module: module.model.layers,
+    "gpt_neox": lambda module: module.gpt_neox.layers,
+    "cohere": lambda module: module.model.layers,
 }
-SPLIT = {"bert": _bert, "gpt2": _gpt2, "llama": _llama, "t5": _t5, "gpt_oss": _gpt_oss}
+SPLIT = {
+    "bert": _bert,
+    "gpt2": _gpt2,
+    "llama": _llama,
+    "t5": _t5,
+    "gpt_oss": _gpt_oss,
+    "gemma2": _llama,
+    "olmo2": _olmo2,
+    "gpt_neox": _gpt_neox,
+    "cohere": _llama,
+}
 # The module that makes the values, and which of its columns they are.
 VALUES: dict[str, Callable[[Any], tuple[Any, slice]]] = {
     "bert": lambda layer: (layer.attention.self.value, slice(None)),
@@ -107,6 +179,10 @@ VALUES: dict[str, Callable[[Any], tuple[Any, slice]]] = {
     "llama": lambda layer: (layer.self_attn.v_proj, slice(None)),
     "t5": lambda layer: (layer.layer[0].SelfAttention.v, slice(None)),
     "gpt_oss": lambda layer: (layer.self_attn.v_proj, slice(None)),
+    "gemma2": lambda layer: (layer.self_attn.v_proj, slice(None)),
+    "olmo2": lambda layer: (layer.self_attn.v_proj, slice(None)),
+    "gpt_neox": lambda layer: (layer.attention.query_key_value, [24 * h + 16 + i for h in range(4) for i in range(8)]),
+    "cohere": lambda layer: (layer.self_attn.v_proj, slice(None)),
 }
 
 
@@ -149,7 +225,7 @@ def parts(tiny: Model) -> list[Parts]:
         every = grouped.repeat_interleave(heads // grouped.shape[0], dim=0)
         cut = projection.unflatten(0, (heads, width))
         arrays = [tensor.detach().numpy() for tensor in (weights[0], x, every, cut, bias)]
-        found.append(Parts(*arrays, norm))
+        found.append(Parts(*arrays, norm, BRANCHES[name](layer) if name in BRANCHES else None))
     return found
 
 
@@ -161,6 +237,10 @@ def vectors(part: Parts) -> tuple[NDArray[Any], NDArray[Any]]:
         for j in range(n):
             for h in range(heads):
                 added[i, j] += part.weights[h, i, j] * (part.values[h, j] @ part.projection[h])
+        if part.branch is not None:
+            gain, epsilon = part.branch[0].detach().numpy(), part.branch[1]
+            assert not part.bias.any()
+            added[i] = gain * added[i] / np.sqrt(np.square(added[i].sum(0)).mean() + epsilon)
         added[i, i] += part.x[i]
     given = added.sum(1) + part.bias
     if part.norm is None:

@@ -30,6 +30,7 @@ class Shape:
     special: bool
     seed: int
     dtype: torch.dtype = torch.float64
+    branch: str | None = None
 
 
 @st.composite
@@ -45,7 +46,24 @@ def shapes(draw: Any) -> Shape:
         draw(st.sampled_from([None, "centred", "root-mean-square"])),
         draw(st.booleans()),
         draw(st.integers(0, 10_000)),
+        branch=draw(st.sampled_from([None, "centred", "root-mean-square", "gain"])),
     )
+
+
+def normalisation(kind: str | None, gain: Tensor, shift: Tensor, summed: Tensor) -> Norm | None:
+    """A normalisation at the statistics of these vectors [n, d], or a gain alone."""
+    if kind is None:
+        return None
+    if kind == "gain":
+        return Norm(gain, torch.zeros_like(shift), summed.new_ones(len(summed)), centred=False)
+    centred = kind == "centred"
+    spread = summed.var(-1, correction=0) if centred else summed.square().mean(-1)
+    return Norm(gain, shift if centred else torch.zeros_like(shift), (spread + EPSILON).rsqrt(), centred)
+
+
+def through(norm: Norm | None, vectors: Tensor) -> Tensor:
+    """Vectors [..., n, d] through a normalisation whose statistics are held fixed."""
+    return vectors if norm is None else norm.linear(vectors, norm.scale[:, None]) + norm.shift
 
 
 def random_layer(shape: Shape, index: int = 0) -> Layer:
@@ -65,22 +83,21 @@ def random_layer(shape: Shape, index: int = 0) -> Layer:
         values[:, -1] = 0
     output = weights @ values.repeat_interleave(shape.heads // shape.groups, dim=0)
     projection, before, bias = random(shape.heads, shape.width, d), 2 * random(n, d), random(d)
-    summed = torch.einsum("hqd,hde->qe", output, projection) + before + bias
+    projected = torch.einsum("hqd,hde->qe", output, projection) + bias
     gain, shift, inner, outer = 1 + random(d), random(d), random(d, 2 * d), random(2 * d, d)
-    norm = None
-    if shape.norm is not None:
-        centred = shape.norm == "centred"
-        spread = summed.var(-1, correction=0) if centred else summed.square().mean(-1)
-        norm = Norm(gain, shift if centred else torch.zeros_like(shift), (spread + EPSILON).rsqrt(), centred)
+    branch = normalisation(shape.branch, 1 + random(d), random(d), projected)
+    norm = normalisation(shape.norm, gain, shift, through(branch, projected) + before)
 
-    def replay(outputs: Tensor) -> Tensor:
-        here = torch.einsum("bhqd,hde->bqe", outputs, projection) + before + bias
-        if norm is not None:
-            spread = here.var(-1, correction=0) if norm.centred else here.square().mean(-1)
-            here = norm.linear(here, (spread + EPSILON).rsqrt()[..., None]) + norm.shift
+    def attend(outputs: Tensor) -> Tensor:
+        given = torch.einsum("hqd,hde->qe", outputs, projection) + bias
+        summed = through(normalisation(shape.branch, *_gains(branch, given), given), given) + before
+        here = through(normalisation(shape.norm, gain, shift, summed), summed)
         return here + torch.nn.functional.gelu(here @ inner) @ outer
 
-    stream = Stream(before, bias, norm, replay(output[None])[0], replay, projected=summed - before)
+    def replay(outputs: Tensor) -> Tensor:
+        return torch.stack([attend(one) for one in outputs])
+
+    stream = Stream(before, bias, norm, replay(output[None])[0], replay, projected, branch)
     tokens = tuple(Token(str(i), i, i, i + 1, i, 0, "word") for i in range(n))
     epsilon = torch.finfo(shape.dtype).eps
     empty = torch.empty(0)
@@ -94,14 +111,25 @@ def array(tensor: Tensor) -> NDArray[Any]:
     return tensor.detach().double().numpy()
 
 
-def normalised(layer: Layer, vector: NDArray[Any], query: int) -> NDArray[Any]:
-    """One vector through the normalisation at the statistics of its query."""
-    norm = layer.stream.norm
+def _gains(norm: Norm | None, like: Tensor) -> tuple[Tensor, Tensor]:
+    return (like[0], like[0]) if norm is None else (norm.gain, norm.shift)
+
+
+def normalised(norm: Norm | None, vector: NDArray[Any], query: int) -> NDArray[Any]:
+    """One vector through the linear part of a normalisation at the statistics of its query."""
     if norm is None:
         return vector
     if norm.centred:
         vector = vector - vector.mean()
     return array(norm.gain) * vector * float(norm.scale[query])
+
+
+def of_no_token(layer: Layer, query: int) -> NDArray[Any]:
+    """What bias and shifts add to the output of the block."""
+    stream, shift = layer.stream, np.zeros(layer.projection.shape[2])
+    vector = normalised(stream.branch_norm, array(stream.bias), query)
+    vector = vector + (shift if stream.branch_norm is None else array(stream.branch_norm.shift))
+    return normalised(stream.norm, vector, query) + (shift if stream.norm is None else array(stream.norm.shift))
 
 
 def added(layer: Layer) -> NDArray[Any]:
@@ -113,19 +141,22 @@ def added(layer: Layer) -> NDArray[Any]:
     result = np.zeros((queries, keys, projection.shape[2]))
     for i in range(queries):
         for j in range(keys):
-            total = before[i].copy() if i == j else np.zeros(projection.shape[2])
+            total = np.zeros(projection.shape[2])
             for h in range(heads):
                 total += weights[h, i, j] * (values[h // (heads // values.shape[0]), j] @ projection[h])
-            result[i, j] = normalised(layer, total, i)
+            total = normalised(layer.stream.branch_norm, total, i) + (before[i] if i == j else 0)
+            result[i, j] = normalised(layer.stream.norm, total, i)
     return result
 
 
 def single(layer: Layer) -> Layer:
     """The same layer in float32."""
     stream = layer.stream
-    norm, projected = stream.norm, stream.projected
-    if norm is not None:
-        norm = Norm(norm.gain.float(), norm.shift.float(), norm.scale.float(), norm.centred)
+    projected = stream.projected
+    branch, norm = (
+        None if one is None else Norm(one.gain.float(), one.shift.float(), one.scale.float(), one.centred)
+        for one in (stream.branch_norm, stream.norm)
+    )
     replay = stream.replay
     assert replay is not None
     return replace(
@@ -142,5 +173,6 @@ def single(layer: Layer) -> Layer:
             stream.after.float(),
             lambda outputs: replay(outputs.double()).float(),
             None if projected is None else projected.float(),
+            branch,
         ),
     )
