@@ -226,7 +226,7 @@ class Recording:
         layer = self._open
         if layer is None or self._replaying or layer.projected is None or layer.summed is not None:
             return
-        if self._modules[str(layer.site.norm)] is module:
+        if layer.site.norm is not None and self._modules[layer.site.norm] is module:
             layer.summed = args[0]
 
     def _leave(self, module: Any, args: Any, output: Any) -> None:

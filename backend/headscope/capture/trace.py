@@ -126,8 +126,8 @@ def _with_residual(site: Site, trace: Trace, attention: AttentionEvent, span: tu
     projected = next(event.output for event in after if event.name == site.projection)
     start = max((place for place, _ in trace.entered.get(site.block, ()) if place <= attention.place), default=0)
     before = [event for event in trace.events[start : attention.place] if event.name.startswith(inside)]
-    candidates = [given for place, given in trace.entered.get(site.block, ()) if place == start]
-    candidates += [tensor for event in before for tensor in (event.input, event.output)]
+    entered = [given for place, given in trace.entered.get(site.block, ()) if place == start]
+    candidates = entered + [tensor for event in before for tensor in (event.input, event.output)]
     candidates += _entered_inside(trace, inside, start, attention.place)
     for found, added in _branches(site, after, projected):
         for event in after:
@@ -140,7 +140,7 @@ def _with_residual(site: Site, trace: Trace, attention: AttentionEvent, span: tu
                 return replace(found, norm=event.name)  # attention reads a normalised copy: pre-LN
             form = _form(event)
             return site if form is None else replace(found, norm=event.name, norm_form=form)
-        if _is_output(site, trace, attention, added, candidates[:1], [*before, *after]):
+        if _is_output(site, trace, attention, added, entered, [*before, *after]):
             return found
     return site
 
