@@ -1,4 +1,4 @@
-"""How often the heads of RXNMapper find the atom that an atom of the product was, through every lens.
+"""How often the heads of RXNMapper find the atom that an atom of the product was, through four lenses.
 
 python -m models.atom_maps REACTIONS.tsv
 
@@ -101,7 +101,7 @@ def report(title: str, counted: list[Counts]) -> str:
     total = np.array([one.atoms for one in counted])
     right = np.array([one.right for one in counted])  # [reactions, L, H]
     reciprocal = np.array([one.reciprocal for one in counted])
-    head = min(HEAD, (HEAD[0], right.shape[2] - 1))  # a lens of layers has one map in each
+    head = HEAD[0], min(HEAD[1], right.shape[2] - 1)  # a lens of layers has one map in each
     low, high = interval(right[:, *head], total)
     best = np.unravel_index(right[::2].sum(0).argmax(), right.shape[1:])
     held_out = right[1::2, *best].sum() / total[1::2].sum()

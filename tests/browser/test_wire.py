@@ -95,7 +95,7 @@ def test_maps_are_fetched_once(visit: Visit) -> None:
 
 
 def test_nothing_is_prefetched_while_a_text_is_computed(visit: Visit) -> None:
-    """Only the head that is opened meanwhile; its neighbours would delay the new text."""
+    """Only the map of the opened head is requested: its neighbours would delay the new text."""
     visit.open().page.wait_for_load_state("networkidle")  # its own neighbours have been requested
     visit.page.get_by_role("checkbox", name="live").uncheck()
     held: list[Route] = []

@@ -78,7 +78,7 @@ def test_a_head_that_maps_atoms() -> None:
 
 
 def test_the_tokens_of_a_reaction() -> None:
-    """Atoms in brackets, two-letter elements and ring closures above 9 are one token; what is not SMILES is left out, as its own tokenizer does."""
+    """Atoms in brackets, two-letter elements and ring closures above 9 are one token; other characters are dropped, as by the tokenizer of the package."""
     model = headscope.load("rxnmapper")
     a = headscope.analyze(model, "[nH]1%12BrCl>>C é", lenses=("weights",), measures=())
     assert [token.text for token in a.tokens] == ["[CLS]", "[nH]", "1", "%12", "Br", "Cl", ">>", "C", "[SEP]"]

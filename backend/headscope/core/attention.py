@@ -99,7 +99,7 @@ class Stream:
         """Apply the normalisations between the projection and the end of the block, without their scales, to vectors [..., d]; the type stays."""
         return _unscaled(self.norm, _unscaled(self.branch_norm, vectors))
 
-    def joined(self, vectors: Tensor) -> Tensor:
+    def add_stream(self, vectors: Tensor) -> Tensor:
         """Add the stream to what attention gives it [Q, d] and apply the normalisations without their scales, in float64.
 
         The stream is divided by the scale that is left out before it; bias and shift are the caller's.
@@ -109,15 +109,15 @@ class Stream:
             before = before / self.branch_norm.scale.double()[:, None]
         return _unscaled(self.norm, _unscaled(self.branch_norm, vectors) + before)
 
-    def shifted(self, vectors: Tensor) -> Tensor:
+    def resultant(self, vectors: Tensor) -> Tensor:
         """Return the output of the block divided by `scale`, [Q, d] in float64, from what attention gives it without the bias."""
-        joined = self.joined(vectors + required(self.bias).double())
+        output = self.add_stream(vectors + required(self.bias).double())
         if self.branch_norm is not None:
             shift = self.branch_norm.shift.double() / self.branch_norm.scale.double()[:, None]
-            joined = joined + _unscaled(self.norm, shift)
+            output = output + _unscaled(self.norm, shift)
         if self.norm is None:
-            return joined
-        return joined + self.norm.shift.double() / required(self.scale(torch.float64))
+            return output
+        return output + self.norm.shift.double() / required(self.scale(torch.float64))
 
     def scale(self, dtype: torch.dtype) -> Tensor | None:
         """Return the factor of each row that `linear` leaves out, [Q, 1]; None without a normalisation."""

@@ -49,7 +49,7 @@ def own(layer: Layer) -> Tensor:
     """Return y_ii of every query, through the normalisation without its scale: [Q, d] in float64. Queries and keys are the same tokens."""
     weights = layer.weights.diagonal(dim1=1, dim2=2)[..., None]  # [H, Q, K] -> [H, K, 1]
     added = layer.project(layer.values_by_head.double() * weights)
-    return layer.stream.joined(added)
+    return layer.stream.add_stream(added)
 
 
 def prove(layer: Layer) -> Tensor:

@@ -32,7 +32,7 @@ def read(layer: Layer, params: AltiParams) -> Reading:
     undefined. Raises Unsupported where the heads' outputs do not add up to what the residual stream receives.
     """
     (_, queries, keys), width, dtype = layer.weights.shape, required(layer.projection).shape[2], arithmetic(layer)
-    resultant = layer.stream.shifted(prove(layer)).to(dtype)  # [Q, d]
+    resultant = layer.stream.resultant(prove(layer)).to(dtype)  # [Q, d]
     contributions = layer.weights.new_zeros(queries, keys, dtype=dtype)
     for block in blocks(keys, 1, KEYS):
         vectors, weights = transformed(layer, block), weights_of(layer, block, dtype)  # [K, H, d], [K, Q, H]
