@@ -244,10 +244,15 @@ def cancel(server: Server, id_: str) -> None:
 def test_cancel_queued(cluster: Cluster) -> None:
     """A queued job never runs."""
     passes = cluster.settled("forward_passes_total")
-    running = [cluster.submit(**slow()) for _ in range(2)]
-    waiting = cluster.submit(**quick())  # both workers have seconds to do before it is its turn
+    children = cluster.children()
+    for child in children:  # nothing runs before it is cancelled
+        child.suspend()
+    ahead = [cluster.submit(**quick()) for _ in range(2)]
+    waiting = cluster.submit(**quick())
     cancel(cluster.others[0], waiting)
-    for id_ in running:
+    for child in children:
+        child.resume()
+    for id_ in ahead:
         ends(cluster, id_)
     assert cluster.get(f"/analyses/{waiting}").json()["status"] == "cancelled"
     assert cluster.metric("forward_passes_total") == passes + 2

@@ -57,12 +57,14 @@ def test_the_child_is_killed(new_server: Start, undisturbed: dict[str, NDArray[A
 def test_a_worker_of_two_is_killed(models: Path, undisturbed: dict[str, NDArray[Any]], tmp_path: Path) -> None:
     """A worker and all of its processes are killed: the other worker completes the study."""
     with Cluster(tmp_path / "home", models, workers=2, constants=IMPATIENT) as cluster:
-        id_ = studies.submit(cluster, BODY)
+        database, id_ = cluster.database(), studies.submit(cluster, BODY)
+
+        def busy() -> str | None:
+            jobs = [database.get(part.id) for part in database.chunks(id_) if part.status == "running"]
+            return next((job.worker for job in jobs if job is not None and job.status == "running"), None)
+
         studies.midway(cluster, id_)
-        busy = eventually(
-            lambda: [part for part in cluster.database().chunks(id_) if part.status == "running"], "a chunk"
-        )
-        worker = cluster.holder(busy[0].id)
+        worker = next(worker for worker in cluster.workers if worker.name == eventually(busy, "a worker with a chunk"))
         child = worker.child()
         worker.kill()
         eventually(lambda: gone(child), "the end of the worker's child")

@@ -142,8 +142,10 @@ class Service:
 
     def submit(
         self, requests: Sequence[AnalysisRequest], *, batch: bool = False, owner: str | None = None
-    ) -> tuple[str | None, list[str]]:
-        """Check and queue requests, and return the batch's id (None for a single request) and their ids. Either all are accepted or none.
+    ) -> tuple[str | None, list[str], set[str]]:
+        """Check and queue requests, and return the batch's id (None for a single request), their ids, and the ids whose results were stored already.
+
+        Either all are accepted or none.
 
         In a batch, errors point to the invalid input. `owner` may read the results; None is the one user of a server without users.
 
@@ -154,8 +156,8 @@ class Service:
             self._admission.admit(request, place if batch else None, owner or LOCAL, logs.request_id())
             for place, request in enumerate(requests)
         ]
-        here = {one.id for one in work if self.results.has(one.id)}
-        missing = {one.id: one for one in work if one.id not in here}
+        stored = {one.id for one in work if self.results.has(one.id)}
+        missing = {one.id: one for one in work if one.id not in stored}
         named = uuid.uuid4().hex if len(requests) > 1 else None
         if missing:
             for one, request in zip(work, requests, strict=True):
@@ -166,9 +168,9 @@ class Service:
             self.jobs.wake()
             logger.info("accepted", extra={"jobs": len(missing), "first": next(iter(missing)), "batch": named})
         if owner:
-            for id_ in here:
+            for id_ in stored:
                 self.database.grant(id_, owner)
-        return named, [one.id for one in work]
+        return named, [one.id for one in work], stored
 
     def cancel(self, id_: str, owner: str | None = None, kind: JobKind = "analysis") -> bool:
         """Cancel an unfinished job (True), or delete a finished one with its result (False). Raises Unknown.

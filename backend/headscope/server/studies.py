@@ -39,8 +39,8 @@ class Studies:
         self._settings, self._admission, self._datasets = settings, admission, datasets
         self._results, self._inputs, self._database, self._wake = results, inputs, database, wake
 
-    def submit(self, request: StudyRequest, owner: str | None = None) -> str:
-        """Check and queue a study for `owner`, and return its id; None is the one user of a server without users.
+    def submit(self, request: StudyRequest, owner: str | None = None) -> tuple[str, bool]:
+        """Check and queue a study for `owner`, and return its id and whether its result was stored; None is the one user of a server without users.
 
         Raises InvalidRequest, Unknown, Unsupported, ModelError, BudgetExceeded or QueueFull before anything is queued.
         """
@@ -54,7 +54,7 @@ class Studies:
         if self._results.has(id_):
             if owner:
                 self._database.grant(id_, owner)
-            return id_
+            return id_, True
         parts = [
             [request.chunk_key(digests, chunk.digest), self._store_chunk(request, chunk), len(chunk), chunk.tokens]
             for chunk in planned
@@ -66,7 +66,7 @@ class Studies:
             ),
             owner,
         )
-        return id_
+        return id_, False
 
     def _select_rows(self, dataset: Dataset, request: StudyRequest) -> Iterator[Row]:
         """Yield the rows to analyse. Raises BudgetExceeded at the first row beyond the limit of a study."""

@@ -86,7 +86,8 @@ export function server(key = ''): Source {
         body: JSON.stringify(requestBody(request)),
         signal,
       })
-      return read((await response.json()) as WireAnalysis)
+      // The server answers 202 also for one that it has computed in the meantime.
+      return { ...read((await response.json()) as WireAnalysis), stored: response.status === 200 }
     },
 
     watch: (id, report, signal) =>

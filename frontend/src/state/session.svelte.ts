@@ -221,8 +221,8 @@ export class Session {
     const answer = await ask.send(signal)
     const reading = new AbortController()
     if (!ticket.live) this.#liveRuns.keep(answer.id)
-    // A finished analysis existed before and is kept.
-    else if (answer.status !== 'done') this.#liveRuns.add(answer.id, reading)
+    // What existed before is kept.
+    else if (!answer.stored) this.#liveRuns.add(answer.id, reading)
     if (ticket.cancelled || signal.aborted) {
       if (ticket.ours && ticket.cancelled) await this.source.cancel(answer.id)
       else if (!this.run) this.#liveRuns.sweep(this.shown?.analysis.id)

@@ -16,7 +16,7 @@ from ..error_responses import raises
 from ..http.negotiation import WaitSeconds, accepts_gzip
 from ..middleware.reads import record_read
 from ..schemas.analyses import AnalysisDocument, BatchAccepted, BatchInput, BatchRequest
-from .jobs import describe_analysis, submit
+from .jobs import Submission, describe_analysis, submit
 
 router = APIRouter(prefix="/analyses", tags=["analyses"])
 
@@ -34,9 +34,9 @@ async def create(
     """Submit an analysis. The status is 200 if its result is stored or ready within `Prefer: wait=N` seconds, and 202 otherwise. Identical requests have the same id."""
     owner = visitor.owner
 
-    def enqueue() -> str:
-        _, (id_,) = service.submit([body], owner=owner)
-        return id_
+    def enqueue() -> Submission:
+        _, (id_,), stored = service.submit([body], owner=owner)
+        return Submission(id_, id_ in stored)
 
     return await submit(service, "analysis", response, seconds, partial(service.limiters.submissions.run, enqueue))
 
@@ -45,7 +45,7 @@ async def create(
 async def create_batch(body: BatchRequest, service: ServiceDep, visitor: VisitorDep) -> BatchAccepted:
     """Submit up to 1,000 analyses at once. Either all are accepted or none."""
     owner = visitor.owner
-    batch, ids = await service.limiters.submissions.run(
+    batch, ids, _ = await service.limiters.submissions.run(
         lambda: service.submit(_split_batch(body), batch=True, owner=owner)
     )
     return BatchAccepted(batch=batch or ids[0], ids=ids)

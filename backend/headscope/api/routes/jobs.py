@@ -32,6 +32,13 @@ DELETED: dict[int | str, dict[str, Any]] = {204: {"description": "It was deleted
 EVENTS = media("text/event-stream")
 
 
+class Submission(NamedTuple):
+    """The id of a submitted job, and whether its result was already stored."""
+
+    id: str
+    stored: bool
+
+
 class JobDocuments(NamedTuple):
     """The documents of one kind of job. The functions may block."""
 
@@ -42,20 +49,21 @@ class JobDocuments(NamedTuple):
 
 
 async def submit(
-    service: Service, kind: JobKind, response: Response, seconds: float, enqueue: Callable[[], Awaitable[str]]
+    service: Service, kind: JobKind, response: Response, seconds: float, enqueue: Callable[[], Awaitable[Submission]]
 ) -> Any:
-    """Enqueue a job, wait for it for up to `seconds`, and return its document. `enqueue` returns its id and may be called twice."""
-    id_ = await enqueue()
-    if seconds and not await asyncio.to_thread(service.results.has, id_):
+    """Enqueue a job, wait for it for up to `seconds`, and return its document. `enqueue` may be called twice."""
+    id_, stored = await enqueue()
+    if seconds and not stored:
         await service.watcher.ended(id_, seconds)
         response.headers["Preference-Applied"] = f"wait={seconds:g}"
     try:
         document = await _show(service, kind, id_)
     except Unknown:  # the index listed a result that has been removed
-        await enqueue()
+        id_, stored = await enqueue()
         document = await _show(service, kind, id_)
     response.headers["Location"] = document.links["self"]
-    response.status_code = 202 if document.status in ("queued", "running") else 200
+    # A job that has ended since it was accepted keeps 202 if the client did not wait: it tells whose analysis this is.
+    response.status_code = 200 if stored or (seconds and document.status not in ("queued", "running")) else 202
     return document
 
 

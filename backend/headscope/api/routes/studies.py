@@ -14,7 +14,7 @@ from ..dependencies import ResourceDep, ServiceDep, VisitorDep
 from ..error_responses import raises
 from ..http.negotiation import WaitSeconds
 from ..schemas.studies import StudyDocument
-from .jobs import describe_study, submit
+from .jobs import Submission, describe_study, submit
 
 router = APIRouter(prefix="/studies", tags=["studies"])
 
@@ -26,7 +26,10 @@ async def create(
     body: StudyRequest, response: Response, service: ServiceDep, visitor: VisitorDep, seconds: WaitSeconds
 ) -> Any:
     """Submit a study. The status is 200 if its result is stored or ready within `Prefer: wait=N` seconds, and 202 otherwise. Identical requests have the same id."""
-    enqueue = partial(service.studies.submit, body, visitor.owner)
+
+    def enqueue() -> Submission:
+        return Submission(*service.studies.submit(body, visitor.owner))
+
     return await submit(service, "study", response, seconds, partial(service.limiters.datasets.run, enqueue))
 
 

@@ -101,6 +101,8 @@ export interface MapInfo {
 }
 
 export interface Analysis extends Run {
+  /** Of a submitted analysis: it had been requested and computed before. */
+  stored?: boolean
   model: string
   mechanism: string
   /** Parameters of the mechanism. */
