@@ -18,20 +18,25 @@ from tests.support.server import Program, Server
 # Several tests run at a time, and each may start processes that compute: threads of one that wait for a core keep the others' from theirs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # What takes longest. It runs first, so that no process is left alone with a long file at the end; pytest-xdist hands out files in this order.
-FIRST = ("faults", "browser", "attacks", "sweep", "test_benchmarks.py", "deploy", "docs", "test_cli_study.py", "api")
+FIRST = ("browser", "attacks", "sweep", "test_benchmarks.py", "deploy", "docs", "cli", "api")
 
 gc.disable()  # until all tests are imported, which stay
 atexit.register(gc.freeze)  # so they need not be traversed at the end
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort folders and files of tests by FIRST; within one the order stays."""
+    """Order files by FIRST, and after every second one a file of faults, which waits more than it computes. Within a file the order stays."""
 
-    def place(item: pytest.Item) -> int:
-        part = item.path.relative_to(Path(__file__).parent).parts[0]
-        return FIRST.index(part) if part in FIRST else len(FIRST)
+    def part(file: Path) -> str:
+        return file.relative_to(Path(__file__).parent).parts[0]
 
-    items.sort(key=place)
+    files = list(dict.fromkeys(item.path for item in items))
+    waiting = [file for file in files if part(file) == "faults"]
+    others = [file for file in files if part(file) != "faults"]
+    others.sort(key=lambda file: FIRST.index(part(file)) if part(file) in FIRST else len(FIRST))
+    place = {file: number for number, file in enumerate(others)}
+    place |= {file: 2 * number - 0.5 for number, file in enumerate(waiting)}
+    items.sort(key=lambda item: place[item.path])
     gc.freeze()
     gc.enable()
 
