@@ -100,6 +100,18 @@ MEANT = [
     ('what does every "bank" attend to', "", {"query": "7 10"}),
     ("what looks at tokenization", "", {"key": "14 15"}),
     ("where does [SEP] look", "", {"query": "17"}),
+    ("what does the first token look at", "", {"query": "0"}),
+    ("how much does the last word attend to the second token", "", {"query": "16", "key": "1"}),
+    # Names of queries among other words.
+    ("heads that never attend to special_tokens.separator", "order by special_tokens.separator asc limit 5", {}),
+    ("heads that do not special_tokens.separator >= 90 %", "not special_tokens.separator >= 0.9", {}),
+    # Only these heads, not only these tokens.
+    ("only vertical heads", "vertical", {}),
+    (
+        "heads that attend to [SEP] only in layer 3",
+        "layer = 3 order by special_tokens.separator desc limit 5",
+        {},
+    ),
     # Queries pass as they are.
     ("vertical and layer < 4 and null_share > 0.5", "vertical and layer < 4 and null_share > 0.5", {}),
     ("order by entropy desc limit 3", "order by entropy desc limit 3", {}),
@@ -146,6 +158,47 @@ ASKED = [
     ),
     ("the 40th layer", "12 layers", []),
     ("what attends to token 900", "counted from 0", []),
+    ("what does the 40th word attend to", "15 words", []),
+    # What narrows a target is not dropped.
+    (
+        "heads that attend to special tokens in the first sentence",
+        "“in the first sentence”",
+        ["order by special_tokens.all desc limit 5"],
+    ),
+    ("entropy below 1 at the end of the text", "“at the end of the text”", ["entropy < 1"]),
+    ("vertical heads in the second half of the text", "“in the second half of the text”", ["vertical"]),
+    (
+        "heads that attend to the first token of each sentence",
+        "“of each sentence”",
+        ["order by head_roles.first desc limit 5"],
+    ),
+    (
+        "only [SEP]",
+        "How much is “only”",
+        [
+            "special_tokens.separator >= 0.9",
+            "special_tokens.separator >= 0.5",
+            "order by special_tokens.separator desc limit 5",
+        ],
+    ),
+    (
+        "heads in layer 3 that look at nothing but [SEP]",
+        "How much is “only”",
+        [
+            "layer = 3 and special_tokens.separator >= 0.9",
+            "layer = 3 and special_tokens.separator >= 0.5",
+            "layer = 3 order by special_tokens.separator desc limit 5",
+        ],
+    ),
+    (
+        "heads that attend to [SEP] alone",
+        "How much is “only”",
+        [
+            "special_tokens.separator >= 0.9",
+            "special_tokens.separator >= 0.5",
+            "order by special_tokens.separator desc limit 5",
+        ],
+    ),
 ]
 
 

@@ -12,7 +12,7 @@ from ...measures import MEASURES
 from ..terms import CLASSES, LIKE, columns_of, is_per_head, kinds
 from . import slots
 from .sentence import Alternative, AmbiguousSentence, RequestedView, Sentence
-from .topics import Topic, TopicReader, clause_of
+from .topics import TARGETS, Topic, TopicReader, clause_of
 from .vocabulary import Encoder, Meaning, content, make_vocabulary, spoken, stem
 from .words import canonical
 
@@ -54,6 +54,7 @@ class SentenceReader:
             by_layer = ["entropy by layer", "null share by layer"]
             raise AmbiguousSentence("Heads are found here, not layers. Draw a measure by layer instead.", by_layer)
         slots.read_words(s)
+        slots.refuse_parts(s)
         self._read_role()
         slots.read_places(s)
         thresholds = slots.read_thresholds(s)
@@ -108,6 +109,7 @@ class SentenceReader:
                 name = topic.meaning.value
                 columns = {f"{name}.{column}": f"{name}.{column}" for column in columns_of(name)[:6]}
                 raise self.s.ask("This measure has several numbers. Which one?", topic.span, columns)
+            self._refuse_only(topic)
         self._conditions([topic for topic in topics if topic.threshold or topic.meaning.kind == "condition"])
         self._lenses([topic for topic in topics if topic.meaning.kind == "lens"])
         numbers = [topic for topic in topics if topic.meaning.kind == "number" and not topic.threshold]
@@ -158,6 +160,22 @@ class SentenceReader:
             raise AmbiguousSentence(f"{spoken(topic.meaning.value)} is {kind}. Which threshold do you mean?")
         topic.threshold = threshold.pattern
         topic.span = min(topic.span[0], threshold.span[0]), max(topic.span[1], threshold.span[1])
+
+    def _refuse_only(self, topic: Topic) -> None:
+        """Ask how much `only [SEP]` is, as nearly every head gives other tokens a little."""
+        name = topic.meaning.value
+        if topic.threshold or not name.startswith(TARGETS):
+            return
+        for only in re.finditer(r"\bonly\b(?! (?:in|for|of) (?:the )?(?:\w+ ){0,2}(?:layers?|half)\b)", self.s.text):
+            if clause_of(self.s, only.start()) != clause_of(self.s, topic.span[0]):
+                continue
+            span = min(only.start(), topic.span[0]), max(only.end(), topic.span[1])
+            shares = {f"at least {share} %": f"{name} >= {share}%" for share in (90, 50)}
+            raise self.s.ask(
+                "How much is “only”? Give a share, or rank the heads.",
+                span,
+                {**shares, "rank the heads": f"most {name}"},
+            )
 
     def _conditions(self, topics: list[Topic]) -> None:
         """Join conditions by `or` where the sentence does; `neither a nor b` are two, both negated."""

@@ -127,7 +127,9 @@ class Sentence:
     def ask(self, question: str, span: Span, choices: Mapping[str, str]) -> AmbiguousSentence:
         """Return a question about a piece of the canonical text; a choice is a label, and the text that then replaces the piece."""
         start, end = self._starts[span[0]], self._ends[span[1] - 1]
-        replaced = [Alternative(label, self.said[:start] + text + self.said[end:]) for label, text in choices.items()]
+        replaced = [
+            Alternative(label, (self.said[:start] + text + self.said[end:]).strip()) for label, text in choices.items()
+        ]
         return AmbiguousSentence(question, replaced)
 
     def note(self, sentence: str) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ...core.tokens import Token
 from .sentence import Alternative, AmbiguousSentence, Place, Sentence, Span
+from .vocabulary import MODIFIERS, content, stem
 from .words import NUMBER, NUMBERS, ORDINALS, digits
 
 Side = Literal["query", "key"]
+ORDINAL = rf"(?:\d+(?:st|nd|rd|th)|{'|'.join(ORDINALS)}|last)"
 WORD = (
-    r"(?:token (?P<{0}number>\d+)|(?P<{0}several>every |each |all )?(?:the )?(?:word |token )?"
-    r"(?P<{0}word>\"[^\"]+\"|'[^']+'|[\w\[\]]+))"
+    rf"(?:token (?P<{{0}}number>\d+)|the (?P<{{0}}ordinal>{ORDINAL}) (?P<{{0}}unit>token|word)"
+    r"|(?P<{0}several>every |each |all )?(?:the )?(?:word |token )?(?!only\b)(?P<{0}word>\"[^\"]+\"|'[^']+'|[\w\[\]]+))"
 )
 HEAD = r"(?:the )?(?:heads? )?(?P<{0}>\d+\.\d+)"
 EDGE = r"(?:(?:where is |show |find )?(?:the )?(?:most|max) (?:single )?(?:edge|connection|link|weight|arrow|entry|cell|attention)s?|(?:where is )?(?:the )?max)"
-ORDINAL = rf"(?:\d+(?:st|nd|rd|th)|{'|'.join(ORDINALS)}|last)"
 FROM_START = ("first", "early", "earliest", "low", "least")
 EARLY = rf"(?:the )?(?P<end>{'|'.join(FROM_START)}|last|late|latest|upper|most|second(?= half))"
 FRACTIONS = {"half": "50%", "a half": "50%", "a third": "33.3%", "a quarter": "25%", "two thirds": "66.7%"}
@@ -24,6 +27,14 @@ SHARES = ("%", "percent", "per cent")
 DECIMAL = r"-?(?:\d+(?:\.\d+)?|\.\d+)"
 UNIT = r"(?P<unit>%|percent|per cent|nats?|bits?|tokens?|dimensions?|edges?)"
 AMOUNT = rf"(?P<n>{DECIMAL}|{'|'.join(FRACTIONS)}|{'|'.join(NUMBERS)})(?: ?{UNIT})?(?: (?:of )?the time)?"
+# `in the first sentence`, `at the end`. The same sentence is a pattern, and half of the layers is not of the text.
+TEXT = r"(?:text|input|sequence|sentence|paragraph)s?"
+PART = (
+    rf"(?:in|within|inside|during|of|from|for) (?:the |each |every |an? )?"
+    rf"(?:(?:(?:{ORDINAL}|next|previous|other|another|following|each|every) )+(?:sentence|clause|line|paragraph|section)s?"
+    rf"|(?:(?:{ORDINAL}|upper|lower) )?(?:half|third|quarter|part) (?:of|in) (?:the |this |each |every )*{TEXT})"
+    rf"|(?:in|at|near|towards?) (?:the )?(?:very )?(?:beginning|start|middle|end)(?: of (?:the |this |each |every )*{TEXT})?"
+)
 QUOTES = "\"'“”‘’"
 
 
@@ -91,7 +102,13 @@ def _pin(s: Sentence, found: re.Match[str], side: Side, prefix: str = "") -> Non
     number, word = found[f"{prefix}number"], s.words(found.span(f"{prefix}word")).strip(QUOTES)
     if number and int(number) >= len(tokens):
         raise AmbiguousSentence(f"Tokens are counted from 0 to {len(tokens) - 1}. Which one do you mean?")
-    places = [[int(number)]] if number else occurrences(s, word, side)
+    if ordinal := found[f"{prefix}ordinal"]:
+        unit = found[f"{prefix}unit"]
+        every = _words(tokens) if unit == "word" else [[place] for place in range(len(tokens))]
+        if not (places := every[_ordinal_index(ordinal) :][:1]):
+            raise AmbiguousSentence(f"The text has {len(every)} {unit}s. Which one do you mean?")
+    else:
+        places = [[int(number)]] if number else occurrences(s, word, side)
     it = word.lower() in ("it", "this", "that")
     if not places and it and s.context.pinned:
         places = [[*s.context.pinned]]
@@ -119,12 +136,23 @@ def occurrences(s: Sentence, word: str, side: Side) -> list[list[int]]:
     tokens = s.context.tokens if side == "query" else s.context.key_tokens
     wanted = word.strip(" []").lower()
     alone = [[place] for place, token in enumerate(tokens) if token.text.strip(" []").lower() == wanted]
+    return alone or [
+        places for places in _words(tokens) if "".join(tokens[place].text for place in places).strip().lower() == wanted
+    ]
+
+
+def _words(tokens: Sequence[Token]) -> list[list[int]]:
+    """Return the tokens of every word."""
     words: dict[int, list[int]] = {}
     for place, token in enumerate(tokens):
         if token.word is not None:
             words.setdefault(token.word, []).append(place)
-    texts = ("".join(tokens[place].text for place in places).strip().lower() for places in words.values())
-    return alone or [places for places, text in zip(words.values(), texts, strict=True) if text == wanted]
+    return list(words.values())
+
+
+def _ordinal_index(said: str) -> int:
+    """Return the index that an ordinal stands for; -1 for the last."""
+    return ORDINALS.index(said) if said in ORDINALS else -1 if said == "last" else int(said[:-2]) - 1
 
 
 def read_thresholds(s: Sentence) -> list[Threshold]:
@@ -143,6 +171,16 @@ def read_thresholds(s: Sentence) -> list[Threshold]:
         amount = FRACTIONS.get(found["n"]) or f"{digits(found['n'])}{'%' if unit in SHARES else ''}"
         thresholds.append(Threshold(f"{{}} {sign} {amount}", unit, found.span()))
     return thresholds
+
+
+def refuse_parts(s: Sentence) -> None:
+    """`punctuation in the first sentence`: raise AmbiguousSentence, as measures are of the whole text; a place alone is one to look at."""
+    for found in s.find_all(f"(?:{PART})"):
+        before = [stem(word[0]) for word in content(s.rest[: found.start()])]
+        named = [word for word in before if word not in MODIFIERS | {"token"}]
+        if named and named[-1] != "look":
+            what = f"Measures are of the whole text, so “{s.words(found.span())}” cannot be used."
+            raise s.ask(f"{what} Leave it out, or analyse that part alone.", found.span(), {"leave it out": ""})
 
 
 def read_limit(s: Sentence) -> bool:
@@ -227,7 +265,7 @@ def _index(s: Sentence, what: Place, found: re.Match[str], group: str, text: str
     known = s.context.layers if what == "layer" else s.context.heads
     said = found[group]
     if re.fullmatch(ORDINAL, said):
-        place = ORDINALS.index(said) if said in ORDINALS else -1 if said == "last" else int(said[:-2]) - 1
+        place = _ordinal_index(said)
         if place >= len(known):
             raise AmbiguousSentence(f"There are {len(known)} {what}s. Which one do you mean?")
         s.note(f"{what.capitalize()}s are counted from 0: the {said} is {what} {known[place]}.")

@@ -71,7 +71,8 @@ class TopicReader:
 
     def read(self) -> list[Topic]:
         """Return the topics in the order of the sentence. Raises AmbiguousSentence for a phrase that is not understood."""
-        topics = list(self._formal())
+        topics: list[Topic] = []
+        formal = list(self._formal())
         if sign := re.search(r"[<>=()@#]+|\bthan\b", self.s.rest):
             raise AmbiguousSentence(f"{unknown(sign[0])} Write a query such as vertical and entropy < 1.")
         places = [0, *(place for found in CLAUSE.finditer(self.s.rest) for place in found.span()), len(self.s.rest)]
@@ -85,6 +86,7 @@ class TopicReader:
                     negated = negated and joined in ("or", "nor")
                 continue
             named, modifiers = self._name(start, text)
+            named += [topic for topic in formal if start <= topic.span[0] < end]
             modifiers = unread + modifiers
             unread = [] if named else modifiers
             negated = joined == "nor" or negated ^ (modifiers.count("not") % 2 == 1)

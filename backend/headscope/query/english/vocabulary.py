@@ -18,13 +18,15 @@ from ...measures import MEASURES
 from ...measures.base import Measure
 from ..terms import columns_of, is_per_head, kinds, numbers
 from .sentence import Slot
-from .words import canonical
+from .words import ORDINALS, canonical
 
 # An embedding this close is understood if no other meaning comes within the margin and no word keeps it further away than UNREAD. Fewer words are less evidence,
 # and have to be closer. Anything else is asked about.
 CLOSE, COMMAND, MARGIN = (0.65, 0.58, 0.58), 0.75, (0.13, 0.13, 0.1)
 UNREAD = 0.15
 NEAREST = 3
+# These say which of several is meant, so what they do not bring nearer does not mean it: `the first comma`.
+NARROWING = frozenset((*ORDINALS, "last", "middle"))
 WORD = re.compile(r"\[\w+\]|</?s>|[^\W_]+(?:'[^\W_]+)?")
 # Words without content here, and verbs by their stems.
 _STOP_WORDS = """
@@ -128,7 +130,8 @@ class Vocabulary:
         )
         if close and len(words) > 1:
             without = [" ".join([*words[:place], *words[place + 1 :]]) for place in range(len(words))]
-            close = bool((encoder.encode(without) @ fixed[best]).max() - score <= UNREAD)
+            unread = np.array([0 if word in NARROWING else UNREAD for word in words])
+            close = bool((encoder.encode(without) @ fixed[best] - score <= unread).all())
         offered = [self.phrases[place] for found, (_, place) in ranked.items() if found.kind != "nothing"]
         return offered[:NEAREST], close
 

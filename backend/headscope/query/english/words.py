@@ -29,6 +29,7 @@ ROLES = {
     "like": r"(?:most )?(?:similar|alike|close|closest|nearest) to|resembl(?:e|es|ing)|like|(?:the )?same as",
     "asc": rf"(?:in )?(?:ascending|increasing)(?: order)?|(?:from )?{_LOW} to {_HIGH}|(?:least|smallest|lowest) (?:one |value |values |ones )?first",
     "desc": rf"(?:in )?(?:descending|decreasing)(?: order)?|(?:from )?{_HIGH} to {_LOW}|(?:most|largest|highest|biggest) (?:one |value |values |ones )?first",
+    "only": r"exclusively|solely|purely|entirely|alone|just|nothing (?:else )?(?:but|than)",
     "not": r"(?:do|does|is|are)(?:n't| not)|not|never|no|non|without|neither|except(?: for)?|(?:anything|everything|all|any) but|other than|outside|hardly|barely|rarely"
     r"|seldom|(?:ignor|avoid|skipp?|exclud|omitt?|disregard|neglect|shunn?)(?:e?s?|ing)",
     "least": r"least|lowest|smallest|minimal|minimum|fewest|weakest|bottom",
