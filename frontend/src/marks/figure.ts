@@ -4,9 +4,8 @@ import type { DrawingContext, Surface } from '../lib/drawing/context'
 import { fitCanvas } from '../lib/drawing/frame'
 import type { Palette } from '../lib/drawing/palette'
 import { Drawing, type Encode } from '../lib/drawing/svg'
-import { SCALE_WORDS, ticks } from '../lib/maths/scale'
-import { short } from '../lib/text/format'
-import { BAR, paintBar } from './legend-painter'
+import { SCALE_WORDS } from '../lib/maths/scale'
+import { BAR, numbersBelow, paintBar } from './legend-painter'
 import type { Printable } from './print'
 
 const SANS = "system-ui, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"
@@ -120,9 +119,9 @@ function legend(drawing: Drawing, picture: Printable, x: number, y: number, pale
     context.strokeRect(-0.5, -0.5, width + 1, BAR + 1)
     context.fillStyle = palette.ink
     context.font = SMALL_MONO
-    for (const { at, value } of ticks(scale)) {
+    for (const { at, text } of numbersBelow(scale, width)) {
       context.textAlign = at === 0 ? 'left' : at === 1 ? 'right' : 'center'
-      context.fillText(short(value), at * width, 24)
+      context.fillText(text, at * width, 24)
     }
     context.textAlign = 'left'
     context.font = `12px ${SANS}`

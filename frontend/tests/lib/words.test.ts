@@ -69,6 +69,15 @@ describe('sentences', () => {
     )
   })
 
+  it('never says more tokens than there are', () => {
+    const all = 'about 2048 of 2048 tokens.'
+    for (const nats of [Math.log(2047.6), Math.log(2048), Math.log(2048.0004)])
+      expect(entropySentence(nats, 2048)).toBe(`Entropy 7.6 nats: a query spreads over ${all}`)
+    expect(SENTENCES.participation_ratio(2047.9, 2048)).toBe(`By squared weights, a query attends to ${all}`)
+    expect(SENTENCES.absolute_entropy(Math.log(1236.4), 1300)).toContain('over about 1236 of 1300 tokens.')
+    expect(SENTENCES.participation_ratio(0.999, 1)).toContain('about 1 of 1 tokens.')
+  })
+
   it('says what changed and what to do', () => {
     expect(changeSentence('Text', true, false)).toBe('Text changed, too long for live. Press Enter to analyse')
     expect(changeSentence('Model', false, false)).toBe('Model changed. Press Analyse')

@@ -76,9 +76,11 @@ export const survivalSentence = (share: number) =>
   share < 5e-4 ? 'all of it affects the output' : `${percent(share)} of it has no effect`
 
 export const entropySentence = (nats: number, tokens: number) =>
-  `Entropy ${short(nats)} nats: a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`
+  `Entropy ${short(nats)} nats: a query spreads over ${plurality(Math.exp(nats), tokens)}.`
 
-const plurality = (count: number) => (count < 1.05 ? 'about 1' : `about ${short(count)}`)
+/** From a hundred on to the whole token, so that no more than all are said. */
+const plurality = (count: number, tokens: number) =>
+  `about ${count < 1.05 ? 1 : count < 100 ? short(count) : Math.round(count)} of ${tokens} tokens`
 
 /** The tokens that keep most and least of the attention to them; or those that are `asked` for, if they are few. */
 export function leverageSentence(
@@ -164,9 +166,8 @@ export const unitOf = ({ title, unit }: Declaration): string =>
 export const SENTENCES: Record<string, (value: number, tokens: number) => string> = {
   entropy: entropySentence,
   absolute_entropy: (nats, tokens) =>
-    `Entropy of magnitudes ${short(nats)} nats: ignoring signs, a query spreads over ${plurality(Math.exp(nats))} of ${tokens} tokens.`,
-  participation_ratio: (value, tokens) =>
-    `By squared weights, a query attends to ${plurality(value)} of ${tokens} tokens.`,
+    `Entropy of magnitudes ${short(nats)} nats: ignoring signs, a query spreads over ${plurality(Math.exp(nats), tokens)}.`,
+  participation_ratio: (value, tokens) => `By squared weights, a query attends to ${plurality(value, tokens)}.`,
   negative_share: (share) =>
     share < 5e-4
       ? 'Nothing in this map is negative.'

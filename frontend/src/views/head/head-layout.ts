@@ -49,7 +49,7 @@ const WARNING = 44
 const GRAPH_WIDTH = 228
 /** The smallest map that is shown beside the graph. */
 const LEAST_MAP = 330
-const LARGEST_CELL = 60
+const LARGEST_CELL = 72
 const LARGEST_SENTENCE = 96
 const SCROLLBAR = 10
 const TWO_LINES = 416
