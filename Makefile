@@ -34,7 +34,9 @@ MAKEFLAGS += --jobs=3
 
 .PHONY: system serve test test-page fuzz faults sweep chaos attacks lint bench docs wheel images page pictures types constraints clean
 
+# Without SmolLM2, which is downloaded once, everything else works.
 serve: $(VENV)/.serve $(PAGE)
+	@$(BIN)/headscope models install --quiet smollm2 || true
 	$(BIN)/headscope serve $(ARGS)
 
 test: system $(VENV)/.serve $(VENV)/.test $(PAGE) test-page

@@ -30,7 +30,7 @@ class Settings(BaseSettings):
 
     home: Path = Field(
         default_factory=lambda: Path(platformdirs.user_cache_dir("headscope")),
-        description="Data directory: results, jobs, uploaded files and access tokens.",
+        description="Data directory: results, jobs, uploaded files, installed models and access tokens.",
     )
     redis_url: str | None = Field(
         default=None,

@@ -74,6 +74,7 @@ const model = (name: string, title: string, over: Partial<Model> = {}): Model =>
   isDefault: false,
   reason: null,
   mechanism: { name: 'softmax', params: {} },
+  quantisation: null,
   siblings: [],
   ...over,
 })

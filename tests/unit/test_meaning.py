@@ -145,7 +145,7 @@ def test_a_name_is_never_taken_for_another(analysis, encoder):
 def test_without_minilm_known_phrases_work_and_others_say_why(analysis, tmp_path, monkeypatch):
     monkeypatch.setattr("headscope.models.catalog.Catalog._local", lambda *_: None)
     monkeypatch.setattr(
-        "headscope.models.catalog._located", lambda name, entry: headscope.models.catalog.Located(name, None)
+        "headscope.models.catalog._located", lambda name, entry: headscope.models.located.Located(name, None)
     )
     encoder = SentenceEncoder(Settings(home=tmp_path))
     with pytest.raises(ModelUnavailable):

@@ -14,6 +14,7 @@ from ..core.arrays import Array
 from ..errors import OutOfMemory, Unsupported
 from ..mechanisms import MECHANISMS
 from ..mechanisms.base import PassContext
+from ..models.facts import Facts
 from ..models.loading import Model
 from ..models.modules import is_out_of_memory
 from ..models.tokens import Encoded
@@ -191,7 +192,7 @@ def _run_pass(model: Model, group: Sequence[_Prepared], keep_logits: bool) -> li
     for number, (one, failed) in enumerate(zip(group, failures, strict=True)):
         if failed is None:
             logits = _logits(output, number) if keep_logits else None
-            outcomes.append(_finish(one, model.facts.mechanism, reader, number, shares, logits))
+            outcomes.append(_finish(one, model.facts, reader, number, shares, logits))
         else:
             outcomes.append(failed)
     return outcomes
@@ -199,7 +200,7 @@ def _run_pass(model: Model, group: Sequence[_Prepared], keep_logits: bool) -> li
 
 def _finish(
     one: _Prepared,
-    trained: Mapping[str, Any],
+    facts: Facts,
     reader: Reader,
     number: int,
     shares: Mapping[str, float],
@@ -213,7 +214,7 @@ def _finish(
     seconds["total"] = sum(seconds[name] for name in ("forward", "lenses", "write"))
     return replace(
         result,
-        warnings=[*encoded.warnings, *find_warnings(result, one.recipe.missing, trained)],
+        warnings=[*encoded.warnings, *find_warnings(result, one.recipe.missing, facts.mechanism, facts.quantisation)],
         timing_ms={name: round(spent * 1e3, 1) for name, spent in seconds.items()},
         logits=logits,
         full_text=encoded.text,

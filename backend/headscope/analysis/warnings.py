@@ -17,12 +17,18 @@ BY_KIND = ("frequency", "patterns", "sink")
 
 
 def find_warnings(
-    result: Result, missing: dict[str, str], trained: Mapping[str, Any] = SOFTMAX
+    result: Result, missing: dict[str, str], trained: Mapping[str, Any] = SOFTMAX, quantisation: str | None = None
 ) -> Iterator[ResultWarning]:
     """Yield the warnings about a result: its mechanism, each requested lens (identical to the weights, dependent or ill-conditioned values, empty rows), and the weights.
 
     `trained` is the mechanism that the model was trained with. For a model trained with softmax, another mechanism is obviously a what-if and needs no warning.
+    `quantisation` has the types from which its weights were dequantised.
     """
+    if quantisation is not None:
+        yield ResultWarning(
+            "dequantised",
+            f"The model's weights were dequantised from {quantisation}, so they differ from those it was trained with.",
+        )
     chosen = result.request.mechanism.model_dump()
     if trained["name"] != "softmax" and chosen != trained:
         same = "other parameters of " if chosen["name"] == trained["name"] else ""

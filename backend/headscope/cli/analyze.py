@@ -16,7 +16,7 @@ import headscope
 from ..api.documents.arrays import to_lists
 from ..errors import HeadscopeError
 from ..measures import MEASURES
-from ..models.catalog import Catalog
+from ..models.catalog import GGUF, Catalog
 from ..models.tokens import check_text
 from ..query.search import token_mean
 from ..settings import Settings
@@ -66,7 +66,8 @@ Column = tuple[str, list[Any]]
 def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool, words: bool, **options: Any) -> None:
     """Analyse TEXT ("-" reads standard input) or an image, and print a summary of every head."""
     request, given = _request(options), dict(parse_parameter(param) for param in params)
-    if not Path(model).expanduser().is_dir():
+    path = Path(model).expanduser()
+    if not path.is_dir() and not (path.suffix == GGUF and path.is_file()):
         Catalog(Settings(hub="any")).locate(model, pointer=None)  # fails before torch is loaded
     with progress_bar(quiet=as_json) as progress:
         progress(0.0, "loading", model)

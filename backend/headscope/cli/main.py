@@ -19,7 +19,7 @@ COMMANDS = {
     "lenses": ("methods", "List the lenses, with their parameters and defaults."),
     "measures": ("methods", "List the measures, with their parameters and defaults."),
     "mechanisms": ("methods", "List the mechanisms, with their parameters and defaults."),
-    "models": ("models", "List the available models."),
+    "models": ("models", "List the available models, or install one."),
     "serve": ("serve", "Start the service and the page."),
     "study": ("study", "Run a data set through a model, and write figures and tables."),
     "token": ("token", "Manage the users of the service."),

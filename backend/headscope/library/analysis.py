@@ -19,7 +19,7 @@ from ..core.arrays import Array
 from ..core.lazy import go
 from ..errors import InvalidRequest, Unknown
 from ..models import loading
-from ..models.catalog import NAME, Catalog
+from ..models.catalog import GGUF, NAME, Catalog
 from ..models.images import pack
 from ..models.loading import Model
 from ..models.sentence_encoder import SentenceEncoder
@@ -152,7 +152,7 @@ class Analysis(Result):
 def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Model:
     """Load a model for analysis.
 
-    `model` is a catalogue name ("minilm"), a local directory, a hub id ("org/name"), or a PreTrainedModel. The fast tokenizer of a PreTrainedModel is
+    `model` is a catalogue name ("minilm"), a local directory, a GGUF file, a hub id ("org/name"), or a PreTrainedModel. The fast tokenizer of a PreTrainedModel is
     the second argument, or model and tokenizer are passed as a pair; without a tokenizer, analyse token_ids. `device` is "cpu", "cuda", ...; by default
     the GPU if there is one.
 
@@ -174,7 +174,9 @@ def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Mod
     folder = Path(name).expanduser()
     known = isinstance(model, str) and NAME.fullmatch(name) and name in catalog.names()
     located = (
-        catalog.locate_folder(folder) if name and not known and folder.is_dir() else catalog.locate(name, pointer=None)
+        catalog.locate_path(folder)
+        if name and not known and (folder.is_dir() or (folder.suffix == GGUF and folder.is_file()))
+        else catalog.locate(name, pointer=None)
     )
     return loading.load(located, device)
 

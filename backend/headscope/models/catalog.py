@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ..core.lazy import LazyModule
-from ..errors import CorruptModel, HeadscopeError, InvalidRequest, ModelUnavailable, Unknown
+from ..errors import HeadscopeError, InvalidRequest, ModelUnavailable, Unknown
 from ..settings import Settings
 from . import facts, hub_cache, safety, support, trained_mechanism
+from .gguf_files import architecture, header, tokenizer
+from .installation import Package
+from .located import Located
 
 # Not an attribute of huggingface_hub before it is imported.
 hub_utils = LazyModule("huggingface_hub.utils")
@@ -25,66 +25,13 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 # The facts on a model's card, which the catalogue also has for models that are not downloaded yet.
 CARD = ("family", "kind", "layers", "heads", "head_width", "max_tokens")
 _HERE = Path(__file__).resolve().parent
+GGUF = ".gguf"
 NOT_HERE = "This model is not part of this installation. It comes with a clone of the repository; copy its folder into a model folder."
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A model and the location of its files: a local `folder`, which may be `in_cache` of the hub, or the `hub`. With neither it is not available."""
-
-    name: str
-    folder: Path | None
-    hub: str | None = None
-    revision: str = "main"
-
-    in_cache: bool = False
-
-    @property
-    def bytes(self) -> int:
-        """Size of the weights in the folder, 0 if there is none."""
-        return sum(path.stat().st_size for path in self.folder.glob("*.safetensors")) if self.folder else 0
-
-    @property
-    def parameters(self) -> int | None:
-        """Number of the weights in the folder, None if there is none or its files cannot be read."""
-        if self.folder is None:
-            return None
-        try:
-            return sum(safety.count_weights(path) for path in safety.weight_files(self.folder))
-        except (HeadscopeError, OSError):
-            return None
-
-    def digest(self) -> str:
-        """Return the SHA-256 of everything that determines results: weights, configuration and tokenizer files; before download, of the hub id."""
-        if self.folder is None:
-            return hashlib.sha256(f"hub:{self.hub}@{self.revision}".encode()).hexdigest()
-        whole = hashlib.sha256()
-        for path in sorted(p for pattern in safety.ALLOWED for p in self.folder.glob(pattern)):
-            whole.update(f"{len(path.name)}:{path.name}:{file_digest(path)};".encode())
-        return whole.hexdigest()
-
-
-# path -> ((size, mtime, inode), digest), so that weights are hashed once per process.
-_digests: dict[Path, tuple[tuple[int, int, int], str]] = {}
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a model's file. Raises CorruptModel if it is not a file or no longer exists."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError
-        fingerprint = (status.st_size, status.st_mtime_ns, status.st_ino)
-        if path not in _digests or _digests[path][0] != fingerprint:
-            with path.open("rb") as file:
-                _digests[path] = fingerprint, hashlib.file_digest(file, "sha256").hexdigest()
-        return _digests[path][1]
-    except OSError:
-        raise CorruptModel(f"The model's {path.name} cannot be read.") from None
+NOT_INSTALLED = "This model is not installed. Run on the server: headscope models install {name}"
 
 
 class Catalog:
-    """The available models: those in catalog.toml, and every subfolder of the model folders that has a config.json."""
+    """The available models: those in catalog.toml, and in the model folders every GGUF file and every subfolder that has a config.json."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -99,6 +46,15 @@ class Catalog:
     def _roots(self) -> list[Path]:
         return [*self._settings.model_dirs, self._settings.home / "models"]
 
+    def package(self, name: str) -> Package | None:
+        """Return the Python package from which a model of the catalogue can be installed, None if there is none."""
+        found = self._entries.get(name, {}).get("package")
+        return Package(**found) if found else None
+
+    def installed(self, name: str) -> Path:
+        """Return the folder into which a model is installed, whether it exists or not."""
+        return self._settings.home / "models" / name
+
     def _local(self, name: str) -> Path | None:
         """Return the subfolder of that name in a model folder, None if there is none or it has links that leave the model folder."""
         for base in (root.resolve() for root in self._roots if NAME.fullmatch(name)):
@@ -106,11 +62,30 @@ class Catalog:
                 return base / name
         return None
 
+    def _gguf(self, name: str) -> Path | None:
+        """Return the GGUF file of that name in a model folder, None if there is none or it is a link that leaves the model folder."""
+        for base in (root.resolve() for root in self._roots if NAME.fullmatch(name)):
+            path = base / f"{name}{GGUF}"
+            if _is_inside(path, base):
+                return path
+        return None
+
+    def _here(self, name: str) -> Located | None:
+        """Return a model in a model folder, a subfolder before a GGUF file; None if there is none."""
+        if folder := self._local(name):
+            return Located(name, folder)
+        path = self._gguf(name)
+        return self._from_gguf(name, path) if path else None
+
+    def _from_gguf(self, name: str, path: Path) -> Located:
+        return Located(name, None, gguf=path, conversions=self._settings.home / "gguf")
+
     def names(self) -> list[str]:
         """Return the names of all available models, those of the catalogue first."""
         listed = [name for name in self._entries if self._offers(name)]
         local = [config.parent.name for root in self._roots for config in sorted(root.glob("*/config.json"))]
-        return list(dict.fromkeys([*listed, *filter(self._local, local)]))
+        local += [path.stem for root in self._roots for path in sorted(root.glob(f"*{GGUF}"))]
+        return list(dict.fromkeys([*listed, *filter(self._here, local)]))
 
     def listed(self) -> list[str]:
         """Return the names of all available models and, if any hub id is allowed, of those in the hub's cache that Headscope supports."""
@@ -130,13 +105,13 @@ class Catalog:
     def _offers(self, name: str) -> bool:
         """Return whether a model of the catalogue is on the hub, in a model folder, or beside the catalogue."""
         entry = self._entries[name]
-        return "hub" in entry or self._local(name) is not None or _located(name, entry).folder is not None
+        return "hub" in entry or self._here(name) is not None or _located(name, entry).folder is not None
 
     def locate(self, name: str, *, pointer: str | None = "/model") -> Located:
         """Find a model by catalogue name, name of a local model, or hub id. Raises Unknown, or InvalidRequest for an invalid name."""
         if name in self._entries or NAME.fullmatch(name):
-            if folder := self._local(name):
-                return Located(name, folder)
+            if found := self._here(name):
+                return found
             if entry := self._entries.get(name):
                 return _located(name, entry)
             raise Unknown(
@@ -152,8 +127,10 @@ class Catalog:
             )
         return _on_hub(name, name, "main")
 
-    def locate_folder(self, folder: Path) -> Located:
-        """Locate a model in any local folder: for the library and the command line, never for requests."""
+    def locate_path(self, folder: Path) -> Located:
+        """Locate a model in any local folder, or a GGUF file: for the library and the command line, never for requests."""
+        if folder.suffix == GGUF:
+            return self._from_gguf(folder.stem, folder.resolve())
         if not (folder / "config.json").is_file():
             raise Unknown("model", "That folder contains no model: it has no config.json.")
         return Located(folder.resolve().name, folder.resolve())
@@ -163,9 +140,10 @@ class Catalog:
         known = self.facts(located)
         if known is not None:
             support.check_trained(known)
-        if located.folder is None and located.hub is None:
-            raise ModelUnavailable(NOT_HERE)
-        if located.folder is None and self._settings.hub == "off":
+        if not located.local and located.hub is None:
+            entry = self._entries.get(located.name, {})
+            raise ModelUnavailable(NOT_INSTALLED.format(name=located.name) if "package" in entry else NOT_HERE)
+        if not located.local and self._settings.hub == "off":
             raise ModelUnavailable(
                 "The model is not on this machine and downloads are disabled (HEADSCOPE_HUB=off). "
                 "Copy its folder into a model folder, or allow the hub."
@@ -173,6 +151,10 @@ class Catalog:
 
     def facts(self, located: Located) -> facts.Facts | None:
         """Return layers, heads and so on, from the model's files or else the catalogue; None if nothing is known yet."""
+        if located.gguf is not None:
+            described = header.read(located.gguf)
+            tokenizer.find_split(described)
+            return facts.read(architecture.to_config(located.gguf, described))
         if located.folder is not None:
             found = facts.read(safety.read_json(located.folder / "config.json"))
             processor = located.folder / "preprocessor_config.json"
@@ -190,10 +172,10 @@ class Catalog:
             "name": name,
             "title": entry.get("title", name),
             "description": entry.get("description") or _describe_location(located),
-            "license": entry.get("license"),
+            "license": entry.get("license") or _license(located),
             "hub": located.hub,
             "default": bool(entry.get("default")),
-            "local": located.folder is not None,
+            "local": located.local,
             "removable": located.in_cache,
             "parameters": located.parameters or entry.get("parameters"),
             "bytes": located.bytes or entry.get("bytes"),
@@ -206,11 +188,12 @@ class Catalog:
             "head_width": 0,
             "max_tokens": None,
             "mechanism": trained_mechanism.SOFTMAX,
+            "quantisation": None,
             "siblings": self._siblings(name),
         }
         try:
             known = self.facts(located)
-            card |= {key: getattr(known, key) for key in (*CARD, "mechanism")} if known else {}
+            card |= {key: getattr(known, key) for key in (*CARD, "mechanism", "quantisation")} if known else {}
             self.check(located)
         except HeadscopeError as error:
             card |= {"available": False, "reason": error.detail}
@@ -224,7 +207,18 @@ class Catalog:
 
 
 def _describe_location(located: Located) -> str:
+    if located.gguf is not None:
+        return "A GGUF file of this server."
     return "A model of the hub." if located.hub else "A model in a folder of this server."
+
+
+def _license(located: Located) -> str | None:
+    """Return the licence that a GGUF file names, None if it names none or cannot be read."""
+    try:
+        found = header.read(located.gguf).values.get("general.license") if located.gguf else None
+    except HeadscopeError:
+        return None
+    return found[:100] if isinstance(found, str) else None
 
 
 def _located(name: str, entry: Mapping[str, Any]) -> Located:
@@ -248,6 +242,14 @@ def _holds_model(folder: Path, base: Path) -> bool:
         inside = all(path.resolve().is_relative_to(base) for path in (folder, *links))
         return inside and (folder / "config.json").exists()
     except (OSError, RuntimeError):  # missing, too long a name, a loop of links, or no permission
+        return False
+
+
+def _is_inside(path: Path, base: Path) -> bool:
+    """Return whether the path is a file, and not a link that leaves `base`."""
+    try:
+        return path.is_file() and path.resolve().is_relative_to(base)
+    except (OSError, RuntimeError):  # as above
         return False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -61,6 +62,7 @@ PAIRED = {"clip", "metaclip_2", "siglip"}
 # Upper limits that no model reaches: building a damaged or hostile configuration could block the worker for minutes.
 MOST = {LAYERS: 1_000, HEADS: 4_096, WIDTH: 1_000_000, POSITIONS: 1_000_000_000, VOCABULARY: 10_000_000}
 MOST_SIDE = 16_384  # pixels
+QUANTISATION = re.compile(r"\w{1,10}(, \w{1,10}){0,15}")
 QUANTISED = "This model is quantised, but Headscope needs floating-point weights. Use the model before quantisation."
 
 
@@ -98,7 +100,8 @@ class Facts:
     """Numbers of a model: layers, heads per layer, head width, and the most tokens (None if no limit is known).
 
     `towers` holds the same for every kind of attention: "self", or "encoder", "decoder" and "cross"; the other fields are those of the first.
-    `mechanism` is the name and parameters of the mechanism that it was trained with.
+    `mechanism` is the name and parameters of the mechanism that it was trained with. `quantisation` has the types, such as "Q4_1, Q8_0", from which the weights
+    were dequantised; None if they never were quantised.
     """
 
     family: str
@@ -110,6 +113,7 @@ class Facts:
     towers: Mapping[str, Tower] = field(default_factory=dict)
     patches: Patches | None = None
     mechanism: Mapping[str, Any] = field(default_factory=lambda: trained_mechanism.SOFTMAX)
+    quantisation: str | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -132,7 +136,14 @@ def read(config: Mapping[str, Any]) -> Facts:
     patch.
     """
     reject_quantised(config)
-    return replace(_read(config), mechanism=trained_mechanism.read_mechanism(config))
+    mechanism = trained_mechanism.read_mechanism(config)
+    return replace(_read(config), mechanism=mechanism, quantisation=_read_quantisation(config))
+
+
+def _read_quantisation(config: Mapping[str, Any]) -> str | None:
+    """Return the types from which the weights were dequantised, as Headscope writes them when it converts a GGUF file."""
+    found = config.get("headscope", {}).get("quantisation")
+    return found if isinstance(found, str) and QUANTISATION.fullmatch(found) else None
 
 
 def reject_quantised(config: Mapping[str, Any]) -> None:

@@ -28,7 +28,9 @@ from ..errors import (
     Unsupported,
 )
 from . import facts, safety, tokens, trained_mechanism
-from .catalog import NOT_HERE, Located
+from .catalog import NOT_HERE
+from .gguf_files import convert
+from .located import Located
 from .model import DTYPES, NO_TOKENIZER, Model
 from .modules import is_out_of_memory, unwrap
 
@@ -116,11 +118,11 @@ def _target_tokenizer(tokenizer: Any) -> Tokenizer | None:
 
 
 def load(located: Located, device: str | None = None, on_download: OnDownload = lambda done, total: None) -> Model:
-    """Load a model in float32 from its folder, downloading it from the hub first if necessary (see fetch).
+    """Load a model in float32 from its folder, downloading it from the hub first if necessary (see fetch), or converting its GGUF file.
 
     Raises ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel, Unsupported or OutOfMemory.
     """
-    folder = located.folder or fetch(located, on_download)
+    folder = _convert(located) or located.folder or fetch(located, on_download)
     config = safety.check(folder)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     with _silence(), tempfile.TemporaryDirectory(prefix="headscope-") as target:
@@ -130,8 +132,17 @@ def load(located: Located, device: str | None = None, on_download: OnDownload = 
         processor, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
     model = wrap(module, processor, located.name)
     model.no_tokenizer = reason or model.no_tokenizer
-    model.source = Located(located.name, folder, located.hub, located.revision)
+    model.source = located if located.gguf else Located(located.name, folder, located.hub, located.revision)
     return model
+
+
+def _convert(located: Located) -> Path | None:
+    """Convert the model if it is a GGUF file, unless that was done before, and return the folder; None for any other model."""
+    if located.gguf is None or located.conversions is None:
+        return None
+    folder = located.conversions / located.digest()[:32]
+    convert.convert(located.gguf, folder)
+    return folder
 
 
 def fetch(located: Located, on_download: OnDownload = lambda done, total: None) -> Path:

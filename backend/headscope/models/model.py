@@ -15,9 +15,9 @@ from ..core.attention import Kind, ResultWarning
 from ..core.tokens import Token
 from ..errors import InvalidRequest, TooManyTokens, Unsupported
 from . import digests, generation, images, modules, support, tokens
-from .catalog import Located
 from .facts import Facts
 from .generation import Generate
+from .located import Located
 from .tokens import Encoded
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}

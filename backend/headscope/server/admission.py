@@ -11,8 +11,9 @@ from ..analysis.request import INPUT, AnalysisRequest, check_capabilities
 from ..errors import CorruptModel, HeadscopeError
 from ..jobs import LOCAL, Work
 from ..models import safety, support, tokens
-from ..models.catalog import Catalog, Located, file_digest
+from ..models.catalog import Catalog
 from ..models.facts import Facts
+from ..models.located import Located, file_digest
 from ..models.trained_mechanism import SOFTMAX
 from ..settings import Settings
 from ..studies.request import StudyRequest

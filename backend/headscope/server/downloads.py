@@ -10,7 +10,8 @@ from .. import logs
 from ..errors import Forbidden, StoreUnavailable, Unknown
 from ..jobs import LOCAL, Job, JobDatabase, Limits, Watcher, Work
 from ..models import hub_cache
-from ..models.catalog import Catalog, Located
+from ..models.catalog import Catalog
+from ..models.located import Located
 from ..settings import Settings
 
 # Behind single analyses.
@@ -38,7 +39,7 @@ class Downloads:
         """
         located = self._catalog.locate(model)
         self._catalog.check(located)
-        if located.folder is not None:
+        if located.local:
             return None
         id_ = job_id(located)
         payload = json.dumps({"model": model})
@@ -54,7 +55,7 @@ class Downloads:
 
     def find(self, located: Located) -> Job | None:
         """Return the unfinished or failed download of a model, None if there is none."""
-        job = self._database.get(job_id(located)) if located.hub and located.folder is None else None
+        job = self._database.get(job_id(located)) if located.hub and not located.local else None
         return job if job and job.status in ("queued", "running", "failed") else None
 
     def cancel(self, model: str, owner: str | None = None) -> bool:
@@ -72,7 +73,7 @@ class Downloads:
     def remove(self, model: str) -> None:
         """Remove a model from the hub's cache. Raises Unknown, Forbidden or StoreUnavailable."""
         located = self._catalog.locate(model, pointer=None)
-        if located.folder is None:
+        if not located.local:
             raise Unknown("model", "This model is not on the server, so there is nothing to remove.")
         if not located.in_cache or located.hub is None:
             raise Forbidden(IN_FOLDER)

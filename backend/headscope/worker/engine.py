@@ -21,8 +21,9 @@ from ..capture import examine
 from ..errors import Cancelled, CorruptModel, HeadscopeError, OutOfMemory, StorageFull
 from ..jobs import Job, Problem, ProgressReporter
 from ..models import loading, safety
-from ..models.catalog import Catalog, Located
+from ..models.catalog import Catalog
 from ..models.loading import Model
+from ..models.located import Located
 from ..settings import Settings
 from ..store import Writer
 from .study_jobs import ReportProgress, StudyJobs, accepted_digests
@@ -94,13 +95,13 @@ class AnalysisEngine:
             detail = f"{located.name}, {_downloaded(done, total)}"
             progress(0.0, "loading", detail, force=True)
 
-        progress(0.0, "loading", f"{located.name}, {memory.size(located.bytes)}" if located.folder else located.name)
+        progress(0.0, "loading", f"{located.name}, {memory.size(located.bytes)}" if located.local else located.name)
         return loading.load(located, self._device, report_download)
 
     def prewarm(self, reporter: ProgressReporter) -> None:
         """Load and examine the default model if it is on this machine."""
         located = self._catalog.locate(self._catalog.default)
-        if located.folder is not None:
+        if located.local:
             examine(self.model(located, reporter))
 
     def run(self, jobs: Sequence[Job], reporter: ProgressReporter) -> dict[str, Problem | None]:
@@ -162,7 +163,7 @@ class AnalysisEngine:
         request = self._request(job.payload)
         located = self._catalog.locate(request.model)
         self._catalog.check(located)
-        if located.folder is not None and job.id not in map(request.key, accepted_digests(located)):
+        if located.local and job.id not in map(request.key, accepted_digests(located)):
             raise CorruptModel("The model's files changed after the request was accepted. Send it again.")
         writer = writers.enter_context(self._results.writer(job.id, (job.id, job.run)))
         return JobTask(request=request, job=job, located=located, sink=writer, progress=_Progress(reporter, job.id))

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from ..errors import CorruptModel, InvalidDataset, ModelError
 from ..jobs import Job, ProgressReporter
-from ..models.catalog import Catalog, Located
+from ..models.catalog import Catalog
 from ..models.loading import Model
+from ..models.located import Located
 from ..settings import Settings
 from ..store import Blobs, Results
 from ..store.map_file import Corrupt
@@ -153,7 +154,7 @@ class StudyJobs:
         for located in found:
             self._catalog.check(located)
         digests = product(*map(accepted_digests, found))
-        here = all(located.folder is not None for located in found)
+        here = all(located.local for located in found)
         if here and content not in {request.chunk_key(several, rows.digest) for several in digests}:
             raise CorruptModel("The model's files changed after the study was accepted. Send it again.")
         return found

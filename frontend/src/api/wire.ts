@@ -62,6 +62,7 @@ export const readModel = (wire: WireModel): Model => ({
   isDefault: wire.default,
   reason: wire.reason,
   mechanism: readMethod(wire.mechanism),
+  quantisation: wire.quantisation ?? null,
   siblings: wire.siblings,
 })
 

@@ -45,6 +45,9 @@ class ModelCard(Strict):
     head_width: int
     max_tokens: int | None
     mechanism: MechanismSchema
+    quantisation: str | None = Field(
+        description='Types of a GGUF file, such as "Q4_1, Q8_0", from which the weights were dequantised; null if they never were quantised.'
+    )
     siblings: list[str]
 
 

