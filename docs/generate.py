@@ -265,6 +265,7 @@ def architectures() -> str:
         found = ["", "", "", ""]
         if entry["result"] == "equal":
             found = ["no" if need in lacks else "yes" for need in ("projection", "residual", "replay", "bilinear")]
+            found[0] = "gated" if found[0] == "yes" and "gate" not in lacks else found[0]
             found[1] = entry.get("norm", found[1])
         rows.append((f"`{name}`", entry["class"], entry["takes"], entry["result"], *found))
     head = ("model type", "class", "takes", "result", "projection", "residual", "replay", "one matrix")

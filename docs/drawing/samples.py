@@ -79,6 +79,20 @@ def tagged() -> Any:
 
 
 @cache
+def gated(of: str = "size") -> Any:
+    """Random tokens in a small random model of Qwen3.5 with one layer of attention, whose heads have gates of 16 numbers."""
+    import torch
+    from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
+
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "vocab_size": 64, "num_hidden_layers": 1, "head_dim": 16}
+    config = Qwen3_5TextConfig(**sizes, num_attention_heads=4, num_key_value_heads=2, layer_types=["full_attention"])
+    torch.manual_seed(0)
+    module = Qwen3_5ForCausalLM(config)
+    torch.nn.init.normal_(module.model.layers[0].self_attn.q_proj.weight, std=0.35)
+    return headscope.analyze(module, token_ids=list(range(5, 29)), measures=({"name": "gate", "of": of},))
+
+
+@cache
 def states(text: str) -> tuple[Array, ...]:
     """Hidden states [tokens, width] before the first layer and after each."""
     import torch

@@ -149,10 +149,32 @@ def draw_mixing_ratio(a: Any) -> Figure:
     return figure
 
 
+def draw_gate(a: Any) -> Figure:
+    """Gates of four heads of a small random model: how far they are open, and how much of them is closed."""
+    found = a.measures["gate"]["weights"][0], samples.gated("closed").measures["gate"]["weights"][0]
+    heads, n = found[0].shape
+    x, cell, row = 66, 27, 20
+    figure = Figure(760, 330, "Gates of the heads of a small random model, and the share of them that is closed")
+    titles = ("mean size of the gate", "share of dimensions in which it is below 0.1")
+    for values, title, y in zip(found, titles, (40, 176), strict=True):
+        figure.text(x, y - 12, title, bold=True)
+        figure.image(x, y, n * cell, heads * row, coloured(values**2, 1.0))
+        for head in range(heads):
+            figure.text(x - 6, y + (head + 0.5) * row + 4, f"0.{head}", size=11, anchor="end")
+        for place in range(n):
+            figure.text(x + (place + 0.5) * cell, y + heads * row + 14, str(place), size=10, anchor="middle")
+    figure.image(x, 290, 120, 8, coloured(np.linspace(0, 1, 64)[None] ** 2, 1.0))
+    for value in (0.0, 1.0):
+        figure.text(x + 120 * value, 311, number(value), size=10, anchor="middle", colour="muted")
+    figure.text(x + 138, 298, "linear scale; columns are the queries", size=10, colour="muted")
+    return figure
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "null_share": draw_null_share,
     "null_share_rows": lambda: draw_null_share_rows(samples.middle()),
     "leverage": lambda: draw_leverage(samples.middle()),
     "special_broadcast": lambda: draw_special_broadcast(samples.middle()),
+    "gate": lambda: draw_gate(samples.gated()),
     "mixing_ratio": lambda: draw_mixing_ratio(samples.layers()),
 }

@@ -48,7 +48,7 @@ def _pairs(
     if "projection" in needs and layer.projection is not None:
         module, output = seen.projected[site.projection].pop(0)
         bias = 0 if getattr(module, "bias", None) is None else module.bias
-        yield "the projection", torch.einsum("hqc,hcd->qd", layer.output, layer.projection) + bias, output
+        yield "the projection", torch.einsum("hqc,hcd->qd", layer.written, layer.projection) + bias, output
     if again is not None and layer.stream.after is not None:
         yield "the layer run again", again, layer.stream.after
     if "residual" in needs and layer.stream.before is not None and site.kind != "cross":

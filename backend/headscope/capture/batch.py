@@ -12,12 +12,13 @@ from torch import Tensor
 from ..core.attention import BLOCK_BYTES, Layer
 from ..core.tokens import Axes
 from ..mechanisms.base import Pass
+from .gates import GateReader
 from .interface import AttentionCall
 from .recording import Recording, all_finite, not_finite, on_device
 from .sites import Site
 
 # Tensors of a Layer that each input has for itself; the others belong to the model.
-BY_INPUT = ("weights", "output", "query", "key", "values", "projection_factors")
+BY_INPUT = ("weights", "output", "gate", "query", "key", "values", "projection_factors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def most_inputs(call: AttentionCall) -> int:
     return max(1, BLOCK_BYTES // (call.heads * call.query.shape[2] * call.key.shape[2] * 4))
 
 
-def attend(recordings: Sequence[Recording], call: AttentionCall, on_batch: OnBatch) -> Tensor:
+def attend(recordings: Sequence[Recording], call: AttentionCall, on_batch: OnBatch, gates: GateReader) -> Tensor:
     """Compute the attention of some inputs -> the outputs [B, H, Q, D] that the model continues with, zero for inputs that have failed."""
     with on_device(call.query.device):
         sites = [recording.next_site(call.module) for recording in recordings]
@@ -92,7 +93,7 @@ def attend(recordings: Sequence[Recording], call: AttentionCall, on_batch: OnBat
         if site is None:
             return _zeros(call)
         alive = [number for number, own in enumerate(sites) if own is not None]
-        step = _Step(site, [recordings[number] for number in alive], call.select(alive), on_batch)
+        step = _Step(site, [recordings[number] for number in alive], call.select(alive), on_batch, gates)
         if len(alive) == len(recordings):
             return step.run()
         sent = _zeros(call)
@@ -107,8 +108,16 @@ def _zeros(call: AttentionCall) -> Tensor:
 class _Step:
     """One layer's attention for B inputs with one mask. A single input goes in blocks of heads; several inputs are one block."""
 
-    def __init__(self, site: Site, recordings: Sequence[Recording], call: AttentionCall, on_batch: OnBatch) -> None:
+    def __init__(
+        self,
+        site: Site,
+        recordings: Sequence[Recording],
+        call: AttentionCall,
+        on_batch: OnBatch,
+        gates: GateReader,
+    ) -> None:
         self._site, self._recordings, self._call, self._on_batch = site, recordings, call.contiguous(), on_batch
+        self._gates = gates
         self._output = call.query.new_empty(*call.query.shape[:3], call.value.shape[-1])  # [B, H, Q, D]
         changes = any(recording.changes_output(site) for recording in recordings)
         self._sent = torch.empty_like(self._output) if changes else self._output
@@ -116,11 +125,16 @@ class _Step:
         self._layer: Any = (
             recordings[0].layer(site, self._call, self._output[0]) if recordings[0].records(site) else None
         )
+        self._gate = (
+            torch.empty_like(self._output) if site.follows and self._layer is not None else None
+        )  # [B, H, Q, D]
         self._whole: Tensor | None = None  # weights [B, H, Q, K], if a whole layer is wanted with them
 
     def run(self) -> Tensor:
         """Return the outputs [B, H, Q, D] that the model continues with."""
-        for low, high in self._call.blocks():
+        # A factor that follows all heads needs all of their outputs.
+        whole = [(0, self._call.key.shape[1])] if self._site.follows == "heads" else None
+        for low, high in whole or self._call.blocks():
             self._attend(low, high)
             if all(recording.failed for recording in self._recordings):
                 break
@@ -142,6 +156,9 @@ class _Step:
             if not finite:
                 recording.fail(not_finite(self._site))
         if self._layer is not None:
+            if self._gate is not None:
+                places = [recording.row for recording in self._recordings]
+                self._gate[:, heads] = self._gates.read(self._site, by_input(output, size), places, heads)
             weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
             self._hand_on(weights, low, high)
             self._keep(weights, heads)
@@ -174,6 +191,7 @@ class _Step:
                 heads=first.heads * len(alive),
                 weights=part(weights, size, alive),
                 output=part(self._output.flatten(0, 1), size, alive),
+                gate=None if self._gate is None else part(self._gate.flatten(0, 1), size, alive),
                 query=call.query.flatten(0, 1),  # [B, H, Q, D'] -> [B H, Q, D']
                 key=call.key.flatten(0, 1),
                 values=call.value.flatten(0, 1),
@@ -190,7 +208,8 @@ class _Step:
 
     def _layer_of(self, number: int) -> Layer:
         """Return the whole layer of an input, without its weights."""
-        layer: Layer = self._layer
+        gate = None if self._gate is None else self._gate[number]
+        layer: Layer = replace(self._layer, gate=gate)
         if number == 0:
             return layer
         recording, call = self._recordings[number], self._call

@@ -11,10 +11,10 @@ from ..core.attention import Layer
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from .check import examine, main_output
+from .closeness import is_close, tolerance
 from .forward import capture_many
 from .recording import INPUT_ERRORS, CaptureSpec, ModelInput
 from .sites import AttentionSites
-from .trace import is_close, tolerance
 
 # Model -> dtype -> the sites it had, and the answer.
 _known: WeakKeyDictionary[Model, dict[str, tuple[AttentionSites, bool]]] = WeakKeyDictionary()

@@ -15,14 +15,15 @@ from ..core.tokens import Axes
 from ..errors import HeadscopeError, ModelNotExact, NonFinite
 from ..mechanisms.base import Pass
 from ..models.loading import Model
-from ..models.modules import evaluating
 from ..models.support import IMAGE
 from ..models.tokens import Encoded
+from .closeness import TOLERANCE, is_close, tolerance
+from .describe import describe_site
 from .forward import capture, forward_options, returned_weights
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .recording import CaptureSpec
 from .sites import AttentionSites, Site
-from .trace import TOLERANCE, Trace, block_of, describe_site, is_close, tolerance, trace_modules
+from .trace import Trace, block_of, trace_modules
 
 # Model -> dtype -> the module's structure when it was examined, and the result.
 _known: WeakKeyDictionary[Model, dict[str, tuple[Any, AttentionSites]]] = WeakKeyDictionary()
@@ -117,7 +118,7 @@ def _captured(model: Model, encoded: Encoded, theirs: Any, expected: dict[Kind, 
     sites = _matched(model, encoded, trace, recorder.weights, expected)
     if not is_close(main_output(ours), main_output(theirs), max(10 * TOLERANCE, 2 * tolerance(model.module.dtype))):
         raise ModelNotExact("Capturing its attention changes this model's output.")
-    with torch.inference_mode(), evaluating(model.module):
+    with torch.inference_mode(), attending_with(NAME, model.module):
         sites = [describe_site(site, trace, index) for index, site in enumerate(sites)]
     return _replayable(model, encoded, AttentionSites(tuple(sites), captured=True))
 
@@ -198,7 +199,8 @@ def _replayable(model: Model, encoded: Encoded, sites: AttentionSites) -> Attent
 def _fallback(expected: dict[Kind, list[Tensor]], reason: str) -> AttentionSites:
     """Return sites that offer only the weights that eager attention returns."""
     missing = dict.fromkeys(
-        ("capture", "values", "scores", "projection", "residual", "hidden", "replay", "bilinear", "padding"), reason
+        ("capture", "values", "scores", "projection", "gate", "residual", "hidden", "replay", "bilinear", "padding"),
+        reason,
     )
     sites = []
     for kind, maps in expected.items():

@@ -18,6 +18,7 @@ from ..mechanisms.base import Pass
 from ..models.loading import Model
 from ..models.tokens import Encoded
 from .batch import Batch, OnBatch, attend, most_inputs
+from .gates import GateReader
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
 from .recording import CaptureSpec, ModelInput, Recording, not_finite
 from .sites import AttentionSites
@@ -37,6 +38,7 @@ class PassRecorder:
         self.masks, self.size = Masks(), len(inputs)
         self._on_batch = on_batch
         modules = _Modules(model.module)
+        self._gates = GateReader(modules, sites.of(kind), self.size)
         self._recordings = [Recording(modules, sites, kind, one, row, self.size) for row, one in enumerate(inputs)]
 
     @property
@@ -51,7 +53,7 @@ class PassRecorder:
         for low in range(0, self.size, size):
             places = range(low, min(low + size, self.size))
             chosen = [self._recordings[place] for place in places]
-            outputs.append(attend(chosen, call.select(places), self._on_batch or self._on_heads))
+            outputs.append(attend(chosen, call.select(places), self._on_batch or self._on_heads, self._gates))
         if all(self.failures):
             raise _AllFailed
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
@@ -70,6 +72,7 @@ class PassRecorder:
     def hooks(self) -> Iterator[None]:
         """Watch the modules around attention for every input."""
         with ExitStack() as stack:
+            stack.enter_context(self._gates.hooks())
             for recording in self._recordings:
                 stack.enter_context(recording.hooks())
             yield

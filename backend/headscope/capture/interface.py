@@ -223,7 +223,7 @@ def attention(
         return patch.attend(module, query, key, value, {**arguments, "dropout": dropout}), None
     again = recorder.replay(query, key, value, arguments, module)
     if again is not None:
-        return again, None
+        return again.contiguous(), None
     if query.shape[0] != recorder.size:
         raise Unsupported(
             "This model splits its input into pieces that attend separately, which Headscope does not support."

@@ -14,6 +14,7 @@ from ..core.declarations import CAPABILITIES
 from ..errors import ModelNotExact, Unsupported
 from ..models.support import by_mask
 from .affine import matrix
+from .gates import Follows
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class Site:
     module: str | None = None
     block: str | None = None
     projection: str | None = None
+    follows: Follows | None = (
+        None  # what a factor between the heads and the projection depends on; None without a factor
+    )
     branch_norm: str | None = None  # between the projection and the sum
     branch_norm_form: NormForm | None = None
     norm: str | None = None  # reads the sum; None if no module does, as in parallel blocks

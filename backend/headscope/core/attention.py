@@ -16,7 +16,7 @@ from .tokens import Axes, BatchTokens, Marks
 # memory does not grow with the number of heads.
 BLOCK_BYTES = 4 * 1024 * 1024
 # Tensors of a Layer with an axis of heads, besides its weights; empty or None where they are missing.
-BY_HEAD = ("output", "query", "projection", "projection_factors", "query_weights", "key_weights")
+BY_HEAD = ("output", "gate", "query", "projection", "projection_factors", "query_weights", "key_weights")
 
 ModelKind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
 Kind = Literal["self", "encoder", "decoder", "cross"]
@@ -138,6 +138,7 @@ class Layer:
     weights [H, Q, K]  rows sum to 1 over the allowed keys (less with a learned sink) and are 0 elsewhere
     values  [G, K, D]
     output  [H, Q, D]  weights @ values
+    gate    [H, Q, D]  what multiplies the output before the projection: a gate, or a normalisation with its statistics held fixed; None where nothing does
     query   [H, Q, D'], key [G, K, D']
     projection [H, D, d]  each head's part of the output projection
     projection_factors [H, D, D]  of every W in `projection` an R with ||x R|| = ||x W|| for all x, in float64
@@ -158,6 +159,7 @@ class Layer:
     axes: Axes
     query: Tensor
     key: Tensor
+    gate: Tensor | None = None
     projection: Tensor | None = None
     projection_factors: Tensor | None = None
     query_weights: Tensor | None = None
@@ -198,13 +200,19 @@ class Layer:
         group = self.weights.shape[0] // self.values.shape[0]
         return self.values if group == 1 else self.values.repeat_interleave(group, dim=0)  # [G, K, D] -> [H, K, D]
 
+    @property
+    def written(self) -> Tensor:
+        """The outputs of the heads as the output projection reads them: after the gate, if there is one. [H, Q, D]."""
+        return self.output if self.gate is None else self.output * self.gate
+
     def project(self, outputs: Tensor) -> Tensor:
-        """Apply the output projection, without its bias, to outputs of the heads [H, Q, D] and add them up: [Q, d] in float64."""
+        """Apply the gate and the output projection, without its bias, to outputs of the heads [H, Q, D] and add them up: [Q, d] in float64."""
         projection = required(self.projection)  # [H, D, d]
         result = outputs.new_zeros(outputs.shape[1], projection.shape[2], dtype=torch.float64)
         # Head by head, since all of it in float64 can be large.
-        for output, part in zip(outputs, projection, strict=True):
-            result.addmm_(output.double(), part.double())
+        for head, (output, part) in enumerate(zip(outputs, projection, strict=True)):
+            gated = output.double() if self.gate is None else output.double() * self.gate[head].double()
+            result.addmm_(gated, part.double())
         return result
 
     def marked(self, which: Marks) -> tuple[Tensor, Tensor]:

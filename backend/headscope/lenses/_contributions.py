@@ -4,6 +4,7 @@
 
 In models that normalise the sum, y_ij goes through that normalisation, which is linear once its statistics are fixed: g(y) = gain * (y - mean(y)) * scale_i.
 Where attention's result is normalised before it is added (sandwich norms) or multiplied by a gain (layer scale), so is every f_h(x_j), but not x_i.
+Where a gate multiplies the heads' outputs, f_h(x_j) depends on the query, too: (v^h_j * g^h_i) W_O^h.
 Scales depend on the query only, so they are left out here and applied by the caller, once per row. The bias of the output projection belongs to no token.
 All y_ij of a layer are Q * K * d numbers, so they are computed in blocks.
 """
@@ -38,6 +39,17 @@ def transformed(layer: Layer, keys: slice) -> Tensor:
     values, projection = layer.values_by_head[:, keys], required(layer.projection)
     vectors = values.to(dtype) @ projection.to(dtype)  # [H, K, D] @ [H, D, d] -> [H, K, d]
     return layer.stream.linear(vectors.transpose(0, 1))  # [K, H, d]
+
+
+def gated(layer: Layer, queries: slice, keys: slice, dtype: torch.dtype) -> Tensor:
+    """Return sum_h A^h_ij (v^h_j * g^h_i) W_O^h of some queries and keys, through the normalisation without its scale: [K, Q, d].
+
+    The gated values of all heads side by side are Q K H D numbers, so that one product with the whole projection gives all vectors.
+    """
+    weights, gate = layer.weights[:, queries, keys].to(dtype), required(layer.gate)[:, queries].to(dtype)
+    values = layer.values_by_head[:, keys].to(dtype)
+    parts = torch.einsum("hqk,hkc,hqc->kqhc", weights, values, gate)
+    return layer.stream.linear(parts.flatten(2) @ required(layer.projection).to(dtype).flatten(0, 1))
 
 
 def weights_of(layer: Layer, keys: slice, dtype: torch.dtype) -> Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pydantic import Field
 
 from ..core.attention import Layer, Reading, required
 from ..core.declarations import Params
 from ..core.lazy import Tensor, torch
-from ._contributions import arithmetic, blocks, own, prove, shares, transformed, weights_of
+from ._contributions import arithmetic, blocks, gated, own, prove, shares, transformed, weights_of
+from ._gate import fold
 from ._joined import join
 from .base import Lens
 
@@ -31,17 +34,27 @@ def read(layer: Layer, params: AltiParams) -> Reading:
     Rows are divided by their sum in the end, so the scale of the normalisation can be left out. A row to which no token contributes is NaN and counted as
     undefined. Raises Unsupported where the heads' outputs do not add up to what the residual stream receives.
     """
+    layer = fold(layer)
     (_, queries, keys), width, dtype = layer.weights.shape, required(layer.projection).shape[2], arithmetic(layer)
     resultant = layer.stream.resultant(prove(layer)).to(dtype)  # [Q, d]
     contributions = layer.weights.new_zeros(queries, keys, dtype=dtype)
     for block in blocks(keys, 1, KEYS):
-        vectors, weights = transformed(layer, block), weights_of(layer, block, dtype)  # [K, H, d], [K, Q, H]
+        make = _vectors(layer, block, dtype)
         first = block.start if layer.keys.rule == "prefix" else 0
-        for part in blocks(queries - first, KEYS * width * dtype.itemsize, CACHE_BYTES):
+        numbers = width if layer.gate is None else width + 3 * layer.gate.shape[0] * layer.gate.shape[2]
+        for part in blocks(queries - first, KEYS * numbers * dtype.itemsize, CACHE_BYTES):
             rows = slice(first + part.start, first + part.stop)
-            contributions[rows, block] = _nearer(weights[:, rows] @ vectors, resultant[rows]).T
+            contributions[rows, block] = _nearer(make(rows), resultant[rows]).T
     contributions.diagonal().copy_(_nearer(own(layer).to(dtype), resultant))
     return shares(contributions.clamp_min_(0), layer)
+
+
+def _vectors(layer: Layer, keys: slice, dtype: torch.dtype) -> Callable[[slice], Tensor]:
+    """Return what gives the vectors that some keys add to some queries, [K, Q, d]."""
+    if layer.gate is not None:
+        return lambda queries: gated(layer, queries, keys, dtype)
+    vectors, weights = transformed(layer, keys), weights_of(layer, keys, dtype)  # [K, H, d], [K, Q, H]
+    return lambda queries: weights[:, queries] @ vectors
 
 
 def _nearer(added: Tensor, resultant: Tensor) -> Tensor:

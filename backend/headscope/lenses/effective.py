@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.attention import Layer, Reading
+from ._gate import require_open
 from ._rowspace import project
 from .base import Lens
 
@@ -15,6 +16,7 @@ def read(layer: Layer, params: Any) -> Reading:
     For n keys and head width D the null space has n - rank dimensions, so up to D keys the map is the weights themselves (if the values have full
     row rank). A query that sees only some keys is projected with the values of those keys alone.
     """
+    require_open(layer)
     return project(layer.weights, layer.values, layer.output, layer.keys, layer.epsilon)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.attention import Layer, Reading
 from ..core.lazy import torch
+from ._gate import require_open
 from ._rowspace import project
 from .base import Lens
 
@@ -16,6 +17,7 @@ def read(layer: Layer, params: Any) -> Reading:
     A map A + N with the same output and the same row sums needs N V = 0 and N 1 = 0, so this removes only what could be exchanged without leaving the
     simplex. Unlike `effective` it does not depend on the bias of the value projection.
     """
+    require_open(layer)
     # The column of ones is scaled like the values' columns, which gives the same space with a smaller condition number.
     scale = layer.values.double().square().mean(dim=(1, 2)).sqrt().clamp_min(torch.finfo(torch.float64).tiny)  # [G]
     ones = scale[:, None, None].expand(-1, layer.values.shape[1], 1)  # [G, K, 1]

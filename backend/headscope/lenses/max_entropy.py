@@ -6,6 +6,7 @@ from pydantic import Field
 
 from ..core.attention import Layer, Reading
 from ..core.declarations import Params
+from ._gate import require_open
 from ._newton import most_even
 from .base import Lens
 
@@ -27,6 +28,7 @@ def read(layer: Layer, params: MaxEntropyParams) -> Reading:
     Queries whose keys have affinely independent values keep their weights exactly, since no other distribution has their output. Queries that do not
     converge are NaN and counted in `undefined`. Raises Unsupported for values in half precision.
     """
+    require_open(layer)
     return most_even(layer.weights, layer.values, layer.keys, layer.epsilon, params.iterations)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.attention import Layer, Reading
+from ._gate import require_open
 from ._rowspace import project
 from .base import Lens
 
@@ -14,6 +15,7 @@ def read(layer: Layer, params: Any) -> Reading:
 
     All zeros where effective attention is the weights themselves. Rank and condition are those of the values.
     """
+    require_open(layer)
     effective = project(layer.weights, layer.values, layer.output, layer.keys, layer.epsilon)
     return Reading(
         layer.weights - effective.map,

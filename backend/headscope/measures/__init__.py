@@ -7,6 +7,7 @@ from .concentration import ABSOLUTE_ENTROPY, ENTROPY, NEGATIVE_SHARE, PARTICIPAT
 from .connections import CONNECTIONS
 from .distance import MAX_ACTIVATION, QK_DISTANCE
 from .frequency import FREQUENCY
+from .gate import GATE
 from .hidden import RESIDUAL_RATIO, TOKEN_SIMILARITY
 from .norms import MIXING_RATIO, TOKEN_NORMS
 from .null import LEVERAGE, NULL_SHARE, NULL_SHARE_ROWS
@@ -47,6 +48,7 @@ MEASURES: dict[str, Measure] = {
         QK_DISTANCE,
         MAX_ACTIVATION,
         TOKEN_NORMS,
+        GATE,
     )
 }
 

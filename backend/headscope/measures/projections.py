@@ -108,7 +108,7 @@ def head_dimension(layer: Layer, lens: str, readings: Mapping[str, Reading], par
     projection = _given(layer.projection, "projection after the heads")
     if layer.output.numel() == 0:
         raise Unsupported("The outputs of this model's heads cannot be captured, so this measure is not available.")
-    output = layer.output.double()
+    output = layer.written.double()
     scale = output.abs().amax(dim=(1, 2))
     if params.centred:
         output = output - output.mean(1, keepdim=True)

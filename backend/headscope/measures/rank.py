@@ -24,7 +24,7 @@ class RankParams(Params):
 
     of: Literal["map", "output"] = Field(
         default="map",
-        description="The map that the lens reads, or the head's output (weights times values), which is the same for every lens.",
+        description="The map that the lens reads, or the head's output (weights times values, gated if the model gates it), which is the same for every lens.",
     )
 
 
@@ -50,7 +50,7 @@ def compute(layer: Layer, lens: str, readings: Mapping[str, Reading], params: Ra
             'The outputs of this model\'s heads cannot be captured. Use the rank of the map (of: "map").',
             pointer="/measures",
         )
-    matrices = layer.output if params.of == "output" else readings[lens].map
+    matrices = layer.written if params.of == "output" else readings[lens].map
     return ranks(matrices, max(layer.epsilon, torch.finfo(matrices.dtype).eps))
 
 

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import (
+    BitNetConfig,
+    BitNetForCausalLM,
     CohereConfig,
     CohereForCausalLM,
     Gemma2Config,
@@ -21,14 +23,19 @@ from transformers import (
     GPTNeoXForCausalLM,
     GptOssConfig,
     GptOssForCausalLM,
+    Lfm3Config,
+    Lfm3ForCausalLM,
     Olmo2Config,
     Olmo2ForCausalLM,
+    Qwen3_5ForCausalLM,
+    Qwen3_5TextConfig,
     T5Config,
     T5EncoderModel,
 )
 
 import headscope
 from headscope import Model
+from headscope.errors import Unsupported
 from tests.unit.conftest import TINY, VOCABULARY
 
 IDS = [5, 17, 17, 120, 3, 64, 9]
@@ -48,6 +55,7 @@ DECODER: dict[str, Any] = {
 
 # Beside BERT, GPT-2 and Llama: relative positions without any bias, and learned sinks with a sliding window and experts. Attention's result is normalised
 # before it is added, with a norm before attention (Gemma 2) or without (OLMo 2); and attention and feed-forward part read the same stream (GPT-NeoX, Cohere).
+# The heads' outputs are gated, by one number per dimension (Qwen3.5) or per head (LFM3, which normalises the result, too), or normalised (BitNet).
 MORE: dict[str, Callable[[], Any]] = {
     "t5": lambda: T5EncoderModel(
         T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=3, num_heads=4, initializer_factor=3.0)
@@ -74,6 +82,11 @@ MORE: dict[str, Callable[[], Any]] = {
     "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**DECODER)),
     "gpt_neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**{**DECODER, "num_key_value_heads": 4})),
     "cohere": lambda: CohereForCausalLM(CohereConfig(**DECODER)),
+    "qwen3_5_text": lambda: Qwen3_5ForCausalLM(
+        Qwen3_5TextConfig(**DECODER, head_dim=8, layer_types=["full_attention"] * 3)
+    ),
+    "lfm3": lambda: Lfm3ForCausalLM(Lfm3Config(**DECODER, head_dim=8, layer_types=["full_attention"] * 3)),
+    "bitnet": lambda: BitNetForCausalLM(BitNetConfig(**DECODER)),
 }
 
 
@@ -82,7 +95,7 @@ def tiny(request: pytest.FixtureRequest) -> Model:
     """A tiny random model of each architecture, in memory."""
     torch.manual_seed(0)
     module = (TINY | MORE)[request.param]()
-    if request.param in BRANCHES:  # gains of 1 would not show which of two norms is which
+    if request.param in BRANCHES | GATES:  # gains of 1 would not show which of two norms is which
         for name, weight in module.named_parameters():
             if "norm" in name and weight.dim() == 1:
                 torch.nn.init.uniform_(weight, 0.5, 1.5)
@@ -93,7 +106,7 @@ def tiny(request: pytest.FixtureRequest) -> Model:
 class Parts:
     """One layer of a model, taken apart by hand: x [n, d] that the attention's output is added to, values [H, n, D], projection [H, D, d], bias [d], norm.
 
-    `branch` is the normalisation of the attention's output before it is added.
+    `branch` is the normalisation of the attention's output before it is added, `gate` [H, n, D] what the heads' outputs are multiplied by.
     """
 
     weights: NDArray[Any]
@@ -103,6 +116,7 @@ class Parts:
     bias: NDArray[Any]
     norm: Any | None
     branch: Any | None
+    gate: NDArray[Any]
 
 
 def _bert(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any]:
@@ -143,12 +157,42 @@ def _gpt_neox(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, 
     return made, attention.dense.weight.T, attention.dense.bias, None
 
 
+def _lfm3(layer: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Any]:
+    weight = layer.self_attn.o_proj.weight.T
+    return layer.self_attn.v_proj(layer.operator_norm(x)), weight, torch.zeros_like(weight[0]), None
+
+
+def _qwen_gate(layer: Any, x: Tensor, outputs: Tensor) -> Tensor:
+    made = layer.self_attn.q_proj(layer.input_layernorm(x))
+    return made.unflatten(-1, (4, 16))[..., 8:].sigmoid().transpose(0, 1)
+
+
+def _lfm3_gate(layer: Any, x: Tensor, outputs: Tensor) -> Tensor:
+    return layer.self_attn.g_proj(layer.operator_norm(x)).sigmoid().T[..., None].expand(outputs.shape)
+
+
+def _bitnet_gate(layer: Any, x: Tensor, outputs: Tensor) -> Tensor:
+    """A normalisation of all heads' outputs, at the root mean square of these."""
+    norm, (heads, _, width) = layer.self_attn.attn_sub_norm, outputs.shape
+    scale = (outputs.square().mean((0, 2)) + norm.variance_epsilon).rsqrt()
+    return norm.weight.reshape(heads, 1, width) * scale[:, None]
+
+
+# What the heads' outputs [H, n, D] are multiplied by, from the layer's input [n, d].
+GATES: dict[str, Callable[[Any, Tensor, Tensor], Tensor]] = {
+    "qwen3_5_text": _qwen_gate,
+    "lfm3": _lfm3_gate,
+    "bitnet": _bitnet_gate,
+}
+
+
 # What attention's result goes through before it is added, as a function of vectors at the statistics of others.
 BRANCHES: dict[str, Callable[[Any], tuple[Tensor, float] | None]] = {
     "gemma2": lambda layer: (1 + layer.post_attention_layernorm.weight, layer.post_attention_layernorm.eps),
     "olmo2": lambda layer: (layer.post_attention_layernorm.weight, layer.post_attention_layernorm.variance_epsilon),
     "gpt_neox": lambda layer: None,
     "cohere": lambda layer: None,
+    "lfm3": lambda layer: (layer.post_operator_norm.weight, layer.post_operator_norm.variance_epsilon),
 }
 LAYERS: dict[str, Callable[[Any], Any]] = {
     "bert": lambda module: module.bert.encoder.layer,
@@ -160,6 +204,7 @@ LAYERS: dict[str, Callable[[Any], Any]] = {
     "olmo2": lambda module: module.model.layers,
     "gpt_neox": lambda module: module.gpt_neox.layers,
     "cohere": lambda module: module.model.layers,
+    **dict.fromkeys(GATES, lambda module: module.model.layers),
 }
 SPLIT = {
     "bert": _bert,
@@ -171,6 +216,9 @@ SPLIT = {
     "olmo2": _olmo2,
     "gpt_neox": _gpt_neox,
     "cohere": _llama,
+    "qwen3_5_text": _llama,
+    "lfm3": _lfm3,
+    "bitnet": _llama,
 }
 # The module that makes the values, and which of its columns they are.
 VALUES: dict[str, Callable[[Any], tuple[Any, slice]]] = {
@@ -183,6 +231,7 @@ VALUES: dict[str, Callable[[Any], tuple[Any, slice]]] = {
     "olmo2": lambda layer: (layer.self_attn.v_proj, slice(None)),
     "gpt_neox": lambda layer: (layer.attention.query_key_value, [24 * h + 16 + i for h in range(4) for i in range(8)]),
     "cohere": lambda layer: (layer.self_attn.v_proj, slice(None)),
+    **dict.fromkeys(GATES, lambda layer: (layer.self_attn.v_proj, slice(None))),
 }
 
 
@@ -225,7 +274,10 @@ def parts(tiny: Model) -> list[Parts]:
         every = grouped.repeat_interleave(heads // grouped.shape[0], dim=0)
         cut = projection.unflatten(0, (heads, width))
         arrays = [tensor.detach().numpy() for tensor in (weights[0], x, every, cut, bias)]
-        found.append(Parts(*arrays, norm, BRANCHES[name](layer) if name in BRANCHES else None))
+        with torch.no_grad():
+            gate = GATES[name](layer, x, weights[0] @ every) if name in GATES else torch.ones(())
+        branch = BRANCHES[name](layer) if name in BRANCHES else None
+        found.append(Parts(*arrays, norm, branch, gate.expand(every.shape).numpy()))
     return found
 
 
@@ -236,7 +288,7 @@ def vectors(part: Parts) -> tuple[NDArray[Any], NDArray[Any]]:
     for i in range(n):
         for j in range(n):
             for h in range(heads):
-                added[i, j] += part.weights[h, i, j] * (part.values[h, j] @ part.projection[h])
+                added[i, j] += part.weights[h, i, j] * ((part.values[h, j] * part.gate[h, i]) @ part.projection[h])
         if part.branch is not None:
             gain, epsilon = part.branch[0].detach().numpy(), part.branch[1]
             assert not part.bias.any()
@@ -261,7 +313,7 @@ def product(maps: list[NDArray[Any]]) -> list[NDArray[Any]]:
     return result
 
 
-def read(model: Model, lens: str | dict[str, Any], dtype: str = "float32", measures: tuple[str, ...] = ()) -> Any:
+def read(model: Model, lens: str | dict[str, Any], dtype: str = "float32", measures: tuple[Any, ...] = ()) -> Any:
     return headscope.analyze(model, token_ids=IDS, lenses=(lens,), measures=measures, dtype=dtype)
 
 
@@ -283,6 +335,31 @@ def test_norms_and_mixing_ratio(tiny: Model, parts: list[Parts], dtype: str) -> 
         others = np.linalg.norm(added.sum(1) - added[range(len(IDS)), range(len(IDS))], axis=-1)
         ratio = found.measures["mixing_ratio"]["norm-residual"]
         np.testing.assert_allclose(ratio[layer], others / (others + own), atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_norms_of_heads_and_gates(tiny: Model, parts: list[Parts], dtype: str) -> None:
+    """||A_ij (v_j * g_i) W_O|| of every head; how far its gate is open, and how much of it is closed, where there is one."""
+    name = tiny.module.config.model_type
+    gated = name in GATES and name != "bitnet"
+    found = read(tiny, "norm", dtype, ("gate",) if gated else ())
+    closed = read(tiny, "weights", dtype, ({"name": "gate", "of": "closed"},)) if gated else None
+    for layer, part in enumerate(parts):
+        heads, n, _ = part.weights.shape
+        expected = np.zeros((heads, n, n))
+        for h in range(heads):
+            for i in range(n):
+                for j in range(n):
+                    vector = (part.values[h, j] * part.gate[h, i]) @ part.projection[h]
+                    expected[h, i, j] = part.weights[h, i, j] * np.sqrt((vector**2).sum())
+        np.testing.assert_allclose(found.maps["norm"][layer], expected, atol=TOLERANCE[dtype] * expected.max())
+        if closed is not None:
+            np.testing.assert_allclose(found.measures["gate"]["weights"][layer], part.gate.mean(-1), atol=1e-5)
+            shares = (part.gate < 0.1).mean(-1)
+            np.testing.assert_allclose(closed.measures["gate"]["weights"][layer], shares, atol=1e-6)
+    if not gated:
+        with pytest.raises(Unsupported, match=r"not gated|not a gate"):
+            read(tiny, "weights", dtype, ("gate",))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

@@ -31,6 +31,7 @@ class Shape:
     seed: int
     dtype: torch.dtype = torch.float64
     branch: str | None = None
+    gate: str | None = None
 
 
 @st.composite
@@ -47,6 +48,7 @@ def shapes(draw: Any) -> Shape:
         draw(st.booleans()),
         draw(st.integers(0, 10_000)),
         branch=draw(st.sampled_from([None, "centred", "root-mean-square", "gain"])),
+        gate=draw(st.sampled_from([None, "head", "dimension"])),
     )
 
 
@@ -83,13 +85,18 @@ def random_layer(shape: Shape, index: int = 0) -> Layer:
         values[:, -1] = 0
     output = weights @ values.repeat_interleave(shape.heads // shape.groups, dim=0)
     projection, before, bias = random(shape.heads, shape.width, d), 2 * random(n, d), random(d)
-    projected = torch.einsum("hqd,hde->qe", output, projection) + bias
+    gate = None
+    if shape.gate is not None:  # one number per head and query, or one per dimension, some of them 0
+        gate = random(shape.heads, n, shape.width if shape.gate == "dimension" else 1).clamp_min(-1) + 1
+        gate = gate.expand(-1, -1, shape.width)
+    open_ = torch.ones_like(output) if gate is None else gate
+    projected = torch.einsum("hqd,hde->qe", output * open_, projection) + bias
     gain, shift, inner, outer = 1 + random(d), random(d), random(d, 2 * d), random(2 * d, d)
     branch = normalisation(shape.branch, 1 + random(d), random(d), projected)
     norm = normalisation(shape.norm, gain, shift, through(branch, projected) + before)
 
     def attend(outputs: Tensor) -> Tensor:
-        given = torch.einsum("hqd,hde->qe", outputs, projection) + bias
+        given = torch.einsum("hqd,hde->qe", outputs * open_, projection) + bias
         summed = through(normalisation(shape.branch, *_gains(branch, given), given), given) + before
         here = through(normalisation(shape.norm, gain, shift, summed), summed)
         return here + torch.nn.functional.gelu(here @ inner) @ outer
@@ -103,7 +110,7 @@ def random_layer(shape: Shape, index: int = 0) -> Layer:
     empty = torch.empty(0)
     return Layer(
         index, tuple(range(shape.heads)), weights, values, output, keys, epsilon, Axes(tokens, tokens), empty, empty,
-        projection=projection, stream=stream,
+        gate=gate, projection=projection, stream=stream,
     )  # fmt: skip
 
 
@@ -138,12 +145,14 @@ def added(layer: Layer) -> NDArray[Any]:
     weights, values, projection, before = (
         array(tensor) for tensor in (layer.weights, layer.values, layer.projection, layer.stream.before)
     )
+    gate = np.ones((heads, queries, values.shape[2])) if layer.gate is None else array(layer.gate)
     result = np.zeros((queries, keys, projection.shape[2]))
     for i in range(queries):
         for j in range(keys):
             total = np.zeros(projection.shape[2])
             for h in range(heads):
-                total += weights[h, i, j] * (values[h // (heads // values.shape[0]), j] @ projection[h])
+                value = values[h // (heads // values.shape[0]), j] * gate[h, i]
+                total += weights[h, i, j] * (value @ projection[h])
             total = normalised(layer.stream.branch_norm, total, i) + (before[i] if i == j else 0)
             result[i, j] = normalised(layer.stream.norm, total, i)
     return result
@@ -164,6 +173,7 @@ def single(layer: Layer) -> Layer:
         weights=layer.weights.float(),
         values=layer.values.float(),
         output=layer.output.float(),
+        gate=None if layer.gate is None else layer.gate.float(),
         epsilon=torch.finfo(torch.float32).eps,
         projection=layer.projection.float(),
         stream=Stream(
