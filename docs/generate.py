@@ -283,6 +283,16 @@ def not_equal() -> str:
     return table(("result", "reason", "model types"), rows)
 
 
+def with_image() -> str:
+    """Return what becomes of an image beside a text."""
+    record = _architectures()
+    groups: dict[str, list[str]] = {}
+    for name, said in record["images"].items():
+        groups.setdefault("equal" if said == "equal" else f"refused: {record['reasons'][said]}", []).append(name)
+    rows = [(said, str(len(names)), _listed(names)) for said, names in sorted(groups.items())]
+    return table(("with an image", "number", "model types"), rows)
+
+
 def not_swept() -> str:
     """Return which types the sweep skips."""
     record = _architectures()
@@ -301,6 +311,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "architectures": architectures,
     "not-equal": not_equal,
     "not-swept": not_swept,
+    "with-image": with_image,
     "settings": settings,
     "cli": cli_help,
     "declaration": declared.declaration,

@@ -79,7 +79,7 @@ def _difference(model: Any, sites: Any, built: Built, length: int) -> str | None
         output = capture(model, encoded, sites, CaptureSpec(keep), kind)
         ours = [torch.cat(blocks[layer]) for layer in sorted(blocks)]
         theirs = [one[0].float() for one in getattr(expected, RETURNED[kind]) if one is not None]
-        wrong = _apart(ours, theirs) or _outputs_apart(output, expected)
+        wrong = apart(ours, theirs) or outputs_apart(output, expected)
         wrong = "weights on keys that may not be seen" if wrong is None and any(hidden) else wrong
         if wrong is None and sites.captured and length == LENGTHS[-1]:
             wrong = structure_apart(model, sites, encoded, kind)
@@ -88,7 +88,7 @@ def _difference(model: Any, sites: Any, built: Built, length: int) -> str | None
     return None
 
 
-def _apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> str | None:
+def apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> str | None:
     """Maps [H, Q, K] of every layer that attends, in order."""
     shapes = [[tuple(one.shape) for one in side] for side in (ours, theirs)]
     if shapes[0] != shapes[1]:
@@ -100,7 +100,7 @@ def _apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> str | None:
     return None
 
 
-def _outputs_apart(ours: Any, theirs: Any) -> str | None:
+def outputs_apart(ours: Any, theirs: Any) -> str | None:
     one, other = (
         output.logits if getattr(output, "logits", None) is not None else output[0] for output in (ours, theirs)
     )

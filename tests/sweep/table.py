@@ -17,6 +17,9 @@ FAMILIES = ROOT / "backend" / "headscope" / "models" / "families.json"
 # What the mask and the kind of attention decide; the server tells it from the configuration.
 TOLD = {pair for told in (CROSS, CAUSAL, NOT_CAUSAL, IMAGE) for pair in told.items()}
 
+# What becomes of an image beside a text, if nothing is wrong.
+EQUAL = "equal"
+
 Verdicts = dict[str, dict[str, Any]]
 
 
@@ -25,19 +28,26 @@ def record(found: Verdicts) -> str:
     reasons = sorted({reason for verdict in found.values() for reason in _reasons(verdict)})
     place = {reason: index for index, reason in enumerate(reasons)}
     kept = {name: _short(verdict, place) for name, verdict in sorted(found.items()) if "result" in verdict}
+    pictured = {name: verdict["image"] for name, verdict in sorted(found.items()) if "image" in verdict}
+    images = {name: EQUAL if said == EQUAL else place[said] for name, said in pictured.items()}
     left = {name: place[verdict["left_out"]] for name, verdict in sorted(found.items()) if "left_out" in verdict}
     lines = [
         f' "transformers": {json.dumps(transformers.__version__)}',
         ' "reasons": [\n' + ",\n".join(f"  {json.dumps(reason)}" for reason in reasons) + "\n ]",
         f' "types": {_lines(kept)}',
         f' "left_out": {_lines(left)}',
+        f' "images": {_lines(images)}',
     ]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def families(found: Verdicts, version: str = transformers.__version__) -> str:
-    """The version of transformers, and model type -> result, reason, and the needs that no kind of its attention can meet, as JSON, one line per type."""
-    types = {name: _family(verdict) for name, verdict in sorted(found.items()) if "result" in verdict}
+    """The version of transformers, and model type -> result, reason, and the needs that no kind of its attention can meet, as JSON, one line per type.
+
+    `image` is what becomes of an image beside a text.
+    """
+    known = {name: verdict for name, verdict in sorted(found.items()) if {"result", "image"} & {*verdict}}
+    types = {name: _family(verdict) for name, verdict in known.items()}
     return f'{{\n "transformers": {json.dumps(version)},\n "types": {_lines(types)}\n}}\n'
 
 
@@ -52,6 +62,8 @@ def recorded() -> tuple[str, Verdicts]:
         }
         reason = {"reason": reasons[short["reason"]]} if "reason" in short else {}
         found[name] = {**short, "lacks": lacks, **reason}
+    for name, said in table["images"].items():
+        found[name]["image"] = said if said == EQUAL else reasons[said]
     return table["transformers"], found
 
 
@@ -70,7 +82,8 @@ def _lines(entries: dict[str, Any], indent: str = " ") -> str:
 
 def _reasons(verdict: dict[str, Any]) -> list[str]:
     inner = [reason for needs in verdict.get("lacks", {}).values() for reason in needs.values()]
-    return [*(verdict[name] for name in ("reason", "left_out") if name in verdict), *inner]
+    image = [verdict["image"]] if verdict.get("image", EQUAL) != EQUAL else []
+    return [*(verdict[name] for name in ("reason", "left_out") if name in verdict), *image, *inner]
 
 
 def _short(verdict: dict[str, Any], place: dict[str, int]) -> dict[str, Any]:
@@ -85,8 +98,9 @@ def _short(verdict: dict[str, Any], place: dict[str, int]) -> dict[str, Any]:
 
 def _family(verdict: dict[str, Any]) -> dict[str, Any]:
     every = [
-        {need: why for need, why in needs.items() if (need, why) not in TOLD} for needs in verdict["lacks"].values()
+        {need: why for need, why in needs.items() if (need, why) not in TOLD}
+        for needs in verdict.get("lacks", {}).values()
     ]
     shared = set.intersection(*(set(needs) for needs in every)) if every else set()
-    reason = {"reason": verdict["reason"]} if "reason" in verdict else {}
-    return {"result": verdict["result"], **reason, "lacks": {need: every[0][need] for need in sorted(shared)}}
+    told = {key: verdict[key] for key in ("result", "reason", "image") if key in verdict}
+    return {**told, "lacks": {need: every[0][need] for need in sorted(shared)}}

@@ -101,7 +101,7 @@ def _recipe_of(model: Model, known: dict[tuple[int, ...], _Recipe], request: Ana
     parts = tuple([id(value) for name, value in request if name not in TEXT])
     if parts not in known:
         request = request.settled(model.facts.mechanism)
-        sites = examine(model, request.dtype)
+        sites = examine(model, request.dtype, request.image is not None and model.facts.kind != "vision")
         chosen, missing = sites.of(request.kind), {**sites.missing(request.kind), **model.missing}
         check_capabilities(request.methods, missing)
         known[parts] = _Recipe(request.recipe(""), request.mechanism, sites, chosen, missing)

@@ -102,7 +102,7 @@ class AnalysisRequest(BaseModel):
     image: str | None = Field(
         default=None,
         max_length=20_000_000,
-        description="An image for a vision model: a PNG, JPEG or WebP file in base64, or as a data URL; or `sha256:…`, as a document names one that was sent before.",
+        description="An image for a vision model, or beside a text: a PNG, JPEG or WebP file in base64, or as a data URL; or `sha256:…`, as a document names a stored one.",
     )
     target_ids: list[Count] | None = Field(
         default=None,
@@ -169,8 +169,11 @@ class AnalysisRequest(BaseModel):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        if sum(given is not None for given in (self.text, self.token_ids, self.image)) != 1:
-            raise InvalidRequest("Give exactly one of text, token_ids and image.", pointer="/text")
+        given = tuple(name for name in ("text", "token_ids", "image") if getattr(self, name) is not None)
+        if len(given) != 1 and given != ("text", "image"):
+            raise InvalidRequest("Give one of text, token_ids and image, or an image and a text.", pointer="/text")
+        if self.text_pair is not None and self.image is not None:
+            raise InvalidRequest("An image goes with one text. Omit the second text.", pointer="/text_pair")
         if self.text_pair is not None and self.text is None:
             raise InvalidRequest("text_pair needs a text.", pointer="/text_pair")
         if self.mask is not None and (self.image is not None or self.generate is not None):

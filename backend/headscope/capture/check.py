@@ -21,28 +21,33 @@ from .closeness import TOLERANCE, is_close, tolerance
 from .describe import describe_site
 from .forward import capture, forward_options, returned_weights
 from .interface import NAME, AttentionCall, Masks, attending_with, recording
+from .patch_check import check_patches
 from .recording import CaptureSpec
 from .sites import AttentionSites, Site
 from .trace import Trace, block_of, trace_modules
 
-# Model -> dtype -> the module's structure when it was examined, and the result.
-_known: WeakKeyDictionary[Model, dict[str, tuple[Any, AttentionSites]]] = WeakKeyDictionary()
+# Model -> dtype, and whether with an image -> the module's structure when it was examined, and the result.
+_known: WeakKeyDictionary[Model, dict[tuple[str, bool], tuple[Any, AttentionSites]]] = WeakKeyDictionary()
 
 
-def examine(model: Model, dtype: str = "float32") -> AttentionSites:
+def examine(model: Model, dtype: str = "float32", pictured: bool = False) -> AttentionSites:
     """Return the model's attention sites, verified on a probe computed in `dtype`; cached while the module's structure stays the same.
+
+    `pictured` verifies a vision-language model on an image and a text, where its masks may differ.
 
     Captured weights and the model's outputs equal those of its eager attention within `tolerance`. Otherwise only the weights that eager attention
     returns are offered. Raises ModelNotExact if there are none.
     """
     with model.lock:
-        known = _known.setdefault(model, {})
-        if dtype not in known or known[dtype][0] != _structure(model.module):
+        known, key = _known.setdefault(model, {}), (dtype, pictured)
+        if key not in known or known[key][0] != _structure(model.module):
             with model.using(dtype):
-                sites = _examine(model)
+                sites = _examine(model, pictured)
+                if pictured:
+                    check_patches(model, sites)
             # Not earlier: transformers adds hooks of its own the first time that a model returns its attention.
-            known[dtype] = _structure(model.module), sites
-        return known[dtype][1]
+            known[key] = _structure(model.module), sites
+        return known[key][1]
 
 
 def _structure(module: Any) -> Any:
@@ -53,8 +58,8 @@ def _structure(module: Any) -> Any:
     ]
 
 
-def _examine(model: Model) -> AttentionSites:
-    encoded = model.probe()
+def _examine(model: Model, pictured: bool) -> AttentionSites:
+    encoded = model.probe(pictured=pictured)
     try:
         with torch.inference_mode(), attending_with("eager", model.module):
             theirs = model.module(**model.inputs(encoded), **forward_options(model), output_attentions=True)
@@ -141,7 +146,7 @@ def _matched(
         left[kind].pop(0)
         event.kind = kind
         call, keys = event.call, event.call.masks[0].keys
-        missing = {} if encoded.pixels is None else dict(IMAGE)
+        missing = {} if encoded.picture is None else dict(IMAGE)
         if call.sink is not None:
             missing["distribution"] = "A learned sink takes a share of every row, so rows sum to less than 1."
         if keys.rule == "mask":

@@ -19,6 +19,8 @@ from ..mechanisms.base import Scores
 from ..models.modules import configured, evaluating
 
 NAME = "headscope"
+# In the names of configurations of the parts of a model that read images.
+IMAGE_PARTS = ("vision", "vq", "vit")
 
 
 @dataclass(frozen=True)
@@ -285,12 +287,23 @@ def implementation_of(module: Any) -> str:
 def attending_with(name: str, module: Any) -> Iterator[None]:
     """Run the module in eval mode with attention implementation `name` and restore both afterwards. The caller holds the module's lock."""
     with evaluating(module), configured(module):
-        module.set_attn_implementation(name)
+        module.set_attn_implementation(_of_each_part(module.config, name))
         if implementation_of(module) != name:
             raise Unsupported(
                 "This model's attention does not go through transformers' AttentionInterface, so it cannot be captured."
             )
         yield
+
+
+def _of_each_part(config: Any, name: str) -> str | dict[str, Any]:
+    """Return the implementation for each part of a model, as transformers takes it: the image tower of a vision-language model attends as it was built."""
+    parts = {key: getattr(config, key, None) for key in getattr(config, "sub_configs", ())}
+    if not parts:
+        return name
+    return {"": name} | {
+        key: "eager" if part is None or any(word in key for word in IMAGE_PARTS) else _of_each_part(part, name)
+        for key, part in parts.items()
+    }
 
 
 def is_recording() -> bool:

@@ -1,4 +1,4 @@
-"""headscope analyze: one text or image, and a summary of every head."""
+"""headscope analyze: one text or image, or both, and a summary of every head."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Column = tuple[str, list[Any]]
 @click.option(
     "--image",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="An image instead of TEXT, for vision models.",
+    help="An image instead of TEXT, for vision models, or beside it, for vision-language models.",
 )
 @MODEL
 @MECHANISM
@@ -64,7 +64,7 @@ Column = tuple[str, list[Any]]
 )
 @JSON
 def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool, words: bool, **options: Any) -> None:
-    """Analyse TEXT ("-" reads standard input) or an image, and print a summary of every head."""
+    """Analyse TEXT ("-" reads standard input), an image or both, and print a summary of every head."""
     request, given = _request(options), dict(parse_parameter(param) for param in params)
     path = Path(model).expanduser()
     if not path.is_dir() and not (path.suffix == GGUF and path.is_file()):
@@ -87,10 +87,10 @@ def analyze(model: str, out: Path | None, params: tuple[str, ...], as_json: bool
 
 
 def _request(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options as arguments of headscope.analyze. Exactly one of text and image is required."""
+    """Return the options as arguments of headscope.analyze. A text or an image is required."""
     text, generate = options["text"], options["generate"]
-    if (text is None) == (options["image"] is None):
-        raise click.UsageError("Give either a TEXT, or an image with --image.")
+    if text is None and options["image"] is None:
+        raise click.UsageError("Give a TEXT, or an image with --image.")
     text = sys.stdin.read() if text == "-" else text
     if text is not None:
         check_text(text)

@@ -14,7 +14,10 @@ from ..errors import HeadscopeError
 
 # Command -> its module, and its line in `headscope --help`, which imports none of them.
 COMMANDS = {
-    "analyze": ("analyze", 'Analyse TEXT ("-" reads standard input) or an image, and print a summary of every head.'),
+    "analyze": (
+        "analyze",
+        'Analyse TEXT ("-" reads standard input), an image or both, and print a summary of every head.',
+    ),
     "doctor": ("doctor", "Check this machine and say what to change."),
     "lenses": ("methods", "List the lenses, with their parameters and defaults."),
     "measures": ("methods", "List the measures, with their parameters and defaults."),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from .lazy import Tensor, torch
 
-TokenKind = Literal["special", "punct", "word", "subword"]
+TokenKind = Literal["special", "punct", "word", "subword", "image"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Token:
 
     `text` is the text from character `start` up to `end` (of the second text if `segment` is 1); special and unknown tokens have their own name instead.
     `word` counts the words of both texts from 0 and is None for special tokens. `pos` and `label` are the part of speech and the entity label given with
-    the request. A patch of an image has a `box` [left, top, right, bottom) in pixels of the image as the model sees it.
+    the request. A patch of an image has a `box` [left, top, right, bottom) in pixels of the image as the model sees it; beside a text its kind is "image".
     """
 
     text: str

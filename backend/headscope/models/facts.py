@@ -57,6 +57,8 @@ owlv2_vision_model internvl_vision
     "idefics3_vision": (),
     "smolvlm_vision": (),
 }
+# Parts of the configuration of a model that reads images and texts.
+IMAGE_PARTS = ("vision_config", "vq_config")
 # Image-text models whose image tower transformers can load from the files of both.
 PAIRED = {"clip", "metaclip_2", "siglip"}
 # Upper limits that no model reaches: building a damaged or hostile configuration could block the worker for minutes.
@@ -101,7 +103,8 @@ class Facts:
 
     `towers` holds the same for every kind of attention: "self", or "encoder", "decoder" and "cross"; the other fields are those of the first.
     `mechanism` is the name and parameters of the mechanism that it was trained with. `quantisation` has the types, such as "Q4_1, Q8_0", from which the weights
-    were dequantised; None if they never were quantised.
+    were dequantised; None if they never were quantised. `image_text` is the family of a model that reads an image
+    and a text, of which `family` is the part that reads the text; empty for other models.
     """
 
     family: str
@@ -114,6 +117,7 @@ class Facts:
     patches: Patches | None = None
     mechanism: Mapping[str, Any] = field(default_factory=lambda: trained_mechanism.SOFTMAX)
     quantisation: str | None = None
+    image_text: str = ""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -136,8 +140,11 @@ def read(config: Mapping[str, Any]) -> Facts:
     patch.
     """
     reject_quantised(config)
-    mechanism = trained_mechanism.read_mechanism(config)
-    return replace(_read(config), mechanism=mechanism, quantisation=_read_quantisation(config))
+    mechanism, found = trained_mechanism.read_mechanism(config), _read(config)
+    parts = [config.get(part) for part in IMAGE_PARTS]
+    reads_both = found.kind in ("encoder", "decoder") and any(isinstance(part, Mapping) for part in parts)
+    image_text = config["model_type"] if reads_both else ""
+    return replace(found, mechanism=mechanism, quantisation=_read_quantisation(config), image_text=image_text)
 
 
 def _read_quantisation(config: Mapping[str, Any]) -> str | None:

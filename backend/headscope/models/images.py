@@ -129,7 +129,7 @@ def _grey(processor: Any) -> dict[str, Any]:
 
 
 def _processed(processor: Any, picture: Image.Image, options: dict[str, Any]) -> torch.Tensor:
-    _check_target(processor, *picture.size)
+    check_target(processor, *picture.size)
     try:
         found = processor(images=[picture], return_tensors="pt", **options)
         pixels: torch.Tensor | None = found.get("pixel_values")
@@ -142,13 +142,19 @@ def _processed(processor: Any, picture: Image.Image, options: dict[str, Any]) ->
     return pixels.float()
 
 
-def _check_target(processor: Any, width: int, height: int) -> None:
-    """Raise InvalidImage before a processor allocates an image of absurd size, whether by its settings or to keep the ratio of a long strip."""
+def check_target(processor: Any, width: int, height: int) -> None:
+    """Raise InvalidImage before a processor allocates an image of absurd size, whether by its settings or to keep the ratio of a long strip.
+
+    Where a processor chooses the size by the number of pixels (Qwen2-VL), its `longest_edge` is that number.
+    """
     for name in ("size", "crop_size", "pad_size"):
         target = getattr(processor, name, None)
         sides = dict(target) if target is not None else {}
         long, short = (sides.get(f"{which}_edge") or 0 for which in ("longest", "shortest"))
-        pixels = max((sides.get("height") or 0) * (sides.get("width") or 0), long * long)
+        if hasattr(processor, "merge_size"):
+            pixels = max(long, short)
+        else:
+            pixels = max((sides.get("height") or 0) * (sides.get("width") or 0), long * long)
         if short and not long:
             pixels = max(pixels, short * short * max(width, height) // min(width, height))
         if pixels > LARGEST_PIXELS:

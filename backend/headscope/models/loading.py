@@ -27,7 +27,7 @@ from ..errors import (
     UnsafeWeights,
     Unsupported,
 )
-from . import facts, safety, tokens, trained_mechanism
+from . import facts, processors, safety, tokens, trained_mechanism
 from .catalog import NOT_HERE
 from .gguf_files import convert
 from .located import Located
@@ -87,6 +87,7 @@ def wrap(module: Any, processor: Any = None, name: str | None = None) -> Model:
         known,
         special_ids=frozenset(getattr(tokenizer, "all_special_ids", ()) or ()),
         unknown=getattr(tokenizer, "unk_token", None),
+        processor=processor if hasattr(processor, "image_processor") and not slow else None,
         mask=getattr(tokenizer, "mask_token", None),
         target_tokenizer=_target_tokenizer(tokenizer) if known.kind == "encoder-decoder" and not slow else None,
         no_tokenizer=SLOW if slow else NO_TOKENIZER,
@@ -130,6 +131,8 @@ def load(located: Located, device: str | None = None, on_download: OnDownload = 
         kind = facts.read(config).kind
         module = _module(staged, _model_class(config, kind), device)
         processor, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
+        if kind == "decoder" and processor is not None and "vision_config" in config:
+            processor = _image_text(staged, config["model_type"], processor)
     model = wrap(module, processor, located.name)
     model.no_tokenizer = reason or model.no_tokenizer
     model.source = located if located.gguf else Located(located.name, folder, located.hub, located.revision)
@@ -281,6 +284,18 @@ def _processor(staged: Path) -> Any:
         if importlib.util.find_spec("torchvision") is None and _only_with_torchvision(staged):
             raise Unsupported("The model's image processor needs torchvision. Install it to use this model.") from error
         raise CorruptModel("The model's image processor cannot be loaded.") from error
+
+
+def _image_text(staged: Path, family: str, tokenizer: Any) -> Any:
+    """Return the processor of a vision-language model, or the tokenizer alone, for texts only, where its files are missing or need torchvision."""
+    try:
+        images = _processor(staged)
+    except Unsupported:
+        return tokenizer
+    try:
+        return tokenizer if images is None else processors.load(staged, family, tokenizer, images) or tokenizer
+    except Exception as error:  # as above
+        raise CorruptModel("The model's processor cannot be loaded.") from error
 
 
 def _only_with_torchvision(staged: Path) -> bool:

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from ..core.attention import Kind, ResultWarning
 from ..core.tokens import Token
 from ..errors import InvalidRequest, TooManyTokens, Unsupported
-from . import digests, generation, images, modules, support, tokens
+from . import digests, generation, image_text, images, modules, support, tokens
 from .facts import Facts
 from .generation import Generate
 from .located import Located
@@ -23,8 +23,13 @@ from .tokens import Encoded
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 NO_TOKENIZER = "This model came without a tokenizer. Give token_ids, or load it with its tokenizer."
 NO_KINDS = "The model has no tokenizer, so it is unknown which tokens are special, punctuation or parts of words."
+NO_PROCESSOR = (
+    "This model came without an image processor, so it takes texts only. Load it with its processor, or omit the image."
+)
 # Tokens of the probe. Encoder and decoder have different lengths, so that their maps cannot be confused.
 PROBE, PROBE_TARGET = 12, 9
+# Text of a probe with an image, and the image's side in pixels.
+PROBE_TEXT, PROBE_SIDE = "What is this?", 64
 # Most tokens that an image processor may produce, as a multiple of those for the model's own image size.
 LARGER = 4
 SILENCE = -1.5  # every value of the log-mel spectrogram that Whisper's feature extractor makes of silence
@@ -134,7 +139,7 @@ class Model:
         pos: list[str] | None = None,
         labels: list[str] | None = None,
     ) -> Encoded:
-        """Encode an input as tokens: one or two texts, ids, or an image (anything that images.read takes).
+        """Encode an input as tokens: one or two texts, ids, an image (anything that images.read takes), or an image and a text.
 
         For an encoder-decoder, `text` goes to the encoder and `text_pair` to the decoder, after the model's start token; `target_ids` are used unchanged.
         `generate` makes the model continue the text, or generate the decoder's text. `mask` replaces tokens, counted from 0, by the mask token.
@@ -196,12 +201,24 @@ class Model:
         return encoded
 
     def _encode_text(self, given: _RawInput) -> Encoded:
-        """Encode one or two texts for a model with a single stack."""
+        """Encode one or two texts, or an image and a text, for a model with a single stack."""
         if given.generate is not None and given.text_pair is not None:
             raise InvalidRequest("The model continues one text. Omit the second text.", pointer="/text_pair")
-        encoded = self._source(given, given.text_pair)
+        encoded = self._source(given, given.text_pair) if given.image is None else self._with_image(given)
         tokens.check_length(len(encoded.tokens), self.facts.max_tokens)
         return encoded if given.generate is None else self._continue(encoded, given.generate, given.text is None)
+
+    def _with_image(self, given: _RawInput) -> Encoded:
+        if self.tokenizer is None or given.text is None:
+            raise Unsupported(self.no_tokenizer, pointer="/model")
+        if self.processor is None:
+            raise Unsupported(NO_PROCESSOR, pointer="/image")
+        encoded = image_text.encode(
+            self.processor, self.module.config, self.tokenizer, given.image, given.text, self.special_ids, self.unknown
+        )
+        if given.max_tokens is not None and given.max_tokens < len(encoded.tokens):
+            raise InvalidRequest("An image and its text cannot be truncated. Omit max_tokens.", pointer="/max_tokens")
+        return encoded
 
     def _source(self, given: _RawInput, text_pair: str | None = None) -> Encoded:
         if given.token_ids is not None:
@@ -366,7 +383,11 @@ class Model:
             arguments: dict[str, Any] = {"encoder_outputs": (encoded.heard.to(device, self.module.dtype),)}
         else:
             ids = torch.tensor([[token.id for token in encoded.tokens]], device=device)
-            arguments = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+            arguments = {
+                "input_ids": ids,
+                "attention_mask": torch.ones_like(ids),
+                **image_text.arguments(encoded, self.module),
+            }
         if self.facts.kind == "encoder-decoder":
             # The decoder also runs without a text, on its start token.
             read = [token.id for token in encoded.target] if encoded.target else [self._start]
@@ -390,9 +411,12 @@ class Model:
     def _accepted(self) -> frozenset[str]:
         return frozenset(inspect.signature(self.module.forward).parameters)
 
-    def probe(self, seed: int = 0) -> Encoded:
-        """Return a short fixed input of the model's kind, on which captured attention is compared with eager attention."""
+    def probe(self, seed: int = 0, pictured: bool = False) -> Encoded:
+        """Return a short fixed input of the model's kind, on which captured attention is compared with eager attention; `pictured`: an image and a text."""
         generator = torch.Generator().manual_seed(seed)
+        if pictured:
+            picture = torch.randint(256, (PROBE_SIDE, PROBE_SIDE, 3), generator=generator, dtype=torch.uint8).numpy()
+            return self.encode(PROBE_TEXT, image=picture)
         if self.facts.kind == "vision" and self.facts.patches:
             width, height = self.facts.patches.size
             picture = torch.randint(256, (height, width, 3), generator=generator, dtype=torch.uint8).numpy()

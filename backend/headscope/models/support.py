@@ -33,6 +33,8 @@ NOT_CAUSAL = {"causal": "Every token of this model attends to all others."}
 
 # Encoder-decoders whose encoder takes audio: their text is the decoder's.
 LISTENING = frozenset({"whisper"})
+# What becomes of an image beside a text in the table, if nothing is wrong.
+EQUAL = "equal"
 _TABLE = Path(__file__).resolve().parent / "families.json"
 
 
@@ -90,7 +92,7 @@ def check_input(facts: Facts, given: InputKind) -> None:
             images.unpack(given.image)
         return
     if given.image is not None:
-        raise Unsupported("This model takes text. Choose a vision model for an image.", pointer="/image")
+        _check_image_text(facts, given)
     if given.generate is not None and facts.kind == "encoder":
         raise Unsupported("This model cannot continue a text: only decoders can. Omit generate.", pointer="/generate")
     if given.generate is not None and facts.mechanism["name"] != "softmax":
@@ -106,6 +108,18 @@ def check_input(facts: Facts, given: InputKind) -> None:
             "The decoder needs its own text. Give a second text, or let the model generate it (generate).",
             pointer="/text_pair",
         )
+
+
+def _check_image_text(facts: Facts, given: InputKind) -> None:
+    if not facts.image_text:
+        raise Unsupported("This model takes text. Choose a vision model for an image.", pointer="/image")
+    if given.text is None:
+        raise InvalidRequest("This model reads an image together with a text. Give a text too.", pointer="/text")
+    known = _families().get(facts.image_text, {}).get("image", EQUAL)
+    if known != EQUAL:
+        raise Unsupported(known, pointer="/image")
+    if isinstance(given.image, str):
+        images.unpack(given.image)
 
 
 @cache

@@ -18,6 +18,8 @@ from ..core.tokens import Axes, Token, TokenKind
 from ..errors import InvalidRequest, InvalidText, TooManyTokens
 
 Span = tuple[int, int]
+# Kinds of tokens that are no part of the text.
+UNWRITTEN = ("special", "image")
 # Truncation is a setting of the tokenizer, which threads may share.
 _TRUNCATING = Lock()
 
@@ -41,6 +43,7 @@ class Encoded:
     target     tokens of the decoder of an encoder-decoder; None if only the encoder is analysed
     text       the text that offsets of `tokens` refer to, including generated text; `target_text` is the same for `target`
     pixels     [1, channels, height, width] (a tensor), the `grid` it is cut into, and the same as a `picture`, uint8 [height, width, 3]
+    pictured   what the processor of a vision-language model returned beside the ids: argument of the forward pass -> tensor
     heard      [1, K, d], the output of an audio encoder
     generated  number of tokens at the end (of `target`, if there is one) that the model generated
     """
@@ -53,6 +56,7 @@ class Encoded:
     pixels: Any | None = None
     grid: Grid | None = None
     picture: Any | None = None
+    pictured: dict[str, Any] | None = None
     heard: Any | None = None
     generated: int = 0
     warnings: tuple[ResultWarning, ...] = ()
@@ -134,11 +138,11 @@ def extend(
 ) -> Encoded:
     """Append ids to an input, with exact offsets in the extended text."""
     continuation, spans = _decode(
-        tokenizer, [token.id for token in encoded.tokens if token.kind != "special"], added, special
+        tokenizer, [token.id for token in encoded.tokens if token.kind not in UNWRITTEN], added, special
     )
     text, length = (encoded.text or "") + continuation, len(encoded.text or "")
     rows = [
-        _Row(token.text, token.id, 0, None if token.kind == "special" else (token.start, token.end))
+        _Row(token.text, token.id, 0, None if token.kind in UNWRITTEN else (token.start, token.end))
         for token in encoded.tokens
     ]
     rows += [
@@ -146,6 +150,9 @@ def extend(
         for id_, span in zip(added, spans, strict=True)
     ]
     tokens = _assemble(rows, (text, ""), unknown)
+    for place, token in enumerate(encoded.tokens):
+        if token.kind == "image":
+            tokens[place] = token
     return replace(encoded, tokens=tokens, type_ids=[0] * len(tokens), text=text, generated=len(added))
 
 

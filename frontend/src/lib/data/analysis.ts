@@ -10,7 +10,7 @@ export interface Token {
   end: number
   word: number | null
   segment: number
-  kind: 'special' | 'punct' | 'word' | 'subword'
+  kind: 'special' | 'punct' | 'word' | 'subword' | 'image'
   /** Part of speech and entity label, if the request had them. */
   pos?: string | null
   label?: string | null

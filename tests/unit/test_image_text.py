@@ -1,0 +1,169 @@
+"""Images and texts through vision-language models: which token is which patch, and what is refused. All families are compared in tests/sweep."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import headscope
+from headscope import Model
+from headscope.analysis.request import AnalysisRequest
+from headscope.capture import examine
+from headscope.errors import HeadscopeError, InvalidRequest, ModelNotExact, Unsupported
+from headscope.models.generation import Generate
+from tests.sweep.pictured import build
+
+TEXT = "Is it a cat?"
+
+
+@cache
+def parts(family: str) -> tuple[Any, Any]:
+    """A tiny model of the family, and its processor."""
+    built, processor = build(family)
+    return built.module, processor
+
+
+def loaded(family: str) -> Model:
+    return headscope.load(*parts(family))
+
+
+def picture(width: int, height: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def own(model: Model, encoded: Any) -> list[Any]:
+    """The model's own eager attention [H, Q, K], layer by layer."""
+    model.module.set_attn_implementation("eager")
+    with torch.no_grad():
+        output = model.module(**model.inputs(encoded), output_attentions=True, use_cache=False)
+    return [layer[0].numpy() for layer in output.attentions]
+
+
+@pytest.mark.parametrize("family", ["llava", "qwen2_vl", "llava_next", "idefics3", "ovis2"])
+def test_every_patch_is_one_token(family: str) -> None:
+    """The boxes of the image, and of its overview, meet without gaps; other tokens have their place in the text."""
+    encoded = loaded(family).encode(TEXT, image=picture(64, 64))
+    assert encoded.grid
+    assert encoded.picture is not None
+    assert encoded.text is not None
+    covered = np.zeros(encoded.picture.shape[:2], int)
+    for token in encoded.tokens:
+        assert (token.kind == "image") == (token.box is not None)
+        if token.box:
+            left, top, right, bottom = token.box
+            covered[top:bottom, left:right] += 1
+            assert (token.word, token.start, token.end) == (None, 0, 0)
+        elif token.kind != "special":
+            assert encoded.text[token.start : token.end] == token.text
+    assert covered.max() == 1
+    main = {token.text for token in encoded.tokens if token.box and ":" not in token.text}
+    assert main == {f"{row},{column}" for row in range(encoded.grid.rows) for column in range(encoded.grid.columns)}
+    assert (covered == 0).all(0).sum() == (8 if family in ("llava_next", "idefics3", "ovis2") else 0), (
+        "between two views"
+    )
+    assert encoded.text.endswith(TEXT)
+
+
+def test_the_picture_is_what_the_model_sees() -> None:
+    """Pixels of an image that is not scaled, put together from its tiles."""
+    image = picture(64, 64)
+    seen = loaded("internvl").encode(TEXT, image=image).picture
+    np.testing.assert_array_equal(seen[:64, :64], image)
+
+
+def test_an_image_stands_where_the_text_has_its_token() -> None:
+    encoded = loaded("llava").encode("Is <image> a cat?", image=picture(32, 32))
+    kinds = [token.kind == "image" for token in encoded.tokens]
+    assert encoded.text == "Is  a cat?"
+    assert kinds.index(True) == 3
+    with pytest.raises(InvalidRequest, match="once"):
+        loaded("llava").encode("<image> or <image>?", image=picture(32, 32))
+
+
+def test_generated_words_look_at_the_image() -> None:
+    """Maps over image, text and continuation equal eager ones on all of them, and patches keep their boxes."""
+    model = loaded("qwen2_vl")
+    before = model.encode(TEXT, image=picture(48, 32))
+    options: dict[str, Any] = {"image": picture(48, 32), "generate": Generate(max_new_tokens=3)}
+    encoded = model.encode(TEXT, **options)
+    assert encoded.generated == len(encoded.tokens) - len(before.tokens) == 3
+    assert [token.box for token in encoded.tokens[:-3]] == [token.box for token in before.tokens]
+    a = headscope.analyze(model, TEXT, lenses=("weights",), image=options["image"], generate={"max_new_tokens": 3})
+    np.testing.assert_allclose(a.maps["weights"], own(model, encoded), atol=1e-5, rtol=0)
+    assert a.measures["entropy"]["weights"].shape[-1] == len(encoded.tokens)
+
+
+def test_texts_and_images_leave_nothing_behind() -> None:
+    """A text has the same maps before and after an image: models keep offsets of positions between calls."""
+    model = loaded("qwen2_vl")
+    first, _, second = (
+        headscope.analyze(model, "abcd", lenses=("weights",), image=image).maps["weights"]
+        for image in (None, picture(48, 32), None)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_folder_is_loaded_with_its_processor(tmp_path: Path) -> None:
+    module, processor = parts("qwen2_vl")
+    module.save_pretrained(tmp_path)
+    processor.tokenizer.save_pretrained(tmp_path)
+    processor.image_processor.save_pretrained(tmp_path)
+    maps = [
+        headscope.analyze(model, TEXT, image=picture(50, 70), lenses=("weights",)).maps["weights"]
+        for model in (headscope.load(tmp_path, device="cpu"), loaded("qwen2_vl"))
+    ]
+    np.testing.assert_array_equal(*maps)
+
+
+def test_another_order_of_patches_is_refused() -> None:
+    """Of a model that turns its patches around, as many as there are in the grid."""
+    built, processor = build("llava")
+    projector = built.module.model.multi_modal_projector
+    plain = projector.forward
+    projector.forward = lambda features: plain(features).flip(1)
+    with pytest.raises(ModelNotExact, match="which patch"):
+        examine(headscope.load(built.module, processor), pictured=True)
+
+
+def test_a_number_of_tokens_that_is_no_grid_is_refused() -> None:
+    """Of a processor that counts the class token as well."""
+    built, processor = build("llava")
+    processor.vision_feature_select_strategy = "full"
+    with pytest.raises(Unsupported, match="rows and columns"):
+        headscope.load(built.module, processor).encode(TEXT, image=picture(32, 32))
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "without a text": ({"image": picture(32, 32)}, "Give a text too"),
+    "truncated": ({"text": TEXT, "image": picture(32, 32), "max_tokens": 5}, "Omit max_tokens"),
+    "damaged": ({"text": TEXT, "image": b"\x89PNG\r\n\x1a\n" + bytes(40)}, "damaged|pixels"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str) -> None:
+    given, reason = REFUSED[name]
+    with pytest.raises(HeadscopeError, match=reason):
+        loaded("llava").encode(**given)
+
+
+def test_a_model_without_its_processor_says_so() -> None:
+    module, processor = parts("llava")
+    with pytest.raises(Unsupported, match="without an image processor"):
+        headscope.load(module, processor.tokenizer).encode(TEXT, image=picture(32, 32))
+    with pytest.raises(Unsupported, match="takes text"):
+        headscope.load("minilm").encode(TEXT, image=picture(32, 32))
+
+
+def test_requests() -> None:
+    """An image and a text go together; an image and anything else do not."""
+    image = "iVBORw0KGgo="
+    assert AnalysisRequest(model="m", text="a", image=image).recipe("") == ""
+    for given in ({"token_ids": [1]}, {"text": "a", "text_pair": "b"}, {"text": "a", "mask": [0]}):
+        with pytest.raises(InvalidRequest):
+            AnalysisRequest(model="m", image=image, **given)
