@@ -33,7 +33,7 @@ from ..mechanisms import MECHANISMS
 from ..models.generation import Generate
 
 # Increased whenever the same request would give other numbers than before.
-SCHEMA = 1
+SCHEMA = 2
 # Prefix of the SHA-256 that refers to an image that is already stored.
 STORED_IMAGE = "sha256:"
 # Fields that hold the input; the others say what is done with it.

@@ -94,7 +94,7 @@ def _covers(tokens: list[Token], overview: list[int], place: int, region: list[i
     return True
 
 
-class _Reached(Exception):
+class _LanguageModelReached(Exception):
     """The language model has been reached, with its input [1, Q, d]."""
 
     def __init__(self, hidden: Tensor) -> None:
@@ -106,13 +106,13 @@ def _embed(model: Model, block: str, picture: Picture) -> tuple[list[Token], Ten
     """Return the tokens of an image and a short text, and their embeddings [Q, d] as the first layer of the language model reads them."""
 
     def stop(module: Any, args: Any, kwargs: Any) -> None:
-        raise _Reached(args[0] if args else kwargs["hidden_states"])
+        raise _LanguageModelReached(args[0] if args else kwargs["hidden_states"])
 
     encoded = model.encode("?", image=picture)
     handle = model.module.get_submodule(block).register_forward_pre_hook(stop, with_kwargs=True)
     try:
         model.module(**model.inputs(encoded), **forward_options(model))
-    except _Reached as reached:
+    except _LanguageModelReached as reached:
         return encoded.tokens, reached.hidden[0].float()
     finally:
         handle.remove()

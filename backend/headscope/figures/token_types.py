@@ -14,7 +14,13 @@ from .figure import Drawing, Figure, FigureData, lenses_of, values
 from .theme import ABOVE, Palette, axis, format_number, layout, to_json, value_axis
 
 NAME = "token_types"
-WORDS = {"special": "special", "punct": "punctuation", "word": "words", "subword": "pieces of words"}
+WORDS = {
+    "special": "special",
+    "punct": "punctuation",
+    "word": "words",
+    "subword": "pieces of words",
+    "image": "the image",
+}
 QUERIES = {"first": "of the first token", "last": "of the last token", "all": "of all tokens"}
 AGGREGATES = {"max": "largest", "min": "smallest", "sum": "summed", "mean": "mean"}
 QUANTILES = (0.25, 0.75)

@@ -1,4 +1,4 @@
-"""How much of a head's attention goes to tokens of each type: special, punctuation, words, pieces of words, parts of speech."""
+"""How much of a head's attention goes to tokens of each type: special, punctuation, words, pieces of words, patches of an image, parts of speech."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.tokens import Token
 from ._maps import clean, separators, special
 from .base import Measure, is_attention
 
-KINDS = ("special", "punct", "word", "subword")
+KINDS = ("special", "punct", "word", "subword", "image")
 # The universal parts of speech (https://universaldependencies.org/u/pos/).
 PARTS_OF_SPEECH = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
@@ -22,7 +22,8 @@ PARTS_OF_SPEECH = (
 )
 # Two kinds of special tokens on their own: the first token, and those that end a text.
 APART = ("first", "separator")
-COLUMNS = (*KINDS, *PARTS_OF_SPEECH, *APART)
+# The image comes last because results without it are stored.
+COLUMNS = (*KINDS[:-1], *PARTS_OF_SPEECH, *APART, KINDS[-1])
 
 
 class TokenTypesParams(Params):
@@ -128,7 +129,7 @@ TOKEN_TYPES = Measure(
     name="token_types",
     title="Attention by token type",
     doc="How much the first token (or every token) attends to each type of token: special ([CLS] and [SEP] also on their own), punctuation, whole words, pieces of words, "
-    "and the universal parts of speech where the request contains them. By default the largest attention of the first token only.",
+    "patches of an image that is read beside a text, and the universal parts of speech where the request contains them. By default the largest attention of the first token only.",
     not_="Not comparable between types with different numbers of tokens under the paper's `max`: the largest of many is larger. `mean` does not depend on the number, "
     "and times the number of tokens it is the factor over uniform attention.",
     citation="Sun & Marasović 2021, sec. 3.2 and fig. 1; after Kovaleva et al. 2019, sec. 4.4",
@@ -140,6 +141,7 @@ TOKEN_TYPES = Measure(
     phrases={
         "subword": ("pieces of words", "subwords", "word pieces", "word fragments"),
         "word": ("whole words",),
+        "image": ("the image", "image patches", "patches of the image", "image tokens"),
         "ADJ": ("adjectives",),
         "ADP": ("prepositions",),
         "ADV": ("adverbs",),

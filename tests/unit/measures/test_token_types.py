@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,9 +73,13 @@ def test_against_a_loop(case: Any, query: str, aggregate: str, pieces: str) -> N
 
 @pytest.mark.parametrize("query", ["first", "last", "all"])
 def test_kinds_cover_every_token_once(query: str) -> None:
-    """Summed over the four kinds a row gives what it sums to."""
-    tokens = sentence("[CLS] a cat ##s , dog . [SEP]")
-    found = measure("token_types", head_layer(rows(0, 4, np.ones((8, 8), bool)), tokens), query=query, aggregate="sum")
+    """Summed over the five kinds a row gives what it sums to."""
+    tokens = sentence("[CLS] a cat ##s , dog . x y [SEP]")
+    tokens = (*tokens[:7], *(replace(token, kind="image", word=None) for token in tokens[7:9]), tokens[9])
+    weights = rows(0, 4, np.ones((10, 10), bool))
+    found = measure("token_types", head_layer(weights, tokens), query=query, aggregate="sum")
+    place = {"first": slice(0, 1), "last": slice(-1, None), "all": slice(None)}[query]
+    np.testing.assert_allclose(found["image"], weights[:, place, 7:9].sum(-1).mean(-1), atol=1e-6)
     np.testing.assert_allclose(sum(found[kind] for kind in KINDS), 1, atol=1e-6)
 
 

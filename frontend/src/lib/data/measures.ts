@@ -46,6 +46,7 @@ const KINDS: Record<string, string> = {
   punct: 'punctuation',
   word: 'whole words',
   subword: 'pieces of words',
+  image: 'the image',
   first: 'the first token',
   separator: 'separators',
 }
