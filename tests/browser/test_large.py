@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 from tests.browser.visit import Visit, address, comes_to
@@ -130,9 +132,21 @@ def test_a_long_text(visit: Visit) -> None:
     expect(visit.page.get_by_role("dialog").get_by_text("Undo", exact=False).first).to_be_visible()
     visit.page.keyboard.press("Escape")
     comes_to(lambda: visit.page.evaluate(inside), 0)
-    # A scrolled text stays where it is while its measures change, and while it is replaced.
+    # Tokens out of view have no colour and no number, which cost frames and megabytes with each head.
     last = visit.tokens.last
+    expect(visit.tokens.nth(3)).to_have_attribute("title", re.compile("mean attention from all tokens: "))
+    assert not last.get_attribute("style")
     last.scroll_into_view_if_needed()
+    expect(last).to_have_attribute("title", re.compile("mean attention from all tokens: "))
+    comes_to(lambda: "background-color" in (last.get_attribute("style") or ""), True)
+    expect(visit.tokens.nth(3)).not_to_have_attribute("title", re.compile("attention"))
+    # Canvases that have left the page give their pixels back.
+    canvas = visit.image("Heat map of head 0.0").locator("canvas").first.element_handle()
+    assert canvas.evaluate("(canvas) => canvas.width") > 100
+    visit.page.get_by_role("radio", name="graph").check()
+    comes_to(lambda: canvas.evaluate("(canvas) => canvas.isConnected ? -1 : canvas.width"), 0)
+    visit.page.get_by_role("radio", name="heat map").check()
+    # A scrolled text stays where it is while its measures change, and while it is replaced.
     visit.page.evaluate("window.first = undefined")
     visit.submit(letters.replace("h", "i"))
     assert visit.page.evaluate("window.first")[1] == 2048

@@ -49,19 +49,26 @@ export async function getBytes(path: string, signal?: AbortSignal): Promise<Arra
   return readBody(await call(path, signal ? { signal } : {}))
 }
 
-/** Reads into one buffer of the final size: `arrayBuffer()` collects pieces and copies them, which takes twice as long for a map of 16 MB. */
+/** Of the buffer that goes to the stream and back. */
+const PIECE = 2 ** 20
+
+/**
+ * Reads into one buffer of the final size: `arrayBuffer()` collects pieces and copies them, which takes twice as long for a map of 16 MB. The stream gets
+ * another buffer, as it would keep what it has once had until garbage is collected.
+ */
 async function readBody(response: Response): Promise<ArrayBuffer> {
   const reader = byteReader(response)
   if (!reader) return response.arrayBuffer()
-  let buffer = new ArrayBuffer(Number(response.headers.get('content-length')))
-  for (let at = 0; at < buffer.byteLength; ) {
-    // The buffer moves to the stream and back.
-    const { done, value } = await reader.read(new Uint8Array(buffer, at))
+  const body = new Uint8Array(Number(response.headers.get('content-length')))
+  let piece = new ArrayBuffer(Math.min(PIECE, body.length))
+  for (let at = 0; at < body.length; ) {
+    const { done, value } = await reader.read(new Uint8Array(piece, 0, Math.min(piece.byteLength, body.length - at)))
     if (done) throw new Error('The response is shorter than its Content-Length.')
-    buffer = value.buffer
+    body.set(value, at)
+    piece = value.buffer
     at += value.byteLength
   }
-  return buffer
+  return body.buffer
 }
 
 /** Undefined if the size of the body is unknown, or the browser has no such reader. */

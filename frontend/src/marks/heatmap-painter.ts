@@ -63,12 +63,20 @@ function prepare(canvas: Surface, width: number, height: number): DrawingContext
   return context
 }
 
+/** The pixels of the last map on screen, which a canvas copies. Megabytes for each would wait for the garbage collector. */
+let sketch: ImageData | undefined
+
+function sketchOf(context: DrawingContext, side: number): ImageData {
+  if (sketch?.width !== side) sketch = context.createImageData(side, side)
+  return sketch
+}
+
 export function paintMap(canvas: Surface, layout: MapLayout, picture: MapPicture): void {
   const { left, top, side } = layout
   const context = prepare(canvas, left + side + EDGE, top + side + EDGE)
   const ratio = ratioOf(context)
   const device = Math.round(side * ratio)
-  const image = context.createImageData(device, device)
+  const image = 'fit' in canvas ? context.createImageData(device, device) : sketchOf(context, device)
   const { map, scale, palette, window } = picture
   const pixels = new Uint32Array(image.data.buffer)
   rasterise(map, scale, tableFor(palette, scale.signed), pixels, [device, device], window, packHex(palette.muted))

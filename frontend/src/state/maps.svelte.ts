@@ -2,19 +2,22 @@
 import { type Analysis, type Head, headName, type MergedHeads } from '../lib/data/analysis'
 import type { Source } from '../lib/data/source'
 import { afterPaint } from '../lib/drawing/frame'
-import { type Matrix, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
+import { type Matrix, releaseMatrix, type Tiles, thumbnailSide, tileMatrix } from '../lib/maths/matrix'
 import { MapMerger, mergeMaps } from '../lib/maths/merge'
 import { Cache } from '../lib/net/cache'
 
 type Numbers = (number | null)[]
 
-/** Maps that are on screen together: those of a comparison. More are kept while they take no more than this many bytes: four maps of 2,048 tokens. */
+/** Maps that are on screen together: those of a comparison. More are kept while they take no more than this many bytes: three maps of 2,048 tokens. */
 const ON_SCREEN = 2
-const BYTES_KEPT = 64 * 2 ** 20
+const BYTES_KEPT = 48 * 2 ** 20
 
 /** Keys begin with the lens. */
 const mapKey = (lens: string, head: Head) =>
   [lens, ...(head.among ? [head.among.how, ...head.among.heads.map(headName)] : [headName(head)])].join(' ')
+
+/** Maps that two analyses keep. */
+const shared = new WeakSet<Matrix>()
 
 const painted = () => new Promise<void>((resolve) => void afterPaint(resolve))
 
@@ -22,7 +25,12 @@ export class Maps {
   /** Changes whenever a tensor arrives; reading through `#seen` subscribes a view to it. */
   #arrivals = $state(0)
   #grids = new Cache<Tiles>(16)
-  #maps = new Cache<Matrix>(ON_SCREEN, BYTES_KEPT, ({ data }) => data.byteLength)
+  #maps = new Cache<Matrix>(
+    ON_SCREEN,
+    BYTES_KEPT,
+    ({ data }) => data.byteLength,
+    (map) => this.#release(map),
+  )
   /** The last map requested: numbers wait for it. */
   #latest: Promise<unknown> = Promise.resolve()
   #overviews = new Cache<Numbers[]>(64)
@@ -47,8 +55,14 @@ export class Maps {
   inherit(former: Maps, lenses: readonly string[]): void {
     const passes = (key: string) => lenses.includes(key.split(' ')[0])
     this.#grids.inherit(former.#grids, passes)
-    this.#maps.inherit(former.#maps, passes)
+    for (const map of this.#maps.inherit(former.#maps, passes)) shared.add(map)
     for (const [key, map] of former.#thumbnails) if (passes(key)) this.#thumbnails.set(key, map)
+  }
+
+  /** Views read something else instead at once, and whatever was to be read of it has been by the time that is painted. */
+  #release(map: Matrix): void {
+    this.#arrivals += 1
+    if (!shared.has(map)) afterPaint(() => releaseMatrix(map))
   }
 
   /** A lens with one map per layer has the same map for all heads. */
@@ -135,10 +149,9 @@ export class Maps {
     const most = Math.max(1, this.#room(lens))
     for (let at = 0; at < heads.length; at += most) {
       const some = heads.slice(at, at + most)
-      const maps = await Promise.all(
-        some.map((head) => this.#maps.get(mapKey(lens, head), () => this.#fetch(lens, head))),
-      )
-      for (const map of maps) merger.add(map)
+      const maps = some.map((head) => this.#maps.get(mapKey(lens, head), () => this.#fetch(lens, head)))
+      // Each as soon as it is there, before it may be evicted.
+      for (const map of maps) merger.add(await map)
     }
     return merger.finish()
   }

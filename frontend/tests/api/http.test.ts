@@ -4,7 +4,8 @@ import { gzipSync } from 'node:zlib'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { getBytes } from '../../src/api/http'
 
-const BYTES = Uint8Array.from({ length: 300_000 }, (_, i) => (i * 31) % 251)
+/** More than one piece of the reader. */
+const BYTES = Uint8Array.from({ length: 2_300_000 }, (_, i) => (i * 31) % 251)
 
 /** Whether a body has its length, is compressed, or ends early. */
 const ANSWERS: Record<string, RequestListener> = {

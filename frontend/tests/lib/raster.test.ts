@@ -9,7 +9,7 @@ import {
   tilesMax,
   topIndices,
 } from '../../src/lib/maths/matrix'
-import { cellSpans, moveWindow, rasterise, WHOLE, windowAt, zoomWindow } from '../../src/lib/maths/raster'
+import { cellSpans, highest, moveWindow, rasterise, WHOLE, windowAt, zoomWindow } from '../../src/lib/maths/raster'
 import { colourIndex, type Scale } from '../../src/lib/maths/scale'
 
 const table = Uint32Array.from({ length: 256 }, (_, i) => i)
@@ -127,5 +127,12 @@ describe('windows on a map', () => {
     expect(moveWindow(window, [0.205, 0.555], 100).left).toBeCloseTo(0.2)
     expect(moveWindow(window, [0.205, 0.555], 100).top).toBe(0.5)
     expect(moveWindow(window, [0.805, 0.995], 100).left).toBeCloseTo(0.71)
+  })
+})
+
+describe('bars thinner than a pixel', () => {
+  it('keep the highest value under each', () => {
+    expect(highest([1, 3, null, 2, -1, -2, null, null], 4)).toEqual([3, 2, -1, null])
+    expect(highest([0.5, 0.25, 0.75], 2)).toEqual([0.5, 0.75])
   })
 })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { visibleBox } from '../../src/lib/drawing/visible'
+import { firstBelow, visibleBox } from '../../src/lib/drawing/visible'
 import { thumbnailSide } from '../../src/lib/maths/matrix'
 import { drawnBox, type GridLayout, partWithin } from '../../src/marks/grid-painter'
 
@@ -48,5 +48,18 @@ describe('the side of thumbnails', () => {
       expect(heads * thumbnailSide(heads) ** 2).toBeLessThanOrEqual(300_000)
       expect(thumbnailSide(heads)).toBeGreaterThan(10)
     }
+  })
+})
+
+describe('elements in lines', () => {
+  const lines = Array.from({ length: 40 }, (_, i) => ({
+    getBoundingClientRect: () => ({ bottom: 20 * (1 + Math.floor(i / 4)) }) as DOMRect,
+  }))
+
+  it('are found by their height', () => {
+    expect([-5, 0, 19, 20, 100, 199, 200, 500].map((height) => firstBelow(lines, height))).toEqual([
+      0, 0, 0, 4, 20, 36, 40, 40,
+    ])
+    expect(firstBelow([], 3)).toBe(0)
   })
 })

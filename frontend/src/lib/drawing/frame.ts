@@ -42,6 +42,11 @@ export function fitCanvas(canvas: Surface, width: number, height: number): Drawi
   return context
 }
 
+/** Attached to a canvas, frees its pixels once it has left the page; they would wait for the garbage collector. */
+export const freed = (canvas: HTMLCanvasElement) => () => {
+  canvas.width = 0
+}
+
 const pixelRatio = () => Math.min(3, globalThis.devicePixelRatio || 1)
 
 export function mark(name: string): void {

@@ -22,6 +22,17 @@ export function visibleBox({ left, top }: Pick<Box, 'left' | 'top'>, clips: read
   return { left: first('left', left), top: first('top', top), right: last('right', left), bottom: last('bottom', top) }
 }
 
+/** The index of the first of some elements that ends below a height in the window, or their number: they stand in lines, from top to bottom. */
+export function firstBelow(elements: ArrayLike<Pick<Element, 'getBoundingClientRect'>>, height: number): number {
+  let [from, to] = [0, elements.length]
+  while (from < to) {
+    const middle = (from + to) >> 1
+    if (elements[middle].getBoundingClientRect().bottom > height) to = middle
+    else from = middle + 1
+  }
+  return from
+}
+
 /** Report the visible part of an element at once, and whenever it changes by scrolling or resizing. Returns a function that stops. */
 export function watchVisible(element: HTMLElement, report: (box: Box) => void): () => void {
   const holders: HTMLElement[] = []

@@ -152,7 +152,7 @@ class Ranks {
   }
 
   byMass(q: number, mass: number, cuts: Thresholds): void {
-    this.#read(q)
+    this.#read(q, true)
     const goal = enough(mass, this.#total)
     let [bucket, sum, count] = [this.#top, 0, 0]
     while (bucket > this.#low && sum + this.#mass[bucket] < goal) {
@@ -166,7 +166,7 @@ class Ranks {
   }
 
   byCount(q: number, wanted: number, cuts: Thresholds): void {
-    this.#read(q)
+    this.#read(q, false)
     let [bucket, count] = [this.#top, 0]
     while (bucket > this.#low && count + this.#count[bucket] < wanted) count += this.#count[bucket--]
     const sorted = this.#sorted(q, bucket)
@@ -181,21 +181,25 @@ class Ranks {
     cuts.key[q] = keyOf(sorted[at])
   }
 
-  #read(q: number): void {
+  /** Masses are not needed to count, and floats of unoptimised loops are garbage. */
+  #read(q: number, masses: boolean): void {
+    const { left } = this
+    const [bits, mass, count] = [this.#bits, this.#mass, this.#count]
     const { cols, data } = this.map
-    this.#mass.fill(0, this.#low, this.#top + 1)
-    this.#count.fill(0, this.#low, this.#top + 1)
+    mass.fill(0, this.#low, this.#top + 1)
+    count.fill(0, this.#low, this.#top + 1)
     let [low, top, total] = [BUCKETS, 0, 0]
-    for (let k = 0; k < cols; k++) {
-      const bits = this.#bits[q * cols + k] & MAGNITUDE
-      if (bits === 0 || this.left[k] === 1) continue
-      const bucket = bits >>> SHIFT
-      const size = Math.abs(data[q * cols + k])
-      this.#mass[bucket] += size
-      this.#count[bucket] += 1
-      total += size
+    for (let k = 0, at = q * cols; k < cols; k++, at++) {
+      const size = bits[at] & MAGNITUDE
+      if (size === 0 || left[k] === 1) continue
+      const bucket = size >>> SHIFT
+      count[bucket] += 1
       if (bucket > top) top = bucket
       if (bucket < low) low = bucket
+      if (!masses) continue
+      const weight = Math.abs(data[at])
+      mass[bucket] += weight
+      total += weight
     }
     this.#low = low
     this.#top = top

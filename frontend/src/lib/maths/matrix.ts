@@ -12,6 +12,17 @@ export interface Matrix {
 export const MAGNITUDE = 0x7fffffff
 export const INFINITE = 0x7f800000
 
+/** Free the memory of a map, whose buffer is its own: megabytes outside its heap are noticed late by the garbage collector. Reading the map afterwards throws. */
+export function releaseMatrix(map: Matrix): void {
+  const { buffer } = map.data
+  const get = () => {
+    throw new Error('A map was read after its memory had been released.')
+  }
+  Object.defineProperty(map, 'data', { get })
+  // Browsers of before 2024 lack this, and collect it some time later.
+  if ('transfer' in buffer) (buffer.transfer as (size: number) => unknown)(0)
+}
+
 /** Thumbnails of every head under one lens: bytes [L, H, rows, cols], value = offset + scale * byte; scale is NaN where a layer lacks the head. */
 export interface Tiles {
   bytes: Uint8Array

@@ -131,6 +131,16 @@ function poolRow(
   }
 }
 
+/** The highest of the values under each of fewer columns; null where none has a reading. */
+export function highest(values: readonly (number | null)[], columns: number): (number | null)[] {
+  const pooled: (number | null)[] = new Array(columns).fill(null)
+  for (const [i, value] of values.entries()) {
+    const at = Math.floor((i / values.length) * columns)
+    if (value !== null && value > (pooled[at] ?? Number.NEGATIVE_INFINITY)) pooled[at] = value
+  }
+  return pooled
+}
+
 /** Logs and roots per pixel would take a frame at 512 tokens, so colours are looked up by magnitude. */
 const STEPS = 8192
 interface Lookup {

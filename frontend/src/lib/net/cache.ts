@@ -3,11 +3,12 @@ export class Cache<T> {
   #entries = new Map<string, Promise<T>>()
   #settled = new Map<string, T>()
 
-  /** Holds `capacity` answers, and more while their total size is at most `most`. */
+  /** Holds `capacity` answers, and more while their total size is at most `most`. `evicted` is called with each that it lets go. */
   constructor(
     private readonly capacity: number,
     private readonly most = 0,
     private readonly sizeOf: (value: T) => number = () => 1,
+    private readonly evicted: (value: T) => void = () => {},
   ) {}
 
   get(key: string, make: () => Promise<T>): Promise<T> {
@@ -31,13 +32,16 @@ export class Cache<T> {
     return this.#settled.get(key)
   }
 
-  /** Take over the answers of another cache that have arrived and whose keys pass. */
-  inherit(other: Cache<T>, passes: (key: string) => boolean): void {
+  /** Take over the answers of another cache that have arrived and whose keys pass; return them. */
+  inherit(other: Cache<T>, passes: (key: string) => boolean): T[] {
+    const taken: T[] = []
     for (const [key, value] of other.#settled) {
       if (!passes(key) || this.#entries.has(key)) continue
       this.#entries.set(key, Promise.resolve(value))
       this.#settled.set(key, value)
+      taken.push(value)
     }
+    return taken
   }
 
   clear(): void {
@@ -64,6 +68,7 @@ export class Cache<T> {
       size -= this.sizeOf(gone)
       this.#entries.delete(key)
       this.#settled.delete(key)
+      this.evicted(gone)
     }
   }
 }

@@ -1,7 +1,7 @@
 /** Sentences about a head: every number in the right column. */
 import type { Analysis, Declaration, Run } from '../data/analysis'
 import type { Axis } from '../maths/axis'
-import { type Matrix, topIndices } from '../maths/matrix'
+import { columnMeans, isGap, type Matrix, topIndices } from '../maths/matrix'
 import { pickMap } from '../maths/sinks'
 import type { UnitName } from '../maths/units'
 import { duration, percent, plural, short } from './format'
@@ -45,8 +45,7 @@ const HABIT = 0.3
 
 /** Self-attention to neighbours: the share of weight on the previous token, the token itself or the next; empty if none is large. Of a folded map, `sentences` are neighbours. */
 export function habitSentence(map: Matrix, whole = WEIGHT, sentences?: readonly boolean[]): string {
-  let total = 0
-  for (let i = 0; i < map.data.length; i++) if (!Number.isNaN(map.data[i])) total += Math.abs(map.data[i])
+  const total = totalMagnitude(map)
   const kept = sentences ? sentences.flatMap((is, place) => (is ? [place] : [])) : null
   const inner = pickMap(map, kept, kept)
   const shares = NEIGHBOURS.map(([offset, words]) => ({
@@ -55,6 +54,12 @@ export function habitSentence(map: Matrix, whole = WEIGHT, sentences?: readonly 
   }))
   const strong = shares.filter(({ share }) => share >= HABIT).sort((a, b) => b.share - a.share)
   return strong.map(({ words, share }) => `${percent(share)} of ${whole} goes to ${words}.`).join(' ')
+}
+
+/** From the means, which are known: a sum of millions of entries would be one of the slowest steps of opening a head. */
+function totalMagnitude(map: Matrix): number {
+  const read = Array.from({ length: map.rows }, (_, row) => row).filter((row) => !isGap(map, row)).length
+  return columnMeans(map).reduce((sum, mean) => sum + read * mean, 0)
 }
 
 function diagonal(map: Matrix, offset: number): number {
