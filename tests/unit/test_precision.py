@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -118,3 +119,17 @@ def test_a_conversion_that_fails_is_undone() -> None:
     with pytest.raises(MemoryError), model.using("float32"):
         pass
     assert [parameter.dtype for parameter in module.parameters()] == before
+
+
+@pytest.mark.parametrize(("stored", "kept"), [("bfloat16", torch.bfloat16), ("float16", torch.float32)])
+def test_stored_weights_stay_in_half_precision(stored: str, kept: torch.dtype, tmp_path: Path) -> None:
+    """Loaded in the type in which all of them are stored, and in float32 otherwise; the maps are those of the model converted to that type."""
+    made("llama", stored).save_pretrained(tmp_path)
+    narrow, wide = headscope.load(tmp_path, dtype="bfloat16"), headscope.load(tmp_path)
+    for model, dtype in ((narrow, kept), (wide, torch.float32)):
+        assert {parameter.dtype for parameter in model.module.parameters()} == {dtype}
+    maps = [
+        headscope.analyze(model, token_ids=IDS, lenses=("weights",), dtype="bfloat16").maps["weights"]
+        for model in (narrow, wide)
+    ]
+    assert np.array_equal(*maps)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
 from headscope.analysis.request import AnalysisRequest
 from headscope.jobs import Job
@@ -37,6 +39,7 @@ class Desk:
     """A worker, the server's end of its line, and the store that it writes to."""
 
     def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self._ends = multiprocessing.Pipe()
         self.server, self.line = ServerReporter(self._ends[0]), PipeReporter(self._ends[1])
         self.worker, self.store = AnalysisEngine(settings), Results.local(settings.home, settings.quota_bytes)
@@ -134,3 +137,18 @@ def test_a_writer_begins_anew(desk: Desk) -> None:
     stored = desk.store.get("2" * 32)
     assert stored is not None
     assert (stored.maps("weights", slice(None), slice(None)) == block).all()
+
+
+def test_a_model_stays_in_the_type_of_its_files(desk: Desk, models: Path) -> None:
+    """Jobs in bfloat16 load weights that are stored in it without widening them; jobs in float32 load them anew, widened."""
+    folder = desk.settings.home / "models" / "narrow"
+    transformers.AutoModel.from_pretrained(models / "bert", dtype=torch.bfloat16).save_pretrained(folder)
+    asked = {"model": "narrow", "token_ids": [2, 5, 6, 3], "lenses": ["weights"], "measures": []}
+    jobs = [desk.job(number, **asked, dtype=dtype) for number, dtype in enumerate(["bfloat16", "float32"], 1)]
+    for job in jobs:
+        assert desk.run(job) == [None]
+        assert desk.counted() == {"model_loads": 1, "forward_passes": 1}
+    located = Catalog(desk.settings).locate("narrow")
+    loaded = [desk.worker.model(located, desk.line, dtype=dtype).module.dtype for dtype in ("bfloat16", "float32")]
+    assert loaded == [torch.bfloat16, torch.float32]
+    assert desk.counted() == {}

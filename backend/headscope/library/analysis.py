@@ -149,12 +149,12 @@ class Analysis(Result):
         export.write_safetensors(self.source, Path(path))
 
 
-def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Model:
+def load(model: Any, tokenizer: Any = None, *, device: str | None = None, dtype: str = "float32") -> Model:
     """Load a model for analysis.
 
     `model` is a catalogue name ("minilm"), a local directory, a GGUF file, a hub id ("org/name"), or a PreTrainedModel. The fast tokenizer of a PreTrainedModel is
     the second argument, or model and tokenizer are passed as a pair; without a tokenizer, analyse token_ids. `device` is "cpu", "cuda", ...; by default
-    the GPU if there is one.
+    the GPU if there is one. Weights that are stored in `dtype` ("bfloat16" or "float16") stay so, in half the memory of float32: for analyses in that dtype.
 
     Raises Unknown, ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel or Unsupported.
     """
@@ -178,7 +178,7 @@ def load(model: Any, tokenizer: Any = None, *, device: str | None = None) -> Mod
         if name and not known and (folder.is_dir() or (folder.suffix == GGUF and folder.is_file()))
         else catalog.locate(name, pointer=None)
     )
-    return loading.load(located, device)
+    return loading.load(located, device, dtype=dtype)
 
 
 def analyze(
@@ -219,7 +219,7 @@ def analyze(
     >>> a.maps["effective"].shape
     (6, 12, 6, 6)
     """
-    model = load(model)
+    model = load(model, dtype=dtype)
     request = request_of(
         model=model.name[:200],
         text=text,

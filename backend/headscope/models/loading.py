@@ -118,8 +118,15 @@ def _target_tokenizer(tokenizer: Any) -> Tokenizer | None:
         back()
 
 
-def load(located: Located, device: str | None = None, on_download: OnDownload = lambda done, total: None) -> Model:
-    """Load a model in float32 from its folder, downloading it from the hub first if necessary (see fetch), or converting its GGUF file.
+def load(
+    located: Located,
+    device: str | None = None,
+    on_download: OnDownload = lambda done, total: None,
+    dtype: str = "float32",
+) -> Model:
+    """Load a model from its folder, downloading it from the hub first if necessary (see fetch), or converting its GGUF file.
+
+    Its weights are in float32 in memory, unless they are stored in `dtype`, one of 16 bits.
 
     Raises ModelUnavailable, UnsafeModel, UnsafeWeights, CorruptModel, Unsupported or OutOfMemory.
     """
@@ -129,7 +136,8 @@ def load(located: Located, device: str | None = None, on_download: OnDownload = 
     with _silence(), tempfile.TemporaryDirectory(prefix="headscope-") as target:
         staged = safety.stage(folder, Path(target))
         kind = facts.read(config).kind
-        module = _module(staged, _model_class(config, kind), device)
+        kept = safety.stored_dtype(folder)
+        module = _module(staged, _model_class(config, kind), device, DTYPES[kept if kept == dtype else "float32"])
         processor, reason = (_processor(staged), None) if kind == "vision" else _tokenizer(staged)
         if kind == "decoder" and processor is not None and "vision_config" in config:
             processor = _image_text(staged, config["model_type"], processor)
@@ -225,14 +233,14 @@ def _silence() -> Iterator[None]:
             log.enable_progress_bar()
 
 
-def _module(staged: Path, cls: Any, device: str) -> Any:
+def _module(staged: Path, cls: Any, device: str, dtype: torch.dtype) -> Any:
     try:
         module, report = cls.from_pretrained(
             staged,
             local_files_only=True,
             trust_remote_code=False,
             use_safetensors=True,
-            dtype=torch.float32,
+            dtype=dtype,
             attn_implementation="eager",
             output_loading_info=True,
         )

@@ -42,6 +42,9 @@ LARGEST_JSON = 4 * 1024 * 1024
 LARGEST_TOKENIZER = 64 * 1024 * 1024
 LARGEST_HEADER = 100 * 1024 * 1024
 
+# Types of 16 bits in the headers of safetensors files.
+NARROW = {"BF16": "bfloat16", "F16": "float16"}
+
 
 def check(folder: Path) -> dict[str, Any]:
     """Check a model folder and return its config. Raises UnsafeModel, UnsafeWeights, CorruptModel or Unsupported."""
@@ -147,6 +150,13 @@ def count_weights(path: Path) -> int:
         return sum(math.prod(one["shape"]) for one in _read_header(path) if str(one["dtype"]).startswith(("F", "BF")))
     except (KeyError, TypeError):
         raise CorruptModel("A weight file of the model is damaged.") from None
+
+
+def stored_dtype(folder: Path) -> str:
+    """Return bfloat16 or float16 if all floating-point weights are of that type, and float32 otherwise. Raises CorruptModel or UnsafeWeights."""
+    types = {str(tensor.get("dtype")) for path in weight_files(folder) for tensor in _read_header(path)}
+    floating = {name for name in types if name.startswith(("F", "BF"))}
+    return NARROW.get(floating.pop(), "float32") if len(floating) == 1 else "float32"
 
 
 def check_header(path: Path) -> None:

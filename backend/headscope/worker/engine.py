@@ -61,7 +61,8 @@ class AnalysisEngine:
         self._catalog = Catalog(settings)
         self._results, self._inputs = stores.results(settings), stores.inputs(settings)
         self._studies = StudyJobs(settings, self._catalog, self._results, self._inputs, self.model)
-        self._models: OrderedDict[str, Model] = OrderedDict()
+        # By digest and the type of their weights.
+        self._models: OrderedDict[tuple[str, str], Model] = OrderedDict()
         self.warm: frozenset[str] = frozenset()  # digests of the loaded models, read by other threads
         cuda = settings.device.startswith("cuda") or (settings.device == "auto" and torch.cuda.is_available())
         self._device = settings.device if settings.device != "auto" else "cuda" if cuda else "cpu"
@@ -70,24 +71,31 @@ class AnalysisEngine:
         if settings.threads:
             torch.set_num_threads(settings.threads)
 
-    def model(self, located: Located, reporter: ProgressReporter, progress: ReportProgress = ignore_progress) -> Model:
-        """Return the model of these files, loading it if necessary. Evicts the least recently used models beyond warm_bytes."""
-        digest = located.digest()
-        if digest not in self._models:
+    def model(
+        self,
+        located: Located,
+        reporter: ProgressReporter,
+        progress: ReportProgress = ignore_progress,
+        dtype: str = "float32",
+    ) -> Model:
+        """Return the model of these files, loading it if necessary, in `dtype` if it is stored so. Evicts the least recently used models beyond warm_bytes."""
+        kept = dtype != "float32" and located.folder is not None and safety.stored_dtype(located.folder) == dtype
+        key = located.digest(), dtype if kept else "float32"
+        if key not in self._models:
             reporter.count("model_loads")
-            model = self._load(located, progress)
-            digest = model.digest  # after a download, the digest of its files instead of its hub id
-            self._models[digest] = model
+            model = self._load(located, progress, key[1])
+            key = model.digest, key[1]  # after a download, the digest of its files instead of its hub id
+            self._models[key] = model
             while (
                 sum(kept.bytes for kept in self._models.values()) > self._settings.warm_bytes and len(self._models) > 1
             ):
                 self._models.popitem(last=False)
-            self.warm = frozenset(self._models)
+            self.warm = frozenset(digest for digest, _ in self._models)
             gc.collect()  # models that were evicted refer to themselves
-        self._models.move_to_end(digest)
-        return self._models[digest]
+        self._models.move_to_end(key)
+        return self._models[key]
 
-    def _load(self, located: Located, progress: ReportProgress) -> Model:
+    def _load(self, located: Located, progress: ReportProgress, dtype: str) -> Model:
         """Load the model, downloading it first if necessary, and report its size as progress."""
 
         def report_download(done: int, total: int) -> None:
@@ -96,7 +104,7 @@ class AnalysisEngine:
             progress(0.0, "loading", detail, force=True)
 
         progress(0.0, "loading", f"{located.name}, {memory.size(located.bytes)}" if located.local else located.name)
-        return loading.load(located, self._device, report_download)
+        return loading.load(located, self._device, report_download, dtype)
 
     def prewarm(self, reporter: ProgressReporter) -> None:
         """Load and examine the default model if it is on this machine."""
@@ -172,7 +180,7 @@ class AnalysisEngine:
         """Load the model that the tasks share, run them, and store their results."""
         started = time.perf_counter()
         try:
-            model = self.model(tasks[0].located, reporter, tasks[0].progress)
+            model = self.model(tasks[0].located, reporter, tasks[0].progress, tasks[0].request.dtype)
         except EXPECTED as error:
             return {task.job.id: _log_end(task.job, error) for task in tasks}
         loaded = time.perf_counter() - started
